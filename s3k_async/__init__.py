@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from s3k_async import errors as errors
+    from s3k_async._core.metering import Count, Part, RequestCounter, Requests
+    from s3k_async._core.retry import Retries, RetryBudget, RetryPolicy
+    from s3k_async._sync.sync_client import S3kSyncClient
+    from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
+    from s3k_async._sync.sync_transaction import SyncTransaction
     from s3k_async.addresses import Path
+    from s3k_async.bulk.publish import ProgressCallback
+    from s3k_async.bulk.staged_uploads import StagedWriter
     from s3k_async.client import S3kClient
     from s3k_async.config import (
         AwsConfig,
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
     from s3k_async.errors import *  # noqa: F403
     from s3k_async.files import FileReader, FileWriter, Opening
     from s3k_async.listing import EntryType, Walked, arrow_schema
-    from s3k_async.metadata.jobs import JobKind, JobRecord, JobState
+    from s3k_async.metadata.txn_record import JobKind, JobRecord, JobState
     from s3k_async.model import (
         ChangeResult,
         Content,
@@ -43,15 +50,8 @@ if TYPE_CHECKING:
         VolumeKind,
     )
     from s3k_async.physical_files import PhysicalFile
-    from s3k_async.publishing import ProgressCallback
-    from s3k_async.requests import Count, Part, RequestCounter, Requests
-    from s3k_async.retry import Retries, RetryBudget, RetryPolicy
     from s3k_async.settings.keywords import Settings
-    from s3k_async.staging import StagedWriter
     from s3k_async.stores.blobs import Buffer
-    from s3k_async.sync import S3kSyncClient
-    from s3k_async.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
-    from s3k_async.sync_transaction import SyncTransaction
     from s3k_async.transaction import Transaction
     from s3k_async.volumes.facade import destroy_volume, init_volume
 

@@ -134,7 +134,7 @@ def encode_get(table: str, partition: str, sort: str) -> bytes:
 
     This and the other `encode` functions raise InvalidPathError for a key and InvalidArgumentError
     for other text that UTF-8 cannot encode, TypeError for an attribute that is no str, int or bool.
-    They check nothing else: see `stores.actions.validate`.
+    They check nothing else: see `stores.item_semantics.validate`.
     """
 
 def encode_batch_get(table: str, keys: Sequence[tuple[str, str]]) -> bytes:

@@ -1,4 +1,4 @@
-"""Paths as callers give them: as text or path-like objects, of a volume that is known or with the
+"""Paths as callers give them: text or path-like objects, relative to an open volume or with the
 volume's URL."""
 
 from __future__ import annotations

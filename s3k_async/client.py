@@ -16,9 +16,13 @@ from weakref import WeakSet
 import anyio
 
 from s3k_async import _native
+from s3k_async._core.active_calls import call
+from s3k_async._core.metering import RequestCounter, Requests, counted, counting
 from s3k_async._native import Xxh3_128
 from s3k_async.addresses import SCHEME, Path, inside
-from s3k_async.calls import call
+from s3k_async.bulk.path_verbs import ManyPaths
+from s3k_async.bulk.publish import ProgressCallback, ProgressTally, copy, is_below, touch, write
+from s3k_async.bulk.staged_uploads import StagedUploads
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     ClosedClientError,
@@ -31,6 +35,7 @@ from s3k_async.errors import (
     UnsupportedError,
     WrongLoopError,
 )
+from s3k_async.file_ranges import existing, need_readable, need_same, read_file, read_spans
 from s3k_async.files import FileReader, FileWriter, Opening, check_mode, open_reader, open_writer
 from s3k_async.listing import (
     EntryType,
@@ -44,15 +49,10 @@ from s3k_async.listing import (
     summary,
     walk_pages,
 )
-from s3k_async.many import ManyPaths
-from s3k_async.metadata.jobs import JobRecord
+from s3k_async.metadata.conflict_backoff import ConflictBackoff
+from s3k_async.metadata.txn_record import JobRecord
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, Entry, FileStatus, status_of
 from s3k_async.physical_files import PhysicalPaths
-from s3k_async.publishing import ProgressCallback, Tally, copy, is_below, touch, write
-from s3k_async.races import Race
-from s3k_async.reading import existing, need_readable, need_same, read_file, read_spans
-from s3k_async.requests import RequestCounter, Requests, counted, counting
-from s3k_async.staging import StagedUploads
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 from s3k_async.stores.blobs import Buffer
 from s3k_async.transaction import Transaction
@@ -533,7 +533,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
             return moved.raise_for_failures(path=old)
         if new == old:
             return ChangeResult()
-        tally = Tally("rename", progress)
+        tally = ProgressTally("rename", progress)
         tally.add(await volume.store.rename_file(entry, new, overwrite=overwrite))
         return tally.result
 
@@ -563,7 +563,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         volume, place = self._volume(), self._path(path)
         if place == ROOT:
             raise PermissionDeniedError("the root cannot be deleted", path=place)
-        race = Race(volume.store)
+        race = ConflictBackoff(volume.store)
         while True:
             try:
                 entry = await existing(volume.store, place)
@@ -661,7 +661,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
                 return deleted.raise_for_failures(path=entry.path)
             store = volume.store
             await (store.remove_directory(entry) if entry.is_dir else store.delete_file(entry))
-        tally = Tally("delete", progress)
+        tally = ProgressTally("delete", progress)
         tally.add(entry)
         return tally.result
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from s3k_async._core.retry import Retries
 from s3k_async.aws.access import ENCRYPTIONS, AwsConfig, Secret, without_user
 from s3k_async.backends.dynamodb import DynamoTable
 from s3k_async.backends.local import LocalDirectory
@@ -17,7 +18,6 @@ from s3k_async.backends.memory import MemoryBlobs, MemoryTable
 from s3k_async.backends.s3 import S3Bucket
 from s3k_async.backends.sqlite import SqliteFile
 from s3k_async.model import HashName, VolumeKind
-from s3k_async.retry import Retries
 
 __all__ = [
     "ENCRYPTIONS",

@@ -1,4 +1,4 @@
-"""Every error this package raises.
+"""Every error of this package.
 
 Each class also derives from the corresponding builtin exception, carries the affected path, keeps
 its cause, and can be pickled (worker processes return errors to their parent).

@@ -1,4 +1,4 @@
-"""Open files of the async client: a reader pinned to one version, a writer that publishes on
+"""Open files of the asynchronous client: a reader pinned to one version, a writer that publishes on
 close."""
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import anyio
 
-from s3k_async.ahead import ReadAhead
-from s3k_async.calls import critical
-from s3k_async.concurrency import to_the_end
+from s3k_async._core.active_calls import critical
+from s3k_async._core.concurrency import to_the_end
 from s3k_async.errors import (
     ArgumentTypeError,
     BusyError,
@@ -30,10 +29,7 @@ from s3k_async.errors import (
     StreamClosedError,
     UnsupportedError,
 )
-from s3k_async.metadata.store import MetadataStore, Target
-from s3k_async.model import Content, Entry, FileStatus, status_of
-from s3k_async.races import Race
-from s3k_async.reading import (
+from s3k_async.file_ranges import (
     SPAN_REQUESTS,
     OpenVolume,
     SequentialCheck,
@@ -42,7 +38,11 @@ from s3k_async.reading import (
     need_readable,
     read_span,
 )
+from s3k_async.metadata.conflict_backoff import ConflictBackoff
+from s3k_async.metadata.store import MetadataStore, WriteTarget
+from s3k_async.model import Content, Entry, FileStatus, status_of
 from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.storage.read_ahead import ReadAhead
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
 from s3k_async.stores.blobs import Buffer
 
@@ -181,10 +181,10 @@ async def open_writer(
     ReadOnlyVolumeError.
     """
     store, storage = volume().store, volume().storage
-    race = Race(store)
+    race = ConflictBackoff(store)
     reserved: list[Entry] = []
 
-    async def reserve(target: Target) -> None:
+    async def reserve(target: WriteTarget) -> None:
         reserved.append(await store.reserve(target, exclusive=exclusive))
 
     while True:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Protocol, TypeAlias
 
 from s3k_async import _native
-from s3k_async.concurrency import merge
+from s3k_async._core.concurrency import merge
 from s3k_async.errors import InvalidArgumentError, InvalidPathError
 from s3k_async.model import ROOT, Entry
 
@@ -125,7 +125,7 @@ async def _look(
     names = _literal_names(states)
     if names is None:
         if directory == ROOT:
-            # Every other directory was read before it is listed: see `metadata.steady`.
+            # Every other directory was read before it is listed: see `metadata.consistent_listing`.
             await reader.get(ROOT)
         async for entries in reader.children(directory):
             yield _page(entries, states)

@@ -1,7 +1,6 @@
-"""Looking at the tree in pages: listing, walking, finding, summing up, and listings as Arrow record
-batches.
+"""Listings: pages of entries, walks, finds, summaries, and listings as Arrow record batches.
 
-All of them see a job wholly or not at all, as far as `s3k_async.metadata.steady` says.
+All of them see a job wholly or not at all, as far as `s3k_async.metadata.consistent_listing` says.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from s3k_async._core.concurrency import merge
 from s3k_async._native import Entries
-from s3k_async.concurrency import merge
 from s3k_async.errors import InvalidArgumentError
+from s3k_async.file_ranges import existing
 from s3k_async.globbing import glob_entries, matcher
 from s3k_async.metadata.codec import in_columns
-from s3k_async.metadata.ordered import walk, walk_in_order
-from s3k_async.metadata.steady import View, steadily
+from s3k_async.metadata.consistent_listing import SnapshotView, steadily
+from s3k_async.metadata.ordered_walk import walk, walk_in_order
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import EPOCH, ROOT, ContentSummary, FileStatus, status_of
-from s3k_async.reading import existing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,8 +52,8 @@ Walked: TypeAlias = tuple[str, list[FileStatus], list[FileStatus]]
 """A directory, the directories in it and the files in it."""
 
 
-class LookedAt(Protocol):
-    """What looking needs of a volume."""
+class ListableVolume(Protocol):
+    """The parts of a volume that a listing reads."""
 
     @property
     def store(self) -> MetadataStore: ...
@@ -120,12 +119,12 @@ class Listing:
     include_uncommitted: bool = False
     sorted: bool = False
 
-    def pages(self, volume: LookedAt, path: str) -> AsyncGenerator[Entries, None]:
+    def pages(self, volume: ListableVolume, path: str) -> AsyncGenerator[Entries, None]:
         """The entries in pages that are not empty; of a file, the file itself. Raises
         PathNotFoundError."""
         return steadily(volume.store, lambda view: self.pages_of(view, path))
 
-    async def pages_of(self, view: View, path: str) -> AsyncGenerator[Entries, None]:
+    async def pages_of(self, view: SnapshotView, path: str) -> AsyncGenerator[Entries, None]:
         """`pages` of one attempt."""
         start = await existing(view, path)
         found = self._found(view, path) if start.is_dir else _single(in_columns([start], view.keys))
@@ -135,7 +134,7 @@ class Listing:
                 if shown:
                     yield shown
 
-    def _found(self, view: View, path: str) -> AsyncGenerator[Entries, None]:
+    def _found(self, view: SnapshotView, path: str) -> AsyncGenerator[Entries, None]:
         if self.sorted:
             return walk_in_order(view, path) if self.recursive else view.children_in_order(path)
         return walk(view, path) if self.recursive else view.children(path)
@@ -146,7 +145,7 @@ async def _single(page: Entries) -> AsyncGenerator[Entries, None]:
 
 
 async def list_pages(
-    volume: LookedAt, path: str, listing: Listing
+    volume: ListableVolume, path: str, listing: Listing
 ) -> AsyncIterator[list[FileStatus]]:
     """`Listing.pages` as callers see them."""
     async with aclosing(listing.pages(volume, path)) as pages:
@@ -155,12 +154,12 @@ async def list_pages(
 
 
 async def find_pages(
-    volume: LookedAt, path: str, wanted: Filter
+    volume: ListableVolume, path: str, wanted: Filter
 ) -> AsyncIterator[list[FileStatus]]:
     """What is below a directory (or a file itself) and meets the filter, in pages."""
     root = path if path == ROOT else path + "/"
 
-    async def found(view: View) -> AsyncGenerator[list[FileStatus], None]:
+    async def found(view: SnapshotView) -> AsyncGenerator[list[FileStatus], None]:
         async with aclosing(Listing(recursive=True).pages_of(view, path)) as pages:
             async for page in pages:
                 if selected := wanted.select(page, root):
@@ -171,7 +170,7 @@ async def find_pages(
             yield page
 
 
-async def glob_pages(volume: LookedAt, pattern: str) -> AsyncIterator[list[FileStatus]]:
+async def glob_pages(volume: ListableVolume, pattern: str) -> AsyncIterator[list[FileStatus]]:
     """What matches a pattern, in pages."""
     async with aclosing(steadily(volume.store, lambda view: glob_entries(view, pattern))) as pages:
         async for page in pages:
@@ -179,11 +178,11 @@ async def glob_pages(volume: LookedAt, pattern: str) -> AsyncIterator[list[FileS
                 yield shown
 
 
-async def summary(volume: LookedAt, path: str) -> ContentSummary:
+async def summary(volume: ListableVolume, path: str) -> ContentSummary:
     """Totals of a subtree, itself counted. Reservations count for nothing. Raises
     PathNotFoundError."""
 
-    async def totals(view: View) -> AsyncGenerator[tuple[int, int, int], None]:
+    async def totals(view: SnapshotView) -> AsyncGenerator[tuple[int, int, int], None]:
         start = await existing(view, path)
         yield (0, 1, 0) if start.is_dir else in_columns([start], view.keys).totals()
         if start.is_dir:
@@ -200,7 +199,7 @@ async def summary(volume: LookedAt, path: str) -> ContentSummary:
     return ContentSummary(length, files, directories)
 
 
-async def walk_pages(volume: LookedAt, path: str) -> AsyncIterator[list[Walked]]:
+async def walk_pages(volume: ListableVolume, path: str) -> AsyncIterator[list[Walked]]:
     """Every directory from `path` down with its children, each after the one it is in. A page is
     one directory."""
     async with aclosing(steadily(volume.store, lambda view: _walked(view, path))) as pages:
@@ -208,7 +207,7 @@ async def walk_pages(volume: LookedAt, path: str) -> AsyncIterator[list[Walked]]
             yield [walked]
 
 
-async def _walked(view: View, path: str) -> AsyncGenerator[Walked, None]:
+async def _walked(view: SnapshotView, path: str) -> AsyncGenerator[Walked, None]:
     start = await existing(view, path)
     if not start.is_dir:
         return
@@ -220,7 +219,7 @@ async def _walked(view: View, path: str) -> AsyncGenerator[Walked, None]:
         yield walked
 
 
-async def _directory(view: View, path: str) -> AsyncIterator[Walked]:
+async def _directory(view: SnapshotView, path: str) -> AsyncIterator[Walked]:
     children = Entries.sorted([page.without_reservations() async for page in view.children(path)])
     yield path, children.directories().statuses(), children.files().statuses()
 

@@ -1,4 +1,4 @@
-"""The values that travel between the layers."""
+"""Values shared by all layers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Self, TypeAlias
 
+from s3k_async._core.metering import Requests
 from s3k_async._native import FileStatus, status_of
 from s3k_async.errors import PartialFailureError
-from s3k_async.requests import Requests
 
 __all__ = [
     "EPOCH",

@@ -1,5 +1,5 @@
-"""Where the bytes of files are, for programs that read them by themselves: the JVM's readers, above
-all."""
+"""Physical locations of files' data, for programs that read them directly, such as the JVM's
+readers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from datetime import datetime
 from typing import Protocol
 from urllib.parse import unquote
 
+from s3k_async._core.active_calls import Calls
 from s3k_async.addresses import Path
-from s3k_async.calls import Calls
+from s3k_async.hive_partitions import partition_values
 from s3k_async.listing import Listing
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, FileStatus, utc
-from s3k_async.partitions import partition_values
 from s3k_async.storage.physical import PhysicalStorage
 
 __all__ = ["PhysicalFile", "PhysicalPaths"]
@@ -35,8 +35,8 @@ class PhysicalFile:
     mtime_ms: int
     """Modification time, epoch milliseconds."""
     partitions: dict[str, str | None] = field(default_factory=dict)
-    """By `s3k_async.partitions`, from the directories between the path that was asked for and the
-    file."""
+    """By `s3k_async.hive_partitions`, from the directories between the path that was asked for and
+    the file."""
 
     @property
     def modified(self) -> datetime:

@@ -1,7 +1,5 @@
-"""Changes of a caller's own that happen together: bytes are uploaded as they come, and nothing else
-is done before the end, which is decided and carried out in `metadata.intents` and
-`metadata.together`.
-"""
+"""Transactions of a caller: bytes are uploaded as they come; all other work happens at the end, in
+`metadata.mutations` and `metadata.multi_path_commit`."""
 
 from __future__ import annotations
 
@@ -17,9 +15,12 @@ from weakref import WeakSet
 import anyio
 
 from s3k_async import _native
+from s3k_async._core.active_calls import Calls, call, critical
+from s3k_async._core.metering import RequestCounter, counting_towards
 from s3k_async.addresses import Path
-from s3k_async.adopting import AdoptingVolume, look_at
-from s3k_async.calls import Calls, call, critical
+from s3k_async.bulk.adoption import AdoptingVolume, look_at
+from s3k_async.bulk.publish import is_below
+from s3k_async.bulk.staged_uploads import drop_bytes, need_staged
 from s3k_async.errors import (
     InvalidArgumentError,
     IsDirectoryError,
@@ -34,16 +35,13 @@ from s3k_async.errors import (
     UncommittedFileError,
     UnsupportedError,
 )
+from s3k_async.file_ranges import existing, need_same
 from s3k_async.files import FileWriter, Opening, bytes_of, check_mode
-from s3k_async.metadata.intents import Intent, MakeDirectory, Move, Remove, WriteFile
-from s3k_async.metadata.record import VolumeRecord
-from s3k_async.metadata.store import Target
-from s3k_async.metadata.together import change_together
+from s3k_async.metadata.multi_path_commit import change_together
+from s3k_async.metadata.mutations import Intent, MakeDirectory, Move, Remove, WriteFile
+from s3k_async.metadata.store import WriteTarget
+from s3k_async.metadata.volume_record import VolumeRecord
 from s3k_async.model import ROOT, UNCOMMITTED, ChangeResult, Content, Entry, FileStatus, StagedFile
-from s3k_async.publishing import is_below
-from s3k_async.reading import existing, need_same
-from s3k_async.requests import RequestCounter, counting_towards
-from s3k_async.staging import drop_bytes, need_staged
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
 from s3k_async.stores.blobs import Buffer
 
@@ -378,7 +376,7 @@ class Transaction:
         if self._over:
             raise StreamClosedError("the transaction is over")
 
-    async def _target(self, place: str, *, overwrite: bool) -> Target:
+    async def _target(self, place: str, *, overwrite: bool) -> WriteTarget:
         """What to upload for: the file that is there, or a new object. Nothing is made for it in
         the table."""
         store = self._volume().store
@@ -422,7 +420,7 @@ class Transaction:
             del self._files[writer]
             self._claims.release(writer.name)
 
-    async def _note_file(self, target: Target, content: Content, *, overwrite: bool) -> None:
+    async def _note_file(self, target: WriteTarget, content: Content, *, overwrite: bool) -> None:
         """The bytes are there; unless the transaction ended meanwhile, they are a part of it."""
         write = WriteFile(
             path=target.path,
@@ -455,8 +453,8 @@ class Transaction:
         return renewed
 
     async def _drop(self) -> None:
-        """Remove the bytes that it has uploaded, which certainly nobody names; bounded, and
-        shielded from cancellation. What others have staged somebody else may have published,
+        """Remove the bytes that it has uploaded, which are certainly unreferenced; bounded, and
+        shielded from cancellation. What others have staged another client may have published,
         perhaps at another path.
         """
         writes = [
@@ -478,7 +476,12 @@ class _Writer(FileWriter):
     """A file of a transaction: publishing it makes it a part of that."""
 
     def __init__(
-        self, transaction: Transaction, target: Target, upload: PhysicalWriter, *, overwrite: bool
+        self,
+        transaction: Transaction,
+        target: WriteTarget,
+        upload: PhysicalWriter,
+        *,
+        overwrite: bool,
     ) -> None:
         now = transaction._volume().store.sources.now_ms()
         blank = Entry(

@@ -1,4 +1,4 @@
-"""Local files and trees into a volume and back, and trees from one volume to another, many files at
+"""Transfers of files and trees between local disk and volume, and between volumes, many files at
 once."""
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from s3k_async import local_files
+from s3k_async import local_tree
+from s3k_async._core.concurrency import run_all
 from s3k_async._native import normalize
-from s3k_async.concurrency import run_all
+from s3k_async.bulk.expected_objects import delete_seen
 from s3k_async.errors import (
     ClosedClientError,
     CredentialsError,
@@ -30,7 +31,6 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.files import FileReader
-from s3k_async.meant import delete_seen
 from s3k_async.model import ROOT, ChangeResult, ChangeTally, FileStatus, Progress
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ async def upload(
         transfer = _Transfer("put", 1, progress)
         transfer.done(target, await _upload_file(client, root, target, overwrite))
         return transfer.tally.result()
-    survey = await to_thread.run_sync(local_files.survey, root)
+    survey = await to_thread.run_sync(local_tree.survey, root)
     transfer = _Transfer("put", len(survey.files), progress)
     transfer.tally.failures += survey.failures
 
@@ -195,12 +195,12 @@ async def download(
         relative = found.path[len(status.path) :] if status.path != ROOT else found.path
         place = os.path.join(local, *relative.strip("/").split("/"))
         if found.is_dir:
-            await to_thread.run_sync(local_files.make_directory, place)
+            await to_thread.run_sync(local_tree.make_directory, place)
             transfer.tally.directories += 1
         else:
             transfer.done(found.path, await _download_file(client, found, place, overwrite))
 
-    await to_thread.run_sync(local_files.make_directory, local)
+    await to_thread.run_sync(local_tree.make_directory, local)
     transfer.tally.directories += 1
     below = client.list(status.path, recursive=True)
     await run_all(lambda found: transfer.attempt(found.path, get(found)), below, limit=FILES)
@@ -250,17 +250,17 @@ def _depth(path: str) -> int:
 
 
 async def _upload_file(client: S3kClient, local: str, target: str, overwrite: bool) -> int:
-    descriptor, size = await to_thread.run_sync(local_files.open_regular, local)
+    descriptor, size = await to_thread.run_sync(local_tree.open_regular, local)
     try:
         if size < CHUNK:
-            data = await to_thread.run_sync(local_files.read, descriptor, local, 0, CHUNK)
+            data = await to_thread.run_sync(local_tree.read, descriptor, local, 0, CHUNK)
             if len(data) < CHUNK:
                 await client.write(target, data, overwrite=overwrite)
                 return len(data)
         sent = 0
         async with client.open(target, "wb" if overwrite else "xb") as writer:
             while piece := await to_thread.run_sync(
-                local_files.read, descriptor, local, sent, CHUNK
+                local_tree.read, descriptor, local, sent, CHUNK
             ):
                 await writer.write(piece)
                 sent += len(piece)
@@ -273,11 +273,11 @@ async def _download_file(client: S3kClient, status: FileStatus, local: str, over
     if not overwrite and await to_thread.run_sync(os.path.lexists, local):
         raise PathExistsError("the local file exists", path=local)
     directory = os.path.dirname(local)
-    await to_thread.run_sync(local_files.make_directory, directory or ".")
+    await to_thread.run_sync(local_tree.make_directory, directory or ".")
     async with (
         client.open(status.path, "rb") as reader,
-        local_files.appearing(local, overwrite=overwrite, hint=TO_STDOUT) as descriptor,
+        local_tree.appearing(local, overwrite=overwrite, hint=TO_STDOUT) as descriptor,
     ):
         async for piece in verified(reader):
-            await to_thread.run_sync(local_files.write, descriptor, local, piece)
+            await to_thread.run_sync(local_tree.write, descriptor, local, piece)
     return reader.size

@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
-from s3k_async.oplog.java import JavaEntryV2, JavaKind, JavaState, write_java
-from s3k_async.sources import SYSTEM
+from s3k_async.oplog.binary_entries import JavaEntryV2, JavaKind, JavaState, write_java
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import ABSENT, Condition, Delete, Item, ItemStore, Key, Put
 

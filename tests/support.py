@@ -18,7 +18,7 @@ from typing import TypeVar
 import pytest
 from anyio.lowlevel import checkpoint
 
-from s3k_async.sources import Sources
+from s3k_async._core.runtime import Sources
 from s3k_async.testing import FaultPlan
 
 __all__ = ["FakeClock", "fake_sources", "fork_and_run", "run_program", "under"]

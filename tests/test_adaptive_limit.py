@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from s3k_async.concurrency import AdaptiveLimit
+from s3k_async._core.concurrency import AdaptiveLimit
+from s3k_async._core.metering import Meter
+from s3k_async._core.retry import Retries, RetryPolicy
+from s3k_async._core.runtime import Sources
 from s3k_async.errors import PathNotFoundError, ThrottledError
-from s3k_async.requests import Meter
-from s3k_async.retry import Retries, RetryPolicy
-from s3k_async.sources import Sources
-from s3k_async.stores.sending import Sender
+from s3k_async.stores.request_pipeline import Sender
 from tests.support import fake_sources
 
 # The rule

@@ -8,7 +8,7 @@ import random
 import anyio
 import pytest
 
-from s3k_async.concurrency import ByteBudget, run_all
+from s3k_async._core.concurrency import ByteBudget, run_all
 
 
 async def settle() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from s3k_async.concurrency import Budget, run_all
+from s3k_async._core.concurrency import Budget, run_all
 from s3k_async.errors import DataMissingError
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFile, VolumeConfig
@@ -21,25 +22,24 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.fsck.audit import AuditTrail
-from s3k_async.fsck.collect import Collector
-from s3k_async.fsck.marking import Place
-from s3k_async.fsck.repair import repair_volume
-from s3k_async.fsck.verdicts import Ages
-from s3k_async.metadata.record import SCOPE
+from s3k_async.integrity.audit import AuditTrail
+from s3k_async.integrity.gc_mark import CollectedData
+from s3k_async.integrity.gc_rules import Ages
+from s3k_async.integrity.gc_sweep import GarbageCollector
+from s3k_async.integrity.repair import repair_volume
+from s3k_async.metadata.volume_record import SCOPE
+from s3k_async.migrate import dump_volume, load_volume, reshard_volume
 from s3k_async.model import Content
-from s3k_async.moving import dump_volume, load_volume, reshard_volume
 from s3k_async.oplog.compaction import Compactor
-from s3k_async.sources import SYSTEM
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import ABSENT, Item, Put
 from s3k_async.stores.pagination import list_all
 from s3k_async.testing import FaultPlan
 from s3k_async.volumes import Volume, creation, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.claims import CLAIM, belongs_to_a_volume
-from s3k_async.volumes.restoring import restore_volume
+from s3k_async.volumes.restoration import restore_volume
 from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
-from tests.moving.rig import HURRIED
+from tests.migrate.rig import HURRIED
 from tests.old_volume import OldFiles
 from tests.support import under
 
@@ -117,8 +117,8 @@ async def plant(blobs: BlobStore, config: VolumeConfig) -> Bytes:
 
 async def collect(config: VolumeConfig, directory: Path) -> None:
     async with opened(config) as volume:
-        collector = Collector(
-            Place.of(volume), SYSTEM, NOW, AuditTrail(volume.log_blobs, SYSTEM.uuid(), None)
+        collector = GarbageCollector(
+            CollectedData.of(volume), SYSTEM, NOW, AuditTrail(volume.log_blobs, SYSTEM.uuid(), None)
         )
         path = str(directory / "candidates")
         await collector.clean_up(await collector.mark(path))
@@ -197,8 +197,8 @@ async def test_no_listing_goes_outside_of_the_volumes_own_prefix(tmp_path: Path)
     await fill(config)
     faults = FaultPlan()
     async with opened(config, faults) as volume:
-        collector = Collector(
-            Place.of(volume), SYSTEM, NOW, AuditTrail(volume.log_blobs, SYSTEM.uuid(), None)
+        collector = GarbageCollector(
+            CollectedData.of(volume), SYSTEM, NOW, AuditTrail(volume.log_blobs, SYSTEM.uuid(), None)
         )
         path = str(tmp_path / "candidates")
         await collector.clean_up(await collector.mark(path))
@@ -252,8 +252,8 @@ async def test_an_older_volume_still_collects_what_its_log_names(tmp_path: Path)
     async with opened(config) as volume:
         await volume.blobs.put(f"{SYSTEM.uuid()}.id={SYSTEM.uuid()}", b"in no log")
         assert volume.log_blobs is not None
-        collector = Collector(
-            Place.of(volume), SYSTEM, NOW, AuditTrail(volume.log_blobs, SYSTEM.uuid(), None)
+        collector = GarbageCollector(
+            CollectedData.of(volume), SYSTEM, NOW, AuditTrail(volume.log_blobs, SYSTEM.uuid(), None)
         )
         marked = await collector.mark(str(tmp_path / "candidates"))
         swept = await collector.sweep(str(tmp_path / "candidates"))

@@ -18,7 +18,7 @@ import pytest
 import s3k_async
 from s3k_async import FileStatus, _native
 
-PUBLIC = ("s3k_async", "s3k_async.hadoop")
+PUBLIC = ("s3k_async", "s3k_async.adapters.hadoop")
 
 GIVEN = frozenset(
     {

@@ -9,9 +9,9 @@ from contextlib import aclosing
 import anyio
 import pytest
 
+from s3k_async._core.metering import Count, Meter, RequestCounter, Requests, counting, deferred
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.model import ChangeResult
-from s3k_async.requests import Count, Meter, RequestCounter, Requests, counting, deferred
 
 SOME = Requests(
     [

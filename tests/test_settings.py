@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from s3k_async._core.retry import Retries, RetryBudget, RetryPolicy
 from s3k_async.config import (
     AwsConfig,
     DynamoTable,
@@ -23,7 +24,6 @@ from s3k_async.config import (
     VolumeConfig,
 )
 from s3k_async.errors import ArgumentTypeError, ConfigError
-from s3k_async.retry import Retries, RetryBudget, RetryPolicy
 from s3k_async.settings import OPTIONS, config_path, name_of_directory, resolve, split_url
 from s3k_async.settings.options import KINDS, Option
 

@@ -11,7 +11,7 @@ import pytest
 from s3k_async.config import AwsConfig, DynamoTable, LocalDirectory, S3Bucket, Secret, VolumeConfig
 from s3k_async.errors import ConfigError
 from s3k_async.settings import resolve, with_local_secrets
-from s3k_async.volumes.adapters import log_location
+from s3k_async.volumes.connections import log_location
 
 KEYS = {"S3K_ACCESS_KEY_ID": "the id", "S3K_SECRET_ACCESS_KEY": "hush"}
 SECTION = """

@@ -38,7 +38,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.metadata.record import TAG, VolumeRecord
+from s3k_async.metadata.volume_record import TAG, VolumeRecord
 from s3k_async.settings import resolve
 from s3k_async.stores.items import ABSENT, Put
 from s3k_async.stores.pagination import list_all

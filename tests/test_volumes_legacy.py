@@ -20,7 +20,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.fsck.repair import verify_volume
+from s3k_async.integrity.repair import verify_volume
 from s3k_async.stores.items import ABSENT, Item, ItemStore, Put
 from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import destroy_volume, init_volume, open_volume

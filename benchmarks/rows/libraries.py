@@ -16,9 +16,9 @@ from benchmarks.measuring import Case, Result, Run, measure
 from benchmarks.relay import Relay
 from benchmarks.rows.scope import Scope
 from benchmarks.servers import config_for, engine_named
+from s3k_async.adapters.arrow import arrow_filesystem
+from s3k_async.adapters.fsspec import S3kFileSystem
 from s3k_async.config import VolumeConfig
-from s3k_async.integrations.arrow import arrow_filesystem
-from s3k_async.integrations.fsspec import S3kFileSystem
 from s3k_async.volumes import init_volume
 from tests.engines.process import Engine
 

@@ -130,8 +130,8 @@ async def _jobs(bench: _Bench, files: int) -> AsyncIterator[Result]:
         objects_below,
         rename_files,
     )
-    from s3k_async.spark.checking import verify
-    from s3k_async.spark.restoring import restore
+    from s3k_async.spark.fsck_job import verify
+    from s3k_async.spark.restore_job import restore
 
     spark, volume = bench.spark, bench.volume
     landing = await _landing(volume, files)

@@ -18,13 +18,13 @@ from unittest.mock import patch
 from benchmarks.contenders.ours import client
 from benchmarks.measuring import Result
 from s3k_async.config import VolumeConfig
-from s3k_async.fsck.gather import Gatherer
-from s3k_async.fsck.parts import Parts
-from s3k_async.fsck.repair import ground_of, verify_volume
-from s3k_async.fsck.verify import part_findings
-from s3k_async.metadata import exclusive
+from s3k_async.integrity.collector import Collector
+from s3k_async.integrity.repair import scope_of, verify_volume
+from s3k_async.integrity.shuffle import Shuffle
+from s3k_async.integrity.verify import part_findings
+from s3k_async.metadata import volume_lock
 from s3k_async.volumes import init_volume, open_volume
-from s3k_async.volumes.restoring import restore_volume
+from s3k_async.volumes.restoration import restore_volume
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +57,7 @@ def session(place: str, settings: Mapping[str, Setting]) -> Iterator[SparkSessio
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     spark = SparkSession.builder.master("local[2]").config(map=everything).getOrCreate()
     try:
-        with patch.object(exclusive, "QUIET_SECONDS", 0.0):
+        with patch.object(volume_lock, "QUIET_SECONDS", 0.0):
             yield spark
     finally:
         spark.stop()
@@ -76,8 +76,8 @@ async def checks(
 ) -> AsyncIterator[Result]:
     """A volume that has written its files itself is verified, and its table is lost and
     restored."""
-    from s3k_async.spark.checking import verify
-    from s3k_async.spark.restoring import restore
+    from s3k_async.spark.fsck_job import verify
+    from s3k_async.spark.restore_job import restore
 
     await fill(own, files)
     memory = _Memory()
@@ -130,10 +130,10 @@ async def engine(volume: VolumeConfig, files: int, case: str) -> Result:
     """The decisions alone, of facts that are in memory."""
     opened = await open_volume(volume)
     try:
-        parts = Parts(held=sys.maxsize)
-        gatherer = Gatherer(ground_of(opened, grace=0.0), parts)
-        await gatherer.scan(lambda _: None)
-        work = partial(part_findings, gatherer, 0, deep=False)
+        parts = Shuffle(held=sys.maxsize)
+        collector = Collector(scope_of(opened, grace=0.0), parts)
+        await collector.scan(lambda _: None)
+        work = partial(part_findings, collector, 0, deep=False)
         began, busy = time.perf_counter(), time.process_time()
         await work()
         wall, busy = time.perf_counter() - began, time.process_time() - busy

@@ -1,2 +1,1 @@
-"""AWS and what speaks its protocols: sessions, clients, and the edge at which their errors become
-ours."""
+"""AWS protocols: sessions, clients, and the mapping of their errors to those of this package."""

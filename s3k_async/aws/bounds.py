@@ -1,4 +1,4 @@
-"""How long an answer may take and how large it may be, whatever a server does.
+"""Bounds on the time and size of a response, independent of the server.
 
 aiohttp bounds the time between two reads and the size of a header. Here the head of an answer as a
 whole has the time that an answer may take, its body as much again and more for each byte
@@ -17,8 +17,8 @@ import anyio
 from aiohttp import StreamReader
 from aiohttp.client_reqrep import ClientResponse
 
+from s3k_async._core.retry import LEAST_RATE, seconds_left
 from s3k_async.errors import ResponseLostError
-from s3k_async.retry import LEAST_RATE, seconds_left
 
 __all__ = ["MOST", "BoundedResponse", "in_time", "read_body"]
 

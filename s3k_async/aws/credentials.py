@@ -16,8 +16,8 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, NoCredentialsError
 
+from s3k_async._core.runtime import Sources
 from s3k_async.errors import ClosedClientError, CredentialsError
-from s3k_async.sources import Sources
 
 __all__ = ["Credentials", "Keys"]
 

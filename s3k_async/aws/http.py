@@ -18,8 +18,8 @@ from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 from aiohttp.client_reqrep import ClientRequest, ClientResponse
 from botocore.httpsession import HTTPClientError, get_cert_path
 
-from s3k_async.aws.answers import check_redirect
 from s3k_async.aws.bounds import BoundedResponse, in_time
+from s3k_async.aws.service_answers import check_redirect
 
 __all__ = ["DirectSession", "SingleAttemptSession"]
 
@@ -34,7 +34,7 @@ class SingleAttemptSession(AIOHTTPSession):
 
     aiohttp by itself sends PUT and DELETE again after a broken connection. A conditional PUT that
     was applied and then sent again behind our back is answered with a failed condition, which
-    nobody could tell from somebody else's write; so that is off, and the broken connection is
+    nobody could tell from another client's write; so that is off, and the broken connection is
     reported. aiobotocore lets aiohttp follow redirects, to any host and with the body; here a
     redirect is an answer, and an error unless it is S3's to another region, for which botocore
     signs the request again.

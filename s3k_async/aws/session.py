@@ -18,16 +18,16 @@ import anyio
 import anyio.to_thread
 from botocore.exceptions import BotoCoreError
 
+from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.aws.access import AwsConfig, without_user
-from s3k_async.aws.answers import check_dynamodb, check_s3
-from s3k_async.aws.errors import map_exceptions
+from s3k_async.aws.error_mapping import map_exceptions
+from s3k_async.aws.service_answers import check_dynamodb, check_s3
 from s3k_async.errors import ClosedClientError, ConfigError, S3kError, WrongLoopError
-from s3k_async.sources import SYSTEM, Sources
 
 if TYPE_CHECKING:
     from aiobotocore.config import AioConfig
 
-    from s3k_async.aws.channel import Channel
+    from s3k_async.aws.endpoint import Channel
 
 __all__ = ["AwsClient", "Service", "Session"]
 
@@ -128,7 +128,7 @@ class AwsClient:
         assert self._making is not None
         async with self._making:
             if self._channel is None:
-                from s3k_async.aws.channel import open_channel
+                from s3k_async.aws.endpoint import open_channel
 
                 with map_exceptions(None):
                     channel = await open_channel(client, sources)

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import ClassVar, Protocol, Self
 
+from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.aws.access import AwsConfig
 from s3k_async.errors import UnsupportedError
-from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.ballast import Ballast
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import MAX_TRANSACTION, ItemStore, ItemTable
@@ -17,7 +17,7 @@ __all__ = [
     "BlobCapabilities",
     "BlobLocation",
     "Location",
-    "Opening",
+    "OpenContext",
     "TableCapabilities",
     "TableLocation",
     "TableStore",
@@ -30,7 +30,7 @@ class TableStore(ItemStore, ItemTable, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class OpenContext:
     """What an adapter may use besides its location."""
 
     session: object | None = None
@@ -125,7 +125,7 @@ class TableLocation(Location):
     capabilities: ClassVar[TableCapabilities]
 
     @abstractmethod
-    def open(self, opening: Opening) -> TableStore:
+    def open(self, opening: OpenContext) -> TableStore:
         """The adapter. It connects on its first use."""
 
     @abstractmethod
@@ -168,7 +168,7 @@ class BlobLocation(Location):
     capabilities: ClassVar[BlobCapabilities]
 
     @abstractmethod
-    def open(self, opening: Opening) -> BlobStore:
+    def open(self, opening: OpenContext) -> BlobStore:
         """The adapter. It connects on its first use."""
 
     @abstractmethod

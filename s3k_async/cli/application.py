@@ -1,5 +1,4 @@
-"""The commands by name, each imported when it is run, and the one place where errors become exit
-codes."""
+"""The commands by name, each imported when it runs, and the mapping of errors to exit codes."""
 
 from __future__ import annotations
 
@@ -13,12 +12,12 @@ from typing import Final, TextIO
 
 import click
 
+from s3k_async._core.metering import counting
 from s3k_async.cli.command import HELP, CommandGroup
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.reporting import report, warn
 from s3k_async.cli.stats import tell
-from s3k_async.requests import counting
 
 __all__ = ["run", "s3k"]
 
@@ -175,7 +174,7 @@ def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
 
 
 def _seconds() -> float:
-    from s3k_async.sources import SYSTEM
+    from s3k_async._core.runtime import SYSTEM
 
     return SYSTEM.monotonic()
 

@@ -1,5 +1,4 @@
-"""What all commands share: the common options, the settings as flags, and work on several
-operands."""
+"""Common parts of all commands: options, settings as flags, and work on several operands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line exits with."""
+"""Exit codes of the command line."""
 
 from __future__ import annotations
 

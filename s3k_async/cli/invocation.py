@@ -1,4 +1,4 @@
-"""One run of the command line: what was asked of it as a whole, and the volumes it opens."""
+"""One run of the command line: its global options, and the volumes it opens."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from s3k_async.cli.output import Output
 
 if TYPE_CHECKING:
-    from s3k_async.cli.addresses import Address
-    from s3k_async.cli.progress import Meter
+    from s3k_async.cli.progress import ProgressMeter
+    from s3k_async.cli.volume_addresses import Address
     from s3k_async.client import S3kClient
     from s3k_async.config import TableLocation, VolumeConfig
 
@@ -80,11 +80,11 @@ class Invocation:
         elif not self.quiet:
             self.output.line(text)
 
-    def meter(self, title: str) -> Meter:
+    def meter(self, title: str) -> ProgressMeter:
         """Progress of long work, shown while somebody watches."""
-        from s3k_async.cli.progress import Meter
+        from s3k_async.cli.progress import ProgressMeter
 
-        return Meter(title, shown=sys.stderr.isatty() and not self.quiet and not self.json)
+        return ProgressMeter(title, shown=sys.stderr.isatty() and not self.quiet and not self.json)
 
     def _properties(self) -> dict[str, str] | None:
         from s3k_async.cli.hadoop_file import read_hadoop_file

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import click
 from anyio import to_thread
 
-from s3k_async import local_files
+from s3k_async import local_tree
 from s3k_async.cli.output import status_fields
 from s3k_async.listing import arrow_schema
 from s3k_async.model import FileStatus
@@ -140,12 +140,12 @@ class _Part(io.RawIOBase):
     def write(self, data: Any, /) -> int:
         view = memoryview(data).cast("B")
         if not self.over:
-            local_files.write(self._descriptor, self._file, view)
+            local_tree.write(self._descriptor, self._file, view)
         return len(view)
 
 
 async def _whole(file: str, fill: Callable[[_Part], Awaitable[int]]) -> int:
     """Fill a file beside its place and rename it into it; a failure, or an interrupt, leaves
     nothing behind."""
-    async with local_files.appearing(file, hint="-o - writes to standard output") as descriptor:
+    async with local_tree.appearing(file, hint="-o - writes to standard output") as descriptor:
         return await fill(_Part(descriptor, file))

@@ -1,4 +1,4 @@
-"""What goes to standard output: lines, JSON and bytes."""
+"""Standard output: lines, JSON and bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of paths, or of pairs of them, in a file or on standard input: checked whole, then read in
+"""Lists of paths or path pairs in a file or on standard input: validated whole, then read in
 chunks.
 
 A line is a path, or two with a tab between them. If the first line begins like JSON, every line is
@@ -21,9 +21,9 @@ from typing import BinaryIO, Final, Literal
 
 from anyio import to_thread
 
-from s3k_async import local_files
-from s3k_async.cli.addresses import Address, parse_address
+from s3k_async import local_tree
 from s3k_async.cli.standard_input import pieces_of, standard_input
+from s3k_async.cli.volume_addresses import Address, parse_address
 from s3k_async.errors import InvalidArgumentError, InvalidPathError
 from s3k_async.paths import normalize
 
@@ -81,7 +81,7 @@ async def open_list(file: str, fields: Literal[1, 2], *, null: bool) -> AsyncIte
 async def _opened(file: str) -> BinaryIO:
     if file == STANDARD_INPUT:
         return await _kept(standard_input())
-    with local_files.local_errors(file):
+    with local_tree.local_errors(file):
         descriptor = await to_thread.run_sync(
             os.open, file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
         )
@@ -98,7 +98,7 @@ async def _opened(file: str) -> BinaryIO:
 async def _kept(pieces: AsyncGenerator[bytes, None]) -> BinaryIO:
     """A temporary file with what a stream gives."""
     where = tempfile.gettempdir()
-    with local_files.local_errors(where):
+    with local_tree.local_errors(where):
         kept = await to_thread.run_sync(tempfile.TemporaryFile)
         try:
             async with aclosing(pieces):
@@ -161,7 +161,7 @@ class _Reader:
         rest = b""
         self._stream.seek(0)
         while True:
-            with local_files.local_errors(self._name):
+            with local_tree.local_errors(self._name):
                 data = self._stream.read(_READ)
             *whole, rest = (rest + data).split(separator)
             yield from whole

@@ -1,4 +1,4 @@
-"""Progress of long work, shown on standard error while a person is watching."""
+"""Progress of long work, on standard error while it is a terminal."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.model import Progress
-from s3k_async.sources import SYSTEM
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Display
     from rich.progress import Task, TaskID
 
-__all__ = ["Meter"]
+__all__ = ["ProgressMeter"]
 
 PATIENCE = 0.5
 """Seconds before anything is shown: most commands are done by then."""
 
 
-class Meter:
+class ProgressMeter:
     """Shows counts, bytes, rate and the time left of the work it is called back by; nothing unless
     `shown`.
 
@@ -54,12 +54,12 @@ class Meter:
         """What is shown now."""
         return [] if self._display is None else self._display.tasks
 
-    def part(self) -> Part | None:
+    def part(self) -> ProgressPart | None:
         """A callback for one piece of the work; None when nobody watches."""
         if not self.shown:
             return None
         self._parts.append(Progress(self._title, 0))
-        return Part(self, len(self._parts) - 1)
+        return ProgressPart(self, len(self._parts) - 1)
 
     def report(self, index: int, progress: Progress) -> None:
         """Take note of how far one part has come."""
@@ -131,10 +131,10 @@ class Meter:
         return display
 
 
-class Part:
+class ProgressPart:
     """The progress callback of one piece of work."""
 
-    def __init__(self, meter: Meter, index: int) -> None:
+    def __init__(self, meter: ProgressMeter, index: int) -> None:
         self._meter = meter
         self._index = index
 

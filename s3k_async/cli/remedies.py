@@ -1,5 +1,4 @@
-"""What to do about an error, where the command says it and the library, which knows no commands,
-cannot."""
+"""Remedies for errors in terms of commands and flags, which the library does not know."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Errors on standard error: one line each, or one JSON document, and the exit code that goes with
-them."""
+"""Error reports on standard error: one line each, or one JSON document, and the exit code."""
 
 from __future__ import annotations
 

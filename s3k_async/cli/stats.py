@@ -1,12 +1,12 @@
-"""What a command asked of the services, on standard error."""
+"""Request statistics of a command, on standard error."""
 
 from __future__ import annotations
 
 import json
 import sys
 
+from s3k_async._core.metering import Requests
 from s3k_async.cli.output import plural
-from s3k_async.requests import Requests
 
 __all__ = ["tell"]
 

@@ -1,4 +1,4 @@
-"""What put, get, cp, mv and rm share: where things go, work on several sources, what is said at the
+"""Common parts of put, get, cp, mv and rm: targets, work on several sources, the summary at the
 end."""
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import click
 
-from s3k_async.cli.addresses import Address
+from s3k_async._core.concurrency import run_all
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.reporting import FailedOperandsError
-from s3k_async.concurrency import run_all
+from s3k_async.cli.volume_addresses import Address
 from s3k_async.errors import PartialFailureError, S3kError
 from s3k_async.model import ChangeResult, ChangeTally
 from s3k_async.paths import normalize

@@ -1,4 +1,4 @@
-"""Making, marking and removing directories."""
+"""Directories: create, mark and remove."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import TypeVar
 
 from s3k_async import _native
-from s3k_async.calls import incidental
+from s3k_async._core.active_calls import incidental
+from s3k_async._core.runtime import Sources
 from s3k_async.config import Tuning
 from s3k_async.errors import (
     BusyError,
@@ -24,17 +25,16 @@ from s3k_async.errors import (
     ReadOnlyVolumeError,
     S3kError,
 )
-from s3k_async.metadata.changes import Changes
 from s3k_async.metadata.codec import NEXT, from_item, is_unmarked_directory, to_item, unchanged
-from s3k_async.metadata.jobs import Job, Jobs
+from s3k_async.metadata.entry_reader import ROOT_ENTRY, EntryReader
+from s3k_async.metadata.intent_resolver import IntentResolver
 from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
-from s3k_async.metadata.reader import ROOT_ENTRY, EntryReader
-from s3k_async.metadata.settling import Settling
-from s3k_async.metadata.standing import KnownDirectories, SharedReads
+from s3k_async.metadata.logged_write import LoggedWriter
+from s3k_async.metadata.parent_cache import ParentCache, SingleFlight
+from s3k_async.metadata.txn_record import Job, Jobs
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.entries import Operation
-from s3k_async.oplog.log import OperationLog
-from s3k_async.sources import Sources
+from s3k_async.oplog.log_writer import OperationLog
 from s3k_async.stores.items import (
     ABSENT,
     OPERATION,
@@ -76,16 +76,16 @@ class DirectoryStore(EntryReader):
         read_only: bool = False,
     ) -> None:
         super().__init__(items, keys)
-        self.changes = Changes(log, sources)
+        self.changes = LoggedWriter(log, sources)
         self.jobs = Jobs(items, sources)
-        self.settling = Settling(self, self.jobs, sources, tuning.busy_timeout)
+        self.settling = IntentResolver(self, self.jobs, sources, tuning.busy_timeout)
         self.sources = sources
         self.tuning = tuning
         self.read_only = read_only
-        self.known = KnownDirectories(sources.monotonic)
+        self.known = ParentCache(sources.monotonic)
         self.root_has_record = False
         """Whether the record by which a change in the root is noticed is known to be there."""
-        self._shared = SharedReads(self.stands)
+        self._shared = SingleFlight(self.stands)
 
     def require_writable(self, path: str) -> None:
         """Raise ReadOnlyVolumeError if the volume is open for reading only."""
@@ -230,8 +230,8 @@ class DirectoryStore(EntryReader):
         try:
             await self._set_mark(replace(entry, pending=job.mark), "")
         except ConflictError:
-            # Somebody held the job for dead, dropped the mark and went on from there: nothing of
-            # ours is left.
+            # Another client took the job for expired, dropped the mark and went on from there:
+            # nothing of ours is left.
             return
 
     async def release(self, entry: Entry, job: Job) -> None:
@@ -239,7 +239,7 @@ class DirectoryStore(EntryReader):
         try:
             await self.unmark(entry, job)
         except S3kError as error:
-            # It holds nobody up once the job is over; whoever needs the entry drops it.
+            # It holds nobody up once the job is over; any client that needs the entry drops it.
             _LOG.warning(
                 "the mark of job %s on %s could not be dropped: %s", job.id, entry.path, error
             )
@@ -251,7 +251,7 @@ class DirectoryStore(EntryReader):
         with incidental():
             await self.settle(await self.make_directory(path))
 
-    async def keep_standing(self, path: str) -> None:
+    async def keep_existing(self, path: str) -> None:
         """Make a directory again if it is gone, and wait for whoever is moving or removing it:
         something was put into it. Raises BusyError, NotDirectoryError, PathExistsError (a file is
         there).
@@ -358,7 +358,7 @@ class DirectoryStore(EntryReader):
                 "another client changed the directory during its rename", path=marked.path
             ) from error
 
-    async def parent_stands(self, path: str) -> bool:
+    async def parent_exists(self, path: str) -> bool:
         """Whether the parent of a path is, from now on, a directory that no live job marks.
 
         This is what a creation rests on: asked after the entry was written, and before it is
@@ -381,9 +381,9 @@ class DirectoryStore(EntryReader):
         return not entry.pending or await self.settling.stands(entry)
 
     async def touch(self, directory: str) -> None:
-        """Change a directory's operation, and nothing else, so that whoever has read it finds out
-        that something in it was changed. The root has a record for this; what is not there, nobody
-        has read.
+        """Change a directory's operation, and nothing else, so that any client that has read it
+        finds out that something in it was changed. The root has a record for this; what is not
+        there, nobody has read.
         """
         try:
             await self._touch_once(directory)
@@ -403,7 +403,7 @@ class DirectoryStore(EntryReader):
             await self.items.write(Update(ROOT_KEY, Condition(), set=stamp))
         except ConditionFailedError:
             record: dict[str, Value] = {PARTITION: ROOT_KEY.partition, SORT: ROOT_KEY.sort, **stamp}
-            with suppress(ConditionFailedError):  # somebody else has made it, and that is as good
+            with suppress(ConditionFailedError):  # another client has made it, and that is as good
                 await self.items.write(Put(record, ABSENT))
 
     def deadline(self) -> float:

@@ -13,7 +13,7 @@ The leases and their margins:
 - lock delegate (`lock_delegate`): the holder's lease, read every 5 s and relied on for 15 s after a
   read. The same margin, for the same reason.
 - reservation and upload (`store`): `Tuning.lease`, not renewed. No margin, since publishing is
-  conditional on id and version; garbage collection adds one of its own (`fsck.verdicts`).
+  conditional on id and version; garbage collection adds one of its own (`integrity.gc_rules`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from typing import Final, Self
 
 import anyio
 
-from s3k_async.concurrency import raise_first
+from s3k_async._core.concurrency import raise_first
+from s3k_async._core.runtime import Sources
 from s3k_async.errors import LeaseExpiredError, S3kError
-from s3k_async.sources import Sources
-from s3k_async.stores.sending import at_once
+from s3k_async.stores.request_pipeline import at_once
 
 __all__ = ["Lease", "Moment", "expired", "expiry_ms", "keep_renewed", "require_unexpired"]
 

@@ -1,5 +1,5 @@
-"""Worker processes that may write while another process, the driver, holds the volume lock: the
-tasks of a cluster.
+"""Lock delegates: worker processes, such as the tasks of a cluster, that may write while the driver
+holds the volume lock.
 
 A delegate knows the lock by its id. It reads the volume record again every few seconds, and sends
 nothing unless it has seen, LOOK_SECONDS ago at most, that the lock is held, with so much of the
@@ -16,12 +16,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
+from s3k_async._core.runtime import Sources
 from s3k_async.errors import LeaseExpiredError
-from s3k_async.metadata.exclusive import HELD_SECONDS, LEASE_SECONDS, LOOK_SECONDS
 from s3k_async.metadata.lease import Lease, Moment, keep_renewed
-from s3k_async.metadata.record import LOCK, LOCK_LEASE, RECORD_KEY, STATE
-from s3k_async.sources import Sources
-from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.metadata.volume_lock import HELD_SECONDS, LEASE_SECONDS, LOOK_SECONDS
+from s3k_async.metadata.volume_record import LOCK, LOCK_LEASE, RECORD_KEY, STATE
+from s3k_async.stores.retrying_items import ReliableItems
 
 __all__ = ["LockDelegate"]
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from s3k_async import _native
-from s3k_async.concurrency import to_the_end
+from s3k_async._core.concurrency import to_the_end
+from s3k_async._core.runtime import Sources
 from s3k_async.config import Tuning
 from s3k_async.errors import (
     BusyError,
@@ -28,27 +29,25 @@ from s3k_async.errors import (
     TransactionConflictError,
     UncommittedFileError,
 )
-from s3k_async.metadata.changes import Outcome
 from s3k_async.metadata.codec import from_item, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.directories import DirectoryStore
+from s3k_async.metadata.entry_reader import ROOT_ENTRY
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.lease import expired, expiry_ms, require_unexpired
-from s3k_async.metadata.marks import job_of
-from s3k_async.metadata.reader import ROOT_ENTRY
-from s3k_async.metadata.standing import Looks
+from s3k_async.metadata.logged_write import LoggedOutcome
+from s3k_async.metadata.parent_cache import AncestorReads
+from s3k_async.metadata.write_intent import job_of
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry
 from s3k_async.oplog.entries import Operation, OperationKind
-from s3k_async.oplog.log import OperationLog
-from s3k_async.sources import Sources
+from s3k_async.oplog.log_writer import OperationLog
 from s3k_async.stores.items import ABSENT, Action, Check, Delete, ItemStore, Put
 
-__all__ = ["MetadataStore", "Target"]
+__all__ = ["MetadataStore", "WriteTarget"]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A path that is about to be written: what is there now, and the object id that the new bytes
-    belong to."""
+class WriteTarget:
+    """A path to be written: the present entry, and the object id of the new data."""
 
     path: str
     current: Entry | None
@@ -71,9 +70,9 @@ class MetadataStore(DirectoryStore):
         read_only: bool = False,
     ) -> None:
         super().__init__(items, keys, log, sources, tuning, read_only=read_only)
-        self._looks = Looks(self.known)
+        self._looks = AncestorReads(self.known)
 
-    async def prepare(self, path: str) -> Target:
+    async def prepare(self, path: str) -> WriteTarget:
         """Read the entry, with the chain above it unless its parent was seen a moment ago, and make
         missing parents.
 
@@ -94,19 +93,21 @@ class MetadataStore(DirectoryStore):
         return self.target(path, current)
 
     def ran_out(self, entry: Entry) -> bool:
-        """Whether this is a reservation whose writer is held for dead."""
+        """Whether this is a reservation whose writer's lease has expired."""
         return entry.is_reservation and expired(entry.lease_ms, self.sources.now_ms())
 
-    def target(self, path: str, current: Entry | None) -> Target:
+    def target(self, path: str, current: Entry | None) -> WriteTarget:
         """What to write at a path at which `current` was seen."""
-        return Target(
+        return WriteTarget(
             path=path,
             current=current,
             object_id=current.id if current is not None else self.sources.uuid(),
             lease_ms=expiry_ms(self.sources.now_ms(), self.tuning.lease),
         )
 
-    async def publish(self, target: Target, content: Content, *, overwrite: bool = True) -> Entry:
+    async def publish(
+        self, target: WriteTarget, content: Content, *, overwrite: bool = True
+    ) -> Entry:
         """Make `content` the file at the target, in one write.
 
         Raises PathExistsError (something is there and not `overwrite`), ConflictError (what is
@@ -132,7 +133,7 @@ class MetadataStore(DirectoryStore):
                 "another client created an entry at this path", path=target.path
             ) from error
 
-    async def reserve(self, target: Target, *, exclusive: bool) -> Entry:
+    async def reserve(self, target: WriteTarget, *, exclusive: bool) -> Entry:
         """Reserve a new path for a writer; where a file is to be replaced, return its entry as it
         is.
 
@@ -181,7 +182,7 @@ class MetadataStore(DirectoryStore):
     async def rename_file(self, source: Entry, target: str, *, overwrite: bool = False) -> Entry:
         """Move a file in one transaction and return it at its new path.
 
-        Raises PathNotFoundError (the source is gone: somebody else moved or deleted it; or the
+        Raises PathNotFoundError (the source is gone: another client moved or deleted it; or the
         target has no parent), PathExistsError (also for a directory at the target, whatever
         `overwrite` says), NotDirectoryError, UncommittedFileError, IsDirectoryError (the source),
         BusyError.
@@ -321,7 +322,7 @@ class MetadataStore(DirectoryStore):
         """
         stands = True
 
-        async def create(_: Outcome) -> None:
+        async def create(_: LoggedOutcome) -> None:
             nonlocal stands
             await self._put(Put(to_item(entry, self.keys), ABSENT))
             stands = await self._settle(entry)
@@ -348,7 +349,7 @@ class MetadataStore(DirectoryStore):
 
     async def _settle(self, entry: Entry) -> bool:
         try:
-            return await self.parent_stands(entry.path)
+            return await self.parent_exists(entry.path)
         except S3kError as error:
             raise OutcomeUnknownError(
                 "the file was written, but its parent directory could not be verified",
@@ -358,9 +359,9 @@ class MetadataStore(DirectoryStore):
 
     async def keep(self, entry: Entry) -> None:
         """Give its parents back to a file that was created below a directory that was going away.
-        Whoever reads by path may have seen it, so it must not go and come again. If somebody has
-        acted on it since, it went with the directory, or its parents are theirs to see to; whoever
-        is about to is waited for.
+        Whoever reads by path may have seen it, so it must not go and come again. If another client
+        has acted on it since, it went with the directory, or its parents are theirs to see to;
+        whoever is about to is waited for.
 
         Raises NotDirectoryError, BusyError and what the table raises, after the file was withdrawn;
         OutcomeUnknownError.
@@ -411,9 +412,9 @@ class MetadataStore(DirectoryStore):
             await to_the_end(partial(self._withdraw, entry))
 
     async def _withdraw(self, entry: Entry) -> bool:
-        """Take back a creation that was not acknowledged. False if somebody has acted on the entry:
-        then it did happen. Raises OutcomeUnknownError, also if a job has marked the entry: whether
-        it acts on it is not decided yet.
+        """Take back a creation that was not acknowledged. False if another client has acted on the
+        entry: then it did happen. Raises OutcomeUnknownError, also if a job has marked the entry:
+        whether it acts on it is not decided yet.
         """
         lost = OutcomeUnknownError(
             "the file was written, but another client is removing its directory",

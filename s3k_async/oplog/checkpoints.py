@@ -1,5 +1,5 @@
-"""Checkpoints: the last committed operation on every object, in a few large objects that stand for
-the many of the log.
+"""Checkpoints: the last committed operation on every object, in a few large objects that replace
+older entries.
 
 A checkpoint is a manifest, `checkpoints/manifests/<id>`, and its parts,
 `checkpoints/parts/<id>.<number, 6 digits>`, which are sealed lines of JSON as entries are. Each
@@ -33,7 +33,7 @@ from s3k_async.oplog.entries import (
     seal,
     unseal,
 )
-from s3k_async.oplog.objects import MANIFEST_BYTES, read_object
+from s3k_async.oplog.log_objects import MANIFEST_BYTES, read_object
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.pagination import list_all
 
@@ -42,9 +42,9 @@ __all__ = [
     "PARTS",
     "PART_BYTES",
     "Checkpoint",
+    "CheckpointPart",
     "CheckpointReader",
     "CheckpointWriter",
-    "Part",
     "owner_of_part",
     "possible",
 ]
@@ -64,7 +64,7 @@ _PART_KEY: Final = re.compile(rf"{PARTS}([0-9A-Za-z_-]{{1,64}})\.[0-9]{{6}}", re
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CheckpointPart:
     """What a manifest says of one part."""
 
     first: str
@@ -82,7 +82,7 @@ class Checkpoint:
     id: str
     time_ms: int
     """When it was begun, epoch milliseconds."""
-    parts: tuple[Part, ...]
+    parts: tuple[CheckpointPart, ...]
     segments: frozenset[str]
     """Ids of the segments that it covers whole."""
 
@@ -146,11 +146,11 @@ def decode_manifest(data: bytes, key: str) -> Checkpoint:
     return checkpoint
 
 
-def _part(document: object, key: str) -> Part:
+def _part(document: object, key: str) -> CheckpointPart:
     if not isinstance(document, dict):
         raise LogFormatError("a part of the manifest is no JSON object", path=key)
     text = {name: read_field(document, name, (str,), key) for name in ("first", "last", "sha256")}
-    return Part(
+    return CheckpointPart(
         text["first"], text["last"], read_field(document, "count", (int,), key), text["sha256"]
     )
 
@@ -181,7 +181,7 @@ class CheckpointWriter:
         self._lines: list[bytes] = []
         self._size = 0
         self._first = self._last = ""
-        self._parts: list[Part] = []
+        self._parts: list[CheckpointPart] = []
 
     async def add(self, record: LogRecord) -> None:
         """Add a committed operation; they come ordered by object id. Raises the store's errors."""
@@ -216,7 +216,7 @@ class CheckpointWriter:
         data = seal(b"\n".join(lines) + b"\n")
         await self._blobs.put(self._written.part_key(number), data, if_absent=True)
         digest = hashlib.sha256(data).hexdigest()
-        self._parts.append(Part(self._first, self._last, len(self._lines), digest))
+        self._parts.append(CheckpointPart(self._first, self._last, len(self._lines), digest))
         self._lines, self._size = [], 0
 
 
@@ -311,7 +311,7 @@ def possible(has_key: Callable[[str], bool] | None) -> Callable[[LogRecord], Log
     return checked
 
 
-def _holds(part: Part, wanted: Sequence[str]) -> bool:
+def _holds(part: CheckpointPart, wanted: Sequence[str]) -> bool:
     """Whether one of the ids, which are sorted, may be in a part."""
     place = bisect_left(wanted, part.first)
     return place < len(wanted) and wanted[place] <= part.last

@@ -1,5 +1,4 @@
-"""Compaction: a checkpoint is written of all that the log knows, then what it stands for is
-removed.
+"""Log compaction: writes a checkpoint, then removes the objects that it replaces.
 
 The order makes every death harmless. Until the manifest is there, nothing has changed: parts
 without one are read by nobody, and a later compaction removes them. From then on each removal takes
@@ -23,6 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from s3k_async._core.runtime import Sources
 from s3k_async.errors import LeaseExpiredError, PartialFailureError
 from s3k_async.model import Progress
 from s3k_async.oplog.checkpoints import (
@@ -35,9 +35,8 @@ from s3k_async.oplog.checkpoints import (
 )
 from s3k_async.oplog.damage import DamagedLog
 from s3k_async.oplog.entries import LogRecord
-from s3k_async.oplog.reader import LogReader, latest
-from s3k_async.oplog.spill import Spill
-from s3k_async.sources import Sources
+from s3k_async.oplog.external_sort import ExternalSort
+from s3k_async.oplog.log_reader import LogReader, latest
 from s3k_async.stores.blobs import MAX_DELETION, BlobStore
 from s3k_async.stores.pagination import list_all
 
@@ -113,28 +112,28 @@ class Compactor:
         """
         tell = progress or (lambda _: None)
         done = Compaction()
-        with Spill(self._directory) as spill:
-            spill.database.execute(
+        with ExternalSort(self._directory) as sorter:
+            sorter.database.execute(
                 "CREATE TABLE removals (key TEXT NOT NULL, turn INTEGER NOT NULL)"
             )
-            segments = await self._read(spill, done, tell)
-            await self._read_checkpoints(spill, done)
-            await self._note_strays(spill)
-            done.removable = spill.database.execute("SELECT count(*) FROM removals").fetchone()[0]
+            segments = await self._read(sorter, done, tell)
+            await self._read_checkpoints(sorter, done)
+            await self._note_strays(sorter)
+            done.removable = sorter.database.execute("SELECT count(*) FROM removals").fetchone()[0]
             writer = None
             if not dry_run and done.removable:
                 writer = CheckpointWriter(
                     self._blobs, self._sources.uuid(), self._began_ms, part_bytes=self._part_bytes
                 )
-            await self._write(spill, writer, done)
+            await self._write(sorter, writer, done)
             if writer is not None:
                 self._need_time()
                 done.checkpoint = (await writer.finish(segments)).id
-                await self._remove(spill, done, tell)
+                await self._remove(sorter, done, tell)
         return done
 
     async def _read(
-        self, spill: Spill, done: Compaction, tell: Callable[[Progress], object]
+        self, sorter: ExternalSort, done: Compaction, tell: Callable[[Progress], object]
     ) -> list[str]:
         """Keep what entries and segments say, and note which of them can go; the segments among
         those."""
@@ -144,7 +143,7 @@ class Compactor:
             done.damaged += [
                 finding for finding in part.findings if isinstance(finding, DamagedLog)
             ]
-            spill.add(part.records)
+            sorter.add(part.records)
             read += len(part.keys)
             tell(Progress("compact", read, phase="log", unit="log objects"))
             young = any(record.operation.time_ms > self._settled_ms for record in part.records)
@@ -153,11 +152,11 @@ class Compactor:
             if part.segment:
                 segments.append(part.segment)
             *pending, committed = part.keys
-            _note(spill, pending, _PENDING)
-            _note(spill, [committed], _COMMITTED)
+            _note(sorter, pending, _PENDING)
+            _note(sorter, [committed], _COMMITTED)
         return segments
 
-    async def _read_checkpoints(self, spill: Spill, done: Compaction) -> None:
+    async def _read_checkpoints(self, sorter: ExternalSort, done: Compaction) -> None:
         """Keep what the checkpoints say. Those that are whole are replaced, unless that is all
         there would be to do.
 
@@ -176,23 +175,25 @@ class Compactor:
                 read.add(checkpoint.key)
                 if isinstance(checkpoint, DamagedLog):
                     done.damaged.append(checkpoint)
-                elif not (damaged := await self._read_one(checkpoint, spill, done)):
+                elif not (damaged := await self._read_one(checkpoint, sorter, done)):
                     whole.append(checkpoint)
                 elif damaged <= quarantined:
                     given_up.append(checkpoint)
         covered: frozenset[str] = frozenset().union(*(checkpoint.segments for checkpoint in whole))
         if covered:
-            _note(spill, await self._reader.left_of(covered), _PENDING)
+            _note(sorter, await self._reader.left_of(covered), _PENDING)
         if (
             given_up
             or len(whole) > 1
-            or spill.database.execute("SELECT 1 FROM removals LIMIT 1").fetchone()
+            or sorter.database.execute("SELECT 1 FROM removals LIMIT 1").fetchone()
         ):
-            _note(spill, [checkpoint.key for checkpoint in [*whole, *given_up]], _MANIFEST)
+            _note(sorter, [checkpoint.key for checkpoint in [*whole, *given_up]], _MANIFEST)
             for checkpoint in [*whole, *given_up]:
-                _note(spill, checkpoint.part_keys(), _PART)
+                _note(sorter, checkpoint.part_keys(), _PART)
 
-    async def _read_one(self, checkpoint: Checkpoint, spill: Spill, done: Compaction) -> set[str]:
+    async def _read_one(
+        self, checkpoint: Checkpoint, sorter: ExternalSort, done: Compaction
+    ) -> set[str]:
         """Keep what one checkpoint says; the keys of what could not be read."""
         damaged: set[str] = set()
         async for finding in self._reader.checkpoints.of(checkpoint):
@@ -200,7 +201,7 @@ class Compactor:
                 done.damaged.append(finding)
                 damaged.add(finding.key)
             else:
-                spill.add([finding])
+                sorter.add([finding])
         return damaged
 
     async def _quarantined(self) -> set[str]:
@@ -211,7 +212,7 @@ class Compactor:
                 found.add(info.key.removeprefix(QUARANTINED).rpartition(".")[0])
         return found
 
-    async def _note_strays(self, spill: Spill) -> None:
+    async def _note_strays(self, sorter: ExternalSort) -> None:
         """Parts without a manifest, of a run that died or was overtaken; those of one under way are
         younger. The parts of a manifest that lies in quarantine are whole, and stay.
         """
@@ -222,11 +223,13 @@ class Compactor:
         async for info in list_all(self._blobs, PARTS):
             owner = owner_of_part(info.key)
             if owner is not None and MANIFESTS + owner not in valid and info.mtime_ms < limit_ms:
-                _note(spill, [info.key], _PART)
+                _note(sorter, [info.key], _PART)
 
-    async def _write(self, spill: Spill, writer: CheckpointWriter | None, done: Compaction) -> None:
+    async def _write(
+        self, sorter: ExternalSort, writer: CheckpointWriter | None, done: Compaction
+    ) -> None:
         """Write the parts, or without a writer only count what would be in them."""
-        for group in spill.objects():
+        for group in sorter.objects():
             truth = latest(group)[group[0].operation.object_id]
             if truth.committed is None:
                 continue
@@ -256,10 +259,10 @@ class Compactor:
             raise LeaseExpiredError("compaction exceeded its time limit; nothing was removed")
 
     async def _remove(
-        self, spill: Spill, done: Compaction, tell: Callable[[Progress], object]
+        self, sorter: ExternalSort, done: Compaction, tell: Callable[[Progress], object]
     ) -> None:
         for turn in (_PENDING, _COMMITTED, _MANIFEST, _PART):
-            rows = spill.database.execute(
+            rows = sorter.database.execute(
                 "SELECT key FROM removals WHERE turn = ? ORDER BY key", (turn,)
             )
             while keys := [key for (key,) in rows.fetchmany(MAX_DELETION)]:
@@ -279,5 +282,5 @@ class Compactor:
                     )
 
 
-def _note(spill: Spill, keys: Iterable[str], turn: int) -> None:
-    spill.many("INSERT INTO removals VALUES (?, ?)", [(key, turn) for key in keys])
+def _note(sorter: ExternalSort, keys: Iterable[str], turn: int) -> None:
+    sorter.many("INSERT INTO removals VALUES (?, ?)", [(key, turn) for key in keys])

@@ -1,4 +1,4 @@
-"""What reading the log finds: records, and objects that cannot be understood."""
+"""Results of reading the log: records, and damaged objects."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ from s3k_async.oplog.entries import (
 )
 
 __all__ = [
-    "Mark",
     "Operations",
     "Segment",
+    "SegmentMark",
     "cut_lines",
     "decode_segment",
     "encode_mark",
@@ -91,7 +91,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SegmentMark:
     """What a committed object says of the operations in its pending twin."""
 
     id: str
@@ -160,7 +160,7 @@ def cut_lines(lines: bytes, most: int) -> list[tuple[int, bytes]]:
     return runs
 
 
-def encode_mark(mark: Mark) -> bytes:
+def encode_mark(mark: SegmentMark) -> bytes:
     """The committed object. Raises LogFormatError for a mark that contradicts itself."""
     _check_mark(mark, segment_key(mark.id, "committed"))
     succeeded = "all" if mark.succeeded is None else list(mark.succeeded)
@@ -169,7 +169,7 @@ def encode_mark(mark: Mark) -> bytes:
     )
 
 
-def decode_segment(data: bytes, key: str) -> Segment | Mark:
+def decode_segment(data: bytes, key: str) -> Segment | SegmentMark:
     """The segment in an object's bytes: its operations, or, for a committed object of the present
     format, its mark.
 
@@ -193,7 +193,7 @@ def decode_segment(data: bytes, key: str) -> Segment | Mark:
     if len(lines) - 1 != (0 if marked else count):
         raise LogFormatError("the segment does not hold the operations that it counts", path=key)
     if marked:
-        mark = Mark(expected.segment_id, count, _succeeded(head, key), _unknown(head, key))
+        mark = SegmentMark(expected.segment_id, count, _succeeded(head, key), _unknown(head, key))
         _check_mark(mark, key)
         return mark
     operations = tuple(operation_from(line, key) for line in lines[1:])
@@ -257,7 +257,7 @@ def _texts(values: list[object], key: str) -> tuple[str, ...]:
     return tuple(str(value) for value in values)
 
 
-def _check_mark(mark: Mark, key: str) -> None:
+def _check_mark(mark: SegmentMark, key: str) -> None:
     named: Collection[str] = mark.succeeded or ()
     if len(set(named)) != len(named) or len(set(mark.unknown)) != len(mark.unknown):
         raise LogFormatError("the mark names an operation twice", path=key)

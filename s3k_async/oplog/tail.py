@@ -1,5 +1,5 @@
-"""The tail of the log: what was written to it behind a position, for a reader that knows what is
-before.
+"""The tail of the log: objects written after a position, for a reader that has read everything
+before it.
 
 Keys of the log are not in the order of time, so a position is what there was: the ids of the
 segments and the keys of the checkpoints. Entries need none, since those of one object are found by
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import anyio
 
 from s3k_async.oplog.entries import LogRecord
-from s3k_async.oplog.reader import LogReader
-from s3k_async.oplog.spill import Spill
+from s3k_async.oplog.external_sort import ExternalSort
+from s3k_async.oplog.log_reader import LogReader
 
 __all__ = ["LogPosition", "LogTail", "position_of"]
 
@@ -46,7 +46,7 @@ class LogTail:
         self._known = set(position.segments)
         self._checkpoints = position.checkpoints
         self._is_compacted = False
-        self._spill: Spill | None = None
+        self._sorter: ExternalSort | None = None
         self._undecided: list[LogRecord] = []
         self._begun = 0
         """Number of the last reading that was begun."""
@@ -72,9 +72,9 @@ class LogTail:
                 await self._read()
                 self._done = self._begun
             found = [each for each in self._undecided if each.operation.object_id in wanted]
-            if self._spill is not None:
+            if self._sorter is not None:
                 for object_id in sorted(wanted):
-                    found += self._spill.of(object_id)
+                    found += self._sorter.of(object_id)
             if self._is_compacted:
                 kept = self._log.checkpoints.records(object_ids=wanted)
                 found += [each async for each in kept if isinstance(each, LogRecord)]
@@ -82,9 +82,9 @@ class LogTail:
 
     def close(self) -> None:
         """Remove the temporary file. Idempotent."""
-        if self._spill is not None:
-            self._spill.close()
-            self._spill = None
+        if self._sorter is not None:
+            self._sorter.close()
+            self._sorter = None
 
     async def _read(self) -> None:
         """Read the segments that are not known yet; all, if a checkpoint was written since."""
@@ -93,8 +93,8 @@ class LogTail:
             parts = self._log.segments(without=self._known, without_covered=self._is_compacted)
             async for part in parts:
                 if part.is_settled:
-                    self._spill = self._spill or Spill()
-                    self._spill.add(part.records)
+                    self._sorter = self._sorter or ExternalSort()
+                    self._sorter.add(part.records)
                     self._known.add(part.segment)
                 else:
                     self._undecided += part.records

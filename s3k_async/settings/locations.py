@@ -1,4 +1,5 @@
-"""What people write for a volume and for its places, as values."""
+"""Locations in text form: volumes, tables, buckets and directories as users write them, as
+values."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The table of options. Keyword, environment variable, flag and key of the configuration file share
-one stem."""
+"""The table of options. Keyword, environment variable, flag and configuration key share one
+stem."""
 
 from __future__ import annotations
 

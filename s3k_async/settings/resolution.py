@@ -1,4 +1,4 @@
-"""From what people give us to one VolumeConfig.
+"""Resolution of settings to one VolumeConfig.
 
 Precedence, option by option: keywords, environment, the volume's section of the configuration file,
 its defaults, a Hadoop mapping, built-in values. Options that say the same thing in two ways
@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
+from s3k_async._core.retry import Retries, RetryBudget, RetryPolicy
 from s3k_async.backends.registry import BLOBS, TABLES
 from s3k_async.backends.s3 import s3_prefix
 from s3k_async.backends.url_parts import TABLE_FILE
@@ -36,7 +37,6 @@ from s3k_async.config import (
 )
 from s3k_async.errors import ConfigError
 from s3k_async.model import HashName, VolumeKind
-from s3k_async.retry import Retries, RetryBudget, RetryPolicy
 from s3k_async.settings.config_file import ConfigFile, config_path, read_config
 from s3k_async.settings.hadoop_mapping import HadoopSettings, read_hadoop
 from s3k_async.settings.locations import (

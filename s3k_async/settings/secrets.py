@@ -1,4 +1,5 @@
-"""Static credentials do not travel in pickles; this finds them again where a pickle arrives."""
+"""Static credentials, which are left out of pickles and looked up again where a pickle is
+loaded."""
 
 from __future__ import annotations
 

@@ -16,19 +16,19 @@ Needs `pip install s3k-async[spark]`; importing `s3k_async` loads none of it.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from s3k_async.spark.changing import delete_files, rename_files
-from s3k_async.spark.executors import client, each_partition
-from s3k_async.spark.importing import import_objects, objects_below, objects_of_inventory
-from s3k_async.spark.listing import du, listing
-from s3k_async.spark.purging import purge
-from s3k_async.spark.reports import JobReport, JobResult
+from s3k_async.spark.import_job import import_objects, objects_below, objects_of_inventory
+from s3k_async.spark.job_report import JobReport, JobResult
+from s3k_async.spark.listing_job import du, listing
+from s3k_async.spark.purge_job import purge
+from s3k_async.spark.rename_delete_jobs import delete_files, rename_files
 from s3k_async.spark.settings import SparkVolume, spark_volume
+from s3k_async.spark.worker_client import client, each_partition
 
 if TYPE_CHECKING:
-    from s3k_async.spark.collecting import GcReport, gc
-    from s3k_async.spark.dumping import dump
-    from s3k_async.spark.loading import load
-    from s3k_async.spark.resharding import reshard
+    from s3k_async.spark.dump_job import dump
+    from s3k_async.spark.gc_job import GcReport, gc
+    from s3k_async.spark.load_job import load
+    from s3k_async.spark.reshard_job import reshard
     from s3k_async.spark.source import register
     from s3k_async.spark.source_functions import read_parquet, write_parquet
 
@@ -58,13 +58,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "GcReport": "s3k_async.spark.collecting",
-    "dump": "s3k_async.spark.dumping",
-    "gc": "s3k_async.spark.collecting",
-    "load": "s3k_async.spark.loading",
+    "GcReport": "s3k_async.spark.gc_job",
+    "dump": "s3k_async.spark.dump_job",
+    "gc": "s3k_async.spark.gc_job",
+    "load": "s3k_async.spark.load_job",
     "read_parquet": "s3k_async.spark.source_functions",
     "register": "s3k_async.spark.source",
-    "reshard": "s3k_async.spark.resharding",
+    "reshard": "s3k_async.spark.reshard_job",
     "write_parquet": "s3k_async.spark.source_functions",
 }
 """What is loaded when it is asked for: PySpark 3.5 has no data sources, and most tasks read no

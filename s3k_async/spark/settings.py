@@ -1,4 +1,4 @@
-"""Volumes from the configuration of a Spark session: the keys of S3-FileSystem 1.0 below
+"""Settings of volumes from a Spark configuration: the keys of S3-FileSystem 1.0 below
 `spark.hadoop.`.
 
 S3-FileSystem 1.0 takes its context from the Java property `fs.s3k.metastore.context.id`, which the

@@ -1,4 +1,4 @@
-"""The data source `s3k` of PySpark 4: Parquet, and what else pyarrow reads, in volumes.
+"""The data source `s3k` of PySpark 4: Parquet and the other formats of pyarrow in volumes.
 
     from s3k_async.spark import register
 
@@ -28,28 +28,28 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from s3k_async._core.runtime import SYSTEM
+from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.settings import with_local_secrets
 from s3k_async.settings.keywords import Settings
-from s3k_async.sources import SYSTEM
-from s3k_async.spark.executors import client
 from s3k_async.spark.settings import SparkVolume, spark_settings
-from s3k_async.spark.source_committing import volume_to_write
+from s3k_async.spark.source_commit import volume_to_write
 from s3k_async.spark.source_files import write_plan
 from s3k_async.spark.source_filters import condition_of
 from s3k_async.spark.source_options import SourceOptions, SourceSettings, need_no_secrets
-from s3k_async.spark.source_planning import (
-    Piece,
+from s3k_async.spark.source_reader import ReadPlan, planned, read_splits
+from s3k_async.spark.source_schema import arrow_schema, inferred_schema, named_like
+from s3k_async.spark.source_splits import (
+    ReadSplit,
     SourceFile,
     found_files,
     partition_names,
     with_names,
 )
-from s3k_async.spark.source_reading import ReadPlan, planned, read_pieces
-from s3k_async.spark.source_schema import arrow_schema, inferred_schema, named_like
-from s3k_async.spark.source_writing import S3kWriter
-from s3k_async.sync import S3kSyncClient
+from s3k_async.spark.source_writer import S3kWriter
+from s3k_async.spark.worker_client import client
 
 __all__ = ["S3kDataSource", "register"]
 
@@ -145,10 +145,10 @@ class S3kDataSource(DataSource):
         return options, self.session.volume_of(options)
 
 
-class Pieces(InputPartition):
-    """What one task reads."""
+class TaskSplits(InputPartition):
+    """The splits of one task."""
 
-    def __init__(self, pieces: list[Piece]) -> None:
+    def __init__(self, pieces: list[ReadSplit]) -> None:
         super().__init__(pieces)
 
 
@@ -182,11 +182,11 @@ class S3kReader(DataSourceReader):
             groups = planned(
                 fs, self._plan, self._listed(fs), limit=limit, parallelism=self._parallelism
             )
-        return [Pieces(group) for group in groups]
+        return [TaskSplits(group) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition; of none, if there are no files."""
-        return read_pieces(client(self._volume.executors), self._plan, partition.value or [])
+        return read_splits(client(self._volume.executors), self._plan, partition.value or [])
 
     def _listed(self, fs: S3kSyncClient) -> list[SourceFile]:
         """All files, their partition columns named as the schema names them."""

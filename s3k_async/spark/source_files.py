@@ -1,5 +1,5 @@
-"""What a task writes: Parquet files that are uploaded and that nothing names, one for each
-partition it meets."""
+"""The files of a write task: uploaded, unpublished Parquet files, one for each partition it
+meets."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
+from s3k_async._sync.sync_client import S3kSyncClient
+from s3k_async._sync.sync_files import SyncStagedWriter
 from s3k_async.errors import ConfigError, InvalidArgumentError, S3kError
+from s3k_async.hive_partitions import partition_directory
 from s3k_async.model import StagedFile
-from s3k_async.partitions import partition_directory
 from s3k_async.spark.source_options import SourceOptions
 from s3k_async.spark.source_schema import arrow_schema, as_expected
-from s3k_async.sync import S3kSyncClient
-from s3k_async.sync_files import SyncStagedWriter
 
 __all__ = ["WritePlan", "WrittenFile", "discard", "task_number", "write_plan", "written_files"]
 

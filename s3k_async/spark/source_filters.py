@@ -1,5 +1,5 @@
-"""Conditions on columns: as Spark pushes them to a data source, decided about partition values, and
-for pyarrow."""
+"""Filters on columns: as Spark pushes them to a data source, evaluated on partition values and for
+pyarrow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Condition", "condition_of"]
+__all__ = ["ColumnFilter", "condition_of"]
 
 _NAMES: Final[Mapping[str, str]] = {
     "EqualTo": "=",
@@ -46,7 +46,7 @@ _TEXTS: Final[Mapping[str, tuple[Callable[[str, str], bool], Callable[..., pc.Ex
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ColumnFilter:
     """What rows must meet: `column operator value`, three-valued as in SQL.
 
     Operators are `=`, `<=>` (null equals null), `<`, `<=`, `>`, `>=`, `in` (of a tuple), `null`,
@@ -134,7 +134,7 @@ class Condition:
         return ~found if self.negated else found
 
 
-def condition_of(pushed: Any) -> Condition | None:
+def condition_of(pushed: Any) -> ColumnFilter | None:
     """What Spark pushes; None for a kind that is not known here, and for a nested column."""
     negated = False
     while type(pushed).__name__ == "Not":
@@ -144,9 +144,9 @@ def condition_of(pushed: Any) -> Condition | None:
         return None
     column: str = pushed.attribute[0]
     if name == "not null":
-        return Condition(column, "null", negated=not negated)
+        return ColumnFilter(column, "null", negated=not negated)
     value = getattr(pushed, "value", None)
-    return Condition(column, name, tuple(value) if isinstance(value, list) else value, negated)
+    return ColumnFilter(column, name, tuple(value) if isinstance(value, list) else value, negated)
 
 
 def _is_of(value: Any, type: pa.DataType) -> bool:

@@ -1,5 +1,5 @@
-"""What the data source does, for PySpark 3.5, which has no data sources in Python: by functions,
-over `mapInArrow`.
+"""The data source as functions over `mapInArrow`, for PySpark 3.5, which has no data sources in
+Python.
 
     from s3k_async.spark import read_parquet, write_parquet
 
@@ -24,20 +24,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from s3k_async._core.runtime import SYSTEM
+from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.settings import with_local_secrets
-from s3k_async.sources import SYSTEM
-from s3k_async.spark.executors import client
 from s3k_async.spark.settings import SparkVolume, spark_settings
-from s3k_async.spark.source_committing import publish, volume_to_write
+from s3k_async.spark.source_commit import publish, volume_to_write
 from s3k_async.spark.source_files import WritePlan, task_number, write_plan, written_files
-from s3k_async.spark.source_filters import Condition
+from s3k_async.spark.source_filters import ColumnFilter
 from s3k_async.spark.source_options import SourceOptions, SourceSettings
-from s3k_async.spark.source_planning import found_files, partition_names, with_names
-from s3k_async.spark.source_reading import ReadPlan, planned, read_pieces
+from s3k_async.spark.source_reader import ReadPlan, planned, read_splits
 from s3k_async.spark.source_schema import inferred_schema, named_like
-from s3k_async.sync import S3kSyncClient
+from s3k_async.spark.source_splits import found_files, partition_names, with_names
+from s3k_async.spark.worker_client import client
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -98,7 +98,7 @@ def read_parquet(
         fs = client(chosen.executors)
         for batch in batches:
             for pieces in batch.column(0).to_pylist():
-                yield from read_pieces(fs, plan, pickle.loads(pieces))  # noqa: S301 - from the driver
+                yield from read_splits(fs, plan, pickle.loads(pieces))  # noqa: S301 - from the driver
 
     shipped = [(bytearray(pickle.dumps(group)),) for group in groups]
     tasks = spark.sparkContext.parallelize(shipped, max(1, len(shipped)))
@@ -156,11 +156,11 @@ def _volume(
     return SourceSettings(spark_settings(spark), found, context).volume_of(options)
 
 
-def _condition(column: str, name: str, value: Any) -> Condition:
+def _condition(column: str, name: str, value: Any) -> ColumnFilter:
     if name not in _OPERATORS:
         raise InvalidArgumentError(f"{name!r} is none of the operators {', '.join(_OPERATORS)}")
     meant, negated, _ = _OPERATORS[name]
-    return Condition(column, meant, tuple(value) if meant == "in" else value, negated)
+    return ColumnFilter(column, meant, tuple(value) if meant == "in" else value, negated)
 
 
 def _column(condition: tuple[str, str, Any]) -> Column:

@@ -1,4 +1,4 @@
-"""What may be said to the data source: its own options, and those of a volume."""
+"""Options of the data source: its own, and those of a volume."""
 
 from __future__ import annotations
 

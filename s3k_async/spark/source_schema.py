@@ -1,4 +1,4 @@
-"""Schemas: what Spark is told of the files, and record batches of files turned into what Spark
+"""Schemas of files as Spark types, and conversion of record batches to the schema that Spark
 expects.
 
 Nothing here loads `pyarrow.dataset` before a task reads, since that loads pandas, and Spark plans
@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.errors import InvalidArgumentError
-from s3k_async.spark.source_planning import SourceFile, inferred_type, opened, partition_names
-from s3k_async.sync import S3kSyncClient
+from s3k_async.spark.source_splits import SourceFile, inferred_type, opened, partition_names
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds

@@ -1,5 +1,5 @@
-"""Stages of a job: each is over before the next begins, and a run that goes on after an
-interruption repeats none.
+"""Stages of a resumable job: each ends before the next begins, and a repeated run skips the
+finished ones.
 
 With a directory, what a stage made is Parquet below it, `<stage>`, beside `<stage>.over`, which is
 written when it is whole. Without one, Spark keeps it on its executors; what is lost there fails the

@@ -1,2 +1,1 @@
-"""The bytes of files: fresh physical keys, uploads with a checksum on the way, ranged reads,
-copies."""
+"""Storage of file data: physical keys, uploads with a checksum, ranged reads, copies."""

@@ -1,5 +1,4 @@
-"""Physical objects: where the bytes of files are, written once under fresh keys and never
-changed."""
+"""Physical objects: file data, written once under fresh keys and never changed."""
 
 from __future__ import annotations
 
@@ -9,6 +8,7 @@ from urllib.parse import unquote
 
 import anyio
 
+from s3k_async._core.runtime import Sources
 from s3k_async._native import Xxh3_128
 from s3k_async.config import Tuning
 from s3k_async.errors import (
@@ -20,7 +20,6 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.model import Content
-from s3k_async.sources import Sources
 from s3k_async.storage.upload import CHECKSUM_PREFIX, PhysicalWriter
 from s3k_async.stores.blob_keys import check_key, check_unchanged
 from s3k_async.stores.blobs import BlobStore, Buffer

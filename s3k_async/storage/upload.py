@@ -1,4 +1,4 @@
-"""Bytes on their way into one blob, in one request or in parts, with their size and checksum."""
+"""Uploads of one blob, in one request or in parts, with size and checksum."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import logging
 
 import anyio
 
+from s3k_async._core.active_calls import critical
 from s3k_async._native import Xxh3_128
-from s3k_async.calls import critical
 from s3k_async.config import Tuning
 from s3k_async.errors import CorruptDataError, S3kError, StreamClosedError
 from s3k_async.model import Content

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from s3k_async.stores.modes import open_private
+from s3k_async.stores.file_modes import open_private
 
 __all__ = ["LEFT", "OPENING", "SIZE", "Ballast"]
 

@@ -187,7 +187,7 @@ class ItemStore(Protocol):
 
     async def load(self, items: Sequence[Item]) -> None:
         """Write whole items over whatever is at their keys: the one unconditional write, for a
-        table that nobody else uses. `reliable_items`, through which everything goes, refuses it
+        table that no other client uses. `reliable_items`, through which everything goes, refuses it
         without the volume's exclusive lock.
 
         At most MAX_LOAD items, each with its own key (else ValueError), are one request of an

@@ -1,5 +1,5 @@
-"""A listing in ranges of keys that are computed, not looked for: random ids make ranges of one size
-hold as much."""
+"""Listings in computed key ranges: random ids make ranges of one size hold equal numbers of
+keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blob port below a prefix of another store's keys: nothing outside it can be named, listed or
+"""The blob port below a key prefix of another store: keys outside it cannot be read, listed or
 removed."""
 
 from __future__ import annotations

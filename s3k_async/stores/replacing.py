@@ -1,4 +1,4 @@
-"""Where a local file may be put by a rename, which replaces whatever is there."""
+"""Checks that a rename may replace a local file."""
 
 from __future__ import annotations
 

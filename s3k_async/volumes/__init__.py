@@ -2,6 +2,6 @@
 
 from s3k_async.volumes.creation import init_volume
 from s3k_async.volumes.destruction import destroy_volume
-from s3k_async.volumes.opening import Volume, open_volume
+from s3k_async.volumes.volume import Volume, open_volume
 
 __all__ = ["Volume", "destroy_volume", "init_volume", "open_volume"]

@@ -1,5 +1,5 @@
-"""The mark of a volume at the root of each of its locations, and whose the objects of a location
-are.
+"""Ownership markers: the marker of a volume at the root of each of its locations, and the owner of
+the objects there.
 
 A location is one native volume's: the mark names the volume and its table. A second table with the
 same record (a copy, or one restored from a backup under another name) is not the one that the mark
@@ -29,7 +29,7 @@ from s3k_async.errors import (
     VolumeExistsError,
     VolumeMismatchError,
 )
-from s3k_async.metadata.record import SCOPE, VolumeRecord, location_text, scope_of
+from s3k_async.metadata.volume_record import SCOPE, VolumeRecord, location_text, scope_of
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.pagination import list_first_level
 

@@ -1,4 +1,4 @@
-"""Making a volume: its places, its table, and last its record, which is the moment it exists."""
+"""Creation of a volume: locations, table, and last the volume record, from which on it exists."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
 
+from s3k_async._core.metering import Part
+from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     ConfigError,
@@ -14,8 +16,8 @@ from s3k_async.errors import (
     VolumeExistsError,
     VolumeNotFoundError,
 )
-from s3k_async.metadata.exclusive import ExclusiveLock
-from s3k_async.metadata.record import (
+from s3k_async.metadata.volume_lock import VolumeLock
+from s3k_async.metadata.volume_record import (
     SCOPED,
     VolumeRecord,
     create_record,
@@ -23,16 +25,14 @@ from s3k_async.metadata.record import (
     load_or_repair,
     location_text,
 )
-from s3k_async.requests import Part
 from s3k_async.settings.locations import check_name, name_of_directory
-from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.items import ItemTable
-from s3k_async.stores.reliable_blobs import ReliableBlobs
-from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.stores.retrying_blobs import ReliableBlobs
+from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.volumes import claims
-from s3k_async.volumes.adapters import Connections, log_location
 from s3k_async.volumes.claims import claim, read_claim, require_unclaimed, table_identity
-from s3k_async.volumes.opening import NO_PATIENCE, require_agreement, require_encryptions
+from s3k_async.volumes.connections import VolumeConnections, log_location
+from s3k_async.volumes.volume import NO_PATIENCE, require_agreement, require_encryptions
 
 __all__ = ["DEFAULT_SUFFIX_COUNT", "EMBEDDED_SUFFIX_COUNT", "init_volume"]
 
@@ -47,7 +47,7 @@ async def init_volume(
     exist_ok: bool = False,
     take_over: bool = False,
     adopting: bool = False,
-    lock: ExclusiveLock | None = None,
+    lock: VolumeLock | None = None,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
 ) -> VolumeRecord:
@@ -71,7 +71,7 @@ async def init_volume(
     wanted = _new_record(config, sources)
     where = config.table.label
     async with AsyncExitStack() as stack:
-        connections = Connections(config, sources, session, stack)
+        connections = VolumeConnections(config, sources, session, stack)
         items, table = connections.table()
         existing = await _existing(connections, items, table, where)
         if existing is None and take_over:
@@ -163,9 +163,9 @@ def _require_kind(config: VolumeConfig, where: str) -> None:
 
 
 async def _existing(
-    connections: Connections, items: ReliableItems, table: ItemTable, where: str
+    connections: VolumeConnections, items: ReliableItems, table: ItemTable, where: str
 ) -> VolumeRecord | None:
-    """The record that is there. Raises NotAVolumeError for a table that is somebody else's."""
+    """The record that is there. Raises NotAVolumeError for a table that is another client's."""
     if not await connections.asked(table.exists):
         return None
     policy = connections.config.tuning.retry.write
@@ -187,7 +187,7 @@ async def _existing(
 
 
 async def _claimed(
-    connections: Connections, record: VolumeRecord, *, adopting: bool, rebuilding: bool
+    connections: VolumeConnections, record: VolumeRecord, *, adopting: bool, rebuilding: bool
 ) -> VolumeRecord:
     """Make and mark the locations; the record under the id that they are marked with. `rebuilding`:
     what a volume whose table was lost has left is to be used."""
@@ -235,7 +235,7 @@ def _layout(record: VolumeRecord) -> dict[str, object]:
     }
 
 
-async def _take_over(connections: Connections, record: VolumeRecord) -> None:
+async def _take_over(connections: VolumeConnections, record: VolumeRecord) -> None:
     """Mark the locations of a volume as those of this table."""
     config, layout = connections.config, _layout(record)
     blobs, table = connections.blobs(config.data, "data"), table_identity(config, config.data)
@@ -246,7 +246,9 @@ async def _take_over(connections: Connections, record: VolumeRecord) -> None:
         await claims.take_over(log_blobs, record.volume_id, record.name, log_table, layout=layout)
 
 
-async def _make_place(connections: Connections, config: VolumeConfig, part: Part) -> ReliableBlobs:
+async def _make_place(
+    connections: VolumeConnections, config: VolumeConfig, part: Part
+) -> ReliableBlobs:
     location = config.data if part == "data" else log_location(config)
     await location.prepare()
     blobs = connections.blobs(location, part)
@@ -254,6 +256,6 @@ async def _make_place(connections: Connections, config: VolumeConfig, part: Part
     return blobs
 
 
-async def _make_table(connections: Connections, table: ItemTable) -> None:
+async def _make_table(connections: VolumeConnections, table: ItemTable) -> None:
     await connections.config.table.prepare()
     await connections.patiently(table.create)

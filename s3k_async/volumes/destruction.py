@@ -1,5 +1,5 @@
-"""Removing a volume: its log, its bytes, its table, in that order, so that a run that was cut short
-can be repeated."""
+"""Destruction of a volume: log, data, table, in this order, so that an interrupted run can be
+repeated."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Final
 
 import anyio.to_thread
 
+from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     DirectoryNotEmptyError,
@@ -20,16 +21,20 @@ from s3k_async.errors import (
     PermissionDeniedError,
     ReadOnlyVolumeError,
 )
-from s3k_async.metadata.record import VolumeRecord, has_entries, load_or_repair, mark_destroying
-from s3k_async.oplog.reader import DamagedLog, LogReader
-from s3k_async.sources import SYSTEM, Sources
+from s3k_async.metadata.volume_record import (
+    VolumeRecord,
+    has_entries,
+    load_or_repair,
+    mark_destroying,
+)
+from s3k_async.oplog.log_reader import DamagedLog, LogReader
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import ItemStore
 from s3k_async.stores.pagination import list_all, scan_all
-from s3k_async.stores.reliable_blobs import ReliableBlobs
-from s3k_async.volumes.adapters import Connections, log_location
+from s3k_async.stores.retrying_blobs import ReliableBlobs
 from s3k_async.volumes.claims import CLAIM, read_claim, require_claim, table_identity
-from s3k_async.volumes.opening import NO_PATIENCE, require_agreement, require_table
+from s3k_async.volumes.connections import VolumeConnections, log_location
+from s3k_async.volumes.volume import NO_PATIENCE, require_agreement, require_table
 
 __all__ = ["destroy_volume"]
 
@@ -62,7 +67,7 @@ async def destroy_volume(
     if config.kind == "s3k-1.0":
         raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be destroyed", path=where)
     async with AsyncExitStack() as stack:
-        connections = Connections(config, sources, session, stack)
+        connections = VolumeConnections(config, sources, session, stack)
         items, table = connections.table()
         await require_table(connections, table, where)
         record = await load_or_repair(

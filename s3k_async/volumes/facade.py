@@ -10,7 +10,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.settings import resolve
 from s3k_async.settings.keywords import Settings
 from s3k_async.volumes import creation, destruction
-from s3k_async.volumes.opening import recorded
+from s3k_async.volumes.volume import recorded
 
 __all__ = ["destroy_volume", "init_volume"]
 

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import replace
 from urllib.parse import parse_qs
 
+from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async.client import S3kClient
 from s3k_async.config import DynamoTable, S3Bucket, Tuning, VolumeConfig
-from s3k_async.retry import Retries, RetryPolicy
 from s3k_async.volumes import init_volume
 from tests.client.rig import paths
 from tests.engines.volumes import VolumeMaker, volume_backends

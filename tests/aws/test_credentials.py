@@ -17,9 +17,9 @@ from aiobotocore.credentials import (
 )
 from botocore.exceptions import CredentialRetrievalError, NoCredentialsError
 
+from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.aws.credentials import Credentials, Keys
 from s3k_async.errors import ClosedClientError, CredentialsError
-from s3k_async.sources import SYSTEM, Sources
 
 START = datetime(2026, 11, 21, 7, 0, tzinfo=UTC)
 HOUR = 3600.0

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from s3k_async._core.retry import TRANSIENT
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.errors import (
@@ -30,7 +31,6 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
-from s3k_async.retry import TRANSIENT
 from s3k_async.stores.items import ABSENT, Condition, Delete, Key, Put, Update
 from tests.aws.places import SECRET_KEY, SESSION_TOKEN, Items, OpenBlobs, OpenItems, settings
 from tests.proxy import Answer, FaultProxy, dynamodb_error, json_answer, s3_error, served

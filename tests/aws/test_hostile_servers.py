@@ -20,14 +20,14 @@ from typing import Any
 import anyio
 import pytest
 
-from s3k_async.aws.exchange import Bounds
-from s3k_async.concurrency import AdaptiveLimit
+from s3k_async._core.concurrency import AdaptiveLimit
+from s3k_async._core.retry import RetryPolicy
+from s3k_async._core.runtime import SYSTEM
+from s3k_async.aws.fast_http import Bounds
 from s3k_async.errors import OutcomeUnknownError, RequestTimeoutError, S3kError, ServiceError
-from s3k_async.retry import RetryPolicy
-from s3k_async.sources import SYSTEM
 from s3k_async.stores.items import Key
-from s3k_async.stores.reliable_blobs import ReliableBlobs
-from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.stores.retrying_blobs import ReliableBlobs
+from s3k_async.stores.retrying_items import ReliableItems
 from tests.aws.places import OpenBlobs, OpenItems, settings
 from tests.aws.verbs import BLOB_READS, BLOB_WRITES, ITEM_READS, ITEM_WRITES, KEY, PUT
 from tests.proxy import Answer, FaultProxy, json_answer, served
@@ -298,7 +298,7 @@ class Server:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers are bounded as ever, only that the bounds are lower."""
     monkeypatch.setattr("s3k_async.aws.bounds.MOST", SMALL)
-    monkeypatch.setattr("s3k_async.aws.wire._TABLE", Bounds(SMALL))
+    monkeypatch.setattr("s3k_async.aws.signed_http._TABLE", Bounds(SMALL))
     for module in ("s3", "s3_wire"):
         monkeypatch.setattr(f"s3k_async.stores.{module}.DOCUMENT", SMALL)
         monkeypatch.setattr(f"s3k_async.stores.{module}.WHOLE", SMALL)
@@ -369,7 +369,7 @@ async def test_a_server_that_does_not_come_to_an_end(
     stuck: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # S3 sends white space while it copies, so what ends those calls is the longest time of any.
-    monkeypatch.setattr("s3k_async.retry._LONGEST", 0.3)
+    monkeypatch.setattr("s3k_async._core.retry._LONGEST", 0.3)
     for name, how in STUCK.items():
         but = HEADS if name in ("slow body", "slow chunks", "half-closed") else ()
         assert await stuck.succeeded(how, but) == [], name

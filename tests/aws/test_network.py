@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import anyio
 import pytest
 
+from s3k_async._core.retry import RetryPolicy
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.errors import (
@@ -24,11 +26,9 @@ from s3k_async.errors import (
     S3kError,
     UnreachableError,
 )
-from s3k_async.retry import RetryPolicy
-from s3k_async.sources import SYSTEM
 from s3k_async.stores.items import ABSENT, Key, Put
-from s3k_async.stores.reliable_blobs import ReliableBlobs
-from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.stores.retrying_blobs import ReliableBlobs
+from s3k_async.stores.retrying_items import ReliableItems
 from tests.aws.places import Items, OpenBlobs, OpenItems, settings
 from tests.proxy import (
     CLOSE_AFTER,

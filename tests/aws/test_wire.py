@@ -17,9 +17,10 @@ import aiobotocore.session
 import pytest
 from aiobotocore.credentials import AioRefreshableCredentials
 
-from s3k_async.aws.errors import map_exceptions
+from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.aws.error_mapping import map_exceptions
 from s3k_async.aws.session import AwsClient
-from s3k_async.aws.wire import Answer, Wire
+from s3k_async.aws.signed_http import Answer, Wire
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.config import AwsConfig, DynamoTable, Secret
 from s3k_async.errors import (
@@ -29,7 +30,6 @@ from s3k_async.errors import (
     ResponseLostError,
     UnreachableError,
 )
-from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.items import Key
 from tests.aws.doors import Authority, connect_proxy, tls_door
 from tests.aws.places import SESSION_TOKEN, settings
@@ -371,7 +371,7 @@ async def test_connections_of_another_aiohttp_are_left_to_it(
     def request(*, method: str, url: object) -> None:
         raise AssertionError(f"{method} {url}")
 
-    monkeypatch.setattr("s3k_async.aws.exchange.ClientRequest", request)
+    monkeypatch.setattr("s3k_async.aws.fast_http.ClientRequest", request)
     service.rule(json_answer({}))
     async with wired(settings(service.url)) as wire:
         assert (await wire.dynamodb("GetItem", b"{}"))[::2] == (200, b"{}")

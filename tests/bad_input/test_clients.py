@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.client import S3kClient
 from s3k_async.errors import S3kError
-from s3k_async.sync import S3kSyncClient
 from tests.bad_input.kinds import CLOSED, FORKED, STREAM_CLOSED, UNSUPPORTED, WRONG_LOOP, Kind
 from tests.bad_input.rows import (
     Row,

@@ -12,7 +12,7 @@ import pytest
 from s3k_async.backends.local.local_blobs import LocalBlobs
 from s3k_async.client import S3kClient
 from s3k_async.errors import S3kError
-from s3k_async.oplog.reader import DamagedLog, LogReader
+from s3k_async.oplog.log_reader import DamagedLog, LogReader
 from tests.bad_input.kinds import CORRUPT, GONE_DATA, LOG
 from tests.bad_input.rows import (
     Row,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.client import S3kClient
-from s3k_async.sync import S3kSyncClient
 from tests.bad_input.kinds import CONFIG
 from tests.bad_input.rows import check_error, check_line, run_command, snapshot
 

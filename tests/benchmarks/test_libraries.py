@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks.contenders.libraries import ARROW, FSSPEC, Arrow, Fsspec, Sizes, told
 from s3k_async import init_volume
+from s3k_async.adapters.arrow import arrow_filesystem
+from s3k_async.adapters.fsspec import S3kFileSystem
 from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
-from s3k_async.integrations.arrow import arrow_filesystem
-from s3k_async.integrations.fsspec import S3kFileSystem
 
 SIZES = Sizes(12, 2, 3, read=4, in_ranges=2, ranges=5, parts=3, rows=7)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from s3k_async.cli.addresses import parse_address, parse_volume_address
+from s3k_async.cli.volume_addresses import parse_address, parse_volume_address
 from s3k_async.errors import InvalidArgumentError
 
 

@@ -12,11 +12,11 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from s3k_async.metadata import exclusive
+from s3k_async.metadata import volume_lock
 from s3k_async.oplog import checkpoints
 from s3k_async.oplog.checkpoints import MANIFESTS
 from s3k_async.oplog.entries import seal
-from s3k_async.oplog.objects import ENTRY_BYTES, OBJECT_BYTES
+from s3k_async.oplog.log_objects import ENTRY_BYTES, OBJECT_BYTES
 from s3k_async.settings import resolve
 from s3k_async.stores.items import Condition, Update
 from s3k_async.stores.pagination import list_all
@@ -97,7 +97,7 @@ KEYS: Final[Mapping[str, Plant]] = {
 @pytest.fixture(autouse=True)
 def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else has these volumes open."""
-    monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
 
 
 def with_volume(volume: str, work: Callable[[Volume], Any]) -> Any:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.backends.local.local_blobs import LocalBlobs
-from s3k_async.fsck.audit import AuditTrail
-from s3k_async.fsck.parts import Parts
-from s3k_async.moving import dump_volume
+from s3k_async.integrity.audit import AuditTrail
+from s3k_async.integrity.shuffle import Shuffle
+from s3k_async.migrate import dump_volume
 from s3k_async.settings import resolve
-from s3k_async.stores.modes import make_directories
-from s3k_async.sync import S3kSyncClient
+from s3k_async.stores.file_modes import make_directories
 from s3k_async.volumes import init_volume, open_volume
 from tests.cli.conftest import Cli
 
@@ -98,7 +98,7 @@ def test_dumps_and_working_files_are_their_owners_alone(tmp_path: Path, cli: Cli
             await volume.close()
 
     asyncio.run(dump())
-    parts = Parts(str(out / "parts"))
+    parts = Shuffle(str(out / "parts"))
     parts.close()
     volume = str(tmp_path / "volume")
     assert cli("gc", volume, "--list", str(out / "candidates")).code == 0

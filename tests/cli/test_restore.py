@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from s3k_async.metadata import exclusive
+from s3k_async.metadata import volume_lock
 from s3k_async.settings import resolve
 from s3k_async.stores.items import Condition, Delete
 from s3k_async.volumes import open_volume
@@ -20,7 +20,7 @@ Tree = dict[str, bytes]
 @pytest.fixture(autouse=True)
 def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else has these volumes open."""
-    monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
 
 
 def lose_table(volume: str) -> None:

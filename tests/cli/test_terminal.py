@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from s3k_async.cli import progress as progress_module
-from s3k_async.cli.progress import Meter
+from s3k_async.cli.progress import ProgressMeter
 from s3k_async.model import Progress
 
 COMMAND = [sys.executable, "-m", "s3k_async.cli"]
@@ -119,13 +119,15 @@ def test_progress_is_shown_on_a_terminal_unless_quiet(embedded: str) -> None:
 
 
 @pytest.fixture
-def meter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Meter]:
+def meter(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgressMeter]:
     monkeypatch.setattr(progress_module, "PATIENCE", 0.0)
-    with Meter("put", shown=True) as shown:
+    with ProgressMeter("put", shown=True) as shown:
         yield shown
 
 
-def test_a_meter_adds_up_its_parts(meter: Meter, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_meter_adds_up_its_parts(
+    meter: ProgressMeter, capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second = meter.part(), meter.part()
     assert first is not None
     assert second is not None
@@ -139,13 +141,13 @@ def test_a_meter_adds_up_its_parts(meter: Meter, capsys: pytest.CaptureFixture[s
 
 
 def test_a_meter_that_nobody_watches_is_not_called() -> None:
-    with Meter("put", shown=False) as meter:
+    with ProgressMeter("put", shown=False) as meter:
         assert meter.part() is None
         assert meter.tasks == []
 
 
 def test_a_meter_waits_before_it_shows_anything(capsys: pytest.CaptureFixture[str]) -> None:
-    with Meter("put", shown=True) as meter:
+    with ProgressMeter("put", shown=True) as meter:
         part = meter.part()
         assert part is not None
         part(Progress("put", 1, 2))
@@ -153,7 +155,9 @@ def test_a_meter_waits_before_it_shows_anything(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_meter_shows_phases_and_units_and_counts_each_from_the_start(meter: Meter) -> None:
+def test_a_meter_shows_phases_and_units_and_counts_each_from_the_start(
+    meter: ProgressMeter,
+) -> None:
     part = meter.part()
     assert part is not None
     shown: list[tuple[str, float, str]] = []

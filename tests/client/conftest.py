@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
-from s3k_async.metadata import together
-from s3k_async.sync import S3kSyncClient
+from s3k_async.metadata import multi_path_commit
 from s3k_async.volumes import init_volume
 from tests.client.rig import TUNING
 from tests.engines.volumes import VolumeMaker
@@ -43,10 +43,10 @@ def sync_fs(config: VolumeConfig) -> Iterator[S3kSyncClient]:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How a transaction is carried out: its size decides that, and here the test."""
     if request.param == "by a job":
-        monkeypatch.setattr(together, "AT_ONCE", 0)
+        monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)
 
 
 @pytest.fixture
 def by_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """No transaction fits into one of the table."""
-    monkeypatch.setattr(together, "AT_ONCE", 0)
+    monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)

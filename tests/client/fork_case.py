@@ -15,10 +15,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.client import S3kClient
 from s3k_async.errors import ForkedClientError
 from s3k_async.settings import resolve
-from s3k_async.sync import S3kSyncClient
 from s3k_async.volumes import init_volume
 
 CHILDREN = 3

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from s3k_async._core.retry import Retries, RetryPolicy
+from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.client import S3kClient, _Opened
 from s3k_async.config import MemoryBlobs, MemoryTable, Tuning, VolumeConfig
-from s3k_async.retry import Retries, RetryPolicy
-from s3k_async.sources import SYSTEM, Sources
 from s3k_async.testing import FaultPlan
 from s3k_async.volumes import init_volume, open_volume
 from tests.engines.volumes import fresh_name

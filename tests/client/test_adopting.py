@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async._core.runtime import SYSTEM
+from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.backends.local.local_blobs import LocalBlobs
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
@@ -27,22 +29,20 @@ from s3k_async.errors import (
     ServiceError,
     UnsupportedError,
 )
-from s3k_async.fsck.audit import AuditTrail
-from s3k_async.fsck.collect import Collector
-from s3k_async.fsck.marking import Place
-from s3k_async.fsck.repair import repair_volume
-from s3k_async.fsck.verdicts import Ages
-from s3k_async.fsck.verify import Verifier
-from s3k_async.metadata import exclusive
+from s3k_async.integrity.audit import AuditTrail
+from s3k_async.integrity.gc_mark import CollectedData
+from s3k_async.integrity.gc_rules import Ages
+from s3k_async.integrity.gc_sweep import GarbageCollector
+from s3k_async.integrity.repair import repair_volume
+from s3k_async.integrity.verify import Verifier
+from s3k_async.metadata import volume_lock
 from s3k_async.model import ChangeResult, Progress
-from s3k_async.oplog.reader import LogReader
-from s3k_async.sources import SYSTEM
+from s3k_async.oplog.log_reader import LogReader
 from s3k_async.stores.items import Condition, Update
-from s3k_async.sync import S3kSyncClient
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from s3k_async.volumes.claims import CLAIM
-from s3k_async.volumes.restoring import restore_volume
+from s3k_async.volumes.restoration import restore_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.client.transacting import both_ways, contents, fill
 from tests.engines.volumes import volume_backends
@@ -107,9 +107,9 @@ async def collect(fs: S3kClient, directory: Path) -> int:
     volume = fs._volume()
     await volume.log.drained()
     assert volume.log_blobs is not None
-    place = Place.of(volume)
+    place = CollectedData.of(volume)
     audit = AuditTrail(volume.log_blobs, SYSTEM.uuid())
-    collector = Collector(place, SYSTEM, Ages(grace=-100.0, lease=0.0, late=-100.0), audit)
+    collector = GarbageCollector(place, SYSTEM, Ages(grace=-100.0, lease=0.0, late=-100.0), audit)
     path = str(directory / "candidates")
     await collector.clean_up(await collector.mark(path))
     swept = await collector.sweep(path)
@@ -276,7 +276,7 @@ async def test_a_lost_table_gets_its_adopted_files_back(monkeypatch: pytest.Monk
     await init_volume(config)
     async with S3kClient(config=config) as fs:
         files = await adopt_all(fs)
-    monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0, raising=False)
+    monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0, raising=False)
     await MemoryItems(config.name).drop()
     await restore_volume(config, dry_run=False)
     async with S3kClient(config=config) as fs:

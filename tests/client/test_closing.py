@@ -196,9 +196,9 @@ async def test_an_atomic_change_that_is_published_has_happened() -> None:
 async def test_a_change_of_many_that_is_cut_short_is_not_said_to_have_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("s3k_async.calls.RETURNING", 0)
-    monkeypatch.setattr("s3k_async.lists.CHUNK", 2)
-    monkeypatch.setattr("s3k_async.lists.DELETING", 1)
+    monkeypatch.setattr("s3k_async._core.active_calls.RETURNING", 0)
+    monkeypatch.setattr("s3k_async.bulk.path_changes.CHUNK", 2)
+    monkeypatch.setattr("s3k_async.bulk.path_changes.DELETING", 1)
     config = await made(patient(0))
     gate = Gate("items", "get_many", number=2)
     async with faulty_client(gate, config) as fs:

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
+from s3k_async._core.metering import Requests
+from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.client import S3kClient
 from s3k_async.errors import ClosedClientError, PathNotFoundError
-from s3k_async.requests import Requests
-from s3k_async.sync import S3kSyncClient
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config, paths
 from tests.engines.volumes import VolumeMaker, volume_backends

@@ -8,11 +8,11 @@ from typing import Literal
 import pytest
 
 from s3k_async import JobRecord
+from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.client import S3kClient
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
-from s3k_async.sync import S3kSyncClient
 from tests.engines.volumes import fresh_name, volume_backends
 from tests.metadata.dying import DEAD, rename_and_die
 from tests.test_volumes_legacy import Legacy

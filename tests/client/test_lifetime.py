@@ -12,6 +12,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.client import S3kClient
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret, VolumeConfig
 from s3k_async.errors import (
@@ -24,7 +25,6 @@ from s3k_async.errors import (
     WrongLoopError,
 )
 from s3k_async.files import FileReader, FileWriter
-from s3k_async.sync import S3kSyncClient
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
 from tests.engines.volumes import fresh_name, volume_backends

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from s3k_async import ChangeResult, lists
+from s3k_async import ChangeResult
+from s3k_async._sync.sync_client import S3kSyncClient
+from s3k_async.bulk import path_changes
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -34,7 +36,6 @@ from s3k_async.errors import (
 from s3k_async.metadata.codec import to_item
 from s3k_async.model import Progress
 from s3k_async.stores.items import Condition, Put
-from s3k_async.sync import S3kSyncClient
 from s3k_async.testing import Call, FaultPlan
 from tests.client.rig import faulty_client, paths
 from tests.engines.volumes import volume_backends
@@ -491,8 +492,8 @@ async def test_what_the_log_cannot_hold_fails_by_itself(fs: S3kClient) -> None:
 async def test_what_was_done_is_told_though_the_table_refuses_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lists, "CHUNK", 2)
-    monkeypatch.setattr(lists, "DELETING", 1)
+    monkeypatch.setattr(path_changes, "CHUNK", 2)
+    monkeypatch.setattr(path_changes, "DELETING", 1)
     faults = FaultPlan()
     refused = PermissionDeniedError("no longer")
     async with faulty_client(faults) as fs:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from s3k_async import S3kClient, local_files
+from s3k_async import S3kClient, local_tree
+from s3k_async.adapters.fsspec import S3kFileSystem
 from s3k_async.errors import IsDirectoryError, PathExistsError, S3kError, UnsupportedError
-from s3k_async.fsck.candidates import CandidateWriter, Header
-from s3k_async.fsck.verdicts import Ages
-from s3k_async.integrations.fsspec import S3kFileSystem
-from s3k_async.moving.dump import dump_volume
-from s3k_async.moving.placing import appearing
+from s3k_async.integrity.gc_candidates import CandidateWriter, Header
+from s3k_async.integrity.gc_rules import Ages
+from s3k_async.migrate.atomic_file import appearing
+from s3k_async.migrate.dump import dump_volume
 from s3k_async.transfer import download
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
@@ -50,8 +50,8 @@ async def put_manifest(_: S3kClient, local: str) -> None:
 
 
 async def list_files(_: S3kClient, local: str) -> None:
-    async with local_files.appearing(local) as descriptor:
-        local_files.write(descriptor, local, b"data")
+    async with local_tree.appearing(local) as descriptor:
+        local_tree.write(descriptor, local, b"data")
 
 
 WRITES: dict[str, Write] = {
@@ -129,13 +129,13 @@ async def test_a_link_to_a_directory_or_to_itself_is_refused(
 async def test_a_local_file_that_comes_during_a_download_is_not_overwritten(
     fs: S3kClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = local_files.write
+    written = local_tree.write
 
     def meanwhile(descriptor: int, path: str, data: bytes) -> None:
         written(descriptor, path, data)
         Path(path).write_bytes(b"mine")
 
-    monkeypatch.setattr(local_files, "write", meanwhile)
+    monkeypatch.setattr(local_tree, "write", meanwhile)
     with pytest.raises(PathExistsError):
         await download(fs, "/f", tmp_path / "f", overwrite=False)
     assert (tmp_path / "f").read_bytes() == b"mine"

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from s3k_async.client import S3kClient
-from s3k_async.oplog.reader import LogReader
+from s3k_async.oplog.log_reader import LogReader
 from s3k_async.testing import Call, FaultPlan
 from tests.client.rig import faulty_client
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async.bulk.expected_objects import Errors, ExpectedObject, delete_expected, rename_expected
 from s3k_async.errors import (
     ConflictError,
     DirectoryNotEmptyError,
@@ -16,7 +17,6 @@ from s3k_async.errors import (
     PathNotFoundError,
     S3kError,
 )
-from s3k_async.meant import Errors, Meant, delete_meant, rename_meant
 from s3k_async.transaction import Transaction
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
@@ -40,10 +40,12 @@ async def fs(new_volume: VolumeMaker) -> AsyncIterator[S3kClient]:
         yield client
 
 
-async def meant(fs: S3kClient, paths: Iterable[str], *, version: bool = True) -> list[Meant]:
+async def meant(
+    fs: S3kClient, paths: Iterable[str], *, version: bool = True
+) -> list[ExpectedObject]:
     found = [await fs.stat(path) for path in paths]
     return [
-        Meant(each.path, each.id, each.version if version and each.is_file else None)
+        ExpectedObject(each.path, each.id, each.version if version and each.is_file else None)
         for each in found
     ]
 
@@ -83,7 +85,7 @@ async def test_what_is_meant_is_deleted(fs: S3kClient) -> None:
     await replace(fs, FILES[0])
     await fs.write(FILES[1], b"the next version")
     await fs.delete(FILES[2])
-    assert kinds(await delete_meant(fs, wanted, recursive=False)) == {
+    assert kinds(await delete_expected(fs, wanted, recursive=False)) == {
         FILES[0]: ConflictError,
         FILES[1]: ConflictError,
         FILES[2]: PathNotFoundError,
@@ -97,8 +99,10 @@ async def test_what_is_meant_is_deleted(fs: S3kClient) -> None:
         False,
     ]
     [full] = await meant(fs, [FULL])
-    assert kinds(await delete_meant(fs, [full], recursive=False)) == {FULL: DirectoryNotEmptyError}
-    assert await delete_meant(fs, [full], recursive=True) == {}
+    assert kinds(await delete_expected(fs, [full], recursive=False)) == {
+        FULL: DirectoryNotEmptyError
+    }
+    assert await delete_expected(fs, [full], recursive=True) == {}
     assert not await fs.exists(FULL)
 
 
@@ -114,7 +118,7 @@ async def test_what_comes_after_the_look_is_not_deleted(
         await fs.delete(FILES[2])
 
     once_after(monkeypatch, fs._volume().store, "get_each", meanwhile)
-    assert kinds(await delete_meant(fs, wanted, recursive=False)) == {
+    assert kinds(await delete_expected(fs, wanted, recursive=False)) == {
         FILES[0]: ConflictError,
         FILES[1]: ConflictError,
         FILES[2]: PathNotFoundError,
@@ -130,7 +134,7 @@ async def test_what_comes_in_the_place_of_a_directory_is_not_deleted(
     wanted = await meant(fs, [FULL])
     holder, name = (fs._volume().store, "get_each") if verb == "look" else (Transaction, verb)
     once_after(monkeypatch, holder, name, lambda: replace_directory(fs, FULL))
-    assert kinds(await delete_meant(fs, wanted, recursive=True)) == {FULL: ConflictError}
+    assert kinds(await delete_expected(fs, wanted, recursive=True)) == {FULL: ConflictError}
     assert await fs.read(f"{FULL}/another") == b"another"
 
 
@@ -142,7 +146,7 @@ async def test_what_is_meant_is_moved_whatever_its_version(fs: S3kClient) -> Non
     await fs.delete(FILES[2])
     await fs.write("/out/3", b"taken")
     pairs = [(each, f"/out/{each.path.rpartition('/')[2]}") for each in wanted]
-    assert kinds(await rename_meant(fs, pairs, overwrite=False)) == {
+    assert kinds(await rename_expected(fs, pairs, overwrite=False)) == {
         FILES[0]: ConflictError,
         FILES[2]: PathNotFoundError,
         FILES[3]: PathExistsError,
@@ -150,7 +154,7 @@ async def test_what_is_meant_is_moved_whatever_its_version(fs: S3kClient) -> Non
     assert await fs.read("/out/1") == b"the next version"
     assert await fs.read("/out/3") == b"taken"
     assert await fs.read("/out/full/a") == b"/full/a"
-    assert await rename_meant(fs, pairs[3:4], overwrite=True) == {}
+    assert await rename_expected(fs, pairs[3:4], overwrite=True) == {}
     assert await fs.read("/out/3") == b"/in/3"
     assert [await fs.exists(path) for path in (*FILES, FULL)] == [
         True,
@@ -175,7 +179,7 @@ async def test_what_comes_after_the_look_is_not_moved(
 
     once_after(monkeypatch, fs._volume().store, "get_each", meanwhile)
     pairs = [(each, f"/out/{each.path.rpartition('/')[2]}") for each in wanted]
-    assert kinds(await rename_meant(fs, pairs, overwrite=False)) == {
+    assert kinds(await rename_expected(fs, pairs, overwrite=False)) == {
         FILES[0]: ConflictError,
         FILES[2]: PathNotFoundError,
     }
@@ -192,7 +196,7 @@ async def test_what_comes_in_the_place_of_a_directory_is_not_moved(
     wanted = await meant(fs, [FULL])
     holder, name = (fs._volume().store, "get_each") if verb == "look" else (Transaction, verb)
     once_after(monkeypatch, holder, name, lambda: replace_directory(fs, FULL))
-    assert kinds(await rename_meant(fs, [(wanted[0], "/out/x")], overwrite=False)) == {
+    assert kinds(await rename_expected(fs, [(wanted[0], "/out/x")], overwrite=False)) == {
         FULL: ConflictError
     }
     assert await fs.read(f"{FULL}/another") == b"another"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async.client import S3kClient
 from s3k_async.config import Tuning
 from s3k_async.errors import (
@@ -22,7 +23,6 @@ from s3k_async.errors import (
     UnreachableError,
     UnsupportedError,
 )
-from s3k_async.retry import Retries, RetryPolicy
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async._core.metering import Part, Requests
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.client import S3kClient
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.model import ChangeResult
-from s3k_async.requests import Part, Requests
-from s3k_async.sources import SYSTEM
 from s3k_async.testing import FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.request_scenes import SCENES

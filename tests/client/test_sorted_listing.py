@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.backends.memory import memory_items
 from s3k_async.backends.sqlite import sqlite_items
 from s3k_async.client import S3kClient
 from s3k_async.errors import PathNotFoundError
-from s3k_async.metadata import reader
+from s3k_async.metadata import entry_reader
 from s3k_async.model import FileStatus
-from s3k_async.sync import S3kSyncClient
 from tests.engines.volumes import volume_backends
 
 NAMES = [
@@ -41,8 +41,8 @@ pytestmark = volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynoxi
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (memory_items, sqlite_items):
         monkeypatch.setattr(module, "_PAGE", 3)
-    monkeypatch.setattr(reader, "WHOLE_PAGES", 1)
-    monkeypatch.setattr(reader, "ORDERED_ROWS", 20)
+    monkeypatch.setattr(entry_reader, "WHOLE_PAGES", 1)
+    monkeypatch.setattr(entry_reader, "ORDERED_ROWS", 20)
 
 
 async def plant(fs: S3kClient) -> None:

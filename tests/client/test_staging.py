@@ -12,6 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from s3k_async._core.runtime import SYSTEM
+from s3k_async._sync.sync_client import S3kSyncClient
+from s3k_async._sync.sync_files import SyncStagedWriter
+from s3k_async.bulk.staged_uploads import StagedWriter
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -28,14 +32,10 @@ from s3k_async.errors import (
     StreamClosedError,
     UnsupportedError,
 )
-from s3k_async.metadata import together
-from s3k_async.metadata.jobs import JOB_PARTITION
+from s3k_async.metadata import multi_path_commit
+from s3k_async.metadata.txn_record import JOB_PARTITION
 from s3k_async.model import StagedFile
-from s3k_async.sources import SYSTEM
-from s3k_async.staging import StagedWriter
 from s3k_async.stores.pagination import list_all
-from s3k_async.sync import S3kSyncClient
-from s3k_async.sync_files import SyncStagedWriter
 from s3k_async.testing import Call, FaultPlan, Moment
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
@@ -308,7 +308,7 @@ async def test_what_a_live_job_is_about_to_show_is_not_dropped() -> None:
 
     faults, of_job = FaultPlan(), list[Call]()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(together, "AT_ONCE", 0)
+        patched.setattr(multi_path_commit, "AT_ONCE", 0)
         async with faulty_client(faults, config) as fs, faulty_client(FaultPlan(), config) as other:
             await fs.write("/d/f", b"old")
             files = [("/d/f", await stage(fs, b"one")), ("/d/g", await stage(fs, b"two"))]

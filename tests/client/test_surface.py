@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_overloads, overload
 
+from s3k_async._sync.sync_client import S3kSyncClient
+from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
+from s3k_async._sync.sync_transaction import SyncTransaction
+from s3k_async.bulk.staged_uploads import StagedWriter
 from s3k_async.client import S3kClient
 from s3k_async.files import FileReader, FileWriter
-from s3k_async.staging import StagedWriter
-from s3k_async.sync import S3kSyncClient
-from s3k_async.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
-from s3k_async.sync_transaction import SyncTransaction
 from s3k_async.transaction import Transaction
 
 CLIENTS = (S3kClient, Transaction)

@@ -21,7 +21,9 @@ import cloudpickle
 import pyarrow as pa
 import pytest
 
-from s3k_async.bridge import THREAD_NAME, current_bridge
+from s3k_async._sync.loop_thread import THREAD_NAME, current_bridge
+from s3k_async._sync.sync_client import S3kSyncClient
+from s3k_async._sync.sync_files import SyncFileWriter
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     ClosedClientError,
@@ -38,8 +40,6 @@ from s3k_async.errors import (
 )
 from s3k_async.model import ChangeResult, ContentSummary, Progress
 from s3k_async.settings import resolve
-from s3k_async.sync import S3kSyncClient
-from s3k_async.sync_files import SyncFileWriter
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
 from tests.engines.volumes import fresh_name, volume_backends
@@ -469,7 +469,7 @@ def test_the_interpreter_exits_without_a_word(tmp_path: Path, ending: str) -> No
 INTERRUPTED = """
 import asyncio, os, signal, sys, threading
 from s3k_async import S3kSyncClient, init_volume
-from s3k_async.bridge import current_bridge
+from s3k_async._sync.loop_thread import current_bridge
 
 config = asyncio.run(init_volume("memory://v", part_size=100, multipart_threshold=100))
 fs = S3kSyncClient(config=config)

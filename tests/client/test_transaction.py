@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -26,7 +27,6 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.model import ChangeResult
-from s3k_async.sync import S3kSyncClient
 from s3k_async.testing import FaultPlan
 from s3k_async.transaction import Transaction
 from s3k_async.volumes import init_volume

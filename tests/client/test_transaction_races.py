@@ -10,6 +10,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
@@ -26,9 +27,8 @@ from s3k_async.errors import (
     S3kError,
     TransactionConflictError,
 )
-from s3k_async.metadata import parts, together
-from s3k_async.metadata.jobs import JOB_PARTITION, Jobs
-from s3k_async.sources import SYSTEM
+from s3k_async.metadata import multi_path_commit, txn_manifest
+from s3k_async.metadata.txn_record import JOB_PARTITION, Jobs
 from s3k_async.stores.items import ABSENT, Condition, Key, Put, Update
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.transaction import Transaction
@@ -432,7 +432,7 @@ async def test_fsck_knows_an_item_that_is_about_to_be_another_object(
 
     async with two_clients() as (fs, other):
         await fill(fs)
-        monkeypatch.setattr(together._Together, "_fold", died)
+        monkeypatch.setattr(multi_path_commit._Together, "_fold", died)
         async with fs.transaction() as tx:
             await tx.rename("/d/g", "/e/k", overwrite=True)
         store = other._volume().store
@@ -482,7 +482,7 @@ async def test_a_live_transaction_holds_others_up_for_a_while(
 @pytest.mark.usefixtures("by_a_job")
 async def test_paths_of_any_length_are_listed_in_parts() -> None:
     deep = "/" + "/".join("d" * 250 for _ in range(7))
-    divided = parts.divided([f"{deep}/{number:04}" for number in range(300)])
+    divided = txn_manifest.divided([f"{deep}/{number:04}" for number in range(300)])
     assert [len(part.paths) > 50 for part in divided] == [True] * len(divided)
     assert len(divided) > 1
     assert sum(len(part.paths) for part in divided) == 300
@@ -506,8 +506,8 @@ async def test_a_part_that_cannot_be_read_is_named() -> None:
                 Put({"path": key.partition, "children": key.sort, "paths": text}, ABSENT)
             )
             with pytest.raises(ItemFormatError):
-                await parts.read_part(fs._volume().items, "job", number)
-        assert await parts.read_part(fs._volume().items, "job", 99) is None
+                await txn_manifest.read_part(fs._volume().items, "job", number)
+        assert await txn_manifest.read_part(fs._volume().items, "job", 99) is None
 
 
 @pytest.mark.usefixtures("by_a_job")
@@ -520,7 +520,7 @@ async def test_cancelled_in_the_middle_it_leaves_nothing(monkeypatch: pytest.Mon
             began.set()
             await anyio.sleep_forever()
 
-        monkeypatch.setattr(together._Together, "_touch", touch)
+        monkeypatch.setattr(multi_path_commit._Together, "_touch", touch)
 
         async def run() -> None:
             async with fs.transaction() as tx:

@@ -310,7 +310,7 @@ async def test_a_full_disk_ends_a_download(
     def full(*_: object) -> None:
         raise NoSpaceError("full", path="copy")
 
-    monkeypatch.setattr("s3k_async.local_files.write", full)
+    monkeypatch.setattr("s3k_async.local_tree.write", full)
     with pytest.raises(NoSpaceError):
         await download(fs, "/in", tmp_path / "copy")
     assert not [name for name in on_disk(tmp_path / "copy") if "part" in name]

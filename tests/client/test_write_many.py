@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.errors import (
     ArgumentTypeError,
     BusyError,
@@ -23,10 +24,9 @@ from s3k_async.errors import (
     S3kError,
     ServiceError,
 )
-from s3k_async.fsck.verify import Verifier
-from s3k_async.oplog.log import SEGMENT_OPERATIONS
-from s3k_async.oplog.reader import LogReader
-from s3k_async.sources import SYSTEM
+from s3k_async.integrity.verify import Verifier
+from s3k_async.oplog.log_reader import LogReader
+from s3k_async.oplog.log_writer import SEGMENT_OPERATIONS
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import TUNING, faulty_client, memory_config, paths

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from s3k_async.backends.location import Opening
+from s3k_async.backends.location import OpenContext
 from s3k_async.backends.registry import BLOBS, TABLES
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket
 from s3k_async.errors import VolumeNotFoundError
@@ -131,8 +131,8 @@ def _service(subject: Subject, request: pytest.FixtureRequest) -> AwsConfig:
     return engine.aws()
 
 
-def _opening(subject: Subject, request: pytest.FixtureRequest) -> Opening:
-    return Opening(None if subject.engine is None else request.getfixturevalue("session"))
+def _opening(subject: Subject, request: pytest.FixtureRequest) -> OpenContext:
+    return OpenContext(None if subject.engine is None else request.getfixturevalue("session"))
 
 
 async def _drop(store: Blobs) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 import anyio
 import pytest
 
-from s3k_async.concurrency import gather
+from s3k_async._core.concurrency import gather
 from s3k_async.errors import BlobChangedError, BlobExistsError, S3kError
 from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.pagination import list_all

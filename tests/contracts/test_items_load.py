@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from s3k_async.concurrency import gather
+from s3k_async._core.concurrency import gather
 from s3k_async.stores.items import ABSENT, MAX_LOAD, Condition, Item, Put, Update, Value
 from tests.contracts.subjects import PARTITION, Items, OpenItems, all_items, key, names, row
 

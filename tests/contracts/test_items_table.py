@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from s3k_async.concurrency import gather
+from s3k_async._core.concurrency import gather
 from s3k_async.config import DynamoTable
 from s3k_async.errors import NotAVolumeError, UnsupportedError, VolumeNotFoundError
 from s3k_async.stores.items import ABSENT, Check, Condition, Delete, Put, Update

@@ -8,7 +8,7 @@ from functools import partial
 import anyio
 import pytest
 
-from s3k_async.concurrency import gather
+from s3k_async._core.concurrency import gather
 from s3k_async.errors import ConditionFailedError
 from s3k_async.stores.items import (
     ABSENT,

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from s3k_async.bridge import current_bridge
+from s3k_async._sync.loop_thread import current_bridge
+from s3k_async._sync.sync_files import SyncFileWriter
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     CorruptDataError,
@@ -22,7 +23,6 @@ from s3k_async.errors import (
     ServiceError,
 )
 from s3k_async.files import FileWriter
-from s3k_async.sync_files import SyncFileWriter
 from s3k_async.testing import Call, FaultPlan
 from tests.client.rig import faulty_client, paths
 

@@ -9,6 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 from anyio.lowlevel import checkpoint
 
+from s3k_async._core.runtime import SYSTEM
+from s3k_async.adapters.hadoop import HadoopFileSystem
+from s3k_async.adapters.hadoop.builders import CreateFlag
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     InvalidPathError,
@@ -18,9 +21,6 @@ from s3k_async.errors import (
     RenameIntoSelfError,
     UncommittedFileError,
 )
-from s3k_async.hadoop import HadoopFileSystem
-from s3k_async.hadoop.builders import CreateFlag
-from s3k_async.sources import SYSTEM
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 
@@ -128,7 +128,7 @@ async def test_a_refused_delete_of_the_root_is_not_silent(
 
     with pytest.raises(OSError, match="not empty"):
         await fs.delete("/", recursive=False)
-    with caplog.at_level(logging.WARNING, "s3k_async.hadoop"):
+    with caplog.at_level(logging.WARNING, "s3k_async.adapters.hadoop"):
         assert await fs.delete("/", recursive=True) is False
 
     assert "refused" in caplog.text

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -23,7 +24,6 @@ from s3k_async.errors import (
     S3kError,
     ServiceError,
 )
-from s3k_async.retry import Retries, RetryPolicy
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import TUNING, faulty_client, memory_config

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from s3k_async._core.concurrency import gather
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.concurrency import gather
 from s3k_async.errors import (
     ConflictError,
     OutcomeUnknownError,

@@ -9,10 +9,10 @@ import pytest
 
 from s3k_async.errors import ResponseLostError
 from s3k_async.model import Entry
+from s3k_async.oplog.binary_entries import JavaEntryV1, write_java
 from s3k_async.oplog.entries import LogRecord, Operation, entry_key
-from s3k_async.oplog.java import JavaEntryV1, write_java
-from s3k_async.oplog.log import NativeLog
-from s3k_async.oplog.reader import DamagedLog, JavaLogReader, LogReader, Truth, latest
+from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, LogReader, ObjectState, latest
+from s3k_async.oplog.log_writer import NativeLog
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.testing import FaultPlan
 from tests.oplog import operations as sample
@@ -20,7 +20,7 @@ from tests.oplog.operations import keys_of, log_blobs
 from tests.support import fake_sources
 
 
-async def truth(blobs: BlobStore) -> Truth:
+async def truth(blobs: BlobStore) -> ObjectState:
     return latest([finding async for finding in LogReader(blobs).records()])[sample.OBJECT]
 
 
@@ -43,7 +43,7 @@ async def test_the_rollback_of_a_losing_writer_leaves_the_committed_entry_of_the
     assert (await truth(blobs)).committed == LogRecord(sample.CREATE, "committed")
     assert await handles[winner.id].commit()
     assert await handles[loser.id].rollback()
-    assert await truth(blobs) == Truth(LogRecord(winner, "committed"))
+    assert await truth(blobs) == ObjectState(LogRecord(winner, "committed"))
 
 
 async def test_a_pending_entry_does_not_replace_the_last_good_one() -> None:
@@ -77,7 +77,7 @@ async def test_of_many_racing_writers_none_overwrites_another() -> None:
         for writer in range(64):
             tasks.start_soon(write, writer)
     assert len(winners) == 1
-    assert await truth(blobs) == Truth(LogRecord(write_of(winners[0]), "committed"))
+    assert await truth(blobs) == ObjectState(LogRecord(write_of(winners[0]), "committed"))
     assert len(await keys_of(blobs)) == 2
 
 
@@ -90,7 +90,7 @@ async def test_a_network_error_while_reading_is_not_corruption() -> None:
     )
     with pytest.raises(ResponseLostError):
         await truth(blobs)
-    assert await truth(blobs) == Truth(LogRecord(sample.CREATE, "committed"))
+    assert await truth(blobs) == ObjectState(LogRecord(sample.CREATE, "committed"))
 
 
 async def test_an_entry_that_cannot_be_parsed_is_reported_and_never_deleted() -> None:

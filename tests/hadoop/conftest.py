@@ -9,9 +9,9 @@ from contextlib import ExitStack
 import pytest
 import pytest_asyncio
 
+from s3k_async.adapters.hadoop import HadoopFileSystem
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
-from s3k_async.hadoop import HadoopFileSystem
 from s3k_async.volumes import init_volume, open_volume
 from tests.engines.volumes import BACKENDS, Rooms, VolumeMaker, backend_params
 from tests.hadoop.ground import Ground

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from s3k_async.adapters.hadoop import HadoopFileSystem
+from s3k_async.adapters.hadoop.status import HadoopFileStatus
 from s3k_async.client import S3kClient
-from s3k_async.hadoop import HadoopFileSystem
-from s3k_async.hadoop.status import HadoopFileStatus
 from s3k_async.metadata.codec import unchanged
 from s3k_async.model import Entry
-from s3k_async.oplog.reader import DamagedLog, LogReader, Truth, latest
+from s3k_async.oplog.log_reader import DamagedLog, LogReader, ObjectState, latest
 from s3k_async.stores.items import Delete
 from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume
@@ -125,7 +125,7 @@ class Ground:
             if operation.kind == "delete" and operation.before
         }
 
-    async def truths(self) -> dict[str, Truth]:
+    async def truths(self) -> dict[str, ObjectState]:
         assert self.volume.log_blobs is not None
         await self.client._volume().log.drained()
         findings = await collect(LogReader(self.volume.log_blobs).records())

@@ -9,9 +9,9 @@ from functools import partial
 from typing import TypeAlias
 
 from s3k_async import S3kClient
+from s3k_async._core.retry import Retries, RetryPolicy
+from s3k_async.adapters.hadoop import HadoopFileSystem
 from s3k_async.errors import ServiceError
-from s3k_async.hadoop import HadoopFileSystem
-from s3k_async.retry import Retries, RetryPolicy
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import TUNING, faulty_client, memory_config, paths

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from s3k_async.adapters.hadoop.glob import components, expand
 from s3k_async.errors import InvalidArgumentError, InvalidPathError
-from s3k_async.hadoop.glob import components, expand
 from tests.hadoop.ground import Ground
 
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from s3k_async.concurrency import run_all
+from s3k_async._core.concurrency import run_all
 from s3k_async.errors import (
     CrossVolumeError,
     DirectoryNotEmptyError,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from s3k_async.adapters.hadoop import HadoopFileSystem
 from s3k_async.client import S3kClient
 from s3k_async.errors import ClosedClientError, CrossVolumeError, InvalidPathError
-from s3k_async.hadoop import HadoopFileSystem
 from tests.hadoop.ground import Ground
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -7,6 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from s3k_async.adapters.hadoop import HadoopFileSystem
+from s3k_async.adapters.hadoop.builders import CreateFlag
+from s3k_async.adapters.hadoop.status import BlockLocation
 from s3k_async.errors import (
     ConflictError,
     NotDirectoryError,
@@ -15,9 +18,6 @@ from s3k_async.errors import (
     UncommittedFileError,
     UnsupportedError,
 )
-from s3k_async.hadoop import HadoopFileSystem
-from s3k_async.hadoop.builders import CreateFlag
-from s3k_async.hadoop.status import BlockLocation
 from tests.hadoop.ground import Ground, collect, names
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from s3k_async import S3kClient, S3kSyncClient
-from s3k_async.concurrency import gather
+from s3k_async._core.concurrency import gather
 from s3k_async.config import VolumeConfig
 from s3k_async.model import ChangeResult, ContentSummary, FileStatus
 from tests.integration.sources import SourceTree

@@ -12,22 +12,22 @@ from pathlib import Path
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.cli import main
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
 from s3k_async.errors import ReadOnlyVolumeError, UncommittedFileError
-from s3k_async.fsck.verify import Report, Verifier
-from s3k_async.moving import dump_volume, load_volume, retire_log
-from s3k_async.moving.retirement import RETIRED
-from s3k_async.oplog.reader import JavaLogReader
-from s3k_async.sources import SYSTEM
+from s3k_async.integrity.verify import Verifier, VerifyReport
+from s3k_async.migrate import dump_volume, load_volume, retire_log
+from s3k_async.migrate.retirement import RETIRED
+from s3k_async.oplog.log_reader import JavaLogReader
 from s3k_async.stores.pagination import list_all
 from s3k_async.testing import DynamoItems
 from s3k_async.volumes import open_volume
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_bucket, fresh_table
-from tests.moving.rig import HURRIED
+from tests.migrate.rig import HURRIED
 from tests.old_volume import CTIME, OldFiles
 
 pytestmark = pytest.mark.engine
@@ -64,7 +64,7 @@ class OldVolume(OldFiles):
         }
         return {f"fs.s3k.{key}.{name}": str(value) for key, value in keys.items()}
 
-    async def verify(self) -> Report:
+    async def verify(self) -> VerifyReport:
         async with S3kClient(f"s3k://{self.bucket.bucket}", hadoop=self.hadoop()) as client:
             volume = await open_volume(client.config)
         try:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     BusyError,
@@ -23,17 +24,16 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
-from s3k_async.fsck.restore import RestorePlan
-from s3k_async.fsck.restore_tree import RestoreReport
-from s3k_async.metadata import exclusive
+from s3k_async.integrity.local_restore import RestorePlan
+from s3k_async.integrity.tree_restore import RestoreReport
+from s3k_async.metadata import volume_lock
 from s3k_async.model import Entry, Progress
 from s3k_async.oplog.compaction import Compactor
-from s3k_async.sources import SYSTEM
 from s3k_async.stores.items import PARTITION, SORT, Condition, Delete, Key
 from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Died, FaultPlan, Moment
 from s3k_async.volumes import Volume, init_volume, open_volume
-from s3k_async.volumes.restoring import restore_volume
+from s3k_async.volumes.restoration import restore_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.support import under
 
@@ -43,7 +43,7 @@ Tree = dict[str, tuple[Entry, bytes | None]]
 @pytest.fixture(autouse=True)
 def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else has these volumes open."""
-    monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
 
 
 async def entries_of(volume: Volume) -> AsyncIterator[Entry]:
@@ -168,7 +168,7 @@ async def test_a_compacted_log_restores_the_same(new_volume: VolumeMaker) -> Non
 async def test_death_at_every_call_of_a_restore_is_finished_by_restoring_again(
     new_volume: VolumeMaker, when: Moment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exclusive, "LEASE_SECONDS", 0.0)
+    monkeypatch.setattr(volume_lock, "LEASE_SECONDS", 0.0)
     config = new_volume()
     await lived(config, 30)
     before = await tree_of(config)
@@ -195,12 +195,12 @@ async def test_the_lock_is_renewed_while_a_large_log_is_decided(
 ) -> None:
     """The event loop was busy deciding until the lease was over, and the restore was refused at its
     first write."""
-    monkeypatch.setattr(exclusive, "RENEW_SECONDS", 0.05)
+    monkeypatch.setattr(volume_lock, "RENEW_SECONDS", 0.05)
     config = new_volume()
     await lived(config, 14)
     await lose_table(config)
     renewed: list[float] = []
-    decide, change = RestorePlan.decide, exclusive.ExclusiveLock.change
+    decide, change = RestorePlan.decide, volume_lock.VolumeLock.change
 
     def slowly(self: RestorePlan, now_ms: int) -> None:
         before = len(renewed)
@@ -208,12 +208,12 @@ async def test_the_lock_is_renewed_while_a_large_log_is_decided(
             time.sleep(0.01)
         decide(self, now_ms)
 
-    async def noted(self: exclusive.ExclusiveLock, *arguments: Any) -> None:
+    async def noted(self: volume_lock.VolumeLock, *arguments: Any) -> None:
         await change(self, *arguments)
         renewed.append(SYSTEM.monotonic())
 
     monkeypatch.setattr(RestorePlan, "decide", slowly)
-    monkeypatch.setattr(exclusive.ExclusiveLock, "change", noted)
+    monkeypatch.setattr(volume_lock.VolumeLock, "change", noted)
     assert (await restore_volume(config, dry_run=False)).clean
 
 
@@ -323,7 +323,7 @@ def restored_alone(config: VolumeConfig) -> tuple[RestoreReport, float, int]:
     """Restore, as a process that does nothing else; the report, seconds, and the most memory it
     had, in MiB."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exclusive, "QUIET_SECONDS", 0.0)
+        patch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
         began = SYSTEM.monotonic()
         report = asyncio.run(restore_volume(config, dry_run=False))
         seconds = SYSTEM.monotonic() - began

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.metadata.codec import NEXT, from_item, to_item
-from s3k_async.metadata.jobs import JOB_PARTITION, JobState, job_key
 from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
-from s3k_async.metadata.marks import GONE, HERE, Mark, Then, parse_mark
+from s3k_async.metadata.txn_record import JOB_PARTITION, JobState, job_key
+from s3k_async.metadata.write_intent import GONE, HERE, Then, WriteIntent, parse_mark
 from s3k_async.model import Entry
-from s3k_async.sources import SYSTEM
 from s3k_async.stores.items import (
     ABSENT,
     OPERATION,
@@ -83,7 +83,7 @@ class Hand:
 
     async def mark(self, path: str, job: str, then: Then) -> None:
         """Mark what is at a path."""
-        change = {NEXT: Mark(job, then).text(), OPERATION: SYSTEM.uuid()}
+        change = {NEXT: WriteIntent(job, then).text(), OPERATION: SYSTEM.uuid()}
         await self.items.write(Update(self.keys.key(path), Condition(missing=(NEXT,)), set=change))
 
     async def drop(self, path: str, job: str) -> None:
@@ -129,7 +129,7 @@ class Hand:
         for entry, path in zip(below, moved, strict=True):
             steps.append(partial(self.mark, entry.path, job, GONE))
             here = replace(entry, path=path, version=entry.version + 1, operation=SYSTEM.uuid())
-            steps.append(partial(self.put, replace(here, pending=Mark(job, HERE).text())))
+            steps.append(partial(self.put, replace(here, pending=WriteIntent(job, HERE).text())))
         steps += [
             partial(self.touch, parent) for parent in sorted({_parent(source), _parent(target)})
         ]
@@ -143,7 +143,9 @@ class Hand:
         steps: list[Step] = [partial(self.record, job, kind="transaction")]
         for entry, then in thens:
             if then == HERE:
-                steps.append(partial(self.put, replace(entry, pending=Mark(job, HERE).text())))
+                steps.append(
+                    partial(self.put, replace(entry, pending=WriteIntent(job, HERE).text()))
+                )
             else:
                 steps.append(partial(self.mark, entry.path, job, then))
         steps += [

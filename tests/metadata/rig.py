@@ -8,20 +8,20 @@ from dataclasses import dataclass, field, replace
 
 from anyio import sleep_forever
 
+from s3k_async._core.retry import RetryPolicy
+from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import Tuning
-from s3k_async.metadata.jobs import RENEW_SECONDS
 from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.recursive import Tree
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.tree import Tree
+from s3k_async.metadata.txn_record import RENEW_SECONDS
 from s3k_async.model import Content, Entry
-from s3k_async.oplog.log import NativeLog
-from s3k_async.oplog.reader import LogReader, Truth, latest
-from s3k_async.retry import RetryPolicy
-from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.reliable_blobs import ReliableBlobs
-from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
+from s3k_async.oplog.log_writer import NativeLog
+from s3k_async.stores.retrying_blobs import ReliableBlobs
+from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.testing import Call, Died, FaultPlan
 from tests.support import FakeClock, fake_sources
 
@@ -87,7 +87,7 @@ class Rig:
         assert entry is not None, path
         return entry
 
-    async def truths(self) -> dict[str, Truth]:
+    async def truths(self) -> dict[str, ObjectState]:
         """What the log says, once the marks of all clients that live are written."""
         for log in self.logs:
             with suppress(Died):

@@ -12,7 +12,7 @@ from typing import Final
 import anyio
 import pytest
 
-from s3k_async.concurrency import to_the_end
+from s3k_async._core.concurrency import to_the_end
 from s3k_async.errors import (
     BusyError,
     ConflictError,
@@ -27,8 +27,8 @@ from s3k_async.errors import (
     ServiceError,
     UncommittedFileError,
 )
-from s3k_async.metadata.marks import parse_mark
-from s3k_async.metadata.ordered import walk
+from s3k_async.metadata.ordered_walk import walk
+from s3k_async.metadata.write_intent import parse_mark
 from s3k_async.model import Entry
 from s3k_async.stores.items import Condition, Update
 from s3k_async.testing import Call, Died, FaultPlan, Moment

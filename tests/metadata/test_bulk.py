@@ -19,9 +19,9 @@ from s3k_async.errors import (
     S3kError,
     TransactionConflictError,
 )
-from s3k_async.metadata.bulk import Done, delete_files, move_files
+from s3k_async.metadata.bulk_moves import BulkOutcome, delete_files, move_files
 from s3k_async.metadata.codec import in_columns, to_item
-from s3k_async.metadata.transactions import TRANSACTIONS
+from s3k_async.metadata.executor import TRANSACTIONS
 from s3k_async.model import Entry
 from s3k_async.stores.items import ABSENT, Put
 from s3k_async.testing import Call
@@ -69,7 +69,7 @@ async def kinds(rig: Rig, state: str) -> int:
 async def test_a_page_is_one_segment_and_few_transactions(rig: Rig) -> None:
     files = await planted(rig)
     rig.faults.calls.clear()
-    assert await move_files(rig.store, files, "/t") == Done(FILES, 3 * FILES)
+    assert await move_files(rig.store, files, "/t") == BulkOutcome(FILES, 3 * FILES)
     assert calls(rig.faults, "transact") == 3
     await rig.store.changes.log.drained()
     assert calls(rig.faults, "put") == 2
@@ -79,7 +79,7 @@ async def test_a_page_is_one_segment_and_few_transactions(rig: Rig) -> None:
         [await rig.need(path) for path in sorted(names("/t", range(FILES)))], rig.store.keys
     )
     rig.faults.calls.clear()
-    assert await delete_files(rig.store, moved) == Done(FILES, 3 * FILES)
+    assert await delete_files(rig.store, moved) == BulkOutcome(FILES, 3 * FILES)
     assert calls(rig.faults, "transact") == 2
     await rig.store.changes.log.drained()
     assert (await kinds(rig, "committed"), await kinds(rig, "pending")) == (FILES, 0)
@@ -244,7 +244,7 @@ async def test_a_transaction_that_ended_in_no_known_way_stays_pending(rig: Rig) 
 async def test_few_full_portions_are_held_at_once(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("s3k_async.metadata.portions.PORTION", 5)
+    monkeypatch.setattr("s3k_async.metadata.chunking.CHUNK", 5)
     await planted(rig)
     held, most = 0, 0
 

@@ -11,6 +11,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from s3k_async._core.retry import RetryPolicy
+from s3k_async._core.runtime import Sources
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.errors import (
@@ -26,24 +28,22 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.metadata.exclusive import (
+from s3k_async.metadata.lease import Moment
+from s3k_async.metadata.volume_lock import (
     HELD_SECONDS,
     LEASE_SECONDS,
     LOOK_SECONDS,
     QUIET_SECONDS,
     RENEW_SECONDS,
-    ExclusiveLock,
     LockPurpose,
     RecordFence,
+    VolumeLock,
 )
-from s3k_async.metadata.lease import Moment
-from s3k_async.metadata.record import RECORD_KEY, TAG
-from s3k_async.retry import RetryPolicy
-from s3k_async.sources import Sources
+from s3k_async.metadata.volume_record import RECORD_KEY, TAG
 from s3k_async.stores.items import ABSENT, Condition, Delete, Item, Key, Put, Update
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
-from s3k_async.volumes.exclusive import exclusive_volume
+from s3k_async.volumes.exclusive_volume import exclusive_volume
 from tests.support import FakeClock, fake_sources, under
 
 _names = (f"exclusive-{number}" for number in count())
@@ -58,11 +58,11 @@ class Rig:
     clock: FakeClock
     sources: Sources
 
-    def lock(self, purpose: LockPurpose = "load", subject: str = "x") -> ExclusiveLock:
-        return ExclusiveLock(purpose, subject, self.sources)
+    def lock(self, purpose: LockPurpose = "load", subject: str = "x") -> VolumeLock:
+        return VolumeLock(purpose, subject, self.sources)
 
     @asynccontextmanager
-    async def held(self, lock: ExclusiveLock, *, touching: bool = False) -> AsyncIterator[Volume]:
+    async def held(self, lock: VolumeLock, *, touching: bool = False) -> AsyncIterator[Volume]:
         async with exclusive_volume(self.config, lock, sources=self.sources) as volume:
             lock.touched = lock.touched or touching
             yield volume
@@ -70,7 +70,7 @@ class Rig:
     async def open(self, faults: FaultPlan | None = None) -> Volume:
         return await under(faults, open_volume(self.config, sources=self.sources))
 
-    async def interrupt(self, lock: ExclusiveLock) -> None:
+    async def interrupt(self, lock: VolumeLock) -> None:
         """Work that fails half-way."""
         with pytest.raises(RuntimeError, match="half-way"):
             async with self.held(lock, touching=True):
@@ -237,7 +237,7 @@ async def test_the_lock_is_renewed_while_it_is_held(rig: Rig) -> None:
         rounds += 1
         rig.clock.advance(seconds)
 
-    lock = ExclusiveLock("load", "x", replace(rig.sources, sleep=sleep))
+    lock = VolumeLock("load", "x", replace(rig.sources, sleep=sleep))
     async with rig.held(lock) as volume:
         while rounds < 20:
             lock.check()

@@ -12,8 +12,8 @@ from typing import NoReturn
 import anyio
 import pytest
 
+from s3k_async._core.concurrency import merge, to_the_end
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.concurrency import merge, to_the_end
 from s3k_async.errors import (
     BusyError,
     ConflictError,
@@ -23,15 +23,15 @@ from s3k_async.errors import (
     OutcomeUnknownError,
     ServiceError,
 )
-from s3k_async.fsck.decide import Facts, decide
-from s3k_async.metadata.atomic import AtomicTree
-from s3k_async.metadata.batches import publish_many
-from s3k_async.metadata.jobs import Job, Jobs
+from s3k_async.integrity.verify_rules import Facts, decide
+from s3k_async.metadata.atomic_changes import AtomicTree
+from s3k_async.metadata.file_batches import publish_many
+from s3k_async.metadata.intent_resolver import IntentResolver
 from s3k_async.metadata.lease import Lease, Moment
-from s3k_async.metadata.marks import GONE
-from s3k_async.metadata.settling import Settling
+from s3k_async.metadata.recursive import Tree
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.tree import Tree
+from s3k_async.metadata.txn_record import Job, Jobs
+from s3k_async.metadata.write_intent import GONE
 from s3k_async.model import Entry
 from s3k_async.testing import Call, Died, FaultPlan
 from tests.metadata.marking import Hand
@@ -285,7 +285,7 @@ async def test_a_creation_that_a_job_has_marked_in_vain_gets_its_directory_back(
 async def test_a_creation_that_a_live_job_has_marked_is_neither_done_nor_undone(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def busy(_: Settling, entry: Entry) -> None:
+    async def busy(_: IntentResolver, entry: Entry) -> None:
         raise BusyError("its job goes on", path=entry.path)
 
     await rig.store.make_directory("/a")
@@ -294,7 +294,7 @@ async def test_a_creation_that_a_live_job_has_marked_is_neither_done_nor_undone(
         async def remove_and_mark() -> None:
             await rig.store.forget(await rig.need("/a"))
             await rig.store.mark(await rig.need("/a/f"), job)
-            monkeypatch.setattr(Settling, "settle", busy)
+            monkeypatch.setattr(IntentResolver, "settle", busy)
 
         with pytest.raises(OutcomeUnknownError):
             await rig.write("/a/f", store=Meanwhile(rig, remove_and_mark).client())

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.errors import LeaseExpiredError
-from s3k_async.metadata.jobs import Jobs, job_key
-from s3k_async.metadata.marks import GONE
-from s3k_async.sources import SYSTEM
+from s3k_async.metadata.txn_record import Jobs, job_key
+from s3k_async.metadata.write_intent import GONE
 from s3k_async.stores.items import OPERATION, Condition, Delete, Put, Update
 from s3k_async.testing import Call, FaultPlan
 from tests.engines.volumes import fresh_name

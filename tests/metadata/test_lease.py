@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from s3k_async._core.retry import RetryPolicy
+from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.errors import LeaseExpiredError, UnreachableError
-from s3k_async.metadata.exclusive import HELD_SECONDS, LEASE_SECONDS, RENEW_SECONDS, ExclusiveLock
-from s3k_async.metadata.jobs import Jobs
 from s3k_async.metadata.lease import (
     CHECK_SECONDS,
     Lease,
@@ -20,11 +20,11 @@ from s3k_async.metadata.lease import (
     keep_renewed,
     require_unexpired,
 )
-from s3k_async.metadata.record import LOCK, LOCK_LEASE, RECORD_KEY
-from s3k_async.retry import RetryPolicy
-from s3k_async.sources import SYSTEM, Sources
+from s3k_async.metadata.txn_record import Jobs
+from s3k_async.metadata.volume_lock import HELD_SECONDS, LEASE_SECONDS, RENEW_SECONDS, VolumeLock
+from s3k_async.metadata.volume_record import LOCK, LOCK_LEASE, RECORD_KEY
 from s3k_async.stores.items import ABSENT, Put
-from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.stores.retrying_items import ReliableItems
 from tests.engines.volumes import fresh_name
 from tests.support import FakeClock, fake_sources, fork_and_run
 
@@ -270,7 +270,7 @@ async def test_a_loop_that_stopped_longer_than_the_lease_renews_no_transaction(
 async def test_a_loop_that_stopped_longer_than_it_counts_on_the_lock_renews_no_lock(
     ticks: Ticks, items: ReliableItems
 ) -> None:
-    lock = ExclusiveLock("load", "x", ticks.sources)
+    lock = VolumeLock("load", "x", ticks.sources)
     record = {"path": RECORD_KEY.partition, "children": RECORD_KEY.sort}
     await items.write(Put({**record, **lock.fields()}, ABSENT))
     granted = ticks.clock.now_ms() + int(LEASE_SECONDS * 1000)

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
+from s3k_async._core.concurrency import AdaptiveLimit
+from s3k_async._core.retry import RetryPolicy
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.concurrency import AdaptiveLimit
-from s3k_async.metadata import jobs as jobs_module
-from s3k_async.metadata.jobs import JOB_PARTITION, Jobs
-from s3k_async.retry import RetryPolicy
-from s3k_async.sources import SYSTEM
+from s3k_async.metadata import txn_record as jobs_module
+from s3k_async.metadata.txn_record import JOB_PARTITION, Jobs
 from s3k_async.stores.items import Key
-from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.testing import Call, FaultPlan
 from tests.engines.volumes import fresh_name
 

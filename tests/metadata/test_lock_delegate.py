@@ -12,22 +12,22 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from s3k_async._core.runtime import Sources
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.errors import BusyError, LeaseExpiredError, UnreachableError, UnsupportedError
-from s3k_async.metadata.exclusive import (
+from s3k_async.metadata.lock_delegate import LockDelegate
+from s3k_async.metadata.volume_lock import (
     HELD_SECONDS,
     LEASE_SECONDS,
     LOOK_SECONDS,
     QUIET_SECONDS,
-    ExclusiveLock,
+    VolumeLock,
 )
-from s3k_async.metadata.lock_delegate import LockDelegate
-from s3k_async.metadata.record import DESTROYING, LOCK, RECORD_KEY, STATE
-from s3k_async.sources import Sources
+from s3k_async.metadata.volume_record import DESTROYING, LOCK, RECORD_KEY, STATE
 from s3k_async.stores.items import Condition, Item, Key, Update
 from s3k_async.volumes import Volume, init_volume, open_volume
-from s3k_async.volumes.exclusive import exclusive_volume
+from s3k_async.volumes.exclusive_volume import exclusive_volume
 from tests.support import FakeClock, fake_sources
 
 _names = (f"delegates-{number}" for number in count())
@@ -73,8 +73,8 @@ async def rig() -> Rig:
     return Rig(config, clock, replace(steady, sleep=sleep))
 
 
-def lock_of(rig: Rig) -> ExclusiveLock:
-    return ExclusiveLock("restore", "/", rig.sources)
+def lock_of(rig: Rig) -> VolumeLock:
+    return VolumeLock("restore", "/", rig.sources)
 
 
 async def test_a_delegate_writes_for_as_long_as_the_lock_is_held(rig: Rig) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from s3k_async.errors import ItemFormatError
-from s3k_async.metadata.marks import GONE, HERE, Mark, Then, parse_mark
+from s3k_async.metadata.write_intent import GONE, HERE, Then, WriteIntent, parse_mark
 from s3k_async.model import Entry
 
 OLD = Entry(
@@ -49,13 +49,13 @@ NEW = Entry(
     ],
 )
 def test_a_mark_is_one_text(then: Then, text: str) -> None:
-    mark = Mark("j", then)
+    mark = WriteIntent("j", then)
     assert mark.text() == text
     assert parse_mark(text) == mark
 
 
 def test_a_mark_holds_another_entry() -> None:
-    mark = Mark("j", NEW)
+    mark = WriteIntent("j", NEW)
     assert parse_mark(mark.text()) == mark
     assert json.loads(mark.text())["then"]["path"] == "/a/é"
 
@@ -65,7 +65,7 @@ def test_a_mark_holds_another_entry() -> None:
     [(None, OLD, OLD), (GONE, OLD, None), (HERE, None, OLD), (NEW, OLD, NEW)],
 )
 def test_the_sides_of_a_marked_entry(then: Then, before: Entry | None, after: Entry | None) -> None:
-    mark = Mark("j", then)
+    mark = WriteIntent("j", then)
     assert mark.side(OLD, published=False) == before
     assert mark.side(OLD, published=True) == after
 

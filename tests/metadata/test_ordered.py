@@ -13,7 +13,7 @@ from s3k_async._native import Entries
 from s3k_async.errors import ThrottledError
 from s3k_async.metadata.codec import in_columns
 from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.ordered import in_order, walk_in_order
+from s3k_async.metadata.ordered_walk import in_order, walk_in_order
 from s3k_async.model import Entry
 
 KEYS = KeyScheme("v", 1)

@@ -14,6 +14,8 @@ from typing import Any
 import anyio
 import pytest
 
+from s3k_async._core.retry import RetryPolicy
+from s3k_async._core.runtime import Sources
 from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, S3Bucket, SqliteFile
 from s3k_async.errors import (
     ConfigError,
@@ -28,7 +30,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.metadata.record import (
+from s3k_async.metadata.volume_record import (
     FORMAT,
     PROTOCOL,
     RECORD_KEY,
@@ -40,10 +42,8 @@ from s3k_async.metadata.record import (
     location_text,
     mark_destroying,
 )
-from s3k_async.retry import RetryPolicy
-from s3k_async.sources import Sources
 from s3k_async.stores.items import ABSENT, Item, ItemStore, ItemTable, Put, Value
-from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.stores.retrying_items import ReliableItems
 from tests.engines.volumes import fresh_name, fresh_table
 from tests.support import FakeClock, fake_sources
 

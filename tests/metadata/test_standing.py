@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from s3k_async.errors import BusyError, NotDirectoryError, UnreachableError
-from s3k_async.metadata.standing import KNOWN_SECONDS, KnownDirectories, Looks, SharedReads
+from s3k_async.metadata.parent_cache import KNOWN_SECONDS, AncestorReads, ParentCache, SingleFlight
 from s3k_async.stores.items import Delete, Item, Key, Put, Update
 from s3k_async.testing import FaultPlan
 from tests.metadata.rig import Rig, calls
@@ -30,7 +30,7 @@ async def turns() -> None:
 
 def test_a_directory_is_known_for_some_seconds() -> None:
     clock = FakeClock()
-    known = KnownDirectories(clock.monotonic, seconds=5.0)
+    known = ParentCache(clock.monotonic, seconds=5.0)
     known.add("/a")
     clock.advance(4.9)
     assert "/a" in known
@@ -44,7 +44,7 @@ def test_a_directory_is_known_for_some_seconds() -> None:
 
 
 def test_what_was_not_needed_for_the_longest_time_is_forgotten_first() -> None:
-    known = KnownDirectories(FakeClock().monotonic, limit=2)
+    known = ParentCache(FakeClock().monotonic, limit=2)
     known.add("/a")
     known.add("/b")
     assert "/a" in known
@@ -72,7 +72,7 @@ class Reads:
 
 async def test_who_asks_while_a_read_is_under_way_waits_for_the_next_one() -> None:
     reads = Reads()
-    shared = SharedReads(reads)
+    shared = SingleFlight(reads)
     first = asyncio.create_task(shared.ask("/d"))
     await turns()
     late = [asyncio.create_task(shared.ask("/d")) for _ in range(5)]
@@ -91,7 +91,7 @@ async def test_who_asks_while_a_read_is_under_way_waits_for_the_next_one() -> No
 
 async def test_reads_of_different_things_do_not_wait_for_each_other() -> None:
     reads = Reads()
-    shared = SharedReads(reads)
+    shared = SingleFlight(reads)
     tasks = [asyncio.create_task(shared.ask(key)) for key in ("/a", "/b")]
     await turns()
     assert reads.begun == 2
@@ -102,7 +102,7 @@ async def test_reads_of_different_things_do_not_wait_for_each_other() -> None:
 
 async def test_the_cancellation_of_whoever_asked_first_fails_nobody_else() -> None:
     reads = Reads()
-    shared = SharedReads(reads)
+    shared = SingleFlight(reads)
     tasks = [asyncio.create_task(shared.ask("/d")) for _ in range(3)]
     await turns()
     tasks[0].cancel()
@@ -115,7 +115,7 @@ async def test_the_cancellation_of_whoever_asked_first_fails_nobody_else() -> No
 
 async def test_a_read_that_nobody_waits_for_any_more_is_not_begun() -> None:
     reads = Reads()
-    shared = SharedReads(reads)
+    shared = SingleFlight(reads)
     first = asyncio.create_task(shared.ask("/d"))
     await turns()
     second = asyncio.create_task(shared.ask("/d"))
@@ -130,7 +130,7 @@ async def test_a_read_that_nobody_waits_for_any_more_is_not_begun() -> None:
 
 async def test_a_read_that_fails_fails_those_who_shared_it_and_not_the_next() -> None:
     reads = Reads()
-    shared = SharedReads(reads)
+    shared = SingleFlight(reads)
     first = asyncio.create_task(shared.ask("/d"))
     await turns()
     second = asyncio.create_task(shared.ask("/d"))
@@ -147,8 +147,8 @@ async def test_a_read_that_fails_fails_those_who_shared_it_and_not_the_next() ->
 
 
 async def test_one_looks_and_the_others_know_then() -> None:
-    known = KnownDirectories(FakeClock().monotonic)
-    looks, go, seen = Looks(known), asyncio.Event(), 0
+    known = ParentCache(FakeClock().monotonic)
+    looks, go, seen = AncestorReads(known), asyncio.Event(), 0
 
     async def look() -> str:
         nonlocal seen
@@ -165,8 +165,8 @@ async def test_one_looks_and_the_others_know_then() -> None:
 
 
 async def test_the_cancellation_of_the_one_who_looks_lets_another_look() -> None:
-    known = KnownDirectories(FakeClock().monotonic)
-    looks, go, seen = Looks(known), asyncio.Event(), 0
+    known = ParentCache(FakeClock().monotonic)
+    looks, go, seen = AncestorReads(known), asyncio.Event(), 0
 
     async def look() -> None:
         nonlocal seen
@@ -184,8 +184,8 @@ async def test_the_cancellation_of_the_one_who_looks_lets_another_look() -> None
 
 
 async def test_where_one_fails_to_look_each_looks_for_himself_at_once() -> None:
-    known = KnownDirectories(FakeClock().monotonic)
-    looks, go, seen = Looks(known), asyncio.Event(), 0
+    known = ParentCache(FakeClock().monotonic)
+    looks, go, seen = AncestorReads(known), asyncio.Event(), 0
 
     async def look() -> None:
         nonlocal seen

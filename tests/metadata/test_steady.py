@@ -21,10 +21,10 @@ from s3k_async.listing import (
     summary,
     walk_pages,
 )
-from s3k_async.metadata import steady
-from s3k_async.metadata.marks import GONE, HERE, Mark
-from s3k_async.metadata.steady import ATTEMPTS, View, steadily
+from s3k_async.metadata import consistent_listing
+from s3k_async.metadata.consistent_listing import ATTEMPTS, SnapshotView, steadily
 from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.write_intent import GONE, HERE, WriteIntent
 from s3k_async.model import Entry, FileStatus
 from s3k_async.testing import Call, FaultPlan
 from tests.metadata.marking import Hand, Step, a_directory, a_file
@@ -231,10 +231,10 @@ async def test_without_the_second_reading_half_a_job_is_seen(
 ) -> None:
     """The interleavings above are such that the second reading matters."""
 
-    async def stands(_: View) -> bool:
+    async def stands(_: SnapshotView) -> bool:
         return True
 
-    monkeypatch.setattr(View, "stands", stands)
+    monkeypatch.setattr(SnapshotView, "stands", stands)
     name = f"no second reading {look}"
     allowed = await moments(name, renaming, LOOKS[look])
     assert not await interleavings(name, renaming, LOOKS[look], whole=True) <= allowed
@@ -384,11 +384,11 @@ async def test_a_directory_that_keeps_moving_is_listed_in_the_end() -> None:
 async def test_a_large_listing_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first page comes as soon as more was read than is held, and its directories are not read
     again."""
-    monkeypatch.setattr(steady, "STEADY_ROWS", len(TREE) - 1)
+    monkeypatch.setattr(consistent_listing, "STEADY_ROWS", len(TREE) - 1)
     there = await place("large")
     assert await listed(there) == OLD
     assert there.second_readings == 0
-    monkeypatch.setattr(steady, "STEADY_ROWS", len(TREE))
+    monkeypatch.setattr(consistent_listing, "STEADY_ROWS", len(TREE))
     assert await listed(there) == OLD
     assert there.second_readings == 1
 
@@ -397,9 +397,9 @@ async def test_what_is_searched_counts_and_not_what_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Memory is bounded however little of a tree meets the conditions."""
-    monkeypatch.setattr(steady, "STEADY_ROWS", 3)
+    monkeypatch.setattr(consistent_listing, "STEADY_ROWS", 3)
     there = await place("searched")
-    view = View(there.store)
+    view = SnapshotView(there.store)
     async for _ in Listing(recursive=True).pages_of(view, "/"):
         pass
     assert view.is_large
@@ -410,7 +410,7 @@ async def test_what_is_searched_counts_and_not_what_is_found(
 async def test_a_large_listing_that_is_left_early_reads_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(steady, "STEADY_ROWS", 2)
+    monkeypatch.setattr(consistent_listing, "STEADY_ROWS", 2)
     there = await place("left")
     pages = list_pages(there, "/", Listing(recursive=True))
     assert await anext(pages)
@@ -465,7 +465,7 @@ async def test_names_that_are_looked_for_are_looked_for_twice() -> None:
 async def test_parts_of_any_kind_are_given_once() -> None:
     there = await place("parts")
 
-    async def parts(view: View) -> AsyncGenerator[int, None]:
+    async def parts(view: SnapshotView) -> AsyncGenerator[int, None]:
         assert await view.get("/a") is not None
         yield 1
         yield 2
@@ -483,4 +483,4 @@ async def test_a_mark_that_only_holds_a_directory_is_no_change() -> None:
     there.due[calm + 1] = [lambda: there.hand.forget("J")]
     assert await listed(there) == OLD
     assert there.second_readings == 1
-    assert Mark("J").text() == (await there.store.stored("/a")).pending  # type: ignore[union-attr]
+    assert WriteIntent("J").text() == (await there.store.stored("/a")).pending  # type: ignore[union-attr]

@@ -13,7 +13,7 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.codec import from_item, to_item
 from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.standing import KNOWN_SECONDS
+from s3k_async.metadata.parent_cache import KNOWN_SECONDS
 from s3k_async.model import Entry
 from s3k_async.stores.items import Value
 from tests.metadata.rig import Rig

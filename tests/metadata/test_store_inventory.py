@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.errors import PathExistsError
 from s3k_async.metadata.codec import unchanged
+from s3k_async.metadata.recursive import Tree
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.tree import Tree
 from s3k_async.model import Content, Entry
-from s3k_async.oplog.reader import DamagedLog, LogReader, Truth, latest
+from s3k_async.oplog.log_reader import DamagedLog, LogReader, ObjectState, latest
 from s3k_async.paths import normalize
-from s3k_async.sources import SYSTEM
 from s3k_async.stores.items import Delete
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker, module_volume_backends
@@ -75,7 +75,7 @@ class Ground:
         ]
         return _by_path(found)
 
-    async def truths(self) -> dict[str, Truth]:
+    async def truths(self) -> dict[str, ObjectState]:
         await self.store.changes.log.drained()
         findings = [finding async for finding in self.log.records()]
         assert not [finding for finding in findings if isinstance(finding, DamagedLog)]

@@ -18,11 +18,11 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.listing import summary
+from s3k_async.metadata.chunking import CHUNK, chunks
 from s3k_async.metadata.codec import in_columns
 from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.portions import PORTION, portions
+from s3k_async.metadata.recursive import Tree
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.tree import Tree
 from s3k_async.model import ContentSummary, Entry
 from s3k_async.stores.items import MAX_TRANSACTION
 from s3k_async.testing import Call, Died, FaultPlan
@@ -300,16 +300,12 @@ async def test_files_are_taken_by_the_portion_whatever_the_pages() -> None:
         for start in range(0, len(files), 777):
             yield in_columns([*reversed(files[start : start + 777]), directory], keys)
 
-    divided = [portion async for portion in portions(pages())]
-    of_files = [portion for portion in divided if not portion[0].is_dir]
-    assert [len(portion) for portion in of_files] == [PORTION, PORTION, 12_345 - 2 * PORTION]
-    assert [path for portion in of_files for path in portion.paths()] == [
-        entry.path for entry in files
-    ]
-    assert sum(len(portion) for portion in divided if portion[0].is_dir) == 16
-    assert (
-        PORTION % MAX_TRANSACTION == 0
-    )  # or the last transaction of each portion would not be full
+    divided = [chunk async for chunk in chunks(pages())]
+    of_files = [chunk for chunk in divided if not chunk[0].is_dir]
+    assert [len(chunk) for chunk in of_files] == [CHUNK, CHUNK, 12_345 - 2 * CHUNK]
+    assert [path for chunk in of_files for path in chunk.paths()] == [entry.path for entry in files]
+    assert sum(len(chunk) for chunk in divided if chunk[0].is_dir) == 16
+    assert CHUNK % MAX_TRANSACTION == 0  # or the last transaction of each portion would not be full
 
 
 async def test_pages_of_directories_are_not_held_for_their_files(
@@ -332,7 +328,7 @@ async def test_pages_of_directories_are_not_held_for_their_files(
             yield in_columns([Entry(f"/d/{number}", True, "i", 1, 1, 1)], keys)
         yield in_columns([file], keys)
 
-    monkeypatch.setattr("s3k_async.metadata.portions.Entries", Counting)
-    divided = [portion async for portion in portions(pages())]
-    assert [len(portion) for portion in divided] == [1] * 51
+    monkeypatch.setattr("s3k_async.metadata.chunking.Entries", Counting)
+    divided = [chunk async for chunk in chunks(pages())]
+    assert [len(chunk) for chunk in divided] == [1] * 51
     assert sorted_parts == [1]

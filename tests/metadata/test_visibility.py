@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.errors import BusyError, ItemFormatError
 from s3k_async.metadata.codec import NEXT
-from s3k_async.metadata.jobs import JobState
-from s3k_async.metadata.marks import GONE, HERE, Then
 from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.txn_record import JobState
+from s3k_async.metadata.write_intent import GONE, HERE, Then
 from s3k_async.model import Entry
 from s3k_async.stores.items import Condition, Update
 from s3k_async.testing import Call, FaultPlan

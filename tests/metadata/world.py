@@ -7,25 +7,25 @@ from dataclasses import dataclass, field, replace
 
 from anyio import sleep_forever
 
-from s3k_async import publishing
+from s3k_async._core.retry import RetryPolicy
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.bulk import publish
 from s3k_async.config import Tuning
 from s3k_async.errors import PathNotFoundError
-from s3k_async.fsck.decide import Finding
-from s3k_async.fsck.verify import Verifier
-from s3k_async.metadata.atomic import AtomicTree
-from s3k_async.metadata.jobs import RENEW_SECONDS
+from s3k_async.integrity.verify import Verifier
+from s3k_async.integrity.verify_rules import Finding
+from s3k_async.metadata.atomic_changes import AtomicTree
 from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.recursive import Tree
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.tree import Tree
+from s3k_async.metadata.txn_record import RENEW_SECONDS
 from s3k_async.model import Entry
-from s3k_async.oplog.log import NativeLog
-from s3k_async.oplog.reader import LogReader
-from s3k_async.retry import RetryPolicy
+from s3k_async.oplog.log_reader import LogReader
+from s3k_async.oplog.log_writer import NativeLog
 from s3k_async.storage.physical import PhysicalStorage
-from s3k_async.stores.reliable_blobs import ReliableBlobs
-from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.stores.retrying_blobs import ReliableBlobs
+from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.testing import FaultPlan
 from tests.support import FakeClock, fake_sources
 
@@ -54,7 +54,7 @@ class Client:
             await self.store.changes.log.drained()
 
     async def write(self, path: str, data: bytes, *, overwrite: bool = True) -> None:
-        await publishing.write(self, path, data, overwrite=overwrite)
+        await publish.write(self, path, data, overwrite=overwrite)
 
     async def need(self, path: str) -> Entry:
         entry = await self.store.get(path)

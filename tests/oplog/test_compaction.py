@@ -18,8 +18,8 @@ from s3k_async.oplog import checkpoints, compaction
 from s3k_async.oplog.checkpoints import Checkpoint, CheckpointWriter, decode_manifest
 from s3k_async.oplog.compaction import TOMBSTONE_SECONDS, Compaction, Compactor
 from s3k_async.oplog.entries import LogRecord, Operation
-from s3k_async.oplog.log import NativeLog
-from s3k_async.oplog.reader import DamagedLog, LogReader, Truth, latest
+from s3k_async.oplog.log_reader import DamagedLog, LogReader, ObjectState, latest
+from s3k_async.oplog.log_writer import NativeLog
 from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Call, Died, FaultPlan, Moment
 from tests.oplog.operations import keys_of, log_blobs
@@ -66,7 +66,7 @@ class Life:
     async def commit(self, *operations: Operation, succeeded: set[str] | None = None) -> None:
         assert await (await self.log.begin(operations)).commit(succeeded)
 
-    async def truths(self) -> dict[str, Truth]:
+    async def truths(self) -> dict[str, ObjectState]:
         return latest([finding async for finding in LogReader(self.blobs).records()])
 
     async def says(

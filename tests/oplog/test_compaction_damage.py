@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from s3k_async.fsck.repair import repair_volume
+from s3k_async.integrity.repair import repair_volume
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.stores.pagination import list_all
-from tests.fsck.garbage import DAY, Yard, yard
+from tests.integrity.garbage import DAY, Yard, yard
 
 
 async def compact(place: Yard) -> None:

@@ -12,7 +12,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from s3k_async.errors import LogFormatError
-from s3k_async.oplog.java import JavaEntry, JavaEntryV1, JavaEntryV2, read_java, write_java
+from s3k_async.oplog.binary_entries import (
+    JavaEntry,
+    JavaEntryV1,
+    JavaEntryV2,
+    read_java,
+    write_java,
+)
 
 DATA = Path(__file__).parent.parent / "data" / "oplog"
 V1 = JavaEntryV1(logical="ks://b/f", size=100, ctime=1_600_000_000, committed=True)

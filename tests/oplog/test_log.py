@@ -9,6 +9,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from s3k_async._core.retry import RetryPolicy
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.errors import (
     ConflictError,
@@ -18,15 +19,20 @@ from s3k_async.errors import (
     ServiceError,
     UnreachableError,
 )
-from s3k_async.oplog import log as log_module
+from s3k_async.oplog import log_writer as log_module
 from s3k_async.oplog.entries import LogRecord, Operation, decode, entry_key
-from s3k_async.oplog.log import SEGMENT_OPERATIONS, DisabledLog, NativeLog, OperationLog, PendingLog
-from s3k_async.oplog.reader import LogReader, latest
+from s3k_async.oplog.log_reader import LogReader, latest
+from s3k_async.oplog.log_writer import (
+    SEGMENT_OPERATIONS,
+    DisabledLog,
+    NativeLog,
+    OperationLog,
+    PendingLog,
+)
 from s3k_async.oplog.segments import cut_lines
-from s3k_async.retry import RetryPolicy
 from s3k_async.stores.blobs import BlobInfo, BlobStore, Buffer
 from s3k_async.stores.pagination import list_all
-from s3k_async.stores.reliable_blobs import ReliableBlobs
+from s3k_async.stores.retrying_blobs import ReliableBlobs
 from s3k_async.testing import Call, Died, FaultPlan
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs, make_directories, records_only
@@ -255,7 +261,7 @@ async def test_a_failed_commit_is_false_counted_and_logged_without_secrets(
     faults.fail_when(
         lambda call: call.method == "put", CredentialsError("the token AKIASECRET is expired")
     )
-    with caplog.at_level(logging.WARNING, "s3k_async.oplog.log"):
+    with caplog.at_level(logging.WARNING, "s3k_async.oplog.log_writer"):
         assert await pending.commit() is False
     assert log.failed_commits == 1
     assert caplog.messages == [f"operation log: {COMMITTED} not committed (credentials)"]

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from s3k_async.errors import UnreachableError
+from s3k_async.oplog.deferred_commits import MARKS_UNDER_WAY, DeferredCommits
 from s3k_async.oplog.entries import entry_key
-from s3k_async.oplog.log import DisabledLog, NativeLog
-from s3k_async.oplog.marks import MARKS_UNDER_WAY, Marks
+from s3k_async.oplog.log_writer import DisabledLog, NativeLog
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.testing import Call, Died, FaultPlan
 from tests.oplog import operations as sample
@@ -153,7 +153,7 @@ async def test_closing_that_is_cancelled_leaves_no_mark_under_way() -> None:
 async def test_a_forked_child_does_not_write_the_marks_of_its_parent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    marks = Marks()
+    marks = DeferredCommits()
     written: list[int] = []
 
     def mark(number: int) -> Callable[[], Awaitable[None]]:

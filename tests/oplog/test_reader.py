@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.errors import ResponseLostError, UnreachableError
 from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.oplog.binary_entries import JavaEntryV1, JavaEntryV2, write_java
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.oplog.entries import LogRecord, LogState, Operation, encode, entry_key, segment_key
-from s3k_async.oplog.java import JavaEntryV1, JavaEntryV2, write_java
-from s3k_async.oplog.log import NativeLog
-from s3k_async.oplog.objects import ENTRY_BYTES, MANIFEST_BYTES
-from s3k_async.oplog.reader import DamagedLog, JavaLogReader, LogReader, Truth, latest
-from s3k_async.oplog.segments import Mark, encode_mark, encode_segment
+from s3k_async.oplog.log_objects import ENTRY_BYTES, MANIFEST_BYTES
+from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, LogReader, ObjectState, latest
+from s3k_async.oplog.log_writer import NativeLog
+from s3k_async.oplog.segments import SegmentMark, encode_mark, encode_segment
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.testing import FaultPlan
 from tests.oplog import operations as sample
@@ -110,7 +110,7 @@ async def test_damage_is_reported_in_place_and_never_touched() -> None:
         "segments/5e6.committed",
     }
     # The pending twin of the damaged entry is still good, and then it counts.
-    assert latest(found)[sample.OBJECT] == Truth(
+    assert latest(found)[sample.OBJECT] == ObjectState(
         LogRecord(sample.CREATE, "committed"), pending=(LogRecord(sample.UPDATE, "pending"),)
     )
     assert {key: await blobs.get(key) for key in await keys_of(blobs)} == before
@@ -128,7 +128,7 @@ async def test_a_damaged_mark_leaves_the_operations_of_its_segment_pending() -> 
     committed, pending = await keys_of(blobs)
     mark = await blobs.get(committed)
     foreign = encode_mark(
-        Mark(committed.removeprefix("segments/").removesuffix(".committed"), 3, ("other",))
+        SegmentMark(committed.removeprefix("segments/").removesuffix(".committed"), 3, ("other",))
     )
     for wrong in (foreign, b""):
         await blobs.put(committed, wrong)
@@ -165,7 +165,7 @@ async def test_what_is_pending_bears_the_key_of_the_object_that_says_so() -> Non
     begun, marked, damaged = (f"{name}-{number}" for number, name in enumerate("xyz"))
     for segment in (begun, marked, damaged):
         await blobs.put(segment_key(segment, "pending"), encode_segment(segment, operations))
-    mark = Mark(marked, 3, (), (operations[0].id,))
+    mark = SegmentMark(marked, 3, (), (operations[0].id,))
     await blobs.put(segment_key(marked, "committed"), encode_mark(mark))
     await blobs.put(segment_key(damaged, "committed"), b"damaged")
     reader = LogReader(blobs)
@@ -255,7 +255,9 @@ def test_the_highest_committed_version_wins_whatever_the_order() -> None:
     records += [LogRecord(operation, "pending") for operation in LIFE]
     for seed in range(20):
         random.Random(seed).shuffle(records)
-        assert latest(records) == {sample.OBJECT: Truth(LogRecord(sample.DELETE, "committed"))}
+        assert latest(records) == {
+            sample.OBJECT: ObjectState(LogRecord(sample.DELETE, "committed"))
+        }
 
 
 def test_operations_above_the_committed_version_are_pending_in_order() -> None:
@@ -269,7 +271,7 @@ def test_operations_above_the_committed_version_are_pending_in_order() -> None:
         LogRecord(sample.CREATE, "pending"),
     ]
     assert latest(records) == {
-        sample.OBJECT: Truth(
+        sample.OBJECT: ObjectState(
             LogRecord(sample.UPDATE, "committed"),
             pending=(
                 LogRecord(rival, "pending"),
@@ -282,7 +284,7 @@ def test_operations_above_the_committed_version_are_pending_in_order() -> None:
 
 def test_an_object_that_was_never_committed_has_only_pending_operations() -> None:
     assert latest([LogRecord(sample.CREATE, "pending")]) == {
-        sample.OBJECT: Truth(None, pending=(LogRecord(sample.CREATE, "pending"),))
+        sample.OBJECT: ObjectState(None, pending=(LogRecord(sample.CREATE, "pending"),))
     }
     assert latest([]) == {}
 

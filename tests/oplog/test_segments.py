@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from s3k_async.errors import LogFormatError
 from s3k_async.oplog.entries import LogRecord, Operation, operation_line, segment_key
 from s3k_async.oplog.segments import (
-    Mark,
     Segment,
+    SegmentMark,
     decode_segment,
     encode_mark,
     encode_segment,
@@ -27,15 +27,15 @@ from tests.oplog import operations as sample
 
 DATA = Path(__file__).parent.parent / "data" / "oplog"
 THREE = tuple(sample.make_directories(3))
-GOLDEN: dict[str, Segment | Mark] = {
+GOLDEN: dict[str, Segment | SegmentMark] = {
     "segment-1-pending.jsonl": Segment("5e6", "pending", THREE),
     "segment-1-committed-all.jsonl": Segment("5e6", "committed", THREE),
     "segment-1-committed-part.jsonl": Segment("5e6", "committed", THREE[:1], (THREE[2].id,)),
     "segment-2-pending.jsonl": Segment("5e6", "pending", THREE),
-    "segment-2-committed-all.jsonl": Mark("5e6", 3),
-    "segment-2-committed-part.jsonl": Mark("5e6", 3, (THREE[0].id,), (THREE[2].id,)),
+    "segment-2-committed-all.jsonl": SegmentMark("5e6", 3),
+    "segment-2-committed-part.jsonl": SegmentMark("5e6", 3, (THREE[0].id,), (THREE[2].id,)),
 }
-PART = Mark("5e6", 3, (THREE[0].id,), (THREE[2].id,))
+PART = SegmentMark("5e6", 3, (THREE[0].id,), (THREE[2].id,))
 KEY = segment_key("5e6", "committed")
 PENDING = segment_key("5e6", "pending")
 
@@ -70,7 +70,7 @@ def test_segments_are_written_the_same_for_ever(name: str) -> None:
     segment = GOLDEN[name]
     written = (
         encode_mark(segment)
-        if isinstance(segment, Mark)
+        if isinstance(segment, SegmentMark)
         else encode_segment(segment.id, segment.operations)
     )
     assert written == golden(name)
@@ -93,7 +93,7 @@ def test_any_operations_survive_the_round_trip(operations: tuple[Operation, ...]
 def test_any_mark_survives_the_round_trip(
     names: list[str], cut: int, whole: bool, more: int
 ) -> None:
-    mark = Mark(
+    mark = SegmentMark(
         "s",
         len(names) + more,
         None if whole else tuple(names[:cut]),
@@ -104,10 +104,10 @@ def test_any_mark_survives_the_round_trip(
 
 def test_the_mark_of_thousands_of_operations_does_not_repeat_them() -> None:
     operations = sample.make_directories(2000)
-    assert len(encode_mark(Mark("s", 2000))) < 300
+    assert len(encode_mark(SegmentMark("s", 2000))) < 300
     some = tuple(operation.id for operation in operations[:-1])
     assert (
-        len(encode_mark(Mark("s", 2000, some)))
+        len(encode_mark(SegmentMark("s", 2000, some)))
         < 40 * 2000
         < len(encode_segment("s", operations)) / 5
     )
@@ -260,12 +260,12 @@ def test_what_contradicts_itself_is_not_written() -> None:
         with pytest.raises(LogFormatError):
             encode_segment(segment, operations)
     for mark in (
-        Mark("s", 3, None, ("x",)),
-        Mark("s", 3, ("x",), ("x",)),
-        Mark("s", 3, ("x", "x")),
-        Mark("s", 3, (), ("x", "x")),
-        Mark("s", 1, ("x", "y")),
-        Mark("a/b", 3),
+        SegmentMark("s", 3, None, ("x",)),
+        SegmentMark("s", 3, ("x",), ("x",)),
+        SegmentMark("s", 3, ("x", "x")),
+        SegmentMark("s", 3, (), ("x", "x")),
+        SegmentMark("s", 1, ("x", "y")),
+        SegmentMark("a/b", 3),
     ):
         with pytest.raises(LogFormatError):
             encode_mark(mark)
@@ -278,9 +278,15 @@ def test_a_mark_tells_what_became_of_the_operations_of_its_pending_object() -> N
         LogRecord(THREE[2], "pending"),
     ]
     assert [record.key for record in PART.records(begun, KEY)] == [KEY, KEY]
-    assert Mark("5e6", 3).records(begun, KEY) == [LogRecord(one, "committed") for one in THREE]
-    assert Mark("5e6", 3, ()).records(begun, KEY) == []
-    for foreign in (Mark("5e6", 4), Mark("5e6", 3, ("other",)), Mark("5e6", 3, (), ("other",))):
+    assert SegmentMark("5e6", 3).records(begun, KEY) == [
+        LogRecord(one, "committed") for one in THREE
+    ]
+    assert SegmentMark("5e6", 3, ()).records(begun, KEY) == []
+    for foreign in (
+        SegmentMark("5e6", 4),
+        SegmentMark("5e6", 3, ("other",)),
+        SegmentMark("5e6", 3, (), ("other",)),
+    ):
         with pytest.raises(LogFormatError, match="not about") as caught:
             foreign.records(begun, KEY)
         assert caught.value.path == KEY
@@ -293,5 +299,5 @@ def test_operations_on_different_objects_may_share_an_id() -> None:
     both = (sample.RENAME, deletion)
     begun = decode_segment(encode_segment("s", both), segment_key("s", "pending"))
     assert begun == Segment("s", "pending", both)
-    records = Mark("s", 2, (sample.THIRD,)).records(begun, KEY)
+    records = SegmentMark("s", 2, (sample.THIRD,)).records(begun, KEY)
     assert records == [LogRecord(operation, "committed") for operation in both]

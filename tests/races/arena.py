@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 import anyio
 
 from s3k_async import S3kClient
-from s3k_async.concurrency import gather
+from s3k_async._core.concurrency import gather
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.config import DynamoTable, Tuning, VolumeConfig
 from s3k_async.errors import S3kError
-from s3k_async.fsck.verify import Verifier
-from s3k_async.metadata.jobs import JOB_PARTITION
+from s3k_async.integrity.verify import Verifier
+from s3k_async.metadata.txn_record import JOB_PARTITION
 from s3k_async.model import Entry
-from s3k_async.oplog.reader import LogReader
-from s3k_async.sources import SYSTEM
+from s3k_async.oplog.log_reader import LogReader
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import volume_backends
 from tests.races.operations import Operation, Outcome, Tree, parent_of

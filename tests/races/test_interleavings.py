@@ -16,8 +16,8 @@ from s3k_async.errors import (
     UnreachableError,
 )
 from s3k_async.metadata.codec import unchanged
+from s3k_async.metadata.recursive import Tree
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.tree import Tree
 from s3k_async.model import ChangeResult
 from s3k_async.stores.items import Delete
 from s3k_async.testing import Call, FaultPlan

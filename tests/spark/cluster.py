@@ -18,15 +18,15 @@ from unittest.mock import patch
 
 from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
-from s3k_async.fsck.verdicts import Ages
-from s3k_async.metadata import exclusive
+from s3k_async.integrity.gc_rules import Ages
+from s3k_async.metadata import volume_lock
+from s3k_async.migrate import reshard as moving_reshard
+from s3k_async.migrate import reshard_pass
+from s3k_async.migrate.load_batch import LoadTarget
 from s3k_async.model import Entry
-from s3k_async.moving import passes
-from s3k_async.moving import reshard as moving_reshard
-from s3k_async.moving.landing import Landing
 from s3k_async.settings import with_local_secrets
-from s3k_async.spark import collecting, dump, each_partition, gc, loading, reshard, restoring
-from s3k_async.spark.restoring_tasks import writer
+from s3k_async.spark import dump, each_partition, gc, gc_job, load_job, reshard, restore_job
+from s3k_async.spark.restore_tasks import writer
 from s3k_async.volumes import Volume
 from tests.spark.places import HANGS, on
 
@@ -101,8 +101,8 @@ def move(orders: Orders, spark: SparkSession) -> None:
     """Files are moved; the executor of the first task dies half-way, and two tasks move the last
     files at the same time, as a task and its speculative copy do."""
 
-    def work(fs: S3kSyncClient, portions: Iterator[range]) -> Iterator[int]:
-        mine = [number for portion in portions for number in portion]
+    def work(fs: S3kSyncClient, chunks: Iterator[range]) -> Iterator[int]:
+        mine = [number for chunk in chunks for number in chunk]
         half = len(mine) // 2
         _move(fs, mine[:half])
         if 0 in mine and first(orders.place, "killed"):
@@ -116,9 +116,9 @@ def move(orders: Orders, spark: SparkSession) -> None:
         yield len(mine)
 
     each = FILES // PARTITIONS
-    portions = [range(start, start + each) for start in range(0, FILES, each)]
-    portions.append(portions[-1])
-    tasks = spark.sparkContext.parallelize(portions, len(portions))
+    chunks = [range(start, start + each) for start in range(0, FILES, each)]
+    chunks.append(chunks[-1])
+    tasks = spark.sparkContext.parallelize(chunks, len(chunks))
     assert tasks.mapPartitions(each_partition(orders.volume, work)).sum() == FILES + each
 
 
@@ -146,10 +146,10 @@ def bring_back(orders: Orders, spark: SparkSession) -> None:
 
         return write
 
-    nobody_else = patch.object(exclusive, "QUIET_SECONDS", 0.0)
-    with nobody_else, patch.object(restoring, "writer", killing):
+    nobody_else = patch.object(volume_lock, "QUIET_SECONDS", 0.0)
+    with nobody_else, patch.object(restore_job, "writer", killing):
         stages = os.path.join(orders.place, "stages")
-        _, report = restoring.restore(spark, orders.lost, dry_run=False, checkpoint=stages)
+        _, report = restore_job.restore(spark, orders.lost, dry_run=False, checkpoint=stages)
     assert report.clean
     assert report.written == report.restored == FILES + 2
 
@@ -157,9 +157,9 @@ def bring_back(orders: Orders, spark: SparkSession) -> None:
 def clean(orders: Orders, spark: SparkSession) -> None:
     """Garbage is collected; an executor dies when one of its tasks has deleted what it was
     given."""
-    sweeping = collecting._Sweep.counted
+    sweeping = gc_job._Sweep.counted
 
-    def killing(self: collecting._Sweep, tick: Any) -> Callable[[Any], Iterator[Any]]:
+    def killing(self: gc_job._Sweep, tick: Any) -> Callable[[Any], Iterator[Any]]:
         work = sweeping(self, tick)
 
         def sweep(batches: Any) -> Iterator[Any]:
@@ -170,9 +170,9 @@ def clean(orders: Orders, spark: SparkSession) -> None:
 
         return sweep
 
-    at_once = patch.object(collecting, "Ages", lambda grace, lease: Ages(grace, lease, late=0.0))
-    small = patch.object(collecting, "OF_A_TASK", GARBAGE // 4)
-    with at_once, small, patch.object(collecting._Sweep, "counted", killing):
+    at_once = patch.object(gc_job, "Ages", lambda grace, lease: Ages(grace, lease, late=0.0))
+    small = patch.object(gc_job, "OF_A_TASK", GARBAGE // 4)
+    with at_once, small, patch.object(gc_job._Sweep, "counted", killing):
         stages = os.path.join(orders.place, "collecting")
         _, report = gc(spark, orders.volume, grace=0.0, lease=0.0, dry_run=False, checkpoint=stages)
     assert report.swept is not None
@@ -189,11 +189,13 @@ def divide(orders: Orders, spark: SparkSession) -> None:
     """
 
     @dataclass(frozen=True)
-    class Dying(passes.Pass):
+    class Dying(reshard_pass.ReshardPass):
         async def over(
             self, volume: Volume, segment: int, segments: int, held: Callable[[], object]
-        ) -> AsyncGenerator[passes.Passed, None]:
-            async for passed in passes.Pass.over(self, volume, segment, segments, held):
+        ) -> AsyncGenerator[reshard_pass.PassResult, None]:
+            async for passed in reshard_pass.ReshardPass.over(
+                self, volume, segment, segments, held
+            ):
                 if (
                     passed.entries
                     and self.name != "check"
@@ -202,7 +204,7 @@ def divide(orders: Orders, spark: SparkSession) -> None:
                     kill_executor()
                 yield passed
 
-    nobody_else = patch.object(exclusive, "QUIET_SECONDS", 0.0)
+    nobody_else = patch.object(volume_lock, "QUIET_SECONDS", 0.0)
     with nobody_else, patch.object(moving_reshard, "Pass", Dying):
         done = reshard(spark, orders.volume, 7, partitions=4)
     assert (done.entries, done.suffix_count) == (FILES + 2, 7)
@@ -212,26 +214,26 @@ def carry(orders: Orders, spark: SparkSession) -> None:
     """A dump is loaded when the table is lost; an executor dies when one of its tasks has loaded a
     portion."""
 
-    class Dying(loading._Delegates):
+    class Dying(load_job._Delegates):
         def rows(self, parts: Any) -> Iterator[Any]:
-            load = Landing.load
+            load = LoadTarget.load
 
             async def loaded(
-                landing: Landing, entries: Sequence[Entry], held: Callable[[], object]
+                landing: LoadTarget, entries: Sequence[Entry], held: Callable[[], object]
             ) -> None:
                 await load(landing, entries, held)
                 if first(orders.place, "killed while loading"):
                     kill_executor()
 
-            with patch.object(Landing, "load", loaded):
-                yield from loading._Delegates.rows(self, parts)
+            with patch.object(LoadTarget, "load", loaded):
+                yield from load_job._Delegates.rows(self, parts)
 
     dumped = os.path.join(orders.place, "dumped")
     dump(spark, orders.volume, dumped, partitions=4)
     on(orders.volume, lambda volume: volume.table.drop())
-    nobody_else = patch.object(exclusive, "QUIET_SECONDS", 0.0)
-    with nobody_else, patch.object(loading, "_Delegates", Dying):
-        done = loading.load(spark, orders.volume, dumped, partitions=4)
+    nobody_else = patch.object(volume_lock, "QUIET_SECONDS", 0.0)
+    with nobody_else, patch.object(load_job, "_Delegates", Dying):
+        done = load_job.load(spark, orders.volume, dumped, partitions=4)
     assert (done.entries, done.skipped) == (FILES + 2, 0)
 
 

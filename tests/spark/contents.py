@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from s3k_async import S3kSyncClient
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.config import LocalDirectory, VolumeConfig
-from s3k_async.fsck.verdicts import Ages
-from s3k_async.sources import SYSTEM
+from s3k_async.integrity.gc_rules import Ages
 from s3k_async.volumes import open_volume
-from tests.fsck.garbage import gc_of, stored_keys
+from tests.integrity.garbage import gc_of, stored_keys
 
 
 def paths(fs: S3kSyncClient, top: str) -> set[str]:

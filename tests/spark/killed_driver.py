@@ -21,12 +21,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from s3k_async.config import VolumeConfig
-from s3k_async.metadata import jobs
-from s3k_async.metadata.jobs import Jobs
-from s3k_async.metadata.settling import Settling
-from s3k_async.spark import changing, register, rename_files, source
+from s3k_async.metadata import txn_record
+from s3k_async.metadata.intent_resolver import IntentResolver
+from s3k_async.metadata.txn_record import Jobs
+from s3k_async.spark import register, rename_delete_jobs, rename_files, source
 from s3k_async.spark.source import S3kDataSource
-from s3k_async.spark.source_writing import S3kWriter, Written
+from s3k_async.spark.source_writer import S3kWriter, TaskCommit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,7 +81,7 @@ class StoppingWriter(S3kWriter):
         super().__init__(writer._volume, writer._plan)
         self._orders = orders
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         written = super().write(iterator)
         if self._plan.path == "/uploaded":
             self._orders.stop("uploaded")
@@ -91,11 +91,11 @@ class StoppingWriter(S3kWriter):
         async def stopping(*arguments: Any, **options: Any) -> Any:
             self._orders.stop(self._plan.path[1:])
 
-        jobs.LEASE_SECONDS = LEASE_SECONDS
+        txn_record.LEASE_SECONDS = LEASE_SECONDS
         if self._plan.path == "/prepared":
             Jobs.publish = stopping  # type: ignore[method-assign]
         else:
-            Settling.end = stopping  # type: ignore[method-assign]
+            IntentResolver.end = stopping  # type: ignore[method-assign]
         super().commit(messages)
 
 
@@ -139,7 +139,7 @@ def main() -> None:
     }
     spark = SparkSession.builder.master("local[3]").config(map=settings).getOrCreate()
     # What tasks are given is pickled with it.
-    changing._renamed = StoppingRename(orders, changing._renamed)  # type: ignore[assignment]
+    rename_delete_jobs._renamed = StoppingRename(orders, rename_delete_jobs._renamed)  # type: ignore[assignment]
     StoppingSource.orders = orders
     source.S3kDataSource = StoppingSource  # type: ignore[misc]
     register(spark, volume=orders.volume)

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 from s3k_async import S3kClient, S3kSyncClient
 from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
-from s3k_async.metadata.record import SCOPE
+from s3k_async.metadata.volume_record import SCOPE
 from s3k_async.settings import resolve
 from s3k_async.stores.items import Item
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker
-from tests.moving.rig import fill
+from tests.migrate.rig import fill
 
 __all__ = [
     "FIVE_LEVELS",
@@ -81,7 +81,7 @@ async def all_items(volume: Volume) -> list[Item]:
 
 
 async def filled(config: VolumeConfig, many: int = 0) -> None:
-    """Make a volume of four suffixes, with what `tests.moving.rig` has of everything, and many
+    """Make a volume of four suffixes, with what `tests.migrate.rig` has of everything, and many
     files beside it."""
     await init_volume(replace(config, suffix_count=4))
     await fill(config)

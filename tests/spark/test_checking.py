@@ -23,21 +23,27 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from s3k_async import S3kClient, volumes
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError
-from s3k_async.fsck.decide import TABLES, reached
-from s3k_async.fsck.facts import Finding
-from s3k_async.fsck.ground import Counts, Ground
-from s3k_async.fsck.mend import Task
-from s3k_async.fsck.repair import Mended, RepairReport, Round, repair_volume, verify_volume
-from s3k_async.fsck.scans import Thing
-from s3k_async.fsck.verify import LISTED, Report
+from s3k_async.integrity.facts import Finding
+from s3k_async.integrity.repair import (
+    RepairOutcome,
+    RepairReport,
+    RepairRound,
+    repair_volume,
+    verify_volume,
+)
+from s3k_async.integrity.repair_actions import Task
+from s3k_async.integrity.scans import Thing
+from s3k_async.integrity.scope import ScanCounts, Scope
+from s3k_async.integrity.verify import LISTED, VerifyReport
+from s3k_async.integrity.verify_rules import TABLES, reached
 from s3k_async.metadata.codec import from_items
 from s3k_async.model import Progress
 from s3k_async.oplog.compaction import Compactor
-from s3k_async.oplog.reader import LogReader, latest
-from s3k_async.spark import gathering, mending, pieces
-from s3k_async.spark.checking import repair, verify
-from s3k_async.spark.piles import batch_of, divided, parts_of
-from s3k_async.spark.results import Result, Sum
+from s3k_async.oplog.log_reader import LogReader, latest
+from s3k_async.spark import repair_round, scan_job, scan_splits
+from s3k_async.spark.finding_rows import FindingCounts, Result
+from s3k_async.spark.fsck_job import repair, verify
+from s3k_async.spark.shuffle_rows import batch_of, divided, parts_of
 from s3k_async.stores.items import Condition, Delete, Item
 from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume, init_volume, open_volume
@@ -162,8 +168,10 @@ def findings_in(frame: DataFrame) -> list[Finding]:
     return in_order([Finding(**row.asDict()) for row in frame.collect()])
 
 
-def same_counts(one: Counts, other: Counts) -> bool:
-    return all(getattr(one, name) == getattr(other, name) for name in Counts.__dataclass_fields__)
+def same_counts(one: ScanCounts, other: ScanCounts) -> bool:
+    return all(
+        getattr(one, name) == getattr(other, name) for name in ScanCounts.__dataclass_fields__
+    )
 
 
 def test_a_directory_of_millions_fits_into_a_part() -> None:
@@ -192,7 +200,7 @@ def test_verify_finds_what_one_machine_does(spark: SparkSession, damaged: Path, 
     frame, report = verify(
         spark, place, path=path, grace=GRACE, deep=True, partitions=3, progress=told.append
     )
-    expected: Report = on(
+    expected: VerifyReport = on(
         place, lambda volume: verify_volume(volume, path=path, grace=GRACE, deep=True)
     )
     assert len({finding.kind for finding in expected.findings}) > (15 if path == "/" else 2)
@@ -214,7 +222,7 @@ def test_a_volume_without_a_log(spark: SparkSession, tmp_path: Path) -> None:
     made_old(tmp_path / "data")
     place = replace(embedded(tmp_path), log_mode="disabled")
     frame, report = verify(spark, place, grace=GRACE, partitions=2)
-    expected: Report = on(place, lambda volume: verify_volume(volume, grace=GRACE))
+    expected: VerifyReport = on(place, lambda volume: verify_volume(volume, grace=GRACE))
     assert {finding.kind for finding in expected.findings} == {"orphan_data", "collectable_data"}
     assert findings_in(frame) == in_order(expected.findings)
     assert same_counts(report, expected)
@@ -230,18 +238,18 @@ def test_repair_leaves_what_one_machine_does(
     expected: RepairReport = on(places["one"], lambda volume: repair_volume(volume, grace=GRACE))
     planned, dry = repair(spark, places["spark"], grace=GRACE, partitions=2)
     assert sorted(dry.outcomes.items()) == sorted(expected.outcomes.items())
-    assert in_order([each.finding for each in dry.mended]) == in_order(
-        [each.finding for each in expected.mended]
+    assert in_order([each.finding for each in dry.repairs]) == in_order(
+        [each.finding for each in expected.repairs]
     )
-    assert planned.count() == len(expected.mended)
+    assert planned.count() == len(expected.repairs)
     assert (dry.run, dry.rounds) == ("", 1)
     assert in_order(dry.left.findings) == in_order(expected.left.findings)
 
     expected = on(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
-    mended, report = repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False)
-    assert [each for each in report.mended if each.outcome == "failed"] == []
+    repairs, report = repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False)
+    assert [each for each in report.repairs if each.outcome == "failed"] == []
     assert report.done >= 20
-    assert {row.outcome for row in mended.collect()} == {each.outcome for each in report.mended}
+    assert {row.outcome for row in repairs.collect()} == {each.outcome for each in report.repairs}
     kinds = {
         name: sorted(left.kinds.items())
         for name, left in (("one", expected.left), ("spark", report.left))
@@ -249,7 +257,7 @@ def test_repair_leaves_what_one_machine_does(
     assert kinds["spark"] == kinds["one"]
     assert on(places["spark"], contents) == on(places["one"], contents)
     again = on(places["spark"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
-    assert again.mended == []
+    assert again.repairs == []
     written = {path.name for path in (tmp_path / "spark" / "data").glob(f"**/audit/{report.run}/*")}
     assert any("-objects-" in name for name in written)
 
@@ -281,32 +289,34 @@ def test_tasks_that_run_twice_at_the_same_time_mend_once(
                 raise TimeoutError("the other task has nothing to mend")
             await asyncio.sleep(0.01)
 
-    def meeting(turn: mending.Turn) -> Any:
+    def meeting(turn: repair_round.RepairTask) -> Any:
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            task, mend = TaskContext.get(), Round._mend
+            task, repair_action = TaskContext.get(), RepairRound._repair_found
             assert task is not None
             waited = False
 
-            async def after_the_other_has_decided(this: Round, tasks: Sequence[Task]) -> list[Task]:
+            async def after_the_other_has_decided(
+                this: RepairRound, tasks: Sequence[Task]
+            ) -> list[Task]:
                 nonlocal waited
-                if not waited and any(each.finding.is_mendable for each in tasks):
+                if not waited and any(each.finding.is_repairable for each in tasks):
                     waited = True
                     await together(task)
-                return await mend(this, tasks)
+                return await repair_action(this, tasks)
 
-            with patch.object(Round, "_mend", after_the_other_has_decided):
+            with patch.object(RepairRound, "_repair_found", after_the_other_has_decided):
                 yield from objects(turn)(batches)
 
         return rows
 
-    objects = mending._objects
-    monkeypatch.setattr(gathering, "divided", twice)
-    monkeypatch.setattr(mending, "_objects", meeting)
+    objects = repair_round._objects
+    monkeypatch.setattr(scan_job, "divided", twice)
+    monkeypatch.setattr(repair_round, "_objects", meeting)
     on(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
-    mended, report = repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False)
-    assert [each for each in report.mended if each.outcome == "failed"] == []
+    repairs, report = repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False)
+    assert [each for each in report.repairs if each.outcome == "failed"] == []
     assert report.done >= 20
-    assert mended.where("outcome = 'left'").count() > 0, "one of the two has found it done"
+    assert repairs.where("outcome = 'left'").count() > 0, "one of the two has found it done"
     one, two = (on(places[name], contents) for name in ("one", "spark"))
     copies = Counter(two.pop("bytes"))
     copies.subtract(one.pop("bytes"))
@@ -314,7 +324,7 @@ def test_tasks_that_run_twice_at_the_same_time_mend_once(
     assert min(copies.values()) == 0, (
         "what the slower of two has copied stays for garbage collection"
     )
-    assert copies.total() <= mended.where("outcome = 'left' AND action = 'renumber'").count()
+    assert copies.total() <= repairs.where("outcome = 'left' AND action = 'renumber'").count()
 
 
 async def contents(volume: Volume) -> dict[str, Any]:
@@ -352,13 +362,13 @@ def test_an_interrupted_run_goes_on_behind_the_last_stage_that_was_finished(
 ) -> None:
     shutil.copytree(damaged, tmp_path / "volume", symlinks=True)
     place, directory = embedded(tmp_path / "volume"), str(tmp_path / "checkpoint")
-    expected: Report = on(place, lambda volume: verify_volume(volume, grace=GRACE))
+    expected: VerifyReport = on(place, lambda volume: verify_volume(volume, grace=GRACE))
 
     def interrupted(*_: object) -> Any:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(gathering, "byte_pieces", interrupted)
+        patch.setattr(scan_job, "blob_splits", interrupted)
         with pytest.raises(KeyboardInterrupt):
             verify(spark, place, grace=GRACE, partitions=2, checkpoint=directory)
     with pytest.raises(InvalidArgumentError):
@@ -393,7 +403,7 @@ def test_an_interrupted_repair_goes_on(
     on(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
     directory = str(tmp_path / "checkpoint")
     with monkeypatch.context() as patch:
-        patch.setattr(mending, "_parents", interrupted)
+        patch.setattr(repair_round, "_parents", interrupted)
         with pytest.raises(KeyboardInterrupt):
             repair(
                 spark,
@@ -405,27 +415,27 @@ def test_an_interrupted_repair_goes_on(
             )
     with pytest.raises(InvalidArgumentError):
         repair(spark, places["spark"], grace=GRACE, partitions=2, checkpoint=directory)
-    mended, report = repair(
+    repairs, report = repair(
         spark, places["spark"], grace=GRACE, partitions=2, dry_run=False, checkpoint=directory
     )
-    assert mended.where("outcome = 'done'").count() == report.done >= 20
+    assert repairs.where("outcome = 'done'").count() == report.done >= 20
     assert report.rounds >= 2
     assert on(places["spark"], contents) == on(places["one"], contents)
 
 
 def test_of_what_a_part_tells_all_is_counted_however_much_it_is() -> None:
-    place = pieces.Place(embedded(Path("unused")), GRACE, "/")
-    turn = mending.Turn(place, "run", 1, 0)
+    place = scan_splits.VolumeTarget(embedded(Path("unused")), GRACE, "/")
+    turn = repair_round.RepairTask(place, "run", 1, 0)
     report = turn.report()
     finding = Finding("missing_parent", "its parent is not there", "", "/x", action="make_parent")
-    told = Sum()
+    told = FindingCounts()
     rows: list[Result] = []
     for _ in range(2):
         report.left.add([finding] * (LISTED + 1))
-        report.add([Mended(finding, "done")] * (LISTED + 1))
+        report.add([RepairOutcome(finding, "done")] * (LISTED + 1))
         rows += turn.told(report)
     *_, last = told.counted(rows)
-    found = Sum()
+    found = FindingCounts()
     found.add(last["line"])
     assert len(rows) == 4 * (LISTED + 1)
     assert found.kinds == {"missing_parent": 2 * (LISTED + 1)}
@@ -435,8 +445,8 @@ def test_of_what_a_part_tells_all_is_counted_however_much_it_is() -> None:
 class Gone(NamedTuple):
     """A piece of a checkpoint that was replaced while it was read."""
 
-    async def things(self, ground: Ground, counts: Counts) -> AsyncIterator[list[Thing]]:
-        raise pieces.Superseded("checkpoints/gone")
+    async def things(self, ground: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+        raise scan_splits.CheckpointReplacedError("checkpoints/gone")
         yield []
 
 
@@ -451,18 +461,18 @@ def test_a_run_that_goes_on_reads_no_checkpoint_twice(
         await Compactor(volume.log_blobs, volume.store.sources, grace=GRACE).run(dry_run=False)
 
     on(place, compact)
-    expected: Report = on(place, lambda volume: verify_volume(volume, grace=GRACE))
+    expected: VerifyReport = on(place, lambda volume: verify_volume(volume, grace=GRACE))
     assert expected.log_records > 20
     looks: list[int] = []
 
-    async def superseded(*arguments: Any) -> list[pieces.Piece]:
+    async def superseded(*arguments: Any) -> list[scan_splits.ScanSplit]:
         looks.append(1)
         if len(looks) > 1:
             raise KeyboardInterrupt
-        return [*await pieces.checkpoint_pieces(*arguments), Gone()]
+        return [*await scan_splits.checkpoint_splits(*arguments), Gone()]
 
     with monkeypatch.context() as patch:
-        patch.setattr(gathering, "checkpoint_pieces", superseded)
+        patch.setattr(scan_job, "checkpoint_splits", superseded)
         with pytest.raises(KeyboardInterrupt):
             verify(spark, place, grace=GRACE, partitions=2, checkpoint=directory)
     frame, report = verify(spark, place, grace=GRACE, partitions=2, checkpoint=directory)
@@ -500,11 +510,11 @@ async def test_on_services(spark: SparkSession, new_volume: VolumeMaker) -> None
         } <= expected.kinds.keys()
         assert findings_in(frame) == in_order(expected.findings)
         assert same_counts(report, expected)
-        _, mended = await asyncio.to_thread(
+        _, repairs = await asyncio.to_thread(
             repair, spark, place, grace=0, partitions=3, dry_run=False
         )
-        assert mended.done == 2
-        assert (await verify_volume(volume, grace=0)).kinds == mended.left.kinds
+        assert repairs.done == 2
+        assert (await verify_volume(volume, grace=0)).kinds == repairs.left.kinds
         async with S3kClient(config=place) as fs:
             assert await fs.read("/d2/2") == b"xx"
     finally:
@@ -552,7 +562,9 @@ def test_a_hundred_thousand_files_that_are_damaged_in_every_way(
         shutil.copytree(large, tmp_path / name, symlinks=True)
         places[name] = embedded(tmp_path / name)
     with reached() as rows:
-        expected: Report = on(places["one"], lambda volume: verify_volume(volume, grace=GRACE))
+        expected: VerifyReport = on(
+            places["one"], lambda volume: verify_volume(volume, grace=GRACE)
+        )
         repaired: RepairReport = on(
             places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False)
         )
@@ -572,7 +584,7 @@ def test_a_hundred_thousand_files_that_are_damaged_in_every_way(
     assert report.kinds == expected.kinds
     assert same_counts(report, expected)
 
-    _, mended = repair(spark, places["spark"], grace=GRACE, dry_run=False)
-    assert [each for each in mended.mended if each.outcome == "failed"] == []
-    assert mended.left.kinds == repaired.left.kinds
+    _, repairs = repair(spark, places["spark"], grace=GRACE, dry_run=False)
+    assert [each for each in repairs.repairs if each.outcome == "failed"] == []
+    assert repairs.left.kinds == repaired.left.kinds
     assert on(places["spark"], contents) == on(places["one"], contents)

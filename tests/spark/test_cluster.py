@@ -19,8 +19,8 @@ from s3k_async.stores.items import Item
 from s3k_async.volumes import init_volume, open_volume
 from tests.conftest import unavailable
 from tests.engines.volumes import VolumeMaker, volume_backends
-from tests.fsck.garbage import live_keys, stored_keys
-from tests.moving.rig import entries, keys
+from tests.integrity.garbage import live_keys, stored_keys
+from tests.migrate.rig import entries, keys
 from tests.spark.cluster import FILES, GARBAGE, Orders
 from tests.spark.conftest import ROOT, spark_environment
 from tests.spark.places import HANGS, on

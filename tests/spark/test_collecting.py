@@ -17,18 +17,18 @@ import anyio
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.config import Tuning, VolumeConfig
 from s3k_async.errors import InvalidArgumentError, LogFormatError, UnreachableError
-from s3k_async.fsck.candidates import CandidateReader
-from s3k_async.fsck.collect import Swept
-from s3k_async.fsck.marking import Count, Marked
-from s3k_async.fsck.verdicts import Ages, Verdict
+from s3k_async.integrity.gc_candidates import CandidateReader
+from s3k_async.integrity.gc_mark import Marked, ObjectCount
+from s3k_async.integrity.gc_rules import Ages, Verdict
+from s3k_async.integrity.gc_sweep import Swept
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.oplog.entries import history_prefix
-from s3k_async.oplog.reader import entry_ranges
-from s3k_async.sources import SYSTEM
-from s3k_async.spark import collecting, gc
-from s3k_async.spark.sifting import SHARDS, range_of
+from s3k_async.oplog.log_reader import entry_ranges
+from s3k_async.spark import gc, gc_job
+from s3k_async.spark.gc_tasks import SHARDS, range_of
 from s3k_async.stores.items import Condition, Delete, Update
 from s3k_async.stores.key_ranges import KeyRange
 from s3k_async.stores.pagination import list_all
@@ -36,8 +36,8 @@ from s3k_async.testing import FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import VolumeMaker, volume_backends
-from tests.fsck.garbage import DAY, gc_of, live_keys, stored_keys
-from tests.fsck.test_collect_engines import Crowd
+from tests.integrity.garbage import DAY, gc_of, live_keys, stored_keys
+from tests.integrity.test_collect_engines import Crowd
 from tests.spark.places import embedded, on
 from tests.support import FakeClock, fake_sources
 
@@ -137,7 +137,7 @@ async def collected_alone(volume: Volume, path: str) -> tuple[Swept, set[str]]:
     return await collector.sweep(path), await stored_keys(volume)
 
 
-def counts(found: dict[str, Count]) -> dict[str, tuple[int, int]]:
+def counts(found: dict[str, ObjectCount]) -> dict[str, tuple[int, int]]:
     return {
         reason: (count.objects, count.bytes) for reason, count in found.items() if count.objects
     }
@@ -218,7 +218,7 @@ def test_an_interrupted_sweep_is_finished_with_the_candidates_that_were_marked(
     spark: SparkSession, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task fails after it has deleted; and what is found by then is not looked for again."""
-    work, flag = collecting._Sweep.counted, str(tmp_path / "failed")
+    work, flag = gc_job._Sweep.counted, str(tmp_path / "failed")
 
     def failing(self: Any, tick: Any) -> Any:
         really = work(self, tick)
@@ -242,8 +242,8 @@ def test_an_interrupted_sweep_is_finished_with_the_candidates_that_were_marked(
     }
     gc(spark, embedded(place), **options)
     before = on(embedded(place), stored_keys)
-    monkeypatch.setattr(collecting, "OF_A_TASK", 10)
-    monkeypatch.setattr(collecting._Sweep, "counted", failing)
+    monkeypatch.setattr(gc_job, "OF_A_TASK", 10)
+    monkeypatch.setattr(gc_job._Sweep, "counted", failing)
     with pytest.raises(Exception, match="fails after it has deleted"):
         gc(spark, embedded(place), **options, dry_run=False)
     assert left <= on(embedded(place), stored_keys) < before
@@ -266,9 +266,7 @@ def test_tasks_that_sweep_the_same_at_the_same_time_do_no_harm(
 ) -> None:
     other = Path(shutil.copytree(littered, tmp_path / "other"))
     swept, left = on(embedded(other), partial(collected_alone, path=str(tmp_path / "list")))
-    monkeypatch.setattr(
-        collecting, "_spread", lambda frame, _: frame.unionAll(frame).repartition(2)
-    )
+    monkeypatch.setattr(gc_job, "_spread", lambda frame, _: frame.unionAll(frame).repartition(2))
     _, report = gc(spark, embedded(place), grace=GRACE, lease=LEASE, dry_run=False)
     assert report.swept is not None
     assert report.swept.failures == []
@@ -308,7 +306,7 @@ async def test_no_live_byte_goes_beside_a_crowd_of_writers(
     spark: SparkSession, busy: VolumeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without any grace, and with hardly any lease: what is deleted is gone seconds later."""
-    monkeypatch.setattr(collecting, "Ages", lambda grace, lease: Ages(grace, lease, late=3.0))
+    monkeypatch.setattr(gc_job, "Ages", lambda grace, lease: Ages(grace, lease, late=3.0))
     deleted = 0
 
     def collect() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from s3k_async.spark.delegates import while_held
+from s3k_async.spark.delegate_tasks import while_held
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from s3k_async import S3kClient, S3kSyncClient
-from s3k_async.metadata import exclusive
+from s3k_async.metadata import volume_lock
 from s3k_async.settings import resolve
 from s3k_async.volumes import init_volume
 from tests.spark.places import copy_bytes
@@ -52,7 +52,7 @@ def test_the_examples_run_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Nobody else has the volume open but this session, which looks at each task's beginning.
-    monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
     said = []
     for block in BLOCKS:
         here = block.replace("/tmp/", f"{directory}/").replace(

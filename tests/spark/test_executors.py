@@ -15,9 +15,9 @@ from anyio import to_thread
 from s3k_async import S3kSyncClient
 from s3k_async.config import LocalDirectory, VolumeConfig
 from s3k_async.errors import VolumeNotFoundError
-from s3k_async.metadata import exclusive
-from s3k_async.moving import reshard_volume
-from s3k_async.spark import each_partition, executors, spark_volume
+from s3k_async.metadata import volume_lock
+from s3k_async.migrate import reshard_volume
+from s3k_async.spark import each_partition, spark_volume, worker_client
 from s3k_async.volumes import destroy_volume, init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 
@@ -125,10 +125,10 @@ def test_threads_that_come_at_the_same_time_open_one_client(
             opened.add(id(self))
             super().open_volume()
 
-    monkeypatch.setattr(executors, "S3kSyncClient", Client)
-    monkeypatch.setattr(executors, "_clients", {})
+    monkeypatch.setattr(worker_client, "S3kSyncClient", Client)
+    monkeypatch.setattr(worker_client, "_clients", {})
     with ThreadPoolExecutor(2) as pool:
-        one, other = pool.map(executors.client, [volume, volume])
+        one, other = pool.map(worker_client.client, [volume, volume])
     with one:
         assert one is other
         assert opened == {id(one)}
@@ -138,13 +138,13 @@ def test_threads_that_come_at_the_same_time_open_one_client(
 async def test_a_volume_that_was_resharded_is_opened_anew(
     volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executors, "_clients", {})
-    monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0)
-    before = await to_thread.run_sync(executors.client, volume)
+    monkeypatch.setattr(worker_client, "_clients", {})
+    monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
+    before = await to_thread.run_sync(worker_client.client, volume)
     before.write("/a/b", b"1")
-    assert executors.client(volume) is before
+    assert worker_client.client(volume) is before
     await reshard_volume(volume, 9)
-    after = executors.client(volume)
+    after = worker_client.client(volume)
     try:
         assert after is not before
         assert after.read("/a/b") == b"1"
@@ -158,13 +158,13 @@ async def test_a_volume_that_was_made_anew_is_opened_anew(
     volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch, noticed: bool
 ) -> None:
     """Whether or not the client of the old one has come to know that it is gone."""
-    monkeypatch.setattr(executors, "_clients", {})
-    before = await to_thread.run_sync(executors.client, volume)
+    monkeypatch.setattr(worker_client, "_clients", {})
+    before = await to_thread.run_sync(worker_client.client, volume)
     before.write("/a", b"1")
     await destroy_volume(volume, force=True)
     await init_volume(replace(volume, suffix_count=9))
-    monkeypatch.setattr(exclusive, "LOOK_SECONDS", 0.0 if noticed else exclusive.LOOK_SECONDS)
-    after = executors.client(volume)
+    monkeypatch.setattr(volume_lock, "LOOK_SECONDS", 0.0 if noticed else volume_lock.LOOK_SECONDS)
+    after = worker_client.client(volume)
     after.write("/b", b"2")
     with S3kSyncClient(config=volume) as fs, after:
         assert [status.path for status in fs.list("/")] == ["/b"]

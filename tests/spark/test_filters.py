@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import datasource as sql
 
-from s3k_async.spark.source_filters import Condition, condition_of
+from s3k_async.spark.source_filters import ColumnFilter, condition_of
 
 pytestmark = pytest.mark.spark
 
@@ -21,42 +21,42 @@ DAY = dt.date(2026, 1, 1)
 @pytest.mark.parametrize(
     ("pushed", "expected"),
     [
-        (sql.EqualTo(("a",), 1), Condition("a", "=", 1)),
-        (sql.Not(sql.EqualTo(("a",), 1)), Condition("a", "=", 1, negated=True)),
-        (sql.Not(sql.Not(sql.LessThan(("a",), 1))), Condition("a", "<", 1)),
-        (sql.In(("a",), (1, 2)), Condition("a", "in", (1, 2))),
-        (sql.IsNull(("a",)), Condition("a", "null")),
-        (sql.IsNotNull(("a",)), Condition("a", "null", negated=True)),
-        (sql.Not(sql.IsNotNull(("a",))), Condition("a", "null")),
-        (sql.StringContains(("a",), "x"), Condition("a", "contains", "x")),
+        (sql.EqualTo(("a",), 1), ColumnFilter("a", "=", 1)),
+        (sql.Not(sql.EqualTo(("a",), 1)), ColumnFilter("a", "=", 1, negated=True)),
+        (sql.Not(sql.Not(sql.LessThan(("a",), 1))), ColumnFilter("a", "<", 1)),
+        (sql.In(("a",), (1, 2)), ColumnFilter("a", "in", (1, 2))),
+        (sql.IsNull(("a",)), ColumnFilter("a", "null")),
+        (sql.IsNotNull(("a",)), ColumnFilter("a", "null", negated=True)),
+        (sql.Not(sql.IsNotNull(("a",))), ColumnFilter("a", "null")),
+        (sql.StringContains(("a",), "x"), ColumnFilter("a", "contains", "x")),
         (sql.EqualTo(("a", "b"), 1), None),
         (sql.Filter(), None),
     ],
 )
-def test_what_spark_pushes(pushed: Any, expected: Condition | None) -> None:
+def test_what_spark_pushes(pushed: Any, expected: ColumnFilter | None) -> None:
     assert condition_of(pushed) == expected
 
 
 @pytest.mark.parametrize(
     ("condition", "yes", "no", "null"),
     [
-        (Condition("a", "=", 1), [1], [2], [None]),
-        (Condition("a", "=", None), [], [], [1, None]),
-        (Condition("a", "=", 1, negated=True), [2], [1], [None]),
-        (Condition("a", "<=>", 1), [1], [2, None], []),
-        (Condition("a", "<=>", None), [None], [1], []),
-        (Condition("a", "<=>", 1, negated=True), [2, None], [1], []),
-        (Condition("a", "<", 2), [1], [2, 3], [None]),
-        (Condition("a", ">=", 2), [2, 3], [1], [None]),
-        (Condition("a", "in", (1, 3)), [1, 3], [2], [None]),
-        (Condition("a", "in", (1, None)), [1], [], [2, None]),
-        (Condition("a", "in", (1, None), negated=True), [], [1], [2, None]),
-        (Condition("a", "null"), [None], [1], []),
-        (Condition("a", "null", negated=True), [1], [None], []),
+        (ColumnFilter("a", "=", 1), [1], [2], [None]),
+        (ColumnFilter("a", "=", None), [], [], [1, None]),
+        (ColumnFilter("a", "=", 1, negated=True), [2], [1], [None]),
+        (ColumnFilter("a", "<=>", 1), [1], [2, None], []),
+        (ColumnFilter("a", "<=>", None), [None], [1], []),
+        (ColumnFilter("a", "<=>", 1, negated=True), [2, None], [1], []),
+        (ColumnFilter("a", "<", 2), [1], [2, 3], [None]),
+        (ColumnFilter("a", ">=", 2), [2, 3], [1], [None]),
+        (ColumnFilter("a", "in", (1, 3)), [1, 3], [2], [None]),
+        (ColumnFilter("a", "in", (1, None)), [1], [], [2, None]),
+        (ColumnFilter("a", "in", (1, None), negated=True), [], [1], [2, None]),
+        (ColumnFilter("a", "null"), [None], [1], []),
+        (ColumnFilter("a", "null", negated=True), [1], [None], []),
     ],
 )
 def test_three_valued_logic(
-    condition: Condition, yes: list[Any], no: list[Any], null: list[Any]
+    condition: ColumnFilter, yes: list[Any], no: list[Any], null: list[Any]
 ) -> None:
     for values, expected in ((yes, True), (no, False), (null, None)):
         assert [condition.holds(value) for value in values] == [expected] * len(values)
@@ -79,7 +79,7 @@ def test_three_valued_logic(
     [("starts", "a.", ["a.b"]), ("ends", "b", ["a.b", "xb"]), ("contains", ".", ["a.b"])],
 )
 def test_texts(operator: str, value: str, kept: list[str]) -> None:
-    condition = Condition("a", operator, value)
+    condition = ColumnFilter("a", operator, value)
     texts = ["a.b", "xb", "", None]
     assert [text for text in texts if condition.holds(text)] == kept
     table = pa.table({"a": texts})
@@ -101,7 +101,7 @@ def test_texts(operator: str, value: str, kept: list[str]) -> None:
     ],
 )
 def test_values_become_those_of_the_column(type: pa.DataType, value: Any) -> None:
-    expression = Condition("a", "=", value).expression("a", type)
+    expression = ColumnFilter("a", "=", value).expression("a", type)
     table = pa.table({"a": pa.array([value, None], type)})
     assert ds.dataset(table).to_table(filter=expression)["a"].to_pylist() == [value]
 
@@ -117,7 +117,7 @@ def test_values_become_those_of_the_column(type: pa.DataType, value: Any) -> Non
     ],
 )
 def test_nothing_is_said_where_it_could_be_wrong(type: pa.DataType, value: Any) -> None:
-    assert Condition("a", "=", value).expression("a", type) is None
+    assert ColumnFilter("a", "=", value).expression("a", type) is None
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,10 @@ def test_a_value_of_another_type_is_not_cut_to_that_of_the_column(
     type: pa.DataType, value: Any
 ) -> None:
     # `n < 1.5` holds for 1, which `n < 1` has lost.
-    for condition in (Condition("a", "<", value), Condition("a", "in", (value,), negated=True)):
+    for condition in (
+        ColumnFilter("a", "<", value),
+        ColumnFilter("a", "in", (value,), negated=True),
+    ):
         assert condition.expression("a", type) is None
 
 
@@ -157,6 +160,6 @@ def test_a_value_of_another_type_is_not_cut_to_that_of_the_column(
 def test_what_is_decided_about_partition_values(
     type: pa.DataType, value: Any, decided: bool
 ) -> None:
-    assert Condition("a", "=", value).decides(type) is decided
-    assert Condition("a", "in", (value, None)).decides(type) is decided
-    assert Condition("a", "null").decides(type)
+    assert ColumnFilter("a", "=", value).decides(type) is decided
+    assert ColumnFilter("a", "in", (value, None)).decides(type) is decided
+    assert ColumnFilter("a", "null").decides(type)

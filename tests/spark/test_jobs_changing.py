@@ -20,8 +20,16 @@ from s3k_async.errors import (
     PartialFailureError,
     PathNotFoundError,
 )
-from s3k_async.metadata import atomic, jobs
-from s3k_async.spark import changing, delete_files, du, listing, purge, purging, rename_files
+from s3k_async.metadata import atomic_changes, txn_record
+from s3k_async.spark import (
+    delete_files,
+    du,
+    listing,
+    purge,
+    purge_job,
+    rename_delete_jobs,
+    rename_files,
+)
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.support import fork_and_run
@@ -113,7 +121,7 @@ def _fail_once_in_the_middle(spark: SparkSession, flag: str) -> None:
     renamed, once."""
 
     def patch(batches: Iterator[Any]) -> Iterator[Any]:
-        original = changing._renamed
+        original = rename_delete_jobs._renamed
         calls: list[int] = []
 
         def renamed(*arguments: Any) -> Any:
@@ -124,7 +132,7 @@ def _fail_once_in_the_middle(spark: SparkSession, flag: str) -> None:
                 raise RuntimeError("the worker fails after a batch was renamed")
             return done
 
-        changing._renamed = renamed  # type: ignore[assignment]
+        rename_delete_jobs._renamed = renamed  # type: ignore[assignment]
         yield from batches
 
     # Not by an RDD: Spark has workers of their own for what works on DataFrames.
@@ -306,7 +314,7 @@ def test_a_purge_removes_a_tree_and_goes_on(spark: SparkSession, volume: VolumeC
 def test_a_purge_leaves_what_came_in_the_place_of_a_directory_that_it_means(
     spark: SparkSession, volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = purging._ids
+    ids = purge_job._ids
 
     def replaced_after(fs: S3kSyncClient, division: Sequence[tuple[str, bool]]) -> dict[str, str]:
         meant = ids(fs, division)
@@ -314,7 +322,7 @@ def test_a_purge_leaves_what_came_in_the_place_of_a_directory_that_it_means(
         fs.write("/in/1/new", b"of somebody else")
         return meant
 
-    monkeypatch.setattr(purging, "_ids", replaced_after)
+    monkeypatch.setattr(purge_job, "_ids", replaced_after)
     done = purge(spark, volume, "/in", dry_run=False, tasks=3).frame
     told = outcomes(done, "path")
     assert told["/in/1"] == ("failed", "ConflictError")
@@ -335,8 +343,8 @@ def test_what_an_attempt_held_that_died_is_waited_for(
             os._exit(9)
 
         with (
-            patch.object(atomic.AtomicChange, "below", die),
-            patch.object(jobs, "LEASE_SECONDS", 4.0),
+            patch.object(atomic_changes.AtomicChange, "below", die),
+            patch.object(txn_record, "LEASE_SECONDS", 4.0),
             S3kSyncClient(config=hasty) as fs,
         ):
             fs.rename("/in/0", "/out/0/moved")

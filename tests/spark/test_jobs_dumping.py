@@ -13,13 +13,14 @@ import pyarrow as pa
 import pytest
 
 from s3k_async import S3kClient, S3kSyncClient
+from s3k_async._core.metering import Requests
+from s3k_async._sync.sync_client import S3kSyncClient as Blocking
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
-from s3k_async.model import Entry, Progress
-from s3k_async.moving import dump_volume, load_volume
-from s3k_async.moving.dump import dump_top
-from s3k_async.moving.formats import open_dump
-from s3k_async.moving.parts import (
+from s3k_async.migrate import dump_volume, load_volume
+from s3k_async.migrate.dump import dump_top
+from s3k_async.migrate.dump_format import open_dump
+from s3k_async.migrate.dump_parts import (
     MANIFEST,
     DumpPart,
     Manifest,
@@ -28,13 +29,12 @@ from s3k_async.moving.parts import (
     sweep_parts,
     write_manifest,
 )
-from s3k_async.requests import Requests
-from s3k_async.spark import dump, dumping
-from s3k_async.spark.listing import subtrees
-from s3k_async.sync import S3kSyncClient as Blocking
+from s3k_async.model import Entry, Progress
+from s3k_async.spark import dump, dump_job
+from s3k_async.spark.listing_job import subtrees
 from s3k_async.volumes import open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
-from tests.moving.rig import HURRIED
+from tests.migrate.rig import HURRIED
 from tests.spark.places import FIVE_LEVELS, five_levels
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ async def alone(config: VolumeConfig, target: str, **options: Any) -> list[Entry
 
 
 def entries(target: str) -> list[Entry]:
-    return [entry for portion in open_dump(target).portions() for entry in portion]
+    return [entry for chunk in open_dump(target).chunks() for entry in chunk]
 
 
 def by_path(found: Iterable[Entry]) -> list[Entry]:
@@ -175,12 +175,12 @@ async def test_only_the_attempts_that_count_are_in_a_dump(
     async with S3kClient(config=volume) as client:
         _, header = await dump_top(client._volume(), "/", include_uncommitted=False)
     sums: Any = _Sum()
-    work = dumping.Dumper(header, target, sums, sums)
+    work = dump_job.Dumper(header, target, sums, sums)
     make_room(target)
 
     def attempt(number: int, fs: Blocking) -> list[DumpPart]:
         context = SimpleNamespace(partitionId=lambda: 0, taskAttemptId=lambda: number)
-        monkeypatch.setattr("s3k_async.spark.dumping.TaskContext.get", lambda: context)
+        monkeypatch.setattr("s3k_async.spark.dump_job.TaskContext.get", lambda: context)
         names, kinds = zip(*subtrees(fs, "/", 4), strict=True)
         given = pa.record_batch({"directory": list(names), "whole": list(kinds)})
         return [
@@ -217,7 +217,7 @@ async def test_a_task_that_outlives_its_driver_leaves_the_next_dump_alone(
         make_room(target)
         with kind(config=volume) as fs:
             given = pa.record_batch({"directory": ["/"], "whole": [True]})
-            for batch in dumping.Dumper(header, target, sums, sums)(fs, [given]):
+            for batch in dump_job.Dumper(header, target, sums, sums)(fs, [given]):
                 yield from (DumpPart(**json.loads(part)) for part in batch.column(0).to_pylist())
 
     class Outlived(Blocking):

@@ -17,7 +17,7 @@ import pytest
 
 from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
-from s3k_async.fsck.repair import repair_volume
+from s3k_async.integrity.repair import repair_volume
 from s3k_async.spark import register, rename_files
 from s3k_async.volumes import open_volume
 from tests.conftest import unavailable

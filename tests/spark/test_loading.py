@@ -27,20 +27,20 @@ from s3k_async.errors import (
     PathNotFoundError,
     S3kError,
 )
-from s3k_async.metadata import exclusive
+from s3k_async.metadata import volume_lock
 from s3k_async.metadata.codec import in_columns
 from s3k_async.metadata.keys import KeyScheme
+from s3k_async.migrate import load_volume
+from s3k_async.migrate.dump_format import open_dump
+from s3k_async.migrate.dump_parts import Manifest, PartWriter, make_room, write_manifest
+from s3k_async.migrate.load_batch import LoadTarget
 from s3k_async.model import Entry, Progress
-from s3k_async.moving import load_volume
-from s3k_async.moving.formats import open_dump
-from s3k_async.moving.landing import Landing
-from s3k_async.moving.parts import Manifest, PartWriter, make_room, write_manifest
-from s3k_async.oplog.reader import LogReader, latest
-from s3k_async.spark import dump, load, loading
+from s3k_async.oplog.log_reader import LogReader, latest
+from s3k_async.spark import dump, load, load_job
 from s3k_async.stores.items import Condition, Delete, Item
 from s3k_async.volumes import Volume, open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
-from tests.moving.rig import entries, keys
+from tests.migrate.rig import entries, keys
 from tests.spark.cluster import first
 from tests.spark.places import all_items, embedded, filled, on
 
@@ -52,7 +52,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(autouse=True)
 def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def alone(dumped: Path, tmp_path_factory: pytest.TempPathFactory) -> VolumeConfi
     """What one machine has loaded."""
     place = lost(dumped, tmp_path_factory.mktemp("alone") / "volume")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exclusive, "QUIET_SECONDS", 0.0)
+        patch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
         asyncio.run(load_volume(str(dumped / "dump"), place))
     return place
 
@@ -158,7 +158,7 @@ async def test_on_services(spark: SparkSession, new_volume: VolumeMaker, tmp_pat
 
 
 @dataclass(frozen=True)
-class Failing(loading._Delegates):
+class Failing(load_job._Delegates):
     """The task that is the first to be done with a portion fails then."""
 
     directory: str = ""
@@ -166,26 +166,26 @@ class Failing(loading._Delegates):
     def rows(self, parts: Any) -> Iterator[pa.RecordBatch]:
         directory = self.directory
 
-        judge, load = Landing.judge, Landing.load
+        judge, load = LoadTarget.judge, LoadTarget.load
 
         def fail() -> None:
             if first(directory, "failed"):
                 raise RuntimeError("the task fails when it has done a portion")
 
-        def judged(self: Landing, portion: Sequence[Entry]) -> None:
-            judge(self, portion)
+        def judged(self: LoadTarget, chunk: Sequence[Entry]) -> None:
+            judge(self, chunk)
             fail()
 
         async def loaded(
-            self: Landing, entries: Sequence[Entry], held: Callable[[], object]
+            self: LoadTarget, entries: Sequence[Entry], held: Callable[[], object]
         ) -> None:
             await load(self, entries, held)
             fail()
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Landing, "judge", judged)
-            patch.setattr(Landing, "load", loaded)
-            yield from loading._Delegates.rows(self, parts)
+            patch.setattr(LoadTarget, "judge", judged)
+            patch.setattr(LoadTarget, "load", loaded)
+            yield from load_job._Delegates.rows(self, parts)
 
 
 def failing_at(
@@ -193,20 +193,20 @@ def failing_at(
 ) -> None:
     """A task of the stage fails; if it is `repeated`, the stage is run again then, under the same
     lock."""
-    once = loading._Tasks._stage
+    once = load_job._Tasks._stage
 
     def failing(self: Any, aim: Any, parts: Any, lock: str, what: str) -> list[Any]:
         if what == stage or repeated:
             (directory / "failed").unlink(missing_ok=True)
             with patch.context() as inner:
-                inner.setattr(loading, "_Delegates", partial(Failing, directory=str(directory)))
+                inner.setattr(load_job, "_Delegates", partial(Failing, directory=str(directory)))
                 if not repeated:
                     return once(self, aim, parts, lock, what)
                 with pytest.raises(PythonException, match="done a portion"):
                     once(self, aim, parts, lock, what)
         return once(self, aim, parts, lock, what)
 
-    patch.setattr(loading._Tasks, "_stage", failing)
+    patch.setattr(load_job._Tasks, "_stage", failing)
 
 
 @pytest.mark.parametrize(
@@ -283,20 +283,20 @@ def test_a_task_that_outlives_the_lock_does_nothing(
 ) -> None:
     """Had it been let, it would bring back what was deleted."""
     place, begun = lost(dumped, tmp_path / "volume"), list[tuple[Any, str]]()
-    once = loading._Tasks._stage
+    once = load_job._Tasks._stage
 
     def noted(self: Any, aim: Any, parts: Any, lock: str, what: str) -> list[Any]:
         begun.append((parts, lock))
         return once(self, aim, parts, lock, what)
 
-    monkeypatch.setattr(loading._Tasks, "_stage", noted)
+    monkeypatch.setattr(load_job._Tasks, "_stage", noted)
     load(spark, place, str(dumped / "dump"), partitions=2)
     with S3kSyncClient(config=place) as fs:
         fs.delete("/many", recursive=True)
     before, log = on(place, items_of), on(place, logged)
-    _, facts = loading._opened(str(dumped / "dump"))
+    _, facts = load_job._opened(str(dumped / "dump"))
     for parts, lock in begun:
-        late = loading._Delegates(place, lock, "load", facts, _Ignored(), _Ignored())  # type: ignore[arg-type]
+        late = load_job._Delegates(place, lock, "load", facts, _Ignored(), _Ignored())  # type: ignore[arg-type]
         with pytest.raises(LeaseExpiredError):
             asyncio.run(late._over(parts))
     assert (on(place, items_of), on(place, logged)) == (before, log)
@@ -312,7 +312,7 @@ class _Ignored:
 
 def changed(source: Path, target: Path, change: Callable[[list[Entry]], list[Entry]]) -> Path:
     """The dump with other entries, each in a part of its own."""
-    found = change([entry for portion in open_dump(str(source)).portions() for entry in portion])
+    found = change([entry for chunk in open_dump(str(source)).chunks() for entry in chunk])
     header = open_dump(str(source)).header
     make_room(str(target))
     parts = []

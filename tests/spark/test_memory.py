@@ -15,7 +15,7 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
-from s3k_async.spark.checking import verify
+from s3k_async.spark.fsck_job import verify
 from s3k_async.volumes import init_volume
 from tests.spark.places import embedded
 

@@ -16,17 +16,17 @@ from pyspark.errors import PythonException
 from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import BusyError, ConfigError, ItemFormatError, LeaseExpiredError
-from s3k_async.metadata import exclusive
-from s3k_async.metadata.record import LOCK_EPOCH, RECORD_KEY, TAG
+from s3k_async.metadata import volume_lock
+from s3k_async.metadata.volume_record import LOCK_EPOCH, RECORD_KEY, TAG
+from s3k_async.migrate import reshard as alone
+from s3k_async.migrate import reshard_volume
+from s3k_async.migrate.reshard_pass import PassName, PassResult, ReshardPass
 from s3k_async.model import Progress
-from s3k_async.moving import reshard as alone
-from s3k_async.moving import reshard_volume
-from s3k_async.moving.passes import Pass, Passed, PassName
-from s3k_async.spark import reshard, resharding
+from s3k_async.spark import reshard, reshard_job
 from s3k_async.stores.items import ABSENT, OPERATION, Condition, Delete, Item, Put
 from s3k_async.volumes import Volume
 from tests.engines.volumes import VolumeMaker, volume_backends
-from tests.moving.rig import entries, keys
+from tests.migrate.rig import entries, keys
 from tests.spark.cluster import first
 from tests.spark.places import all_items, embedded, filled, on
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(autouse=True)
 def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ async def test_on_services(spark: SparkSession, new_volume: VolumeMaker) -> None
 
 
 @dataclass(frozen=True)
-class Failing(Pass):
+class Failing(ReshardPass):
     """The task that is the first to have done a page of one of the passes fails then."""
 
     directory: str = ""
@@ -130,8 +130,8 @@ class Failing(Pass):
 
     async def over(
         self, volume: Volume, segment: int, segments: int, held: Callable[[], object]
-    ) -> AsyncGenerator[Passed, None]:
-        async for passed in Pass.over(self, volume, segment, segments, held):
+    ) -> AsyncGenerator[PassResult, None]:
+        async for passed in ReshardPass.over(self, volume, segment, segments, held):
             yield passed
             if self.name == self.at and first(self.directory, "failed"):
                 raise RuntimeError("the task fails when it has done a page")
@@ -156,7 +156,7 @@ def test_an_interrupted_reshard_is_finished_by_the_same_call(
 ) -> None:
     before = on(place, items_of)
     with monkeypatch.context() as patch:
-        patch.setattr(alone, "Pass", partial(Failing, directory=str(tmp_path), at=at))
+        patch.setattr(alone, "ReshardPass", partial(Failing, directory=str(tmp_path), at=at))
         with pytest.raises(PythonException, match="done a page"):
             reshard(spark, place, 9, hash="java31", partitions=2)
     if at == "check":
@@ -181,10 +181,10 @@ def test_tasks_are_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each pass begins, fails, and begins again under the same lock, as Spark does with tasks."""
-    once = resharding._Tasks._stage
+    once = reshard_job._Tasks._stage
     failures = []
 
-    def twice(self: Any, work: Pass, lock: str) -> Passed:
+    def twice(self: Any, work: ReshardPass, lock: str) -> PassResult:
         failing = Failing(work.name, work.old, work.new, str(tmp_path), work.name)
         (tmp_path / "failed").unlink(missing_ok=True)
         with pytest.raises(PythonException, match="done a page"):
@@ -192,7 +192,7 @@ def test_tasks_are_repeated(
         failures.append(work.name)
         return once(self, work, lock)
 
-    monkeypatch.setattr(resharding._Tasks, "_stage", twice)
+    monkeypatch.setattr(reshard_job._Tasks, "_stage", twice)
     done = reshard(spark, place, 9, hash="java31", partitions=3)
     assert failures == ["check", "copy", "clean"]
     assert done.entries == len(asyncio.run(entries(place)))
@@ -203,19 +203,19 @@ def test_a_task_that_outlives_the_lock_does_nothing(
     spark: SparkSession, place: VolumeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Had it been let, it would remove what a later reshard has put back."""
-    begun: list[tuple[Pass, str]] = []
-    once = resharding._Tasks._stage
+    begun: list[tuple[ReshardPass, str]] = []
+    once = reshard_job._Tasks._stage
 
-    def noted(self: Any, work: Pass, lock: str) -> Passed:
+    def noted(self: Any, work: ReshardPass, lock: str) -> PassResult:
         begun.append((work, lock))
         return once(self, work, lock)
 
-    monkeypatch.setattr(resharding._Tasks, "_stage", noted)
+    monkeypatch.setattr(reshard_job._Tasks, "_stage", noted)
     reshard(spark, place, 9, partitions=2)
     reshard(spark, place, 4, partitions=2)
     before = on(place, items_of)
     for work, lock in begun:
-        late = resharding._Segments(place, work, lock, 1, _Ignored(), _Ignored())  # type: ignore[arg-type]
+        late = reshard_job._Segments(place, work, lock, 1, _Ignored(), _Ignored())  # type: ignore[arg-type]
         with pytest.raises(LeaseExpiredError):
             asyncio.run(late._over(0))
     assert on(place, items_of) == before

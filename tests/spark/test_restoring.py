@@ -14,23 +14,23 @@ import pytest
 from pyspark.errors import PySparkException
 
 from s3k_async import S3kClient, S3kSyncClient
-from s3k_async.concurrency import gather
+from s3k_async._core.concurrency import gather
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import BusyError
-from s3k_async.fsck.restore_tree import UNTOLD, Outcome, RestoreReport, entry_line
-from s3k_async.fsck.restoring import RULES
-from s3k_async.metadata import exclusive
+from s3k_async.integrity.restore_rules import RULES
+from s3k_async.integrity.tree_restore import UNTOLD, RestoreOutcome, RestoreReport, entry_line
+from s3k_async.metadata import volume_lock
 from s3k_async.metadata.codec import to_item
 from s3k_async.metadata.keys import ENTRY_PREFIX
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation
-from s3k_async.sources import SYSTEM
-from s3k_async.spark import restoring
-from s3k_async.spark.restoring import restore
-from s3k_async.spark.restoring_tasks import WRITTEN, writer
+from s3k_async.spark import restore_job
+from s3k_async.spark.restore_job import restore
+from s3k_async.spark.restore_tasks import WRITTEN, writer
 from s3k_async.stores.items import ABSENT, PARTITION, Item, Put
 from s3k_async.volumes import Volume, init_volume, open_volume
-from s3k_async.volumes.restoring import restore_volume
+from s3k_async.volumes.restoration import restore_volume
 from tests.spark.places import all_items, embedded, on
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ TREES = 150
 @pytest.fixture(autouse=True)
 def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has these volumes open, so that there is nobody to wait for."""
-    monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
 
 
 class Tangle:
@@ -187,7 +187,7 @@ async def items_of(volume: Volume) -> list[Item]:
     ]
 
 
-def told(outcomes: list[Outcome]) -> list[tuple[str, str, str, str]]:
+def told(outcomes: list[RestoreOutcome]) -> list[tuple[str, str, str, str]]:
     return sorted((each.rule, each.path, each.object_id, each.detail) for each in outcomes)
 
 
@@ -289,7 +289,7 @@ def test_a_restore_that_was_interrupted_is_finished_by_either_and_no_task_outliv
     one, many = embedded(tmp_path / "one"), embedded(tmp_path / "many")
     before = asyncio.run(written(many, 140))
     with monkeypatch.context() as broken:
-        broken.setattr(restoring, "writer", fails)
+        broken.setattr(restore_job, "writer", fails)
         with pytest.raises(PySparkException, match="the machine is gone"):
             restore(spark, many, dry_run=False, partitions=2)
     with pytest.raises(BusyError, match="a restore of the volume"):
@@ -303,7 +303,7 @@ def test_a_restore_that_was_interrupted_is_finished_by_either_and_no_task_outliv
         return late[0]
 
     with monkeypatch.context() as kept:
-        kept.setattr(restoring, "writer", remembered)
+        kept.setattr(restore_job, "writer", remembered)
         _, report = restore(spark, many, dry_run=False, partitions=2)
     assert report.written == alone.written
     assert 0 < report.written == len(before) - report.counts["stands"] < len(before)

@@ -19,19 +19,19 @@ import pytest
 from pyspark.sql.types import StructType
 
 from s3k_async import S3kSyncClient
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ConfigError, DataMissingError, InvalidArgumentError, PathNotFoundError
-from s3k_async.sources import SYSTEM
 from s3k_async.spark import register, spark_volume
 from s3k_async.spark.settings import SparkSettings, SparkVolume
 from s3k_async.spark.source import PUSHDOWN, S3kDataSource
 from s3k_async.spark.source_files import write_plan
-from s3k_async.spark.source_filters import Condition
+from s3k_async.spark.source_filters import ColumnFilter
 from s3k_async.spark.source_options import SourceOptions, SourceSettings
-from s3k_async.spark.source_planning import Piece, found_files, inferred_type, joined, pieces_of
-from s3k_async.spark.source_reading import ReadPlan, planned, read_pieces
+from s3k_async.spark.source_reader import ReadPlan, planned, read_splits
 from s3k_async.spark.source_schema import inferred_schema
-from s3k_async.spark.source_writing import S3kWriter
+from s3k_async.spark.source_splits import ReadSplit, found_files, inferred_type, joined, pieces_of
+from s3k_async.spark.source_writer import S3kWriter
 from tests.engines.volumes import volume_backends
 from tests.spark.conftest import ROOT
 
@@ -259,7 +259,7 @@ def test_tasks_ask_the_table_nothing(fs: S3kSyncClient, volume: VolumeConfig) ->
     (pieces,) = planned(fs, plan, files, limit=2**20 * 128, parallelism=1)
     with S3kSyncClient(config=volume) as task:
         opening = task.requests
-        assert sum(batch.num_rows for batch in read_pieces(task, plan, pieces)) == 6
+        assert sum(batch.num_rows for batch in read_splits(task, plan, pieces)) == 6
         asked = task.requests - opening
     assert (asked.of("table"), asked.of("log"), asked.of("data")) == (0, 0, 3)
 
@@ -286,7 +286,7 @@ def test_large_files_are_cut_by_row_groups_and_small_ones_joined(
 
 
 def test_neighbours_are_joined_up_to_the_limit_and_for_all_tasks(
-    fs_free_pieces: list[Piece],
+    fs_free_pieces: list[ReadSplit],
 ) -> None:
     mib = 2**20
     assert [len(group) for group in joined(fs_free_pieces, 4 * mib)] == [4, 4, 2]
@@ -296,10 +296,10 @@ def test_neighbours_are_joined_up_to_the_limit_and_for_all_tasks(
 
 
 @pytest.fixture
-def fs_free_pieces() -> list[Piece]:
-    from s3k_async.spark.source_planning import SourceFile
+def fs_free_pieces() -> list[ReadSplit]:
+    from s3k_async.spark.source_splits import SourceFile
 
-    return [Piece(SourceFile(f"/{number}", "key", 10, "", 0), 10) for number in range(10)]
+    return [ReadSplit(SourceFile(f"/{number}", "key", 10, "", 0), 10) for number in range(10)]
 
 
 @embedded
@@ -309,7 +309,7 @@ def test_bytes_that_were_collected_meanwhile_are_told_with_the_path(fs: S3kSyncC
     plan = ReadPlan(inferred_schema(fs, files, "parquet", merged=False), "parquet")
     fs._call(lambda client: client._volume().storage.delete(files[0].physical))
     with pytest.raises(DataMissingError, match=r"/x/a\.parquet"):
-        list(read_pieces(fs, plan, [Piece(files[0], files[0].size)]))
+        list(read_splits(fs, plan, [ReadSplit(files[0], files[0].size)]))
 
 
 @embedded
@@ -322,18 +322,20 @@ def test_files_are_pruned_by_the_conditions_that_are_decided(fs: S3kSyncClient) 
     files = found_files(fs, ["/events"])
     schema = inferred_schema(fs, files, "parquet", merged=False)
 
-    def left(*conditions: Condition) -> list[str]:
+    def left(*conditions: ColumnFilter) -> list[str]:
         groups = planned(
             fs, ReadPlan(schema, "parquet", conditions), files, limit=2**27, parallelism=1
         )
         return [piece.file.path.split("/")[2][4:] for group in groups for piece in group]
 
     first, second, third = (f"2026-01-0{day}" for day in (1, 2, 3))
-    assert left(Condition("day", ">", dt.date(2026, 1, 1))) == [second, third]
-    assert left(Condition("day", "null")) == ["__HIVE_DEFAULT_PARTITION__"]
-    assert left(Condition("day", "=", dt.date(2026, 1, 2), negated=True)) == [first, third]
-    assert left(Condition("hour", "in", (0, 9)), Condition("day", "null", negated=True)) == [first]
-    assert len(left(Condition("id", "=", 0), Condition("day", "=", "2026-01-01"))) == 4
+    assert left(ColumnFilter("day", ">", dt.date(2026, 1, 1))) == [second, third]
+    assert left(ColumnFilter("day", "null")) == ["__HIVE_DEFAULT_PARTITION__"]
+    assert left(ColumnFilter("day", "=", dt.date(2026, 1, 2), negated=True)) == [first, third]
+    assert left(ColumnFilter("hour", "in", (0, 9)), ColumnFilter("day", "null", negated=True)) == [
+        first
+    ]
+    assert len(left(ColumnFilter("id", "=", 0), ColumnFilter("day", "=", "2026-01-01"))) == 4
 
 
 @embedded

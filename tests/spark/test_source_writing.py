@@ -18,6 +18,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from s3k_async import S3kSyncClient, transaction
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     ConfigError,
@@ -26,16 +27,15 @@ from s3k_async.errors import (
     NotDirectoryError,
     OutcomeUnknownError,
 )
-from s3k_async.fsck.verdicts import GRACE_SECONDS
-from s3k_async.metadata.together import change_together
+from s3k_async.integrity.gc_rules import GRACE_SECONDS
+from s3k_async.metadata.multi_path_commit import change_together
 from s3k_async.model import FileStatus
-from s3k_async.sources import SYSTEM
-from s3k_async.spark import read_parquet, register, source_committing, source_files, write_parquet
+from s3k_async.spark import read_parquet, register, source_commit, source_files, write_parquet
 from s3k_async.spark.settings import SparkVolume
-from s3k_async.spark.source_committing import publish, volume_to_write
+from s3k_async.spark.source_commit import publish, volume_to_write
 from s3k_async.spark.source_files import WritePlan, WrittenFile, write_plan, written_files
 from s3k_async.spark.source_options import SourceOptions
-from s3k_async.spark.source_writing import S3kWriter, Written
+from s3k_async.spark.source_writer import S3kWriter, TaskCommit
 from tests.engines.volumes import volume_backends
 from tests.spark.contents import collect, content, garbage, paths
 
@@ -358,7 +358,7 @@ async def test_after_an_unknown_outcome_the_bytes_stay_and_the_same_write_is_rig
         publish(fs, plan_of(), written(fs, plan_of(), (0, "a")))
         plan = plan_of(overwrite=overwrite)
         writer = S3kWriter(SparkVolume(volume, volume), plan)
-        messages = [Written(tuple(written(fs, plan, (task, "a"), task=task))) for task in (1, 2)]
+        messages = [TaskCommit(tuple(written(fs, plan, (task, "a"), task=task))) for task in (1, 2)]
         with monkeypatch.context() as patch:
             patch.setattr(transaction, "change_together", lost)
             with pytest.raises(OutcomeUnknownError):
@@ -382,7 +382,7 @@ async def test_of_two_overwrites_the_later_one_stays(
 ) -> None:
     """One is published between the moment at which the other looks at what it replaces, and its
     commit."""
-    look, meanwhile = source_committing._replaced, True
+    look, meanwhile = source_commit._replaced, True
 
     def looked(fs: S3kSyncClient, *places: Any) -> Iterator[FileStatus]:
         nonlocal meanwhile
@@ -395,7 +395,7 @@ async def test_of_two_overwrites_the_later_one_stays(
     with S3kSyncClient(config=volume) as fs:
         publish(fs, plan_of(), written(fs, plan_of(), (0, "a")))
         last = written(fs, plan_of(), (2, "a"))
-        monkeypatch.setattr(source_committing, "_replaced", looked)
+        monkeypatch.setattr(source_commit, "_replaced", looked)
         publish(fs, plan_of(overwrite=True), last)
         assert not meanwhile
         assert paths(fs, "/out") == {f"/out/{file.name}" for file in last}
@@ -521,7 +521,7 @@ def test_messages_travel(tmp_path: Path) -> None:
     files: Sequence[WrittenFile] = [
         WrittenFile("day=a", "part", StagedFile("v", "o", Content("k", 1, "e", "c"), 5))
     ]
-    assert pickle.loads(pickle.dumps(Written(tuple(files)))) == Written(tuple(files))
+    assert pickle.loads(pickle.dumps(TaskCommit(tuple(files)))) == TaskCommit(tuple(files))
 
 
 @embedded

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.config import DynamoTable
 from s3k_async.errors import ConditionFailedError, S3kError
-from s3k_async.sources import SYSTEM
 from s3k_async.stores.items import (
     ABSENT,
     Action,

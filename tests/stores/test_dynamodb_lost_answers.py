@@ -8,13 +8,13 @@ from itertools import count
 
 import pytest
 
+from s3k_async._core.retry import RetryPolicy
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.config import DynamoTable
 from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, ResponseLostError
-from s3k_async.retry import RetryPolicy
-from s3k_async.sources import SYSTEM
 from s3k_async.stores.items import ABSENT, Action, Condition, Delete, Key, Put, Update
-from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.testing import DynamoItems
 from tests.aws.places import Adapter, Items
 from tests.engines.process import Engine

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from s3k_async._core.retry import RetryPolicy
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.config import AwsConfig, DynamoTable
 from s3k_async.errors import ThrottledError
-from s3k_async.retry import RetryPolicy
-from s3k_async.sources import SYSTEM
 from s3k_async.stores.items import (
     ABSENT,
     Item,
@@ -24,7 +24,7 @@ from s3k_async.stores.items import (
     UnloadedItemsError,
     UnprocessedKeysError,
 )
-from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.testing import DynamoItems
 from s3k_async.testing.reference_items import encode_item
 from tests.aws.places import Adapter, Items

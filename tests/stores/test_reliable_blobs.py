@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from s3k_async._core.retry import RetryPolicy
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.errors import (
     BlobChangedError,
@@ -18,9 +19,8 @@ from s3k_async.errors import (
     S3kError,
     ThrottledError,
 )
-from s3k_async.retry import RetryPolicy
 from s3k_async.stores.pagination import list_all
-from s3k_async.stores.reliable_blobs import ReliableBlobs
+from s3k_async.stores.retrying_blobs import ReliableBlobs
 from s3k_async.testing import Call, FaultPlan
 from tests.support import FakeClock, fake_sources
 

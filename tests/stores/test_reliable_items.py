@@ -8,8 +8,9 @@ from itertools import count
 import anyio
 import pytest
 
+from s3k_async._core.concurrency import AdaptiveLimit
+from s3k_async._core.retry import RetryPolicy
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.concurrency import AdaptiveLimit
 from s3k_async.errors import (
     ConditionFailedError,
     CorruptDataError,
@@ -24,7 +25,6 @@ from s3k_async.errors import (
     UnreachableError,
     UnsupportedError,
 )
-from s3k_async.retry import RetryPolicy
 from s3k_async.stores.items import (
     ABSENT,
     Action,
@@ -38,7 +38,7 @@ from s3k_async.stores.items import (
     Put,
     Update,
 )
-from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.testing import Call, FaultPlan
 from tests.support import FakeClock, fake_sources
 

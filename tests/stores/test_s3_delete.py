@@ -8,6 +8,8 @@ from itertools import count
 
 import pytest
 
+from s3k_async._core.retry import RetryPolicy
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.config import S3Bucket
 from s3k_async.errors import (
@@ -19,10 +21,8 @@ from s3k_async.errors import (
     ThrottledError,
     VolumeNotFoundError,
 )
-from s3k_async.retry import RetryPolicy
-from s3k_async.sources import SYSTEM
 from s3k_async.stores.pagination import list_all
-from s3k_async.stores.reliable_blobs import ReliableBlobs
+from s3k_async.stores.retrying_blobs import ReliableBlobs
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_name
 from tests.proxy import LOSE_ANSWER, REFUSE, Answer, Call, Fault, FaultProxy, s3_error, xml_answer

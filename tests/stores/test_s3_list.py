@@ -7,14 +7,14 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from s3k_async._core.retry import RetryPolicy
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.config import AwsConfig, S3Bucket, Secret
 from s3k_async.errors import ResponseLostError, ServiceError
-from s3k_async.retry import RetryPolicy
-from s3k_async.sources import SYSTEM
 from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.pagination import list_all
-from s3k_async.stores.reliable_blobs import ReliableBlobs
+from s3k_async.stores.retrying_blobs import ReliableBlobs
 from tests.engines.process import PATIENCE
 from tests.engines.volumes import fresh_name
 from tests.proxy import Answer, FaultProxy, xml_answer

@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from s3k_async._core.retry import RetryPolicy
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.s3.s3_wire import WireBlobs
 from s3k_async.config import AwsConfig, S3Bucket, Secret
 from s3k_async.errors import BlobNotFoundError, ConfigError, ResponseLostError, ThrottledError
-from s3k_async.retry import RetryPolicy
-from s3k_async.sources import SYSTEM
-from s3k_async.stores.reliable_blobs import ReliableBlobs
+from s3k_async.stores.retrying_blobs import ReliableBlobs
 from tests.engines.process import PATIENCE, Engine
 from tests.engines.volumes import fresh_name
 from tests.proxy import LOSE_ANSWER, Answer, Call, FaultProxy, Truncate, s3_error, xml_answer

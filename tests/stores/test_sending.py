@@ -7,9 +7,11 @@ from itertools import count
 
 import pytest
 
+from s3k_async._core.concurrency import AdaptiveLimit
+from s3k_async._core.metering import Count, Meter, RequestCounter
+from s3k_async._core.retry import Retries, RetryAccount, RetryBudget, RetryPolicy
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.concurrency import AdaptiveLimit
 from s3k_async.errors import (
     OutcomeUnknownError,
     RequestTimeoutError,
@@ -18,8 +20,6 @@ from s3k_async.errors import (
     TransactionConflictError,
     UnreachableError,
 )
-from s3k_async.requests import Count, Meter, RequestCounter
-from s3k_async.retry import Retries, RetryAccount, RetryBudget, RetryPolicy
 from s3k_async.stores.items import (
     ABSENT,
     Condition,
@@ -30,8 +30,8 @@ from s3k_async.stores.items import (
     UnprocessedKeysError,
     Update,
 )
-from s3k_async.stores.reliable_blobs import ReliableBlobs
-from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.stores.retrying_blobs import ReliableBlobs
+from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.testing import FaultPlan, FaultyItems
 from tests.support import FakeClock, fake_sources
 

@@ -12,13 +12,13 @@ from typing import TypeAlias
 
 import pytest
 
+from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.backends.sqlite.sqlite_rows import row_of
 from s3k_async.errors import ItemFormatError, PathNotFoundError
-from s3k_async.fsck.repair import repair_volume, verify_volume
+from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.settings import resolve
-from s3k_async.stores.actions import segment_of
+from s3k_async.stores.item_semantics import segment_of
 from s3k_async.stores.items import Key
-from s3k_async.sync import S3kSyncClient
 from s3k_async.volumes import init_volume, open_volume
 
 Damage: TypeAlias = Callable[[Path], None]

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.backends.sqlite.sqlite_items import SqliteItems
 from s3k_async.errors import PermissionDeniedError
-from s3k_async.fsck.repair import verify_volume
+from s3k_async.integrity.repair import verify_volume
 from s3k_async.settings import resolve
 from s3k_async.stores.items import ABSENT, Condition, Delete, Item, Key, Put
-from s3k_async.sync import S3kSyncClient
 from s3k_async.volumes import init_volume, open_volume
 
 ROWS = 60

@@ -26,16 +26,16 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from s3k_async import S3kClient
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import OutcomeUnknownError, PartialFailureError, S3kError
-from s3k_async.fsck.audit import AuditTrail
-from s3k_async.fsck.collect import Collector
-from s3k_async.fsck.marking import Place
-from s3k_async.fsck.repair import repair_volume
-from s3k_async.fsck.verdicts import Ages
+from s3k_async.integrity.audit import AuditTrail
+from s3k_async.integrity.gc_mark import CollectedData
+from s3k_async.integrity.gc_rules import Ages
+from s3k_async.integrity.gc_sweep import GarbageCollector
+from s3k_async.integrity.repair import repair_volume
 from s3k_async.model import ChangeResult
 from s3k_async.oplog.compaction import Compactor
-from s3k_async.sources import SYSTEM
 from s3k_async.volumes import Volume, open_volume
 from tests.torture.ledger import content
 from tests.torture.overlap import Call
@@ -421,8 +421,11 @@ async def _repair(volume: Volume, plan: Plan) -> None:
 
 
 async def _collect(volume: Volume, plan: Plan) -> None:
-    collector = Collector(
-        Place.of(volume), SYSTEM, plan.ages, AuditTrail(volume.log_blobs, SYSTEM.uuid(), None)
+    collector = GarbageCollector(
+        CollectedData.of(volume),
+        SYSTEM,
+        plan.ages,
+        AuditTrail(volume.log_blobs, SYSTEM.uuid(), None),
     )
     with tempfile.TemporaryDirectory() as directory:
         candidates = os.path.join(directory, "candidates")

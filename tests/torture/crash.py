@@ -14,25 +14,25 @@ from typing import Literal, TypeAlias
 from anyio import sleep_forever
 from anyio.lowlevel import checkpoint
 
+from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async._native import object_id_of
 from s3k_async.client import S3kClient, _Opened
 from s3k_async.config import MemoryBlobs, MemoryTable, Tuning, VolumeConfig
-from s3k_async.fsck.audit import AuditTrail
-from s3k_async.fsck.collect import Collector
-from s3k_async.fsck.decide import Finding
-from s3k_async.fsck.marking import Place
-from s3k_async.fsck.repair import repair_volume
-from s3k_async.fsck.verdicts import Ages
-from s3k_async.fsck.verify import Verifier
-from s3k_async.metadata import exclusive
-from s3k_async.metadata.jobs import RENEW_SECONDS
+from s3k_async.integrity.audit import AuditTrail
+from s3k_async.integrity.gc_mark import CollectedData
+from s3k_async.integrity.gc_rules import Ages
+from s3k_async.integrity.gc_sweep import GarbageCollector
+from s3k_async.integrity.repair import repair_volume
+from s3k_async.integrity.verify import Verifier
+from s3k_async.integrity.verify_rules import Finding
+from s3k_async.metadata import volume_lock
+from s3k_async.metadata.txn_record import RENEW_SECONDS
 from s3k_async.model import Entry
-from s3k_async.oplog.reader import LogReader
-from s3k_async.retry import Retries, RetryPolicy
+from s3k_async.oplog.log_reader import LogReader
 from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
-from s3k_async.volumes.restoring import restore_volume
+from s3k_async.volumes.restoration import restore_volume
 from tests.engines.volumes import fresh_name
 from tests.support import FakeClock, fake_sources, under
 
@@ -191,9 +191,9 @@ class World:
     async def collect(self) -> set[str]:
         """What `s3k gc` does; the keys that are left."""
         async with self.volume() as volume:
-            place = Place.of(volume)
+            place = CollectedData.of(volume)
             audit = AuditTrail(volume.log_blobs, self.sources.uuid())
-            collector = Collector(
+            collector = GarbageCollector(
                 place, self.sources, Ages(grace=GRACE, lease=TUNING.lease, late=GRACE), audit
             )
             with TemporaryDirectory() as directory:
@@ -224,7 +224,7 @@ class World:
 
         async def sleep(seconds: float) -> None:
             # No time passes, so that the lock is held without being renewed.
-            await (sleep_forever() if seconds == exclusive.RENEW_SECONDS else checkpoint())
+            await (sleep_forever() if seconds == volume_lock.RENEW_SECONDS else checkpoint())
 
         await Items(self.config.name).drop()
         await restore_volume(self.config, dry_run=False, sources=replace(self.sources, sleep=sleep))

@@ -9,7 +9,7 @@ import pytest
 
 from s3k_async.client import S3kClient
 from s3k_async.errors import OutcomeUnknownError
-from s3k_async.metadata import parts
+from s3k_async.metadata import txn_manifest
 from s3k_async.model import ChangeResult
 from tests.torture.crash import Paths, Scenario
 
@@ -97,7 +97,7 @@ async def transaction(fs: S3kClient) -> None:
 async def transaction_by_job(fs: S3kClient) -> None:
     """With directories it is a job, and here its paths do not fit into one item."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(parts, "PART_PATHS", 5)
+        patched.setattr(txn_manifest, "PART_PATHS", 5)
         async with fs.transaction() as tx:
             await tx.write("/d/f", b"new")
             await tx.rename("/d/g", "/e/k", overwrite=True)

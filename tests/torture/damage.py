@@ -10,10 +10,10 @@ from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import LogMode, MemoryTable, Tuning, VolumeConfig
 from s3k_async.config import MemoryBlobs as MemoryLocation
-from s3k_async.fsck.gather import read_item
-from s3k_async.metadata.atomic import AtomicChange
+from s3k_async.integrity.collector import read_item
+from s3k_async.metadata.atomic_changes import AtomicChange
 from s3k_async.metadata.codec import to_item
-from s3k_async.metadata.jobs import JOB_PARTITION
+from s3k_async.metadata.txn_record import JOB_PARTITION
 from s3k_async.model import UNCOMMITTED, Content, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, history_prefix
 from s3k_async.stores.blobs import BlobStore

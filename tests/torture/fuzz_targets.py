@@ -35,9 +35,10 @@ from s3k_async.errors import (
 from s3k_async.globbing import compile_pattern, matcher
 from s3k_async.metadata.codec import from_item, to_item
 from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.marks import GONE, HERE, Mark, parse_mark
-from s3k_async.metadata.record import VolumeRecord
-from s3k_async.oplog.checkpoints import Checkpoint, Part, decode_manifest, encode_manifest
+from s3k_async.metadata.volume_record import VolumeRecord
+from s3k_async.metadata.write_intent import GONE, HERE, WriteIntent, parse_mark
+from s3k_async.oplog.binary_entries import read_java, write_java
+from s3k_async.oplog.checkpoints import Checkpoint, CheckpointPart, decode_manifest, encode_manifest
 from s3k_async.oplog.entries import (
     LogRecord,
     LogState,
@@ -48,10 +49,14 @@ from s3k_async.oplog.entries import (
     seal,
     segment_key,
 )
-from s3k_async.oplog.java import read_java, write_java
-from s3k_async.oplog.reader import DamagedLog, LogReader
-from s3k_async.oplog.segments import Mark as SegmentMark
-from s3k_async.oplog.segments import Segment, decode_segment, encode_mark, encode_segment
+from s3k_async.oplog.log_reader import DamagedLog, LogReader
+from s3k_async.oplog.segments import (
+    Segment,
+    SegmentMark,
+    decode_segment,
+    encode_mark,
+    encode_segment,
+)
 from s3k_async.testing.reference_items import encode_item
 from tests.oplog import operations as samples
 
@@ -149,7 +154,7 @@ def read_segment(data: bytes) -> None:
 
 SEGMENT_ID = re.compile(rb'"segment":"([0-9a-f-]{1,36})"')
 CHECKPOINT = Checkpoint(
-    SEGMENT, 5, (Part(samples.FIRST, samples.SECOND, 2, "0" * 64),), frozenset({SEGMENT})
+    SEGMENT, 5, (CheckpointPart(samples.FIRST, samples.SECOND, 2, "0" * 64),), frozenset({SEGMENT})
 )
 
 
@@ -259,7 +264,12 @@ def read_s3(data: bytes) -> None:
 RECORD = VolumeRecord(
     "v", 4, "xxh3", "s3://bucket/data/", "native", "s3://bucket/data/oplog/", samples.FIRST, 5
 )
-MARKS = (Mark("j"), Mark("j", GONE), Mark("j", HERE), Mark("j", samples.PUBLISHED))
+MARKS = (
+    WriteIntent("j"),
+    WriteIntent("j", GONE),
+    WriteIntent("j", HERE),
+    WriteIntent("j", samples.PUBLISHED),
+)
 
 
 def read_tag(data: bytes) -> None:

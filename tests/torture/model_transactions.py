@@ -10,7 +10,7 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async.errors import S3kError
-from s3k_async.metadata import together
+from s3k_async.metadata import multi_path_commit
 from s3k_async.model import StagedFile
 from tests.torture.model import Answer, Delete, MakeDirectory, Outcome, Refusal, Rename, Tree, Write
 
@@ -49,7 +49,7 @@ class Transact:
     async def run(self, fs: S3kClient) -> Outcome:
         with pytest.MonkeyPatch.context() as patched:
             if self.by_job:
-                patched.setattr(together, "AT_ONCE", 0)
+                patched.setattr(multi_path_commit, "AT_ONCE", 0)
             uploads = {
                 step.path: await stage(fs, step.data)
                 for step in self.steps

@@ -14,23 +14,23 @@ from typing import Any
 from anyio import sleep_forever
 
 from s3k_async import S3kClient
+from s3k_async._core.concurrency import interleaved
+from s3k_async._core.runtime import Sources
 from s3k_async.client import _Opened
-from s3k_async.concurrency import interleaved
 from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFile, VolumeConfig
-from s3k_async.fsck.decide import Finding
-from s3k_async.fsck.repair import repair_volume
-from s3k_async.fsck.verdicts import Ages
-from s3k_async.fsck.verify import Verifier
-from s3k_async.metadata.jobs import RENEW_SECONDS
+from s3k_async.integrity.gc_rules import Ages
+from s3k_async.integrity.repair import repair_volume
+from s3k_async.integrity.verify import Verifier
+from s3k_async.integrity.verify_rules import Finding
+from s3k_async.metadata.txn_record import RENEW_SECONDS
 from s3k_async.model import Entry
-from s3k_async.oplog.reader import LogReader
-from s3k_async.sources import Sources
+from s3k_async.oplog.log_reader import LogReader
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.testing.faults import guarded
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from tests.client.rig import TUNING
 from tests.engines.volumes import fresh_name
-from tests.fsck.garbage import gc_of
+from tests.integrity.garbage import gc_of
 from tests.support import FakeClock, fake_sources
 
 __all__ = [

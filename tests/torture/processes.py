@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from s3k_async import S3kClient
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret, VolumeConfig
-from s3k_async.fsck.repair import repair_volume
-from s3k_async.fsck.verify import Verifier
-from s3k_async.oplog.reader import LogReader
-from s3k_async.sources import SYSTEM
+from s3k_async.integrity.repair import repair_volume
+from s3k_async.integrity.verify import Verifier
+from s3k_async.oplog.log_reader import LogReader
 from s3k_async.volumes import open_volume
 from tests.torture.ledger import Ledger, Manifest
 from tests.torture.load import ROLES, perform
@@ -161,7 +161,7 @@ async def settle(config: VolumeConfig) -> None:
     volume = await open_volume(config, sources=LATER)
     try:
         repaired = await repair_volume(volume, dry_run=False, grace=60.0)
-        assert {each.finding.kind for each in repaired.mended if each.finding.is_problem} <= LEFT
+        assert {each.finding.kind for each in repaired.repairs if each.finding.is_problem} <= LEFT
         assert repaired.left.problems == []
         assert volume.log_blobs is not None
         verifier = Verifier(

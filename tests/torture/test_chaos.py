@@ -11,7 +11,7 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
-from s3k_async.fsck.verdicts import Ages
+from s3k_async.integrity.gc_rules import Ages
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.level import TORTURE

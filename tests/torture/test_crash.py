@@ -165,23 +165,23 @@ async def use(world: World, scenario: Scenario, found: Paths) -> None:
             await fs.write(path, b"taken over")  # a reservation whose writer died holds nobody up
 
 
-async def mend(world: World, scenario: Scenario, found: Paths) -> None:
+async def repair_action(world: World, scenario: Scenario, found: Paths) -> None:
     """fsck repairs; garbage is collected; the table is lost and comes back from the log."""
     await world.repair()
     assert await world.problems() == set()
-    mended = await check_tree(world, scenario)
-    assert (await world.items()).keys() == mended.keys()
-    for path in found.keys() | mended.keys():
+    repairs = await check_tree(world, scenario)
+    assert (await world.items()).keys() == repairs.keys()
+    for path in found.keys() | repairs.keys():
         # What was seen stays; what was begun may be brought to its end.
-        assert mended.get(path, "none") in (
+        assert repairs.get(path, "none") in (
             found.get(path, "none"),
             scenario.after.get(path, "none"),
         ), path
     world.clock.advance(2000)
     assert await world.collect() == await world.named()
-    assert await world.tree() == mended
+    assert await world.tree() == repairs
     await world.lose_table()
-    assert await world.tree() == mended
+    assert await world.tree() == repairs
     world.clock.advance(1000)
     assert await world.problems() == set()
 
@@ -189,7 +189,7 @@ async def mend(world: World, scenario: Scenario, found: Paths) -> None:
 RECOVERIES: Mapping[str, Callable[[World, Scenario, Paths], Awaitable[None]]] = {
     "again": try_again,
     "use": use,
-    "mend": mend,
+    "mend": repair_action,
 }
 
 

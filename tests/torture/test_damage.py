@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from s3k_async.fsck.decide import TABLES, reached
-from s3k_async.fsck.facts import Finding
-from s3k_async.fsck.repair import RepairReport, repair_volume, verify_volume
-from s3k_async.fsck.verify import Report
+from s3k_async.integrity.facts import Finding
+from s3k_async.integrity.repair import RepairReport, repair_volume, verify_volume
+from s3k_async.integrity.verify import VerifyReport
+from s3k_async.integrity.verify_rules import TABLES, reached
 from s3k_async.volumes import open_volume
 from tests.engines.volumes import fresh_name
 from tests.old_volume import memory_volume
@@ -30,7 +30,7 @@ LEFT = {
 """What only a person can decide."""
 
 
-async def verify(scene: Scene) -> Report:
+async def verify(scene: Scene) -> VerifyReport:
     return await verify_volume(scene.volume, grace=GRACE)
 
 
@@ -43,13 +43,13 @@ async def check_mended(scene: Scene) -> list[Finding]:
     What was not harmed is whole then. Returns what is left for a person.
     """
     for _ in range(2):
-        assert [each for each in (await repair(scene)).mended if each.outcome == "failed"] == []
+        assert [each for each in (await repair(scene)).repairs if each.outcome == "failed"] == []
         again = await repair(scene)
-        assert again.mended == []
+        assert again.repairs == []
         assert again.rounds == 1
         scene.clock.advance(2000)
     report = await verify(scene)
-    assert [finding for finding in report.findings if finding.is_mendable] == []
+    assert [finding for finding in report.findings if finding.is_repairable] == []
     for path, data in scene.files.items():
         if path not in scene.harmed:
             entry = await scene.find(path)

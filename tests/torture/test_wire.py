@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from s3k_async import S3kClient
-from s3k_async.concurrency import gather
+from s3k_async._core.concurrency import gather
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.level import TORTURE

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
+from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async.config import DynamoTable, S3Bucket, Tuning, VolumeConfig
-from s3k_async.retry import Retries, RetryPolicy
 from tests.proxy import (
     CLOSE_AFTER,
     CLOSE_BEFORE,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 from s3k_async.aws.access import AwsConfig
-from s3k_async.backends.location import Opening, TableCapabilities, TableLocation, TableStore
+from s3k_async.backends.location import OpenContext, TableCapabilities, TableLocation, TableStore
 from s3k_async.errors import ConfigError
 
 __all__ = ["DynamoTable"]
@@ -46,7 +46,7 @@ class DynamoTable(TableLocation):
     def with_service(self, service: AwsConfig) -> Self:
         return replace(self, aws=service)
 
-    def open(self, opening: Opening) -> TableStore:
+    def open(self, opening: OpenContext) -> TableStore:
         from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 
         return WireItems(self, opening.session, sources=opening.sources)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from s3k_async.aws.errors import Codes, map_exceptions
+from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.aws.error_mapping import Codes, map_exceptions
 from s3k_async.aws.session import AwsClient
 from s3k_async.backends.dynamodb import DynamoTable
 from s3k_async.backends.dynamodb.dynamodb_codec import (
@@ -18,7 +19,6 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
-from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.items import PARTITION, SORT, Key
 from s3k_async.stores.pagination import PageGuard, repeated
 

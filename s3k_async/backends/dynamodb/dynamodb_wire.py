@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from s3k_async import _native
-from s3k_async.aws.answers import check_dynamodb
-from s3k_async.aws.errors import dynamodb_refusal, map_exceptions
-from s3k_async.aws.wire import Answer, Wire
+from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.aws.error_mapping import dynamodb_refusal, map_exceptions
+from s3k_async.aws.service_answers import check_dynamodb
+from s3k_async.aws.signed_http import Answer, Wire
 from s3k_async.backends.dynamodb import DynamoTable
 from s3k_async.backends.dynamodb.dynamodb_codec import (
     cursor_text,
@@ -19,15 +20,14 @@ from s3k_async.backends.dynamodb.dynamodb_codec import (
 )
 from s3k_async.backends.dynamodb.dynamodb_items import DynamoTableAdmin, check_advance
 from s3k_async.errors import ResponseLostError
-from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.actions import (
+from s3k_async.stores.batch_result import read_batches, require_loaded
+from s3k_async.stores.item_semantics import (
     validate,
     validate_load,
     validate_page,
     validate_segment,
     validate_transaction,
 )
-from s3k_async.stores.batches import read_batches, require_loaded
 from s3k_async.stores.items import PARTITION, SORT, Action, Delete, Item, ItemPage, Key, Put, Update
 
 __all__ = ["WireItems"]

@@ -9,10 +9,10 @@ from typing import ClassVar, Self
 from anyio.to_thread import run_sync
 
 from s3k_async.aws.access import AwsConfig
-from s3k_async.backends.location import BlobCapabilities, BlobLocation, Opening
+from s3k_async.backends.location import BlobCapabilities, BlobLocation, OpenContext
 from s3k_async.backends.url_parts import absolute_path, file_url_path
 from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.modes import make_parent
+from s3k_async.stores.file_modes import make_parent
 
 __all__ = ["LocalDirectory"]
 
@@ -37,7 +37,7 @@ class LocalDirectory(BlobLocation):
     def anchored(cls, text: str, base: str | None) -> str:
         return text if text.startswith("file://") else absolute_path(text, base)
 
-    def open(self, opening: Opening) -> BlobStore:  # noqa: ARG002
+    def open(self, opening: OpenContext) -> BlobStore:  # noqa: ARG002
         from s3k_async.backends.local.local_blobs import LocalBlobs
 
         return LocalBlobs(self.path)

@@ -13,7 +13,8 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from s3k_async.backends.local.local_blob_files import LocalFiles, write_fully
+from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.backends.local.durable_files import LocalFiles, write_fully
 from s3k_async.backends.local.local_walk import PRIVATE, blob_info, walk
 from s3k_async.errors import (
     CorruptDataError,
@@ -22,7 +23,6 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
-from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.blob_keys import (
     check_key,
     check_page,
@@ -33,7 +33,7 @@ from s3k_async.stores.blob_keys import (
 )
 from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Unfinished
 from s3k_async.stores.os_errors import os_errors
-from s3k_async.stores.threads import Threads
+from s3k_async.stores.worker_threads import Threads
 
 __all__ = ["LocalBlobs"]
 

@@ -9,7 +9,7 @@ from s3k_async.aws.access import AwsConfig
 from s3k_async.backends.location import (
     BlobCapabilities,
     BlobLocation,
-    Opening,
+    OpenContext,
     TableCapabilities,
     TableLocation,
     TableStore,
@@ -36,7 +36,7 @@ class MemoryTable(TableLocation):
     def parse(cls, text: str, service: AwsConfig) -> Self:  # noqa: ARG003
         return cls(single_name(text.partition("://")[2], text))
 
-    def open(self, opening: Opening) -> TableStore:
+    def open(self, opening: OpenContext) -> TableStore:
         from s3k_async.backends.memory.memory_items import MemoryItems
 
         return MemoryItems(self.name, opening.sources)
@@ -73,7 +73,7 @@ class MemoryBlobs(BlobLocation):
     def parse(cls, text: str, service: AwsConfig) -> Self:  # noqa: ARG003
         return cls(single_name(text.partition("://")[2], text))
 
-    def open(self, opening: Opening) -> BlobStore:
+    def open(self, opening: OpenContext) -> BlobStore:
         from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
 
         return MemoryBlobStore(self.name, opening.sources)

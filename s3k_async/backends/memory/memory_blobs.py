@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from s3k_async.concurrency import interleaved
+from s3k_async._core.concurrency import interleaved
+from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
@@ -19,7 +20,6 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
-from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.blob_keys import (
     check_key,
     check_page,

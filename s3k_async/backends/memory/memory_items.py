@@ -9,10 +9,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import islice
 
-from s3k_async.concurrency import interleaved
+from s3k_async._core.concurrency import interleaved
+from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.errors import VolumeNotFoundError
-from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.actions import (
+from s3k_async.stores.item_semantics import (
     TOKEN_LIFE_MS,
     cursor_of,
     fingerprint,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 from s3k_async.aws.access import AwsConfig
-from s3k_async.backends.location import BlobCapabilities, BlobLocation, Opening
+from s3k_async.backends.location import BlobCapabilities, BlobLocation, OpenContext
 from s3k_async.backends.url_parts import single_name
 from s3k_async.stores.blobs import BlobStore
 
@@ -39,7 +39,7 @@ class S3Bucket(BlobLocation):
     def with_service(self, service: AwsConfig) -> Self:
         return replace(self, aws=service)
 
-    def open(self, opening: Opening) -> BlobStore:
+    def open(self, opening: OpenContext) -> BlobStore:
         from s3k_async.backends.s3.s3_wire import WireBlobs
 
         return WireBlobs(self, opening.session, opening.sources)

@@ -11,13 +11,13 @@ from urllib.parse import unquote_plus
 
 import anyio
 
+from s3k_async._core.concurrency import run_all
 from s3k_async.aws.bounds import in_time, read_body
 from s3k_async.aws.encryption import encryption_parameters
-from s3k_async.aws.errors import Codes, map_exceptions, service_error
+from s3k_async.aws.error_mapping import Codes, map_exceptions, service_error
 from s3k_async.aws.session import AwsClient
 from s3k_async.backends.s3 import S3Bucket
 from s3k_async.backends.s3.s3_upload import S3Upload, request_body
-from s3k_async.concurrency import run_all
 from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,

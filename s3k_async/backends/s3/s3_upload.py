@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any, Protocol
 
-from s3k_async.aws.errors import Codes, map_exceptions
+from s3k_async.aws.error_mapping import Codes, map_exceptions
 from s3k_async.errors import S3kError, ServiceError
 from s3k_async.stores.blob_keys import part_numbers
 from s3k_async.stores.blobs import BlobInfo, Buffer

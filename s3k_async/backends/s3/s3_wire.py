@@ -1,4 +1,4 @@
-"""The blob port over an S3 bucket, with requests that we sign and read ourselves.
+"""The blob port over an S3 bucket, over signed requests of our own.
 
 Every payload is signed, and has a checksum besides for services that do not look at the signed
 digest (SeaweedFS keeps an empty object when a PUT without one breaks off), so that what was cut or
@@ -20,11 +20,12 @@ from urllib.parse import quote, urlsplit
 import anyio.to_thread
 
 from s3k_async import _native
-from s3k_async.aws.answers import check_s3
+from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.aws.encryption import encryption_headers
-from s3k_async.aws.errors import Codes, map_exceptions, service_error
-from s3k_async.aws.exchange import Bounds
-from s3k_async.aws.wire import Answer, Headers, Wire
+from s3k_async.aws.error_mapping import Codes, map_exceptions, service_error
+from s3k_async.aws.fast_http import Bounds
+from s3k_async.aws.service_answers import check_s3
+from s3k_async.aws.signed_http import Answer, Headers, Wire
 from s3k_async.backends.s3 import S3Bucket
 from s3k_async.backends.s3.s3_blobs import (
     BY_COPY,
@@ -39,7 +40,6 @@ from s3k_async.backends.s3.s3_blobs import (
     range_text,
 )
 from s3k_async.errors import BlobNotFoundError, ResponseLostError, S3kError
-from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.blobs import Buffer
 
 __all__ = ["WireBlobs"]

@@ -10,10 +10,10 @@ from typing import ClassVar, Self
 from anyio.to_thread import run_sync
 
 from s3k_async.aws.access import AwsConfig
-from s3k_async.backends.location import Opening, TableCapabilities, TableLocation, TableStore
+from s3k_async.backends.location import OpenContext, TableCapabilities, TableLocation, TableStore
 from s3k_async.backends.url_parts import TABLE_FILE, absolute_path
 from s3k_async.stores.ballast import Ballast
-from s3k_async.stores.modes import make_parent
+from s3k_async.stores.file_modes import make_parent
 
 __all__ = ["SqliteFile"]
 
@@ -38,7 +38,7 @@ class SqliteFile(TableLocation):
     def anchored(cls, text: str, base: str | None) -> str:
         return f"sqlite:{absolute_path(re.sub('^sqlite:(//(?=/))?', '', text), base)}"
 
-    def open(self, opening: Opening) -> TableStore:  # noqa: ARG002
+    def open(self, opening: OpenContext) -> TableStore:  # noqa: ARG002
         from s3k_async.backends.sqlite.sqlite_items import SqliteItems
 
         return SqliteItems(self.path)

@@ -1,5 +1,4 @@
-"""Connections to one SQLite database: opened with care, never shared by two threads, none open
-across a fork."""
+"""Connections to a SQLite database: a pool for one process, closed across a fork."""
 
 from __future__ import annotations
 
@@ -115,8 +114,8 @@ def _gate() -> _ForkGate:
 class Connections:
     """A pool of one process's connections to the database at `path`.
 
-    `borrowed` gives a thread one that nobody else has, opened when none is free. None is open while
-    a fork happens.
+    `borrowed` gives a thread one that no other client has, opened when none is free. None is open
+    while a fork happens.
     """
 
     def __init__(self, path: str) -> None:

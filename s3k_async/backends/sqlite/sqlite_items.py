@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from typing import TypeAlias, TypeVar
 
+from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.backends.sqlite.sqlite_connections import (
     APPLICATION_ID,
     BALLAST,
@@ -40,8 +41,9 @@ from s3k_async.backends.sqlite.sqlite_rows import (
 )
 from s3k_async.backends.sqlite.write_queue import WriteQueue
 from s3k_async.errors import S3kError, VolumeNotFoundError
-from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.actions import (
+from s3k_async.stores.ballast import Ballast
+from s3k_async.stores.file_modes import make_directories, open_private
+from s3k_async.stores.item_semantics import (
     TOKEN_LIFE_MS,
     cursor_of,
     fingerprint,
@@ -55,7 +57,6 @@ from s3k_async.stores.actions import (
     validate_segment,
     validate_transaction,
 )
-from s3k_async.stores.ballast import Ballast
 from s3k_async.stores.items import (
     PARTITION,
     SORT,
@@ -69,9 +70,8 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
-from s3k_async.stores.modes import make_directories, open_private
 from s3k_async.stores.os_errors import os_errors, sync_directory
-from s3k_async.stores.threads import Threads
+from s3k_async.stores.worker_threads import Threads
 
 __all__ = ["SqliteItems"]
 
@@ -258,7 +258,7 @@ class SqliteItems:
 
     def _build(self) -> bool:
         """Build the database aside and link it into place, so that nobody ever sees half of one.
-        False if somebody else's is there.
+        False if another client's is there.
         """
         directory = os.path.dirname(self._path)
         building = f"{self._path}.{self._sources.uuid()}.new"

@@ -1,4 +1,4 @@
-"""Rows of a SQLite table as items, damaged ones included.
+"""Rows of a SQLite table as items, including damaged rows.
 
 A row is sealed: the upper half of its `segment` is a checksum of its key and attributes, so that a
 changed byte in any of them is noticed, above all in a key, under which another file would be
@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from s3k_async.stores.actions import segment_of
+from s3k_async.stores.item_semantics import segment_of
 from s3k_async.stores.items import PARTITION, SORT, Key, Value
 
 __all__ = [

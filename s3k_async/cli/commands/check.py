@@ -9,20 +9,20 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from s3k_async.cli.addresses import Address, parse_volume_address
 from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
+from s3k_async.cli.volume_addresses import Address, parse_volume_address
 from s3k_async.errors import PathNotFoundError
-from s3k_async.fsck.facts import PROBLEMS, Finding
-from s3k_async.fsck.repair import RepairReport, repair_volume, verify_volume
-from s3k_async.fsck.verify import GRACE_SECONDS, Report, Tell
+from s3k_async.integrity.facts import PROBLEMS, Finding
+from s3k_async.integrity.repair import RepairReport, repair_volume, verify_volume
+from s3k_async.integrity.verify import GRACE_SECONDS, Tell, VerifyReport
 from s3k_async.model import ROOT
 from s3k_async.paths import normalize
 from s3k_async.volumes import Volume, open_volume
 
-__all__ = ["fsck", "repair", "tell_repair", "tell_report", "verify"]
+__all__ = ["fsck", "print_repair", "print_report", "repair", "verify"]
 
 T = TypeVar("T")
 
@@ -109,15 +109,15 @@ def verify(
     (./vol:/a), as with --path.
     """
 
-    async def work(volume: Volume, top: str, tell: Tell | None) -> Report:
+    async def work(volume: Volume, top: str, tell: Tell | None) -> VerifyReport:
         return await verify_volume(
             volume, path=top, grace=grace, deep=deep, directory=resume, progress=tell
         )
 
-    tell_report(invocation, _run(invocation, arguments, path, work))
+    print_report(invocation, _run(invocation, arguments, path, work))
 
 
-def tell_report(invocation: Invocation, report: Report) -> None:
+def print_report(invocation: Invocation, report: VerifyReport) -> None:
     """List problems and sum up. Raises Exit if there are any."""
     if invocation.json:
         invocation.output.json(_document(report))
@@ -161,19 +161,21 @@ def repair(
             progress=tell,
         )
 
-    tell_repair(invocation, _run(invocation, arguments, path, work))
+    print_repair(invocation, _run(invocation, arguments, path, work))
 
 
-def tell_repair(invocation: Invocation, report: RepairReport) -> None:
-    """List what was mended, or would be, and what is left, and sum up. Raises Exit if a problem is
-    left."""
+def print_repair(invocation: Invocation, report: RepairReport) -> None:
+    """List what was repaired, or would be, and what is left, and sum up. Raises Exit if a problem
+    is left."""
     remaining = [
-        finding for finding in report.left.problems if not (report.dry_run and finding.is_mendable)
+        finding
+        for finding in report.left.problems
+        if not (report.dry_run and finding.is_repairable)
     ]
     if invocation.json:
         invocation.output.json(_repair_document(report))
     else:
-        for each in report.mended:
+        for each in report.repairs:
             reason = f" ({each.reason})" if each.reason else ""
             invocation.output.line(
                 f"{each.outcome}: {each.finding.action}: {_where(each.finding)}{reason}"
@@ -242,7 +244,7 @@ def _repair_document(report: RepairReport) -> dict[str, Any]:
         ],
         "mended": [
             {**_finding(each.finding), "outcome": each.outcome, "reason": each.reason or None}
-            for each in report.mended
+            for each in report.repairs
         ],
         "problems": [_finding(finding) for finding in report.left.problems],
     }
@@ -254,7 +256,7 @@ def _address(arguments: tuple[str, ...]) -> Address:
     return parse_volume_address(arguments[0]) if arguments else Address(None, ROOT, "")
 
 
-def _counts(report: Report) -> dict[str, int]:
+def _counts(report: VerifyReport) -> dict[str, int]:
     return {
         "files": report.files,
         "directories": report.directories,
@@ -268,7 +270,7 @@ def _counts(report: Report) -> dict[str, int]:
     }
 
 
-def _summary(report: Report) -> str:
+def _summary(report: VerifyReport) -> str:
     counts = _counts(report)
     text = (
         f"{plural(report.files, 'file')}, {plural(report.directories, 'directory')}, "
@@ -288,7 +290,7 @@ def _summary(report: Report) -> str:
     return f"found {plural(sum(kinds.values()), 'problem')} ({found}) in {text}"
 
 
-def _document(report: Report) -> dict[str, Any]:
+def _document(report: VerifyReport) -> dict[str, Any]:
     return {
         "clean": report.clean,
         **_counts(report),

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 from anyio import to_thread
 
-from s3k_async.cli.addresses import parse_address, shown, volume_directory
 from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.standard_input import standard_input
@@ -24,6 +23,7 @@ from s3k_async.cli.transfers import (
     need_distinct,
     transfer_each,
 )
+from s3k_async.cli.volume_addresses import parse_address, shown, volume_directory
 from s3k_async.errors import EndOfFileError, InvalidArgumentError, IsDirectoryError
 from s3k_async.model import ChangeResult
 from s3k_async.paths import normalize

@@ -11,21 +11,21 @@ from typing import Any
 import anyio
 import click
 
-from s3k_async.cli.addresses import parse_volume_address
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.command import Amount, VolumeCommand, grace_option
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.reporting import FailedOperandsError
+from s3k_async.cli.volume_addresses import parse_volume_address
 from s3k_async.errors import InvalidArgumentError
-from s3k_async.fsck.audit import AuditTrail
-from s3k_async.fsck.collect import Collector, Swept
-from s3k_async.fsck.marking import Count, Marked, Place
-from s3k_async.fsck.verdicts import GRACE_SECONDS, Ages
+from s3k_async.integrity.audit import AuditTrail
+from s3k_async.integrity.gc_mark import CollectedData, Marked, ObjectCount
+from s3k_async.integrity.gc_rules import GRACE_SECONDS, Ages
+from s3k_async.integrity.gc_sweep import GarbageCollector, Swept
 from s3k_async.model import ROOT
-from s3k_async.sources import SYSTEM
 from s3k_async.volumes import Volume, open_volume
 
-__all__ = ["gc", "sweeping", "tell_collection"]
+__all__ = ["gc", "print_collection", "sweeping"]
 
 _DEAD = ("deleted", "replaced", "unpublished", "unnamed")
 
@@ -118,14 +118,14 @@ def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
             await opened.close()
 
     marked, swept = anyio.run(work)
-    tell_collection(invocation, marked, swept)
+    print_collection(invocation, marked, swept)
 
 
-def _collector(volume: Volume, asked: _Asked, progress: Any) -> Collector:
-    place = Place.of(volume)
+def _collector(volume: Volume, asked: _Asked, progress: Any) -> GarbageCollector:
+    place = CollectedData.of(volume)
     lease = volume.config.tuning.lease if asked.lease is None else asked.lease
     audit = AuditTrail(volume.log_blobs, SYSTEM.uuid(), asked.audit)
-    return Collector(
+    return GarbageCollector(
         place,
         SYSTEM,
         Ages(asked.grace, lease),
@@ -136,7 +136,9 @@ def _collector(volume: Volume, asked: _Asked, progress: Any) -> Collector:
     )
 
 
-async def _collect(collector: Collector, asked: _Asked) -> tuple[Marked | None, Swept | None]:
+async def _collect(
+    collector: GarbageCollector, asked: _Asked
+) -> tuple[Marked | None, Swept | None]:
     if asked.sweep_from is not None:
         return None, await collector.sweep(asked.sweep_from)
     with TemporaryDirectory(prefix="s3k-gc-") as room:
@@ -148,19 +150,19 @@ async def _collect(collector: Collector, asked: _Asked) -> tuple[Marked | None, 
         return marked, await collector.sweep(path)
 
 
-def tell_collection(invocation: Invocation, marked: Marked | None, swept: Swept | None) -> None:
+def print_collection(invocation: Invocation, marked: Marked | None, swept: Swept | None) -> None:
     """Say what was found, and what was deleted if something was to be. Raises FailedOperandsError
     for what could not be.
     """
     if invocation.json:
         invocation.output.json(_document(marked, swept))
     else:
-        _tell_lines(invocation, marked, swept)
+        _print_lines(invocation, marked, swept)
     if swept is not None and swept.failures:
         raise FailedOperandsError(swept.failures, some_succeeded=bool(swept.deleted))
 
 
-def _tell_lines(invocation: Invocation, marked: Marked | None, swept: Swept | None) -> None:
+def _print_lines(invocation: Invocation, marked: Marked | None, swept: Swept | None) -> None:
     dead = swept.deleted if swept is not None else {} if marked is None else _dead(marked)
     for reason, count in sorted(dead.items()):
         invocation.output.line(f"{reason}: {_sized(count)}")
@@ -176,8 +178,8 @@ def _tell_lines(invocation: Invocation, marked: Marked | None, swept: Swept | No
     invocation.output.line(_summary(marked, swept, dead))
 
 
-def _summary(marked: Marked | None, swept: Swept | None, dead: Mapping[str, Count]) -> str:
-    total = Count(
+def _summary(marked: Marked | None, swept: Swept | None, dead: Mapping[str, ObjectCount]) -> str:
+    total = ObjectCount(
         sum(each.objects for each in dead.values()), sum(each.bytes for each in dead.values())
     )
     if swept is not None:
@@ -193,16 +195,16 @@ def _summary(marked: Marked | None, swept: Swept | None, dead: Mapping[str, Coun
     return text if swept is not None else f"{text} (--yes deletes)"
 
 
-def _sized(count: Count) -> str:
+def _sized(count: ObjectCount) -> str:
     return f"{plural(count.objects, 'object')}, {count.bytes:,} bytes"
 
 
-def _dead(marked: Marked) -> dict[str, Count]:
+def _dead(marked: Marked) -> dict[str, ObjectCount]:
     return {reason: count for reason, count in marked.counts.items() if reason in _DEAD}
 
 
 def _document(marked: Marked | None, swept: Swept | None) -> dict[str, Any]:
-    def counts(found: Mapping[str, Count]) -> dict[str, dict[str, int]]:
+    def counts(found: Mapping[str, ObjectCount]) -> dict[str, dict[str, int]]:
         return {
             reason: {"objects": each.objects, "bytes": each.bytes}
             for reason, each in sorted(found.items())

@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import click
 
-from s3k_async.cli.addresses import Address, parse_volume_address
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import one_line, plural
+from s3k_async.cli.volume_addresses import Address, parse_volume_address
 from s3k_async.errors import ConfigError, DirectoryNotEmptyError, InvalidArgumentError
 
 __all__ = ["destroy", "init"]

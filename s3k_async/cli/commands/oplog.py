@@ -13,25 +13,25 @@ from typing import Any, Final
 import anyio
 import click
 
-from s3k_async.cli.addresses import Address, parse_address, parse_volume_address
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural, time_text
+from s3k_async.cli.volume_addresses import Address, parse_address, parse_volume_address
 from s3k_async.errors import (
     InvalidArgumentError,
     PathNotFoundError,
     ReadOnlyVolumeError,
     UnsupportedError,
 )
+from s3k_async.migrate.retirement import GRACE_SECONDS as RETIREMENT_GRACE
+from s3k_async.migrate.retirement import RETIRED, Retirement, retire_log
 from s3k_async.model import ROOT, Entry
-from s3k_async.moving.retirement import GRACE_SECONDS as RETIREMENT_GRACE
-from s3k_async.moving.retirement import RETIRED, Retirement, retire_log
 from s3k_async.oplog.compaction import GRACE_SECONDS, Compaction, Compactor
 from s3k_async.oplog.entries import LogRecord
-from s3k_async.oplog.reader import DamagedLog, Finding, JavaLogReader, LogReader
+from s3k_async.oplog.log_reader import DamagedLog, Finding, JavaLogReader, LogReader
 from s3k_async.paths import normalize
-from s3k_async.sources import SYSTEM
 from s3k_async.volumes import Volume, open_volume
 
 __all__ = ["oplog"]
@@ -85,7 +85,7 @@ def show(invocation: Invocation, what: str) -> None:
     if not known and not damage:
         raise PathNotFoundError("the operation log has no records of this object", path=object_id)
     _tell(invocation, known, with_ids=True)
-    _tell_damage(invocation, damage)
+    _print_damage(invocation, damage)
 
 
 @oplog.command("tail", cls=VolumeCommand)
@@ -130,7 +130,7 @@ def tail(
         finally:
             await opened.close()
 
-    _tell_damage(invocation, anyio.run(work))
+    _print_damage(invocation, anyio.run(work))
 
 
 @oplog.command("compact", cls=VolumeCommand)
@@ -175,7 +175,7 @@ def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool)
     )
     if done.damaged:
         if not invocation.json:
-            _tell_damage(invocation, done.damaged)
+            _print_damage(invocation, done.damaged)
         raise click.exceptions.Exit(ExitCode.DAMAGE)
 
 
@@ -415,7 +415,7 @@ def _entry(entry: Entry | None) -> dict[str, Any] | None:
     return {name: getattr(entry, name) for name in names}
 
 
-def _tell_damage(invocation: Invocation, damage: Sequence[DamagedLog]) -> None:
+def _print_damage(invocation: Invocation, damage: Sequence[DamagedLog]) -> None:
     for each in damage:
         if invocation.json:
             invocation.output.json({"damaged": each.key, "message": str(each.error)})

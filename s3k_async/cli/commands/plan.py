@@ -15,7 +15,7 @@ from s3k_async.errors import ConfigError
 from s3k_async.settings.options import Option, parse
 
 if TYPE_CHECKING:
-    from s3k_async.planning import Count, LaidTree, Prediction, Service, TreeShape, Work
+    from s3k_async.cost_model import ChildCount, LaidTree, Prediction, Service, TreeShape, Workload
 
 __all__ = ["plan"]
 
@@ -110,7 +110,7 @@ def plan(
     run without retries; where they depend on name hashes, or on sharing between concurrent calls, a
     range is given.
     """
-    from s3k_async.planning import COLD, WARM, Latency, Service, TreeShape, suggest_suffix_count
+    from s3k_async.cost_model import COLD, WARM, Latency, Service, TreeShape, suggest_suffix_count
 
     times = Latency.of(latency / 1000, s3_latency / 1000)
     shape = TreeShape(
@@ -135,8 +135,8 @@ def plan(
 def _predictor(verb: str, assumed: _Assumed) -> Callable[[int], Prediction]:
     """Predicts for a suffix count."""
     from s3k_async.config import Tuning
-    from s3k_async.planning import (
-        Subject,
+    from s3k_async.cost_model import (
+        VerbArguments,
         deletion,
         lay_out,
         listing,
@@ -147,7 +147,7 @@ def _predictor(verb: str, assumed: _Assumed) -> Callable[[int], Prediction]:
     )
 
     service, shape = assumed.service, assumed.shape
-    of_trees: dict[str, Callable[[LaidTree, Service], Work]] = {
+    of_trees: dict[str, Callable[[LaidTree, Service], Workload]] = {
         "list": listing,
         "rename": lambda tree, service: renaming(tree, service, atomic=assumed.atomic),
         "delete": lambda tree, service: deletion(tree, service, atomic=assumed.atomic),
@@ -161,7 +161,9 @@ def _predictor(verb: str, assumed: _Assumed) -> Callable[[int], Prediction]:
         else:
             bottom = tree.kinds[-1]
             parents = bottom.level + 1
-            subject = Subject(parents, bottom.file_item, bottom.directory_item, shape.file_bytes)
+            subject = VerbArguments(
+                parents, bottom.file_item, bottom.directory_item, shape.file_bytes
+            )
             work = on_every_file(verb, tree, subject, service)
         return predict(verb, tree, work, service, concurrency=assumed.concurrency)
 
@@ -205,7 +207,7 @@ def _lines(prediction: Prediction, suggested: int) -> list[str]:
     ]
 
 
-def _row(name: str, count: Count) -> str:
+def _row(name: str, count: ChildCount) -> str:
     shown = f"{name:<36} {count.likely:>15,}"
     return shown if count.exact else f"{shown}  {count.low:,} to {count.high:,}"
 
@@ -244,5 +246,5 @@ def _document(prediction: Prediction, suggested: int) -> dict[str, Any]:
     }
 
 
-def _count(count: Count) -> dict[str, int]:
+def _count(count: ChildCount) -> dict[str, int]:
     return {"likely": count.likely, "low": count.low, "high": count.high}

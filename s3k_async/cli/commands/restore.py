@@ -7,18 +7,18 @@ from typing import Any
 import anyio
 import click
 
-from s3k_async.cli.addresses import parse_volume_address
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
+from s3k_async.cli.volume_addresses import parse_volume_address
 from s3k_async.errors import InvalidArgumentError
-from s3k_async.fsck.restore_tree import RestoreReport
+from s3k_async.integrity.tree_restore import RestoreReport
 from s3k_async.model import ROOT
 from s3k_async.paths import normalize
-from s3k_async.volumes.restoring import restore_volume
+from s3k_async.volumes.restoration import restore_volume
 
-__all__ = ["restore", "tell_restore"]
+__all__ = ["print_restore", "restore"]
 
 
 @click.command(cls=VolumeCommand)
@@ -70,10 +70,10 @@ def restore(
             )
 
     report = anyio.run(work)
-    tell_restore(invocation, report, yes=yes)
+    print_restore(invocation, report, yes=yes)
 
 
-def tell_restore(invocation: Invocation, report: RestoreReport, *, yes: bool) -> None:
+def print_restore(invocation: Invocation, report: RestoreReport, *, yes: bool) -> None:
     """Print what a restore found and did. Exits with 9 if anything could not be decided or
     restored."""
     if invocation.json:

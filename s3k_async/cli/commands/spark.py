@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from s3k_async import errors
-from s3k_async.cli.addresses import Address, parse_address, parse_volume_address
 from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
-from s3k_async.cli.commands.check import tell_repair, tell_report
+from s3k_async.cli.commands.check import print_repair, print_report
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import human_size, plural
 from s3k_async.cli.reporting import FailedOperandsError
+from s3k_async.cli.volume_addresses import Address, parse_address, parse_volume_address
 from s3k_async.errors import (
     ConfigError,
     InvalidArgumentError,
@@ -26,7 +26,7 @@ from s3k_async.errors import (
     PathNotFoundError,
     S3kError,
 )
-from s3k_async.fsck.verify import GRACE_SECONDS
+from s3k_async.integrity.verify import GRACE_SECONDS
 from s3k_async.model import ROOT
 
 if TYPE_CHECKING:
@@ -429,12 +429,12 @@ def fsck_verify(
     include a path."""
     address = volume_address(volume)
     with spark_session(master, output) as session:
-        from s3k_async.spark.checking import verify
+        from s3k_async.spark.fsck_job import verify
 
         opened = volume_in(session, invocation, address)
         frame, report = verify(session, opened, path=address.path, partitions=tasks, **options)
         keep(frame, output)
-    tell_report(invocation, report)
+    print_report(invocation, report)
 
 
 @job("fsck-repair")
@@ -454,14 +454,14 @@ def fsck_repair(
     include a path."""
     address = volume_address(volume)
     with spark_session(master, output) as session:
-        from s3k_async.spark.checking import repair
+        from s3k_async.spark.fsck_job import repair
 
         opened = volume_in(session, invocation, address)
         frame, report = repair(
             session, opened, path=address.path, dry_run=not yes, partitions=tasks, **options
         )
         keep(frame, output)
-    tell_repair(invocation, report)
+    print_repair(invocation, report)
 
 
 # Spark

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from s3k_async.cli.commands.gc import sweeping, tell_collection
+from s3k_async.cli.commands.gc import print_collection, sweeping
 from s3k_async.cli.commands.spark import job, keep, spark_session, volume_address, volume_in
 from s3k_async.cli.invocation import Invocation
 from s3k_async.errors import InvalidArgumentError
@@ -53,4 +53,4 @@ def gc(
             **options,
         )
         keep(frame, output)
-    tell_collection(invocation, report.marked, report.swept)
+    print_collection(invocation, report.marked, report.swept)

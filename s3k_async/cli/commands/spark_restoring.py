@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from s3k_async.cli.commands.restore import tell_restore
+from s3k_async.cli.commands.restore import print_restore
 from s3k_async.cli.commands.spark import job, keep, spark_session, volume_address, volume_in
 from s3k_async.cli.invocation import Invocation
 from s3k_async.errors import InvalidArgumentError
@@ -45,7 +45,7 @@ def fsck_restore(
             "expected a volume, not a path in a volume (--subtree)", path=volume
         )
     with spark_session(master, output) as session, invocation.meter("restore") as meter:
-        from s3k_async.spark.restoring import restore
+        from s3k_async.spark.restore_job import restore
 
         outcomes, report = restore(
             session,
@@ -58,4 +58,4 @@ def fsck_restore(
             progress=meter.part(),
         )
         keep(outcomes, output)
-    tell_restore(invocation, report, yes=yes)
+    print_restore(invocation, report, yes=yes)

@@ -14,7 +14,7 @@ from s3k_async.aws.access import AwsConfig
 from s3k_async.backends.location import (
     BlobCapabilities,
     BlobLocation,
-    Opening,
+    OpenContext,
     TableCapabilities,
     TableLocation,
     TableStore,
@@ -50,7 +50,7 @@ class ShelfTable(TableLocation):
     def with_service(self, service: AwsConfig) -> Self:
         return replace(self, service=service)
 
-    def open(self, opening: Opening) -> TableStore:
+    def open(self, opening: OpenContext) -> TableStore:
         from s3k_async.backends.sqlite.sqlite_items import SqliteItems
 
         if not self.service.secret_access_key:
@@ -90,7 +90,7 @@ class ShelfBlobs(BlobLocation):
     def parse(cls, text: str, service: AwsConfig) -> Self:
         return cls(_path(text).rstrip("/"))
 
-    def open(self, opening: Opening) -> BlobStore:
+    def open(self, opening: OpenContext) -> BlobStore:
         from s3k_async.backends.local.local_blobs import LocalBlobs
 
         return LocalBlobs(self.path)

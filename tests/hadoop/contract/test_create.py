@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from s3k_async.adapters.hadoop.status import BLOCK_SIZE
 from s3k_async.errors import IsDirectoryError, NotDirectoryError, PathExistsError
-from s3k_async.hadoop.status import BLOCK_SIZE
 from tests.hadoop.ground import Ground, dataset
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

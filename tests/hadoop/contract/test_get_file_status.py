@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from s3k_async.concurrency import run_all
-from s3k_async.hadoop.status import HadoopFileStatus
+from s3k_async._core.concurrency import run_all
+from s3k_async.adapters.hadoop.status import HadoopFileStatus
 from tests.hadoop.ground import Ground, collect, dataset, names
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from s3k_async.adapters.hadoop.streams import END
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError, UncommittedFileError
-from s3k_async.hadoop.streams import END
 from tests.hadoop.ground import Ground, dataset
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -48,7 +48,7 @@ async def test_rm_non_empty_root_dir_non_recursive(ground: Ground) -> None:
 async def test_rm_root_recursive(ground: Ground, caplog: pytest.LogCaptureFixture) -> None:
     await ground.write("/testRmRootRecursive", b"x")
 
-    with caplog.at_level(logging.WARNING, "s3k_async.hadoop"):
+    with caplog.at_level(logging.WARNING, "s3k_async.adapters.hadoop"):
         deleted = await ground.fs.delete("/", recursive=True)
 
     assert deleted is False

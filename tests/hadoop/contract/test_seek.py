@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from s3k_async.adapters.hadoop.streams import END, HadoopInputStream
 from s3k_async.errors import EndOfFileError, InvalidArgumentError, StreamClosedError
-from s3k_async.hadoop.streams import END, HadoopInputStream
 from tests.hadoop.ground import Ground, dataset
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

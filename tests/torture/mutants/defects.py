@@ -79,14 +79,14 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a lost answer that is not settled by what is stored",
-        "stores/reliable_items.py",
+        "stores/retrying_items.py",
         "                verdict = await self._settle(actions, failure)",
         "                raise failure",
         f"{METADATA_FAULTS}::test_a_write_whose_answer_was_lost_is_a_success",
     ),
     Defect(
         "a read-back that does not know our own operation",
-        "stores/reliable_items.py",
+        "stores/retrying_items.py",
         "    return operation is not None and stored is not None and stored.get(OPERATION) == "
         "operation",
         "    return False",
@@ -94,21 +94,21 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "another token when a deletion is sent again",
-        "stores/reliable_items.py",
+        "stores/retrying_items.py",
         "lambda: self._store.transact([action], token), [action], None",
         "lambda: self._store.transact([action], self._sources.uuid()), [action], None",
         f"{RELIABLE}::test_a_delete_carries_a_token_so_that_its_own_success_is_recognised",
     ),
     Defect(
         "a file that is not synced",
-        "backends/local/local_blob_files.py",
+        "backends/local/durable_files.py",
         "        os.fsync(descriptor)\n        return os.fstat(descriptor)",
         "        return os.fstat(descriptor)",
         f"{LOCAL}::test_file_and_directories_are_synced_before_a_put_is_acknowledged",
     ),
     Defect(
         "a directory that is not synced",
-        "backends/local/local_blob_files.py",
+        "backends/local/durable_files.py",
         """            try:
                 os.fsync(parent)
             except OSError as error:
@@ -151,7 +151,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a log that is rolled back after an unknown outcome",
-        "metadata/changes.py",
+        "metadata/logged_write.py",
         "            except OutcomeUnknownError:\n                note_change()\n                "
         "raise\n"
         "            except S3kError:",
@@ -160,7 +160,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a log that keeps what definitely failed",
-        "metadata/changes.py",
+        "metadata/logged_write.py",
         "                await pending.rollback()\n",
         "                pass\n",
         "tests/faults/test_tree_faults.py::test_the_loser_of_a_race_takes_its_pending_entry_back",
@@ -174,21 +174,21 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a tombstone of the version that it ends",
-        "metadata/changes.py",
+        "metadata/logged_write.py",
         "self._sources.uuid(), before.id, before.version + 1",
         "self._sources.uuid(), before.id, before.version",
         "tests/metadata/test_tree.py::test_every_change_is_in_the_log",
     ),
     Defect(
         "log entries that replace one another",
-        "oplog/log.py",
+        "oplog/log_writer.py",
         "            await self._blobs.put(key, data, if_absent=True)",
         "            await self._blobs.put(key, data)",
         "tests/oplog/test_log.py::test_another_operation_under_the_same_id_is_refused_and_the_first_one_stays",
     ),
     Defect(
         "a suffix count that is not compared",
-        "volumes/opening.py",
+        "volumes/volume.py",
         '        "suffix_count": config.suffix_count,\n        "hash": config.hash,\n        '
         '"log_mode"',
         '        "hash": config.hash,\n        "log_mode"',
@@ -203,7 +203,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "keys that a batch left out and nobody asks for again",
-        "stores/reliable_items.py",
+        "stores/retrying_items.py",
         "                found.update(error.found)\n                left = error.left\n            "
         "    raise",
         "                found.update(error.found)",
@@ -211,91 +211,91 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "bytes whose checksum is not compared",
-        "reading.py",
+        "file_ranges.py",
         "    if checksum != entry.checksum:",
         "    if False:",
         "tests/client/test_reader.py::test_damaged_bytes",
     ),
     Defect(
         "an operation under way that fsck takes for damage",
-        "fsck/facts.py",
+        "integrity/facts.py",
         "        return time_ms > self.now_ms - self.grace_ms",
         "        return False",
         f"{CRASH}::test_what_may_be_under_way_is_no_finding",
     ),
     Defect(
         "a job that goes on without its lease",
-        "metadata/jobs.py",
+        "metadata/txn_record.py",
         "        if self.expired:\n            raise LeaseExpiredError(",
         "        if False:\n            raise LeaseExpiredError(",
         "tests/metadata/test_hard_races.py::test_a_job_whose_lease_ran_out_does_not_get_it_back",
     ),
     Defect(
         "a job that is published though it was aborted",
-        "metadata/jobs.py",
+        "metadata/txn_record.py",
         '        condition = Condition(equals={"state": "preparing", "owner": job.owner})',
         "        condition = Condition()",
         "tests/metadata/test_late.py::test_who_publishes_late_finds_the_job_aborted",
     ),
     Defect(
         "a mark that is folded in though it is gone",
-        "metadata/settling.py",
+        "metadata/intent_resolver.py",
         "        key, marked = keys.key(entry.path), Condition(equals={NEXT: entry.pending})",
         "        key, marked = keys.key(entry.path), Condition()",
         "tests/metadata/test_late.py::test_who_folds_in_a_mark_late_leaves_what_has_come_since",
     ),
     Defect(
         "a listing that is not read a second time",
-        "metadata/steady.py",
+        "metadata/consistent_listing.py",
         "            if attempt < ATTEMPTS and not await view.stands():",
         "            if False:",
         "tests/metadata/test_steady.py::test_a_job_between_two_requests_is_seen_wholly_or_not_at_all",
     ),
     Defect(
         "what a job has not published yet is seen",
-        "metadata/visibility.py",
+        "metadata/intent_view.py",
         "            elif mark.then == (GONE if record.is_published else HERE):",
         "            elif mark.then == (GONE if record.is_published else None):",
         "tests/metadata/test_visibility.py::test_a_marked_entry_is_on_the_side_of_its_job",
     ),
     Defect(
         "a damaged log object that is removed and not kept",
-        "fsck/mend.py",
+        "integrity/repair_actions.py",
         "            await blobs.copy(blobs, key, name)",
         "            pass",
-        "tests/fsck/test_repair.py::test_a_damaged_log_object_is_kept_in_quarantine",
+        "tests/integrity/test_repair.py::test_a_damaged_log_object_is_kept_in_quarantine",
     ),
     Defect(
         "garbage that is not looked at again before it is deleted",
-        "fsck/collect.py",
+        "integrity/gc_sweep.py",
         "            named = await self._named(left) | await self._named(left)",
         "            named: set[str] = set()",
-        "tests/fsck/test_collect_races.py::test_what_the_scan_missed_is_found_where_the_log_has_seen_it",
+        "tests/integrity/test_collect_races.py::test_what_the_scan_missed_is_found_where_the_log_has_seen_it",
     ),
     Defect(
         "garbage that the log has named since",
-        "fsck/collect.py",
+        "integrity/gc_sweep.py",
         "            changed = await self._news.of(left)",
         "            changed: set[str] = set()",
-        "tests/fsck/test_collect_races.py::test_what_was_moved_since_it_was_marked_is_in_the_logs_news",
+        "tests/integrity/test_collect_races.py::test_what_was_moved_since_it_was_marked_is_in_the_logs_news",
     ),
     Defect(
         "garbage that is swept as soon as it is marked",
-        "fsck/collect.py",
+        "integrity/gc_sweep.py",
         "lambda verdict: verdict.since_ms + grace_ms > self._now_ms",
         "lambda verdict: False",
-        "tests/fsck/test_collect.py::test_a_reader_keeps_the_bytes_of_a_file_that_was_deleted_for_a_grace_period",
+        "tests/integrity/test_collect.py::test_a_reader_keeps_the_bytes_of_a_file_that_was_deleted_for_a_grace_period",
     ),
     Defect(
         "garbage that is looked at once before it is deleted",
-        "fsck/collect.py",
+        "integrity/gc_sweep.py",
         "            named = await self._named(left) | await self._named(left)",
         "            named = await self._named(left)",
-        "tests/fsck/test_collect_races.py::test_what_moves_between_two_requests_of_one_reading_is_seen_by_the_next",
+        "tests/integrity/test_collect_races.py::test_what_moves_between_two_requests_of_one_reading_is_seen_by_the_next",
     ),
     Defect(
         "a transaction of the table of which a listing sees a part",
-        "metadata/together.py",
+        "metadata/multi_path_commit.py",
         "    if len(decision.changes) > 1:",
         "    if len(decision.changes) > 1_000:",
         "tests/client/test_transaction_races.py::test_between_any_two_requests_of_a_listing_it_happens_wholly",
@@ -309,7 +309,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "the record of a job that was cancelled before it began",
-        "metadata/jobs.py",
+        "metadata/txn_record.py",
         "            job.over = True  # nothing carries a mark of it",
         "            raise",
         "tests/metadata/test_late.py::test_a_job_that_is_cancelled_while_its_record_is_written_leaves_none",
@@ -317,14 +317,14 @@ DEFECTS: tuple[Defect, ...] = (
     # Data at risk: what testers from outside had found.
     Defect(
         "a volume whose keys carry no owner",
-        "metadata/record.py",
+        "metadata/volume_record.py",
         '    return f"{SCOPE}{volume_id}/" if SCOPED in flags else ""',
         '    return ""',
         "tests/test_ownership.py::test_no_listing_goes_outside_of_the_volumes_own_prefix",
     ),
     Defect(
         "a copied table that uses the original's location",
-        "volumes/opening.py",
+        "volumes/volume.py",
         "            await require_claim(place, record, table_identity(config, config.data))",
         "            pass",
         "tests/test_ownership.py::test_a_copied_table_cannot_use_the_location",
@@ -338,7 +338,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "an older volume that collects what its log does not name",
-        "fsck/marking.py",
+        "integrity/gc_mark.py",
         "        if not self._place.scoped and not verdict.operations:",
         "        if False:",
         "tests/test_ownership.py::test_an_older_volume_still_collects_what_its_log_names",
@@ -366,21 +366,21 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "calls that are cut off when the client closes",
-        "calls.py",
+        "_core/active_calls.py",
         "        if not await self._idle(seconds):",
         "        if not await self._idle(0.0):",
         "tests/client/test_closing.py::test_leaving_waits_for_writes_under_way",
     ),
     Defect(
         "a source that is deleted though it was written anew since it was copied",
-        "meant.py",
+        "bulk/expected_objects.py",
         "        if self.version is not None and found.version != self.version:",
         "        if False:",
         "tests/client/test_transfer.py::test_what_another_client_writes_at_any_step_of_a_move_is_kept",
     ),
     Defect(
         "a redirect that is taken for an answer",
-        "aws/answers.py",
+        "aws/service_answers.py",
         "    if not 300 <= status < 400 or status == 304:",
         "    if True:",
         "tests/aws/test_redirects.py::test_a_redirect_is_an_error_that_names_the_hosts",
@@ -394,18 +394,18 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a live job whose log is removed",
-        "fsck/mend.py",
+        "integrity/repair_actions.py",
         "            if name.job and await self._store.jobs.record(name.job) is not None:",
         "            if False:",
-        "tests/fsck/test_interrupted.py"
+        "tests/integrity/test_interrupted.py"
         "::test_a_job_that_begins_after_the_scan_of_the_table_is_left_alone",
     ),
     Defect(
         "a deletion that is undone between two repairs",
-        "fsck/mend.py",
+        "integrity/repair_actions.py",
         "        if await self._was_changed(facts):",
         "        if False:",
-        "tests/fsck/test_repair.py"
+        "tests/integrity/test_repair.py"
         "::test_what_changes_between_the_look_and_the_write_is_not_put_back",
     ),
 )

@@ -1,0 +1,1 @@
+"""Runtime services below every other layer: clock, randomness, concurrency, retries, metering."""

@@ -1,0 +1,325 @@
+"""The active calls of a client, and their end when it closes.
+
+A call is a verb, a step of a listing or an operation of an open file. A client that closes admits
+no further call, waits for those that run, and then cancels what is left: a call in a critical
+section, in which its change is decided, leaves that section first. So a call that has changed
+something returns its result, or raises OutcomeUnknownError, and one that raises ClosedClientError
+has changed nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from types import TracebackType
+from typing import Any, Final, ParamSpec, Protocol, Self, TypeVar, cast
+from weakref import WeakSet
+
+import anyio
+
+from s3k_async.errors import ClosedClientError, OutcomeUnknownError
+
+__all__ = ["Calls", "call", "critical", "incidental", "note_change", "optional"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+RETURNING: Final = 1.0
+"""Seconds in which a call that has changed something may return when the time for closing is over.
+"""
+ENDING: Final = 60.0
+"""Seconds in which calls end that were cancelled: longer than a request is sent again."""
+
+
+class Calls:
+    """The calls of one open volume. Belongs to one event loop."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._running: set[_Call] = set()
+        self._streams: WeakSet[Stream[Any]] = WeakSet()
+        self._waiter: asyncio.Future[None] | None = None
+        self._hurried = False
+        self.closing = False
+        """Whether no further call is admitted."""
+
+    def running(self, *, late: bool = False) -> _Call:
+        """The body of a `with` is one call, or a part of the one that it is in. Raises
+        ClosedClientError, unless it may come `late`: what clears away behind an open file may begin
+        while the client is closing.
+        """
+        return _Call(self, late=late)
+
+    def admit(self) -> None:
+        """Raise ClosedClientError unless calls may begin, or this is a part of one."""
+        if self.closing and not self._is_inside():
+            raise ClosedClientError("the client is closed, or is being closed", path=self._name)
+
+    def stream(self, pages: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+        """The pages, each step a call; they are closed with the client."""
+        stream = Stream(self, pages)
+        self._streams.add(stream)
+        return stream
+
+    async def finish(self, seconds: float) -> None:
+        """Admit no further call, wait so long for those that run, then end them."""
+        # Tasks that were started before this one was get to the beginning of their calls.
+        await asyncio.sleep(0)
+        self.closing = True
+        if not await self._idle(seconds):
+            for running in list(self._running):
+                running.end()
+            await self.ended()
+        with self.own():
+            for stream in list(self._streams):
+                await stream.aclose()
+
+    async def ended(self) -> None:
+        """Wait for what was cancelled, or came late."""
+        self._hurried = False
+        await self._idle(ENDING)
+
+    def hurry(self) -> None:
+        """Have `finish` wait no longer for calls that are not cancelled yet."""
+        self._hurried = True
+        self._wake()
+
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        """For the time of a `with`, admit what the body does: it is a part of closing."""
+        outer = _current.get()
+        mine = _Call(self)
+        _current.set((*outer, mine))
+        try:
+            yield
+        finally:
+            mine.over = True
+            _current.set(outer)
+
+    async def _idle(self, seconds: float) -> bool:
+        """Wait until no call runs but those that this is a part of; False if that takes longer."""
+        mine = set(_current.get())
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while self._running - mine:
+            left = deadline - loop.time()
+            if left <= 0 or self._hurried:
+                return False
+            self._waiter = loop.create_future()
+            await asyncio.wait([self._waiter], timeout=left)
+        return True
+
+    def _begun(self, call: _Call) -> None:
+        self._running.add(call)
+
+    def _ended(self, call: _Call) -> None:
+        self._running.discard(call)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _is_inside(self) -> bool:
+        return any(running.calls is self and not running.over for running in _current.get())
+
+
+class _Call:
+    """One call under way, for `with`."""
+
+    def __init__(self, calls: Calls, *, late: bool = False) -> None:
+        self.calls = calls
+        self.over = False
+        self._late = late
+        self._outer: tuple[_Call, ...] | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelling = 0
+        self._critical = 0
+        self._changed = False
+        self._ending = False
+        self._cancelled = False
+        self._optional: set[anyio.CancelScope] = set()
+
+    def __enter__(self) -> Self:
+        if self.calls._is_inside():
+            return self
+        if not self._late:
+            self.calls.admit()
+        self._task = asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task is not None else 0
+        self._outer = _current.get()
+        _current.set((*self._outer, self))
+        self.calls._begun(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._outer is None:
+            return
+        self.over = True
+        _current.set(self._outer)
+        self.calls._ended(self)
+        if self._cancelled and self._task is not None:
+            others = self._task.uncancel() - self._cancelling
+            if isinstance(error, asyncio.CancelledError) and others <= 0:
+                raise self._error() from error
+
+    def end(self) -> None:
+        """Have the call end: at once, or when what it is deciding is decided."""
+        self._ending = True
+        for scope in self._optional:
+            scope.cancel()
+        self._soon()
+
+    def enter_critical(self) -> None:
+        self._critical += 1
+
+    def leave_critical(self) -> None:
+        self._critical -= 1
+        if self._ending:
+            self._soon()
+
+    def note_change(self) -> None:
+        self._changed = True
+
+    def enter_optional(self, scope: anyio.CancelScope) -> None:
+        self._optional.add(scope)
+        if self._ending:
+            scope.cancel()
+
+    def leave_optional(self, scope: anyio.CancelScope) -> None:
+        self._optional.discard(scope)
+
+    def _soon(self) -> None:
+        if not self._critical:
+            loop = asyncio.get_running_loop()
+            loop.call_later(RETURNING if self._changed else 0, self._cancel)
+
+    def _cancel(self) -> None:
+        task = self._task
+        if self.over or self._critical or self._cancelled or task is None or task.done():
+            return
+        if task.cancelling() > self._cancelling:
+            return  # its caller has cancelled it, and it is cleaning up
+        self._cancelled = True
+        task.cancel()
+
+    def _error(self) -> Exception:
+        if self._changed:
+            return OutcomeUnknownError(
+                "the client was closed during the call; some changes may have been applied",
+                path=self.calls._name,
+            )
+        return ClosedClientError(
+            "the client was closed during the call; no changes were applied",
+            path=self.calls._name,
+        )
+
+
+_current: ContextVar[tuple[_Call, ...]] = ContextVar("s3k_calls", default=())
+"""The calls, of one client or of several, that the code is a part of."""
+_incidental: ContextVar[bool] = ContextVar("s3k_incidental", default=False)
+
+
+@contextmanager
+def critical() -> Iterator[None]:
+    """The end of the body is waited for, whatever closes: a change is being decided in it, or
+    cleared away."""
+    running = _current.get()
+    for each in running:
+        each.enter_critical()
+    try:
+        yield
+    finally:
+        for each in running:
+            each.leave_critical()
+
+
+@contextmanager
+def optional() -> Iterator[None]:
+    """The body is left, without an error, when its call has to end: others do what it leaves
+    undone."""
+    running = _current.get()
+    with anyio.CancelScope() as scope:
+        for each in running:
+            each.enter_optional(scope)
+        try:
+            yield
+        finally:
+            for each in running:
+                each.leave_optional(scope)
+
+
+@contextmanager
+def incidental() -> Iterator[None]:
+    """What is changed in the body, as missing parents, is not what its call was to change."""
+    before = _incidental.get()
+    _incidental.set(True)
+    try:
+        yield
+    finally:
+        _incidental.set(before)
+
+
+def note_change() -> None:
+    """Note that the call has changed what it was to change, or perhaps has."""
+    if not _incidental.get():
+        for each in _current.get():
+            each.note_change()
+
+
+class Stream(AsyncGenerator[T, None]):
+    """An asynchronous generator, each of whose steps is a call."""
+
+    def __init__(self, calls: Calls, pages: AsyncIterator[T]) -> None:
+        self._calls = calls
+        self._pages = pages
+
+    async def __anext__(self) -> T:
+        with self._calls.running():
+            return await anext(self._pages)
+
+    async def asend(self, value: None) -> T:
+        """As `anext`: the pages take no value."""
+        del value
+        return await anext(self)
+
+    async def athrow(self, *error: Any) -> T:
+        """Raise an error where the pages stand."""
+        if not isinstance(self._pages, AsyncGenerator):
+            return await super().athrow(*error)
+        return cast(T, await self._pages.athrow(*error))
+
+    async def aclose(self) -> None:
+        """Let go of what is read ahead."""
+        if isinstance(self._pages, AsyncGenerator):
+            await self._pages.aclose()
+
+
+class _Volume(Protocol):
+    @property
+    def calls(self) -> Calls: ...
+
+
+class _Client(Protocol):
+    def _volume(self) -> _Volume: ...
+
+
+def call(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """A verb of a client, or of what belongs to one, each call of which is waited for when the
+    client closes."""
+
+    @wraps(verb)
+    async def called(*arguments: P.args, **options: P.kwargs) -> T:
+        client = cast(_Client, arguments[0])
+        with client._volume().calls.running():
+            return await verb(*arguments, **options)
+
+    return called

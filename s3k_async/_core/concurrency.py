@@ -1,0 +1,410 @@
+"""Bounded structured concurrency: task groups with a limit, cancelled together when one task
+fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+)
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from types import TracebackType
+from typing import NoReturn, Self, TypeVar
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from s3k_async._core.active_calls import critical
+from s3k_async.errors import ThrottledError
+
+__all__ = [
+    "AdaptiveLimit",
+    "Budget",
+    "ByteBudget",
+    "gather",
+    "interleaved",
+    "merge",
+    "raise_first",
+    "run_all",
+    "to_the_end",
+]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+async def run_all(
+    work: Callable[[T], Awaitable[object]], items: Iterable[T] | AsyncIterable[T], *, limit: int
+) -> None:
+    """Await `work(item)` for every item, at most `limit` in flight.
+
+    Items are taken one by one as slots come free, so an endless or lazy source is fine. The first
+    error cancels what is in flight and is raised as itself, not as a group.
+    """
+    slots = anyio.Semaphore(limit)
+
+    async def one(item: T) -> None:
+        try:
+            await work(item)
+        finally:
+            slots.release()
+
+    try:
+        async with anyio.create_task_group() as tasks, aclosing(_iterate(items)) as source:
+            async for item in source:
+                await slots.acquire()
+                tasks.start_soon(one, item)
+    except BaseExceptionGroup as group:
+        raise_first(group)
+
+
+class Budget:
+    """How many parts of one piece of work may be under way at once, however they are nested."""
+
+    def __init__(self, size: int) -> None:
+        self._free = size
+
+    async def run_all(
+        self,
+        work: Callable[[T], Awaitable[object]],
+        items: Iterable[T] | AsyncIterable[T],
+        *,
+        cost: Callable[[T], int] = lambda _: 1,
+    ) -> None:
+        """Await `work(item)` for every item, at once while the budget lasts and otherwise one after
+        the other. `cost`: how many parts of the budget an item takes; the last one may take more
+        than is left.
+
+        `work` may do the same for parts of its own: nobody waits for the budget, so nobody waits
+        for a part that waits for it. Items are taken and errors raised as in `run_all`.
+        """
+
+        async def one(item: T, taken: int, alone: anyio.Event | None) -> None:
+            try:
+                await work(item)
+            finally:
+                if alone is None:
+                    self._free += taken
+                else:
+                    alone.set()
+
+        try:
+            async with anyio.create_task_group() as tasks, aclosing(_iterate(items)) as source:
+                async for item in source:
+                    alone = None if self._free > 0 else anyio.Event()
+                    taken = cost(item)
+                    if alone is None:
+                        self._free -= taken
+                    tasks.start_soon(one, item, taken, alone)
+                    if alone is not None:
+                        await alone.wait()
+        except BaseExceptionGroup as group:
+            raise_first(group)
+
+
+class AdaptiveLimit:
+    """How many requests may be in flight to one service, learnt from its answers: TCP's rule,
+    between 1 and `most`.
+
+    It begins at `most`. A round of successes raises it by one (additive increase). A ThrottledError
+    halves it (multiplicative decrease), once for all the requests that were in flight then, because
+    their answers tell of the same load. First come, first served. Belongs to one event loop.
+
+        async with limit.slot():
+            answer = await send()
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = max(1, most)
+        self._limit = float(self._most)
+        self._flying = 0
+        self._epoch = 0
+        """Grows when the limit is lowered: a request of an earlier one tells nothing new."""
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def __repr__(self) -> str:
+        return f"<AdaptiveLimit {self._flying} of {self.limit}, {len(self._waiting)} waiting>"
+
+    @property
+    def limit(self) -> int:
+        """Requests that may be in flight now."""
+        return int(self._limit)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are in flight."""
+        return self._flying
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request has to wait for its turn now."""
+        return self._flying >= self.limit or bool(self._waiting)
+
+    def slot(self, *, at_once: bool = False) -> Slot:
+        """Room for one request, to be entered once: the error that it is left with tells how the
+        request ended.
+
+        `at_once`: without waiting, beyond the limit if need be.
+        """
+        return Slot(self, at_once=at_once)
+
+    async def _acquire(self, *, at_once: bool) -> int:
+        if at_once or not self.waits:
+            self._flying += 1
+            return self._epoch
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            await place
+        except BaseException:
+            if place.done() and not place.cancelled():
+                # The room was given while the cancellation was on its way.
+                self._release()
+            raise
+        return self._epoch
+
+    def _release(self) -> None:
+        self._flying -= 1
+        while self._waiting and self._flying < self.limit:
+            place = self._waiting.popleft()
+            if not place.done():
+                self._flying += 1
+                place.set_result(None)
+
+    def _succeeded(self) -> None:
+        self._limit = min(float(self._most), self._limit + 1.0 / self._limit)
+
+    def _throttled(self, epoch: int) -> None:
+        if epoch == self._epoch:
+            self._epoch += 1
+            self._limit = max(1.0, self._limit / 2)
+
+
+class Slot:
+    """Room for one request under an AdaptiveLimit."""
+
+    __slots__ = ("_at_once", "_epoch", "_limit", "throttled")
+
+    def __init__(self, limit: AdaptiveLimit, *, at_once: bool) -> None:
+        self._limit = limit
+        self._at_once = at_once
+        self._epoch = 0
+        self.throttled = False
+        """To be set when an answer says so without an error: some of a batch was left undone."""
+
+    async def __aenter__(self) -> Self:
+        self._epoch = await self._limit._acquire(at_once=self._at_once)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.throttled or isinstance(error, ThrottledError):
+            self._limit._throttled(self._epoch)
+        elif error is None:
+            self._limit._succeeded()
+        self._limit._release()
+
+
+class ByteBudget:
+    """How many bytes may be under way at once. First come, first served; what is larger than all of
+    it goes alone.
+
+    Belongs to one event loop.
+
+        async with budget.hold(len(data)):
+            await send(data)
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = self._free = size
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def hold(self, size: int) -> AsyncGenerator[None, None]:
+        """Wait for room for `size` bytes, and hold it for the length of a block."""
+        held = min(size, self._size)
+        if self._waiting or held > self._free:
+            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((held, place))
+            try:
+                await place
+            except BaseException:
+                if place.done() and not place.cancelled():
+                    self._give_back(held)
+                else:
+                    place.cancel()
+                    self._give_back(0)
+                raise
+        else:
+            self._free -= held
+        try:
+            yield
+        finally:
+            self._give_back(held)
+
+    def _give_back(self, size: int) -> None:
+        self._free += size
+        while self._waiting and (self._waiting[0][1].done() or self._waiting[0][0] <= self._free):
+            held, place = self._waiting.popleft()
+            if not place.done():
+                self._free -= held
+                place.set_result(None)
+
+
+async def gather(work: Callable[[T], Awaitable[R]], items: Iterable[T], *, limit: int) -> list[R]:
+    """The results of `work(item)` in the order of the items, at most `limit` in flight."""
+    known = list(items)
+    results: list[R | None] = [None] * len(known)
+
+    async def one(pair: tuple[int, T]) -> None:
+        results[pair[0]] = await work(pair[1])
+
+    await run_all(one, enumerate(known), limit=limit)
+    return results  # type: ignore[return-value]
+
+
+async def _iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T, None]:
+    if isinstance(items, AsyncIterable):
+        try:
+            async for item in items:
+                yield item
+        finally:
+            if isinstance(items, AsyncGenerator):
+                await items.aclose()
+    else:
+        for item in items:
+            yield item
+
+
+def raise_first(group: BaseExceptionGroup[BaseException]) -> NoReturn:
+    """Raise the first error inside a group, however deep, as itself."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    context = error.__context__
+    try:
+        raise error
+    finally:
+        # Else its context is a group that it is in itself, and who pickles contexts, as Dask does,
+        # never ends.
+        error.__context__ = context
+        del error
+
+
+async def merge(
+    streams: Iterable[AsyncIterator[T]],
+    *,
+    limit: int,
+    expand: Callable[[T], Iterable[AsyncIterator[T]]] = lambda _: (),
+) -> AsyncGenerator[T, None]:
+    """What the streams yield, as it arrives, with at most `limit` streams being read.
+
+    `expand` may open further streams for a value, before it is yielded; the latest are read first,
+    which keeps the number of waiting streams low for a tree. Each stream is read one value ahead,
+    unless its value led to further streams. Leaving early cancels what is read.
+    """
+    waiting = list(streams)[::-1]
+    reading: dict[asyncio.Task[T | _End], AsyncIterator[T]] = {}
+    try:
+        while waiting or reading:
+            while waiting and len(reading) < limit:
+                stream = waiting.pop()
+                reading[asyncio.create_task(_step(stream))] = stream
+            done, _ = await asyncio.wait(reading, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                stream = reading.pop(task)
+                value = task.result()
+                if not isinstance(value, _End):
+                    further = list(expand(value))
+                    if further:
+                        # What a stream led to comes before its next value, or a wide tree would be
+                        # held at once.
+                        waiting += [stream, *further]
+                    else:
+                        reading[asyncio.create_task(_step(stream))] = stream
+                    yield value
+    finally:
+        with anyio.CancelScope(shield=True):
+            for task in reading:
+                task.cancel()
+            await asyncio.gather(*reading, return_exceptions=True)
+            for stream in [*reading.values(), *waiting]:
+                if isinstance(stream, AsyncGenerator):
+                    await stream.aclose()
+
+
+class _End:
+    """The end of a stream."""
+
+
+_END = _End()
+
+
+async def _step(stream: AsyncIterator[T]) -> T | _End:
+    return await anext(stream, _END)
+
+
+async def to_the_end(work: Callable[[], Awaitable[T]]) -> T:
+    """Run `work`, which ends by itself, to its end; a cancellation of the caller is raised
+    afterwards.
+
+    In a task of its own, because a shielded scope holds off anyio's cancellation but not asyncio's
+    (`wait_for`, `timeout`, `Task.cancel`).
+    """
+
+    async def run() -> T:
+        return await work()
+
+    task = asyncio.create_task(run())
+    cancelled: asyncio.CancelledError | None = None
+    with critical(), anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                cancelled = error
+    try:
+        result = task.result()
+    except BaseException as error:
+        if cancelled is not None:
+            # The caller may answer a failure by trying again; a cancellation must reach it all the
+            # same.
+            raise cancelled from error
+        raise
+    if cancelled is not None:
+        raise cancelled
+    return result
+
+
+class _Interleaved:
+    __slots__ = ()
+
+    async def __aenter__(self) -> None:
+        await checkpoint()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if raised is None:
+            await checkpoint()
+
+
+_INTERLEAVED = _Interleaved()
+
+
+def interleaved() -> AbstractAsyncContextManager[None, None]:
+    """Other tasks may run before and after the body, as they would around a request."""
+    return _INTERLEAVED

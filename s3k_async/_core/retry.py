@@ -1,0 +1,244 @@
+"""The retry policy: full jitter between zero and an exponential bound, limited by attempts, a
+deadline and a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import anyio
+
+from s3k_async._core.runtime import Sources
+from s3k_async.errors import (
+    ConditionFailedError,
+    RequestTimeoutError,
+    ResponseLostError,
+    S3kError,
+    ThrottledError,
+    TransactionConflictError,
+    UnreachableError,
+)
+
+__all__ = [
+    "LEAST_RATE",
+    "TRANSIENT",
+    "CallTime",
+    "Retries",
+    "RetryAccount",
+    "RetryBudget",
+    "RetryPolicy",
+    "backoff",
+    "limited",
+    "retry",
+    "seconds_left",
+    "tried",
+]
+
+T = TypeVar("T")
+
+TRANSIENT: tuple[type[S3kError], ...] = (
+    ThrottledError,
+    TransactionConflictError,
+    ResponseLostError,
+    RequestTimeoutError,
+    UnreachableError,
+)
+"""Errors after which the identical request may be sent again (a write must then settle what became
+of the first)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Retries as data. Delays are uniform in [0, min(cap, base * 2^n)] seconds ("full jitter")."""
+
+    attempts: int = 10
+    base: float = 0.02
+    cap: float = 5.0
+    deadline: float = 60.0
+    """No further attempt begins later than this many seconds after the first failure; `CallTime`
+    bounds what all attempts may take together."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryBudget:
+    """How much may be asked again altogether, so that a service in trouble is not asked many times
+    as much as usual.
+
+    A token bucket: it begins full, a request puts `share` of a token in, time puts `rate` tokens a
+    second in, and sending again takes one out. An empty one ends the attempts as a policy does:
+    with the last error.
+    """
+
+    share: float = 0.2
+    """Retries for each request, in the long run."""
+    burst: float = 1000.0
+    """Tokens in a full bucket."""
+    rate: float = 50.0
+    """Retries a second that are free, so that a client with few requests need not give up on a busy
+    service."""
+
+
+def _patient() -> RetryPolicy:
+    return RetryPolicy(attempts=20, deadline=300.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """What is tried again, and how often: for reads, for writes, and for each page of a listing or
+    a scan."""
+
+    read: RetryPolicy = field(default_factory=RetryPolicy)
+    write: RetryPolicy = field(default_factory=RetryPolicy)
+    scan: RetryPolicy = field(default_factory=_patient)
+    """More patient, because the work of all pages before would be lost. Each page counts for
+    itself."""
+    budget: RetryBudget = field(default_factory=RetryBudget)
+
+    @classmethod
+    def alike(cls, policy: RetryPolicy) -> Retries:
+        """One policy for everything."""
+        return cls(policy, policy, policy)
+
+
+def backoff(policy: RetryPolicy, sources: Sources) -> Iterator[float]:
+    """The waits between attempts, counted from the first that is asked for; ends when no further
+    attempt is allowed. So an attempt that took long before it failed is sent again as any other."""
+    start = sources.monotonic()
+    for attempt in range(policy.attempts - 1):
+        delay = sources.uniform(0.0, min(policy.cap, policy.base * 2**attempt))
+        if sources.monotonic() + delay - start > policy.deadline:
+            return
+        yield delay
+
+
+LEAST_RATE: Final = 16 * 1024
+"""Bytes of content a second below which a request is given up: content extends the time that it
+has."""
+_LONGEST: Final = 600.0
+"""Seconds that a request has for which nothing else is said."""
+
+_CALL: ContextVar[CallTime | None] = ContextVar("s3k_call_time", default=None)
+
+
+class CallTime:
+    """The time that one call has for its requests: all attempts and the waits between them.
+
+    It begins with the first request. Waiting for a turn under a limit is left out.
+    """
+
+    __slots__ = ("_end", "_seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end: float | None = None
+
+    def begin(self) -> None:
+        """A request is sent; the first one starts the clock."""
+        if self._end is None:
+            self._end = anyio.current_time() + self._seconds
+
+    def extend(self, seconds: float) -> None:
+        """Leave out so many seconds."""
+        if self._end is not None:
+            self._end += seconds
+
+    def left(self) -> float:
+        """Seconds, 0 at the least."""
+        return self._seconds if self._end is None else max(0.0, self._end - anyio.current_time())
+
+
+@contextmanager
+def limited(time: CallTime | None) -> Iterator[None]:
+    """The requests of the body have this time; None: each has as much as a single request is
+    given."""
+    token = _CALL.set(time)
+    try:
+        yield
+    finally:
+        _CALL.reset(token)
+
+
+def seconds_left() -> float:
+    """The time that a request may take."""
+    time = _CALL.get()
+    return _LONGEST if time is None else time.left()
+
+
+class RetryAccount:
+    """The tokens of a budget, shared by all requests to one place. Belongs to one event loop."""
+
+    def __init__(self, budget: RetryBudget, sources: Sources) -> None:
+        self._budget = budget
+        self._sources = sources
+        self._tokens = budget.burst
+        self._seen = sources.monotonic()
+
+    def earn(self) -> None:
+        """A request is sent for the first time."""
+        self._tokens = min(self._budget.burst, self._tokens + self._budget.share)
+
+    def spend(self, error: S3kError) -> bool:
+        """Whether a request may be sent again after `error`.
+
+        Clients that conflict over an item get an answer each time: that is no load to hold back,
+        and costs nothing.
+        """
+        if isinstance(error, TransactionConflictError | ConditionFailedError):
+            return True
+        now = self._sources.monotonic()
+        self._tokens = min(
+            self._budget.burst, self._tokens + (now - self._seen) * self._budget.rate
+        )
+        self._seen = now
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+
+async def retry(
+    call: Callable[[], Awaitable[T]],
+    policy: RetryPolicy,
+    sources: Sources,
+    *,
+    on: tuple[type[S3kError], ...] = TRANSIENT,
+    account: RetryAccount | None = None,
+    failure: S3kError | None = None,
+    began: float | None = None,
+    time: CallTime | None = None,
+) -> T:
+    """Run an idempotent `call` until it succeeds, fails for good, or the policy or the account
+    ends; the last error is raised, a lost answer as RequestTimeoutError: what is sent once more has
+    the same effect, so nothing but an answer was lost. `failure`: what came of the first attempt,
+    if that was made already, and `began` when. `time` ends the attempts, too."""
+    start = sources.monotonic() if began is None else began
+    delays = backoff(policy, sources)
+    attempts = 0 if failure is None else 1
+    while True:
+        if failure is None:
+            attempts += 1
+            try:
+                return await call()
+            except on as error:
+                failure = error
+        delay = next(delays, None)
+        is_late = delay is not None and time is not None and time.left() <= delay
+        if delay is None or is_late or (account is not None and not account.spend(failure)):
+            if not isinstance(failure, ResponseLostError):
+                raise failure
+            raise RequestTimeoutError(
+                f"no whole answer came in {tried(attempts, sources.monotonic() - start)} "
+                f"({failure.message})",
+                path=failure.path,
+            ) from failure
+        await sources.sleep(delay)
+        failure = None
+
+
+def tried(attempts: int, seconds: float) -> str:
+    """How often and over how long something was tried, in words."""
+    often = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+    return f"{often} over {seconds:.1f} s"

@@ -1,0 +1,65 @@
+"""Time, randomness and ids: the only module that reads a clock or a random generator, so that tests
+can replace them."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import anyio
+
+from s3k_async import _native
+from s3k_async.errors import InvalidPathError, ItemFormatError
+
+__all__ = ["SYSTEM", "Sources"]
+
+_SHOWN = 100
+"""Characters of an id that an error shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Time, randomness and identity."""
+
+    now_ms: Callable[[], int]
+    """Wall clock, milliseconds since the epoch."""
+    monotonic: Callable[[], float]
+    """Seconds that never go backwards."""
+    entropy: Callable[[int], bytes]
+    """`entropy(n)`: n unpredictable bytes."""
+    uniform: Callable[[float, float], float]
+    """A number between the two bounds, for jitter."""
+    sleep: Callable[[float], Awaitable[None]]
+    """Wait for so many seconds."""
+
+    def uuid(self) -> str:
+        """A random UUID (version 4), lower case."""
+        return _native.uuid_text(self.entropy(16))
+
+    def physical_key(self, object_id: str) -> str:
+        """A fresh physical key for an object: `<random uuid4>.id=<object id>`. Raises
+        ItemFormatError for an id that no key can hold, which only a damaged item has.
+        """
+        try:
+            return _native.physical_key(object_id, self.entropy(16))
+        except InvalidPathError as error:
+            raise ItemFormatError(
+                f"a damaged item: {error.message}", path=object_id[:_SHOWN]
+            ) from error
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+SYSTEM = Sources(
+    now_ms=_now_ms,
+    monotonic=time.monotonic,
+    entropy=os.urandom,
+    uniform=random.uniform,
+    sleep=anyio.sleep,
+)
+"""The real clock, the operating system's randomness."""

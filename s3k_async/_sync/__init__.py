@@ -1,0 +1,1 @@
+"""The blocking client, its files and its transactions."""

@@ -1,0 +1,221 @@
+"""What a filesystem of fsspec is before it does anything: a volume, loops and processes, paths,
+listings in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar, cast
+
+import fsspec.asyn
+from fsspec.asyn import AsyncFileSystem
+from fsspec.utils import tokenize
+
+from s3k_async._sync.loop_thread import run_on
+from s3k_async._sync.sync_client import S3kSyncClient
+from s3k_async.adapters.fsspec_arguments import Stripping, is_related, split
+from s3k_async.adapters.fsspec_changes import AtOnce, PendingChanges, Together, VolumeTransaction
+from s3k_async.adapters.fsspec_instances import OPTIONS_OF_FSSPEC, Volumes, unpickled
+from s3k_async.adapters.fsspec_listing import Info
+from s3k_async.adapters.sessions import Sessions
+from s3k_async.client import Path, S3kClient, volume_text
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import CrossVolumeError, PathNotFoundError, WrongLoopError
+from s3k_async.model import ROOT
+from s3k_async.transaction import Transaction
+
+__all__ = ["VolumeFileSystem", "blocking"]
+
+T = TypeVar("T")
+
+
+def blocking(verb: Callable[..., Awaitable[Any]]) -> Any:
+    """The blocking form of a coroutine method. Not fsspec's, which an interrupt leaves running."""
+    name = verb.__name__
+
+    @functools.wraps(verb)
+    def waiting(self: VolumeFileSystem, *args: Any, **kwargs: Any) -> Any:
+        return self._wait(lambda: getattr(self, name)(*args, **kwargs))
+
+    waiting.__name__ = name.removeprefix("_")
+    return waiting
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this thread runs the loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc]  # fsspec is untyped
+    """A volume, and who may use it: any thread, event loop and process, each with connections of
+    its own."""
+
+    protocol = "s3k"
+    root_marker = ROOT
+    transaction_type = VolumeTransaction
+
+    def __init__(
+        self,
+        volume: Path | None = None,
+        *,
+        config: VolumeConfig | Path | None = None,
+        session: object | Mapping[str, object] | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+        **options: Any,
+    ) -> None:
+        # `Volumes` has made one configuration of whatever was given.
+        assert volume is None
+        assert isinstance(config, VolumeConfig)
+        self._options = {name: options[name] for name in OPTIONS_OF_FSSPEC}
+        super().__init__(loop=loop, **self._options)
+        self._config = config
+        self._aws = session
+        self._name = config.name
+        self._forgotten = 0
+        self._together: Transaction | None = None
+        self._sessions = Sessions(config, session)
+        self._sessions.abandon_with(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name or volume_text(self._config)!r}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unpickled, (type(self), self._config, self._options)
+
+    def to_dict(self, *, include_password: bool = True) -> dict[str, Any]:
+        """As fsspec's, without secrets in any case."""
+        return cast("dict[str, Any]", super().to_dict(include_password=include_password))
+
+    @property
+    def _fs_token(self) -> str:
+        """Equal for equal volumes and options, in every process."""
+        return cast(str, tokenize(type(self).__qualname__, self._config, self._options))
+
+    # Loops, processes, volumes
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """Where blocking calls run: the loop that was given, else fsspec's; in a forked child the
+        child's own."""
+        if self.asynchronous:
+            return None
+        if self._pid == os.getpid():
+            return cast(asyncio.AbstractEventLoop, self._loop)
+        if fsspec.asyn.loop[0] is None:
+            # The parent may have held this lock when it forked; fsspec only forgets the loop that
+            # it guards.
+            fsspec.asyn.reset_lock()
+        return cast(asyncio.AbstractEventLoop, fsspec.asyn.get_loop())
+
+    @property
+    def volume(self) -> str:
+        """The volume's name. An embedded volume is opened to learn it."""
+        if not self._name:
+            self._name = self._sessions.name or self._asked_name()
+        return self._name
+
+    async def close(self) -> None:
+        """Release the connections of this process. They are made again when the object is used
+        again."""
+        await self._sessions.close()
+
+    def close_session(self) -> None:
+        """As `close`, blocking."""
+        self._wait(self._sessions.close)
+
+    def _asked_name(self) -> str:
+        # On the blocking client's loop: this is asked by methods of any loop that cannot wait.
+        with S3kSyncClient(config=self._config, session=self._aws) as client:
+            return client.name
+
+    async def _client(self) -> S3kClient:
+        return await self._sessions.client()
+
+    async def _changes(self) -> PendingChanges:
+        client = await self._client()
+        return AtOnce(client) if self._together is None else Together(client, self._together)
+
+    async def _begun(self) -> Transaction:
+        return (await self._client()).transaction()
+
+    def start_transaction(self) -> VolumeTransaction:
+        """Begin what `end_transaction` ends; `with fs.transaction:` is better, since it ends it in
+        any case."""
+        self._transaction = self.transaction_type(self)
+        self._transaction.start()
+        return self._transaction
+
+    def _wait(self, call: Callable[[], Awaitable[T]]) -> T:
+        loop = self.loop
+        if loop is None:
+            raise WrongLoopError(
+                "the filesystem is asynchronous: await the methods that begin with an underscore"
+            )
+        if _is_running(loop):
+            raise WrongLoopError("a blocking call on the loop that would have to do the work")
+        return run_on(loop, call)
+
+    # Paths
+
+    _strip_protocol = Stripping()
+
+    def _strip_here(self, path: Any) -> Any:
+        """Paths in this volume. Raises CrossVolumeError, InvalidPathError."""
+        if isinstance(path, list):
+            return [self._strip_here(each) for each in path]
+        volume, inside = split(path)
+        if volume and volume != self.volume:
+            raise CrossVolumeError(f"the path is not in the volume {self.volume!r}", path=str(path))
+        return inside
+
+    @classmethod
+    def _parent(cls, path: Any) -> str:
+        return split(path)[1].rpartition("/")[0] or ROOT
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
+        volume, _ = split(path)
+        return {"name": volume} if volume else {}
+
+    def unstrip_protocol(self, name: str) -> str:
+        return f"s3k://{self.volume}{self._strip_here(name)}"
+
+    # Listings in memory, only if they were asked for
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        """Forget the listings of a path, of what is below it and of what it is in; of everything
+        without a path."""
+        self._forgotten += 1
+        if path is None:
+            self.dircache.clear()
+        elif self.dircache.use_listings_cache:
+            inside = self._strip_here(path)
+            for known in list(self.dircache):
+                if is_related(known, inside):
+                    self.dircache.pop(known, None)
+        super().invalidate_cache(path)
+
+    def _known(self, path: str) -> Info | None:
+        """What the listing of the directory that a path is in says of it; None if there is none in
+        memory.
+
+        Raises PathNotFoundError if there is one, without the path.
+        """
+        if path == ROOT or (above := self.dircache.get(self._parent(path))) is None:
+            return None
+        for info in above:
+            if info["name"] == path:
+                return dict(info)
+        raise PathNotFoundError("no such file or directory", path=path)
+
+    def _ls_from_cache(self, path: str) -> list[Info] | None:
+        listing = self.dircache.get(path)
+        if listing is not None:
+            return [dict(info) for info in listing]
+        info = self._known(path)
+        return [info] if info is not None and info["type"] == "file" else None

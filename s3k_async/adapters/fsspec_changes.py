@@ -1,0 +1,174 @@
+"""How a filesystem of fsspec changes things: each at once, or in `with fs.transaction:` all
+together at its end."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from fsspec.transaction import Transaction as FsspecTransaction
+
+from s3k_async._core.concurrency import gather
+from s3k_async.adapters.fsspec_listing import copy_into, readable, status_of, tops_of
+from s3k_async.adapters.fsspec_renames import Pairs, rename
+from s3k_async.client import S3kClient
+from s3k_async.errors import (
+    InvalidArgumentError,
+    PathExistsError,
+    PathNotFoundError,
+    UnsupportedError,
+)
+from s3k_async.file_ranges import existing
+from s3k_async.files import FileReader, FileWriter, Opening
+from s3k_async.model import ROOT, FileStatus
+from s3k_async.stores.blobs import Buffer
+from s3k_async.transaction import Transaction
+
+__all__ = ["AtOnce", "PendingChanges", "Together", "VolumeTransaction"]
+
+UPLOADS = 16
+"""Files of one `pipe` that are uploaded at the same time in a transaction."""
+
+
+class PendingChanges(Protocol):
+    """What fsspec's verbs want changed."""
+
+    async def write(self, path: str, data: Buffer, *, overwrite: bool = True) -> object: ...
+    async def write_many(self, files: Sequence[tuple[str, Any]], *, overwrite: bool) -> None: ...
+    def open(self, path: str, mode: str) -> Opening[FileWriter]: ...
+    async def touch(self, path: str) -> object: ...
+    async def make_directory(self, path: str, *, parents: bool, exist_ok: bool) -> None: ...
+    async def copy(self, source: str, target: str) -> None: ...
+    async def remove(self, statuses: Sequence[FileStatus]) -> None: ...
+    async def remove_directory(self, status: FileStatus) -> None: ...
+    async def rename(self, pairs: Pairs) -> None: ...
+
+
+class AtOnce:
+    """By the client's verbs."""
+
+    def __init__(self, client: S3kClient) -> None:
+        self._client = client
+        self.write = client.write
+        self.touch = client.touch
+
+    async def write_many(self, files: Sequence[tuple[str, Any]], *, overwrite: bool) -> None:
+        for _, error in (await self._client.write_many(files, overwrite=overwrite)).failures:
+            raise error
+
+    def open(self, path: str, mode: str) -> Opening[FileWriter]:
+        return self._client.open(path, mode)  # type: ignore[return-value]  # the modes here write
+
+    async def make_directory(self, path: str, *, parents: bool, exist_ok: bool) -> None:
+        volume = self._client._volume()
+        with volume.calls.running():
+            await volume.store.make_directory(path, parents=parents, exist_ok=exist_ok)
+
+    async def copy(self, source: str, target: str) -> None:
+        await self._client.copy(source, target, overwrite=True)
+
+    async def remove(self, statuses: Sequence[FileStatus]) -> None:
+        tops = tops_of(statuses)
+        if len(tops) == 1:
+            await self._client.delete(tops[0].path, recursive=tops[0].is_dir)
+            return
+        # A file may be a directory by then, and only directories that were seen may go with what is
+        # in them.
+        recursive = any(top.is_dir for top in tops)
+        for _, error in (
+            await self._client.delete_many([top.path for top in tops], recursive=recursive)
+        ).failures:
+            raise error
+
+    async def remove_directory(self, status: FileStatus) -> None:
+        await self._client.delete(status.path, expected=status)
+
+    async def rename(self, pairs: Pairs) -> None:
+        await rename(self._client, pairs)
+
+
+class Together:
+    """By a transaction of the client: noted now, done at its end. What is looked up is what was
+    there before it."""
+
+    def __init__(self, client: S3kClient, transaction: Transaction) -> None:
+        self._client = client
+        self._transaction = transaction
+        self.write = transaction.write
+
+    async def write_many(self, files: Sequence[tuple[str, Any]], *, overwrite: bool) -> None:
+        await gather(lambda file: self.write(*file, overwrite=overwrite), files, limit=UPLOADS)
+
+    def open(self, path: str, mode: str) -> Opening[FileWriter]:
+        return self._transaction.open(path, mode)
+
+    async def touch(self, path: str) -> None:
+        if await self._client.exists(path):
+            raise UnsupportedError("a transaction cannot give a file another time alone", path=path)
+        await self.write(path, b"")
+
+    async def make_directory(self, path: str, *, parents: bool, exist_ok: bool) -> None:
+        if await self._client.exists(path):
+            if exist_ok and await self._client.is_dir(path):
+                return
+            raise PathExistsError("something is at the path", path=path)
+        parent = path.rpartition("/")[0] or ROOT
+        if not parents and not await self._client.is_dir(parent):
+            raise PathNotFoundError("no such parent directory", path=parent)
+        await self._transaction.makedirs(path)
+
+    async def copy(self, source: str, target: str) -> None:
+        entry = readable(await existing(self._client._volume().store, source))
+        writer = await self.open(target, "wb")
+        await copy_into(writer, FileReader(self._client._volume, entry))
+        await writer.close()
+
+    async def remove(self, statuses: Sequence[FileStatus]) -> None:
+        for top in tops_of(statuses):
+            await self._transaction.delete(top.path, recursive=top.is_dir)
+
+    async def remove_directory(self, status: FileStatus) -> None:
+        await self._transaction.delete(status.path, expected=status)
+
+    async def rename(self, pairs: Pairs) -> None:
+        for source, target in pairs:
+            await status_of(self._client, source)
+            parent = target.rpartition("/")[0] or ROOT
+            await self.make_directory(parent, parents=True, exist_ok=True)
+            await self._transaction.rename(source, target, overwrite=True)
+
+
+class VolumeTransaction(FsspecTransaction):  # type: ignore[misc]  # fsspec is untyped
+    """`with fs.transaction:`: what is written, made, moved and removed inside happens at its end,
+    together or not at all. It is the object's: all threads that use the object at the same time are
+    in it.
+    """
+
+    fs: Any
+    files: deque[Any]
+
+    def start(self) -> None:
+        """Begin. Raises InvalidArgumentError inside another one."""
+        if self.fs._together is not None:
+            raise InvalidArgumentError("the filesystem is in a transaction already")
+        self.files = deque()
+        self.fs._together = self.fs._wait(self.fs._begun)
+        self.fs._intrans = True
+
+    def complete(self, commit: bool = True) -> None:
+        """End it; where none was begun, or it has ended already, nothing. Raises what keeps it from
+        happening; then nothing has happened.
+        """
+        fs = self.fs
+        if fs is None or fs._together is None:
+            return
+        transaction = fs._together
+        try:
+            if commit:
+                fs._wait(transaction.commit)
+        finally:
+            fs._together, fs._intrans, fs._transaction, self.fs = None, False, None, None
+            fs._invalidated_caches_in_transaction.clear()
+            fs.invalidate_cache()
+            fs._wait(transaction.discard)

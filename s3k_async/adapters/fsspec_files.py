@@ -1,0 +1,462 @@
+"""Open files for fsspec: block caches to read, the client's writer to write."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import os
+import warnings
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from fsspec.asyn import AbstractAsyncStreamedFile
+from fsspec.spec import AbstractBufferedFile
+
+from s3k_async.adapters.fsspec_listing import Info, info_of
+from s3k_async.adapters.sessions import post_on
+from s3k_async.adapters.unwind import Unwinding
+from s3k_async.errors import ForkedClientError, StreamClosedError, UnsupportedError
+from s3k_async.file_ranges import SequentialCheck
+from s3k_async.files import FileReader, FileWriter, bytes_of
+from s3k_async.model import Entry, status_of
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+    from s3k_async.adapters.fsspec import S3kFileSystem
+
+__all__ = ["CompressedFile", "S3kAsyncFile", "S3kReadFile", "S3kWriteFile"]
+
+_LOG = logging.getLogger(__name__)
+
+LINE_BLOCK = 64 * 1024
+"""Bytes that are looked through at once for the end of a line."""
+
+
+class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is untyped
+    """A file, open for reading at the version it had: old bytes stay old while others overwrite it.
+
+    `cache_type` and `block_size` say how much is fetched at once and what is kept, as for every
+    filesystem of fsspec. It holds no connection: in a forked child, or unpickled elsewhere, it goes
+    on reading the same version. What the cache fetches in order from the start of the file is
+    verified where its last bytes are fetched. Every read may raise DataMissingError,
+    CorruptDataError, StreamClosedError.
+    """
+
+    def __init__(
+        self,
+        fs: S3kFileSystem,
+        entry: Entry,
+        *,
+        block_size: int | str | None = None,
+        cache_type: str | None = None,
+        cache_options: dict[str, Any] | None = None,
+    ) -> None:
+        self._entry = entry
+        self._check = SequentialCheck(entry)
+        self._details: Info = info_of(status_of(entry))
+        self._cache_type = cache_type or "readahead"
+        self._cache_options = cache_options
+        super().__init__(
+            fs,
+            entry.path,
+            "rb",
+            block_size=block_size,
+            cache_type=self._cache_type,
+            cache_options=dict(cache_options or {}),
+            size=entry.size,
+        )
+
+    def read(self, length: int | None = -1) -> bytes:
+        """The next bytes, fewer only at the end of the file; all that is left for a negative length
+        or None."""
+        self._need_open()
+        return cast(bytes, super().read(-1 if length is None else length))
+
+    def seek(self, loc: int, whence: int = io.SEEK_SET) -> int:
+        self._need_open()
+        return cast(int, super().seek(loc, whence))
+
+    def tell(self) -> int:
+        self._need_open()
+        return cast(int, super().tell())
+
+    def readuntil(self, char: bytes = b"\n", blocks: int | None = None) -> bytes:
+        return cast(bytes, super().readuntil(char, blocks or LINE_BLOCK))
+
+    def readline(self, size: int | None = -1) -> bytes:
+        """The next line with its end; at most `size` bytes of it, unless that is negative or
+        None."""
+        line = self.readuntil(b"\n")
+        if size is not None and 0 <= size < len(line):
+            self.seek(size - len(line), io.SEEK_CUR)
+            line = line[:size]
+        return line
+
+    def readlines(self, hint: int | None = -1) -> list[bytes]:
+        """The lines that are left; about `hint` bytes of them, as `io` has it, unless that is 0,
+        negative or None."""
+        return io.IOBase.readlines(self, -1 if hint is None else hint)
+
+    def write(self, _data: ReadableBuffer) -> int:
+        """Raises UnsupportedError."""
+        raise UnsupportedError("the file is open for reading", path=self.path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        place = 0 if self.closed else self.loc
+        return _reopened, (
+            self.fs,
+            self._entry,
+            self.blocksize,
+            self._cache_type,
+            self._cache_options,
+            place,
+        )
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        data = cast(
+            bytes,
+            self.fs._wait(lambda: self.fs._fetch_span(self._entry, start, min(end, self.size))),
+        )
+        self._check.add(start, data)
+        return data
+
+    def _need_open(self) -> None:
+        if self.closed:
+            raise StreamClosedError("the file is closed", path=self.path)
+
+
+def _reopened(
+    fs: S3kFileSystem,
+    entry: Entry,
+    block_size: int,
+    cache_type: str,
+    cache_options: dict[str, Any] | None,
+    place: int,
+) -> S3kReadFile:
+    file = S3kReadFile(
+        fs, entry, block_size=block_size, cache_type=cache_type, cache_options=cache_options
+    )
+    file.seek(place)
+    return file
+
+
+class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is untyped
+    """A file being written. Nothing is visible before `close`, and nothing ever if the writer
+    raises.
+
+    A file that is closed in the course of an exception which came up after it was opened is
+    discarded, whoever closes it, an `except` clause, too; a warning is logged, because `close`
+    itself does not raise. One that is forgotten is discarded by its finaliser, with a
+    ResourceWarning. With `autocommit=False` it is published by `commit`, not by `close`. A failure
+    is final: it is raised again by every later call.
+    """
+
+    def __init__(
+        self,
+        fs: S3kFileSystem,
+        writer: FileWriter,
+        mode: str,
+        *,
+        block_size: int | None,
+        autocommit: bool,
+    ) -> None:
+        super().__init__(fs, writer.name, mode, block_size=block_size, autocommit=autocommit)
+        self.loc = writer.size
+        self._writer = writer
+        self._loop = cast(asyncio.AbstractEventLoop, fs.loop)
+        self._pid = os.getpid()
+        self._unwinding: Unwinding | None = Unwinding()
+        self._forgotten = False
+
+    def write(self, data: ReadableBuffer) -> int:
+        """Take in bytes, send them in parts as they come together; returns how many were taken.
+
+        Raises StreamClosedError, ArgumentTypeError (no bytes), NoSpaceError, the errors of the
+        service.
+        """
+        view = bytes_of(data, self.path)
+        if self._forgotten:
+            return len(view)  # a wrapper that is being finalised empties its buffer
+        self._need_open()
+        self._writer.need_open()
+        step = self._writer.part_size
+        for start in range(0, len(view), step):
+            if self._writer.add(view[start : start + step]):
+                self.fs._wait(self._writer.drain)
+        self.loc += len(view)
+        return len(view)
+
+    def flush(self, force: bool = False) -> None:
+        """Nothing: what was written is sent as parts come together, and published by `close`."""
+        del force
+        if self.closed and not self._forgotten:
+            raise StreamClosedError("the file is closed", path=self.path)
+
+    def tell(self) -> int:
+        """Bytes in the file so far."""
+        self._need_open()
+        return self.loc
+
+    def commit(self) -> None:
+        """Publish the file, durably; called again, nothing.
+
+        Raises ConflictError (the path was changed by others meanwhile), LeaseExpiredError,
+        OutcomeUnknownError, StreamClosedError (discarded), and what the upload failed with.
+        """
+        self._need_process()
+        try:
+            self.fs._wait(self._writer.commit)
+        finally:
+            self._end()
+            self.fs.invalidate_cache(self.path)
+
+    def close(self) -> None:
+        """Publish the file; if an exception closes it, discard it. Harmless when called again.
+        Raises as `commit`."""
+        if self.closed:
+            return
+        if self._forgotten:
+            self._end()
+            self._post_discard()
+        elif self._unwinding is not None and self._unwinding.by_exception:
+            _LOG.warning("%s is not published: an exception closes it", self.path)
+            self.discard()
+        elif self.autocommit:
+            self.commit()
+        else:
+            self._end()
+
+    def discard(self) -> None:
+        """Publish nothing, and leave nothing. No effect on a file that was published."""
+        self._end()
+        if self._pid == os.getpid() and not self._writer.over:
+            self.fs._wait(self._writer.discard)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.discard()
+
+    def _dealloc_warn(self, source: object) -> None:
+        """What `io` calls on the file below a wrapper that nobody has closed, before it closes
+        it."""
+        if not self._forgotten and not self.closed:
+            self._forgotten = True
+            warnings.warn(
+                f"discarding a file that was not closed: {self.path}",
+                ResourceWarning,
+                stacklevel=2,
+                source=source,
+            )
+
+    def __del__(self) -> None:
+        if getattr(self, "_writer", None) is None or self._writer.over or self._pid != os.getpid():
+            return
+        self._end()
+        self._post_discard()
+        if not self._forgotten:
+            self._forgotten = True
+            warnings.warn(
+                f"discarding a file that was not closed: {self.path}",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+    def _post_discard(self) -> None:
+        if self._pid == os.getpid() and not self._writer.over:
+            post_on(self._loop, self._writer.discard)
+
+    def _end(self) -> None:
+        self.closed = True
+        self._unwinding = None
+
+    def _need_open(self) -> None:
+        self._need_process()
+        if self.closed:
+            raise StreamClosedError("the file is closed", path=self.path)
+
+    def _need_process(self) -> None:
+        if self._pid != os.getpid():
+            raise ForkedClientError(
+                "the file was opened by a parent process: open it anew", path=self.path
+            )
+
+
+class CompressedFile(io.BufferedIOBase):
+    """A compressor and the file it writes into, closed and discarded as one.
+
+    The compressors of the standard library leave the file below them open, which then would never
+    be published.
+    """
+
+    def __init__(self, compressor: Any, file: S3kWriteFile) -> None:
+        super().__init__()
+        self._compressor = compressor
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        return cast(int, self._compressor.write(data))
+
+    def tell(self) -> int:
+        return cast(int, self._compressor.tell())
+
+    def flush(self) -> None:
+        if not self._compressor.closed:
+            self._compressor.flush()
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        try:
+            self._compressor.close()
+        except BaseException:
+            self._file.discard()
+            raise
+        finally:
+            super().close()
+        self._file.close()
+
+    def commit(self) -> None:
+        """Publish the file."""
+        self._file.commit()
+
+    def discard(self) -> None:
+        """Publish nothing."""
+        self._file.discard()
+        self._file._forgotten = True
+        self.close()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.discard()
+
+    def _dealloc_warn(self, source: object) -> None:
+        self._file._dealloc_warn(source)
+
+    def __del__(self) -> None:
+        if not self.closed:
+            self._file._dealloc_warn(self)
+            self.close()
+
+
+class S3kAsyncFile(AbstractAsyncStreamedFile):  # type: ignore[misc]  # fsspec is untyped
+    """A file for coroutines: the client's reader or writer. Left by an exception, it publishes
+    nothing."""
+
+    def __init__(self, fs: S3kFileSystem, file: FileReader | FileWriter, mode: str) -> None:
+        # Not the base's, which makes the cache of a blocking file.
+        self.fs = fs
+        self.path = file.name
+        self.mode = mode
+        self.kwargs: dict[str, Any] = {}
+        self.blocksize = self.DEFAULT_BLOCK_SIZE
+        self.autocommit = True
+        self.closed = False
+        self._file = file
+        self._unwinding = Unwinding()
+        self._loop = asyncio.get_running_loop()
+        self._pid = os.getpid()
+        if isinstance(file, FileReader):
+            self._details = info_of(file.status)
+        self.loc = 0 if isinstance(file, FileReader) else file.size
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file, or taken in so far."""
+        return self._file.size
+
+    async def read(self, length: int | None = -1) -> bytes:
+        if not isinstance(self._file, FileReader):
+            raise UnsupportedError("the file is open for writing", path=self.path)
+        data = await self._file.read(length)
+        self.loc += len(data)
+        return data
+
+    def seek(self, loc: int, whence: int = io.SEEK_SET) -> int:
+        """Raises UnsupportedError (open for writing), InvalidArgumentError (before the start)."""
+        if not isinstance(self._file, FileReader):
+            raise UnsupportedError(
+                "a file that is being written has no places to go to", path=self.path
+            )
+        self.loc = self._file.move(loc, whence)
+        return self.loc
+
+    async def write(self, data: ReadableBuffer) -> int:
+        if not isinstance(self._file, FileWriter):
+            raise UnsupportedError("the file is open for reading", path=self.path)
+        taken = await self._file.write(cast(bytes, data))
+        self.loc += taken
+        return taken
+
+    async def flush(self, force: bool = False) -> None:
+        """Nothing: what was written is sent as parts come together, and published by `close`."""
+        del force
+
+    async def close(self) -> None:
+        """Publish the file that was written, unless an exception closes it."""
+        if self.closed:
+            return
+        if self._unwinding.by_exception:
+            if isinstance(self._file, FileWriter):
+                _LOG.warning("%s is not published: an exception closes it", self.path)
+            await self.discard()
+            return
+        self.closed = True
+        try:
+            await self._file.close()
+        finally:
+            if isinstance(self._file, FileWriter):
+                self.fs.invalidate_cache(self.path)
+
+    async def discard(self) -> None:
+        """Publish nothing."""
+        self.closed = True
+        if isinstance(self._file, FileWriter):
+            await self._file.discard()
+        else:
+            await self._file.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await (self.close() if error is None else self.discard())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise UnsupportedError("a file of a running loop cannot be pickled", path=self.path)
+
+    def __del__(self) -> None:
+        file = getattr(self, "_file", None)
+        if not isinstance(file, FileWriter) or file.over or self._pid != os.getpid():
+            return
+        post_on(self._loop, file.discard)
+        warnings.warn(
+            f"discarding a file that was not closed: {self.path}",
+            ResourceWarning,
+            stacklevel=2,
+            source=self,
+        )

@@ -1,0 +1,277 @@
+"""What fsspec wants to know of a tree, asked of the client: descriptions, `find`, `glob`, ranges of
+bytes."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from hashlib import sha256
+from typing import Any, TypeAlias
+
+from fsspec.utils import glob_translate
+
+from s3k_async._core.active_calls import call
+from s3k_async._core.concurrency import gather
+from s3k_async._native import ancestors
+from s3k_async.adapters.fsspec_arguments import Range
+from s3k_async.client import S3kClient
+from s3k_async.errors import (
+    CorruptDataError,
+    DataMissingError,
+    NotDirectoryError,
+    PathNotFoundError,
+)
+from s3k_async.file_ranges import LOOKS, existing, need_readable, read_span
+from s3k_async.files import FileReader, FileWriter
+from s3k_async.listing import Listing
+from s3k_async.model import ROOT, Entry, FileStatus
+
+__all__ = [
+    "GAP",
+    "Info",
+    "Tree",
+    "children",
+    "copy_into",
+    "divided",
+    "find",
+    "glob",
+    "info_of",
+    "is_reserved",
+    "read_ranges",
+    "readable",
+    "status_of",
+    "tops_of",
+    "ukey_of",
+]
+
+Info: TypeAlias = dict[str, Any]
+"""What fsspec says of a path."""
+Tree: TypeAlias = dict[str, Info]
+"""Path to what is there."""
+
+DIRECTORIES = 8
+"""Directories that are listed at the same time where a depth is given."""
+RANGES = 16
+"""Ranges of one file that are fetched at the same time."""
+GAP = 64 * 1024
+"""Ranges with so many bytes between them, or fewer, are fetched as one."""
+
+_BRACES_AND_SETS = re.compile(r"\[!?\]?[^\]/]*\]|[{}]")
+"""What the client takes for alternatives and fsspec for text, unless it is in a set."""
+_EVERYTHING_BELOW = re.compile(r"(/\*\*)+\Z")
+
+
+def info_of(status: FileStatus) -> Info:
+    """What `info` and `ls` say: times are epoch seconds, sizes bytes."""
+    return {
+        "name": status.path,
+        "size": status.size,
+        "type": "directory" if status.is_dir else "file",
+        "created": status.ctime_ms / 1000,
+        "mtime": status.mtime_ms / 1000,
+        "id": status.id,
+        "version": status.version,
+        "checksum": status.checksum,
+        "committed": status.committed,
+    }
+
+
+def ukey_of(info: Info) -> str:
+    """64 hex digits of an id and a version, which every change makes others."""
+    return sha256(f"{info['id']} {info['version']}".encode()).hexdigest()
+
+
+def is_reserved(status: FileStatus) -> bool:
+    """Whether this is a file that is being written for the first time."""
+    return not status.is_dir and not status.committed
+
+
+async def status_of(client: S3kClient, path: str) -> FileStatus:
+    """What is at a path. Raises PathNotFoundError, also where a file is being written for the first
+    time."""
+    status = await client.stat(path)
+    if is_reserved(status):
+        raise PathNotFoundError("no such file yet: it is being written", path=path)
+    return status
+
+
+async def children(client: S3kClient, path: str) -> list[FileStatus]:
+    """What is in a directory, sorted; of a file, the file itself. Raises PathNotFoundError."""
+    found = [status async for status in client.list(path)]
+    if not found:
+        await status_of(client, path)
+    return sorted(found, key=lambda status: status.path)
+
+
+def divided(path: str, listing: Sequence[Info], *, detail: bool) -> tuple[Any, Any]:
+    """A listing as a step of a walk: directories and files, their descriptions by name, or their
+    names alone."""
+    named = [
+        ("" if info["name"] == path else info["name"].rpartition("/")[2], info) for info in listing
+    ]
+    dirs = {name: info for name, info in named if info["type"] == "directory" and name}
+    files = {name: info for name, info in named if info["type"] == "file"}
+    return (dirs, files) if detail else (list(dirs), list(files))
+
+
+async def find(
+    client: S3kClient, path: str, *, maxdepth: int | None, withdirs: bool, prefix: str
+) -> Tree:
+    """What is below a directory, in the order of the paths: files, and with `withdirs` directories,
+    itself included.
+
+    Of a file, the file. Without `maxdepth` it is one listing. `prefix` is how the paths go on after
+    the directory's.
+    """
+    try:
+        start = await status_of(client, path)
+    except PathNotFoundError:
+        return {}
+    if not start.is_dir:
+        return {start.path: info_of(start)}
+    below = _whole(client, path) if maxdepth is None else _levels(client, path, maxdepth)
+    begin = f"{path.rstrip('/')}/{prefix}"
+    found = {start.path: info_of(start)} if withdirs else {}
+    async for statuses in below:
+        for status in statuses:
+            if (withdirs or not status.is_dir) and status.path.startswith(begin):
+                found[status.path] = info_of(status)
+    return dict(sorted(found.items()))
+
+
+async def _whole(client: S3kClient, path: str) -> AsyncIterator[Sequence[FileStatus]]:
+    try:
+        async for page in client._list_pages(path, Listing(recursive=True)):
+            yield page
+    except PathNotFoundError:
+        return
+
+
+async def _levels(client: S3kClient, path: str, depth: int) -> AsyncIterator[Sequence[FileStatus]]:
+    async def listed(directory: str) -> list[FileStatus]:
+        try:
+            return [status async for status in client.list(directory)]
+        except (PathNotFoundError, NotDirectoryError):
+            return []  # gone since its parent was listed
+
+    level = [path]
+    for _ in range(depth):
+        below = await gather(listed, level, limit=DIRECTORIES)
+        for statuses in below:
+            yield statuses
+        level = [status.path for statuses in below for status in statuses if status.is_dir]
+
+
+async def glob(
+    client: S3kClient, pattern: str, *, maxdepth: int | None, withdirs: bool, only_dirs: bool
+) -> Tree:
+    """What matches a pattern as fsspec understands it, in the order of the paths.
+
+    The client looks, and lists only directories in which something can match; fsspec's own
+    expression decides. A pattern that ends in `/**` is met by the directory before it, too.
+    `only_dirs`: the pattern ended in a slash. Raises ValueError for a `**` that is not a whole
+    component.
+    """
+    matches = re.compile(glob_translate(pattern + ("/" if only_dirs else ""))).match
+    with_slash = only_dirs or pattern.endswith("/**")
+    ours = _BRACES_AND_SETS.sub(
+        lambda found: f"[{found[0]}]" if found[0] in "{}" else found[0], pattern
+    )
+    looked_for = [ours, _EVERYTHING_BELOW.sub("", ours) or ROOT] if ours.endswith("/**") else [ours]
+    deepest = _deepest(pattern, maxdepth)
+    found: Tree = {}
+    for each in looked_for:
+        async for status in client.glob(each):
+            path = status.path
+            if not withdirs and status.is_dir:
+                continue
+            if deepest is not None and path.count("/") > deepest and path != ROOT:
+                continue
+            if matches(f"{path}/" if with_slash and status.is_dir else path):
+                found[path] = info_of(status)
+    return dict(sorted(found.items()))
+
+
+def _deepest(pattern: str, maxdepth: int | None) -> int | None:
+    """How many slashes a path may have: `maxdepth` counts from the first `**` on."""
+    if maxdepth is None or "**" not in pattern:
+        return None
+    return pattern[: pattern.index("**")].count("/") + maxdepth - 1
+
+
+def readable(entry: Entry) -> Entry:
+    """The entry, of a file that can be read. Raises PathNotFoundError (still being written),
+    IsDirectoryError."""
+    if entry.is_reservation:
+        raise PathNotFoundError("no such file yet: it is being written", path=entry.path)
+    need_readable(entry)
+    return entry
+
+
+@call
+async def read_ranges(
+    client: S3kClient, path: str, ranges: Sequence[Range], gap: int = GAP
+) -> list[bytes]:
+    """Ranges of one version of a file, found by one strong read; near ones are fetched together.
+
+    Positions are those of slices: negative ones count from the end, None is the end. A version that
+    was replaced and collected meanwhile is looked up again. Raises PathNotFoundError,
+    IsDirectoryError, DataMissingError, CorruptDataError.
+    """
+    volume = client._volume()
+    entry = readable(await existing(volume.store, path))
+    for _ in range(LOOKS):
+        try:
+            return await _read_ranges(client, entry, ranges, gap)
+        except (CorruptDataError, DataMissingError):
+            gone, entry = entry, readable(await existing(volume.store, path))
+            if entry.content == gone.content:
+                raise
+    return await _read_ranges(client, entry, ranges, gap)
+
+
+async def _read_ranges(
+    client: S3kClient, entry: Entry, ranges: Sequence[Range], gap: int
+) -> list[bytes]:
+    storage = client._volume().storage
+    spans = [slice(start, end).indices(entry.size)[:2] for start, end in ranges]
+    blocks = _joined(spans, gap)
+    fetched = await gather(lambda block: read_span(storage, entry, *block), blocks, limit=RANGES)
+
+    def cut(start: int, end: int) -> bytes:
+        if start >= end:
+            return b""
+        place = bisect_right(blocks, start, key=lambda block: block[0]) - 1
+        begin, data = blocks[place][0], fetched[place]
+        return data if len(data) == end - start else data[start - begin : end - begin]
+
+    return [cut(start, end) for start, end in spans]
+
+
+def _joined(spans: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
+    """The fewest blocks that hold all spans, without more than `gap` bytes that nobody asked for
+    between two."""
+    blocks: list[tuple[int, int]] = []
+    for start, end in sorted(span for span in spans if span[0] < span[1]):
+        if blocks and start - blocks[-1][1] <= gap:
+            blocks[-1] = blocks[-1][0], max(end, blocks[-1][1])
+        else:
+            blocks.append((start, end))
+    return blocks
+
+
+async def copy_into(writer: FileWriter, reader: FileReader) -> None:
+    """Write what is read. A writer to which that failed is discarded."""
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(writer.discard)
+        async for piece in reader:
+            await writer.write(piece)
+        stack.pop_all()
+
+
+def tops_of(statuses: Sequence[FileStatus]) -> list[FileStatus]:
+    """Those that are not below a directory among them."""
+    directories = {status.path for status in statuses if status.is_dir}
+    return [status for status in statuses if directories.isdisjoint(ancestors(status.path))]

@@ -1,0 +1,130 @@
+"""Hadoop's builders of streams: options first, then `build`.
+
+Options named by strings are hints (`opt`) or demands (`must`). None of the known ones has an effect
+here, so hints are dropped and a demand is refused unless it is known.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Self
+
+from s3k_async.adapters.hadoop.status import HadoopFileStatus
+from s3k_async.adapters.hadoop.streams import HadoopInputStream, HadoopOutputStream
+from s3k_async.errors import InvalidArgumentError, PathNotFoundError
+
+if TYPE_CHECKING:
+    from s3k_async.adapters.hadoop.filesystem import HadoopFileSystem
+
+__all__ = ["CreateFlag", "OpenFileBuilder", "OutputStreamBuilder"]
+
+OPEN_OPTIONS = frozenset(
+    f"fs.option.openfile.{name}"
+    for name in ("read.policy", "length", "split.start", "split.end", "buffer.size", "footer.cache")
+)
+"""What Hadoop 3.4 defines for opening a file. Source: its file system specification,
+`fsdatainputstreambuilder`."""
+
+
+class CreateFlag(enum.Flag):
+    """What `create_non_recursive` is to do. The flags that are not about existence have no
+    effect."""
+
+    CREATE = enum.auto()
+    OVERWRITE = enum.auto()
+    APPEND = enum.auto()
+    SYNC_BLOCK = enum.auto()
+    LAZY_PERSIST = enum.auto()
+    NEW_BLOCK = enum.auto()
+    NO_LOCAL_WRITE = enum.auto()
+    SHOULD_REPLICATE = enum.auto()
+    IGNORE_CLIENT_LOCALITY = enum.auto()
+
+
+class _Builder:
+    """Options by name."""
+
+    known: frozenset[str] = frozenset()
+
+    def __init__(self, filesystem: HadoopFileSystem, path: str) -> None:
+        filesystem.check_path(path)
+        self._filesystem = filesystem
+        self._path = path
+        self._demands: set[str] = set()
+
+    def opt(self, option: str, value: object) -> Self:
+        """A hint, which has no effect."""
+        return self
+
+    def must(self, option: str, value: object) -> Self:
+        """A demand, which makes `build` fail unless the option is known."""
+        self._demands.add(option)
+        return self
+
+    def _need_known(self) -> None:
+        unknown = sorted(self._demands - self.known)
+        if unknown:
+            raise InvalidArgumentError(f"unknown mandatory option {unknown[0]!r}", path=self._path)
+
+
+class OpenFileBuilder(_Builder):
+    """Opens a file for reading. `build` may be called again: each call opens another stream."""
+
+    known = OPEN_OPTIONS
+
+    def __init__(self, filesystem: HadoopFileSystem, path: str) -> None:
+        super().__init__(filesystem, path)
+        self._status: HadoopFileStatus | None = None
+
+    def with_file_status(self, status: HadoopFileStatus | None) -> Self:
+        """What is known of the file. It saves no request: the file is opened as it is by then.
+
+        Raises InvalidArgumentError for the status of another path.
+        """
+        if status is not None and status.path != self._filesystem.make_qualified(self._path):
+            raise InvalidArgumentError(f"the status of {status.path} was given", path=self._path)
+        self._status = status
+        return self
+
+    def build(self) -> Awaitable[HadoopInputStream]:
+        """Begin to open. Raises InvalidArgumentError for a demand that is not known; what is wrong
+        with the file is raised when the result is awaited.
+        """
+        self._need_known()
+        return self._open()
+
+    async def _open(self) -> HadoopInputStream:
+        if self._status is not None and self._status.is_directory:
+            raise PathNotFoundError("no such file", path=self._path)
+        return await self._filesystem.open(self._path)
+
+
+class OutputStreamBuilder(_Builder):
+    """Creates a file, replacing one that is there and requiring the parent to exist, unless told
+    otherwise."""
+
+    def __init__(self, filesystem: HadoopFileSystem, path: str) -> None:
+        super().__init__(filesystem, path)
+        self._flags = CreateFlag.CREATE | CreateFlag.OVERWRITE
+        self._recursive = False
+
+    def overwrite(self, overwrite: bool) -> Self:
+        """Whether to replace a file."""
+        self._flags = CreateFlag.CREATE | (CreateFlag.OVERWRITE if overwrite else CreateFlag(0))
+        return self
+
+    def recursive(self) -> Self:
+        """Make missing parents."""
+        self._recursive = True
+        return self
+
+    async def build(self) -> HadoopOutputStream:
+        """Create the file. Raises InvalidArgumentError for any demand, and as `create` or
+        `create_non_recursive`."""
+        self._need_known()
+        if self._recursive:
+            return await self._filesystem.create(
+                self._path, overwrite=CreateFlag.OVERWRITE in self._flags
+            )
+        return await self._filesystem.create_non_recursive(self._path, self._flags)

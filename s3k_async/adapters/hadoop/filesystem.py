@@ -1,0 +1,464 @@
+"""The filesystem itself."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from typing import NoReturn
+
+from s3k_async import paths
+from s3k_async._core.concurrency import gather
+from s3k_async.adapters.hadoop.builders import CreateFlag, OpenFileBuilder, OutputStreamBuilder
+from s3k_async.adapters.hadoop.glob import Component, components, expand
+from s3k_async.adapters.hadoop.status import (
+    BLOCK_SIZE,
+    REPLICATION,
+    BlockLocation,
+    HadoopContentSummary,
+    HadoopFileStatus,
+    HadoopLocatedFileStatus,
+    locate,
+)
+from s3k_async.adapters.hadoop.streams import HadoopInputStream, HadoopOutputStream
+from s3k_async.client import S3kClient
+from s3k_async.errors import (
+    CrossVolumeError,
+    DirectoryNotEmptyError,
+    InvalidArgumentError,
+    IsDirectoryError,
+    NotDirectoryError,
+    PathExistsError,
+    PathNotFoundError,
+    RenameIntoSelfError,
+    UnsupportedError,
+)
+from s3k_async.model import ROOT, FileStatus
+
+__all__ = ["CreateFlag", "HadoopFileSystem", "PathFilter"]
+
+SCHEME = "s3k"
+LOOKUPS = 16
+"""Listings and lookups of one glob that are under way at the same time."""
+
+_LOG = logging.getLogger(__name__)
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)
+
+PathFilter = Callable[[str], bool]
+"""Whether a path, given as a URL, is wanted."""
+
+
+class HadoopFileSystem:
+    """A volume as Hadoop's `FileSystem` shows one.
+
+    Paths are `s3k://<volume>/a/b`, `/a/b`, or relative to the working directory. Every method
+    raises CrossVolumeError (a ValueError) for another scheme or volume. What Hadoop calls an
+    IOException is an OSError here.
+    """
+
+    def __init__(self, client: S3kClient, *, user: str | None = None) -> None:
+        """`client`: an entered client. `user`: shown as owner and group, and names the home
+        directory; None: the user of this process.
+        """
+        self._client = client
+        self._user = user if user is not None else _process_user()
+        self._working_directory = ROOT
+
+    # Paths
+
+    def get_scheme(self) -> str:
+        """`s3k`."""
+        return SCHEME
+
+    def get_uri(self) -> str:
+        """`s3k://<volume>`, without a path."""
+        return f"{SCHEME}://{self._client.name}"
+
+    def get_canonical_service_name(self) -> str:
+        """The same as `get_uri`: there are no delegation tokens that would need more."""
+        return self.get_uri()
+
+    def check_path(self, path: str) -> None:
+        """Raise CrossVolumeError unless a path belongs to this volume."""
+        self._local(path)
+
+    def make_qualified(self, path: str) -> str:
+        """The path as a URL, normalised."""
+        return self._url(self._local(path))
+
+    def get_working_directory(self) -> str:
+        """What relative paths are relative to, as a URL; at first the root."""
+        return self._url(self._working_directory)
+
+    def set_working_directory(self, path: str) -> None:
+        """Change what relative paths are relative to. Nothing needs to be there."""
+        self._working_directory = self._local(path)
+
+    def get_home_directory(self) -> str:
+        """`/user/<user>`, as a URL. Nothing needs to be there."""
+        return self._url(paths.normalize(f"/user/{self._user}"))
+
+    def get_default_block_size(self, path: str = ROOT) -> int:
+        """128 MiB."""
+        self.check_path(path)
+        return BLOCK_SIZE
+
+    def get_default_replication(self, path: str = ROOT) -> int:
+        """1."""
+        self.check_path(path)
+        return REPLICATION
+
+    # Looking
+
+    async def get_file_status(self, path: str) -> HadoopFileStatus:
+        """The status of a file or directory. Raises PathNotFoundError."""
+        return self._status(await self._client.stat(self._local(path)))
+
+    async def exists(self, path: str) -> bool:
+        """Whether something is at the path, files that are being written included."""
+        return await self._client.exists(self._local(path))
+
+    async def is_file(self, path: str) -> bool:
+        """Whether a file is at the path."""
+        return await self._client.is_file(self._local(path))
+
+    async def is_directory(self, path: str) -> bool:
+        """Whether a directory is at the path."""
+        return await self._client.is_dir(self._local(path))
+
+    async def list_status(
+        self, path: str, path_filter: PathFilter | None = None
+    ) -> list[HadoopFileStatus]:
+        """The children of a directory by name, or the file itself; all in memory. Raises
+        PathNotFoundError."""
+        found = [status async for status in self._children(self._local(path))]
+        return self._shown(sorted(found, key=lambda status: status.path), path_filter)
+
+    async def list_status_iterator(self, path: str) -> AsyncIterator[HadoopFileStatus]:
+        """As `list_status`, a page in memory at a time, in no order. Raises when the iteration
+        starts."""
+        async for status in self._children(self._local(path)):
+            yield self._status(status)
+
+    async def list_located_status(
+        self, path: str, path_filter: PathFilter | None = None
+    ) -> AsyncIterator[HadoopLocatedFileStatus]:
+        """As `list_status_iterator`, with block locations."""
+        async for status in self._children(self._local(path)):
+            if path_filter is None or path_filter(self._url(status.path)):
+                yield self._located(status)
+
+    async def list_files(
+        self, path: str, recursive: bool
+    ) -> AsyncIterator[HadoopLocatedFileStatus]:
+        """The files of a directory, with `recursive` of all below it, or the file itself; in no
+        order.
+
+        Raises PathNotFoundError when the iteration starts.
+        """
+        async for status in self._children(self._local(path), recursive=recursive):
+            if status.is_file:
+                yield self._located(status)
+
+    async def glob_status(
+        self, pattern: str, path_filter: PathFilter | None = None
+    ) -> list[HadoopFileStatus] | None:
+        """What matches a pattern (Hadoop's syntax: `glob.py`), by path.
+
+        None if the pattern has no special characters and nothing is there. Raises
+        InvalidArgumentError for a malformed pattern.
+        """
+        inside = self._inside(pattern)
+        patterns = [components(expanded) for expanded in expand(inside)]
+        found = {
+            status.path: status for pattern in patterns for status in await self._glob(pattern)
+        }
+        if (
+            not found
+            and len(patterns) == 1
+            and all(component.pattern is None for component in patterns[0])
+        ):
+            return None
+        return self._shown([found[path] for path in sorted(found)], path_filter)
+
+    async def get_content_summary(self, path: str) -> HadoopContentSummary:
+        """Totals of a file or subtree; files being written count for nothing. Raises
+        PathNotFoundError."""
+        summary = await self._client.content_summary(self._local(path))
+        return HadoopContentSummary(
+            summary.length, summary.file_count, summary.directory_count, summary.length
+        )
+
+    async def get_file_block_locations(
+        self, path: str, start: int, length: int
+    ) -> tuple[BlockLocation, ...]:
+        """Locations of a part of a file; none for a directory. Raises PathNotFoundError,
+        InvalidArgumentError for a negative start or length.
+        """
+        found = await self._client.stat(self._local(path))
+        return () if found.is_dir else locate(found.size, start, length)
+
+    # Reading and writing
+
+    async def open(self, path: str) -> HadoopInputStream:
+        """Open a file for reading. Raises PathNotFoundError (a directory as well),
+        UncommittedFileError."""
+        local = self._local(path)
+        try:
+            reader = await self._client.open(local, "rb")
+        except IsDirectoryError as error:
+            raise PathNotFoundError("a directory is at the path, not a file", path=local) from error
+        return HadoopInputStream(reader)
+
+    def open_file(self, path: str) -> OpenFileBuilder:
+        """A builder of `open`."""
+        return OpenFileBuilder(self, path)
+
+    async def create(self, path: str, overwrite: bool = True) -> HadoopOutputStream:
+        """Create a file and its missing parents; what is written appears when the stream is closed.
+
+        The path of a new file exists at once, with length 0. Raises PathExistsError (a file and not
+        `overwrite`, a directory in any case), IsDirectoryError (the root), NotDirectoryError (the
+        path leads through a file).
+        """
+        local = self._local(path)
+        if local == ROOT:
+            raise IsDirectoryError("the root is a directory", path=local)
+        try:
+            writer = await self._client.open(local, "wb" if overwrite else "xb")
+        except IsDirectoryError as error:
+            raise PathExistsError("a directory is at the path", path=local) from error
+        return HadoopOutputStream(writer)
+
+    def create_file(self, path: str) -> OutputStreamBuilder:
+        """A builder of `create`."""
+        return OutputStreamBuilder(self, path)
+
+    async def create_non_recursive(
+        self, path: str, flags: CreateFlag = CreateFlag.CREATE
+    ) -> HadoopOutputStream:
+        """Create or replace a file whose parent must be a directory.
+
+        CREATE: the file must not exist, unless OVERWRITE is there too; OVERWRITE alone: it must.
+        Raises as `create`, and PathNotFoundError (no parent; nothing to overwrite),
+        NotDirectoryError (the parent is a file), UnsupportedError (APPEND), InvalidArgumentError
+        (neither CREATE nor OVERWRITE).
+        """
+        local = self._local(path)
+        if local == ROOT:
+            raise IsDirectoryError("the root is a directory", path=local)
+        if CreateFlag.APPEND in flags:
+            self._unsupported("append", local)
+        if not flags & (CreateFlag.CREATE | CreateFlag.OVERWRITE):
+            raise InvalidArgumentError(f"neither CREATE nor OVERWRITE in {flags}", path=local)
+        await self._need_directory(paths.split(local)[0])
+        if CreateFlag.CREATE not in flags:
+            await self._client.stat(local)
+        return await self.create(local, overwrite=CreateFlag.OVERWRITE in flags)
+
+    async def append(self, path: str) -> NoReturn:
+        """Not supported: files are immutable. Raises UnsupportedError."""
+        self._unsupported("append", self._local(path))
+
+    async def concat(self, path: str, sources: Iterable[str]) -> NoReturn:
+        """Not supported: files are immutable. Raises UnsupportedError."""
+        self._unsupported("concat", self._local(path))
+
+    async def truncate(self, path: str, length: int) -> NoReturn:
+        """Not supported: files are immutable. Raises UnsupportedError."""
+        self._unsupported("truncate", self._local(path))
+
+    async def create_symlink(self, target: str, link: str, create_parent: bool) -> NoReturn:
+        """Not supported. Raises UnsupportedError."""
+        self._unsupported("symbolic links", self._local(link))
+
+    # Changing the tree
+
+    async def mkdirs(self, path: str) -> bool:
+        """Make a directory and its missing parents; True also if it was there.
+
+        Raises PathExistsError (a file is there), NotDirectoryError (the path leads through a file).
+        """
+        await self._client.makedirs(self._local(path))
+        return True
+
+    async def delete(self, path: str, recursive: bool) -> bool:
+        """Delete a file or directory; False if nothing is there, and for the root, which stays as
+        it is.
+
+        Raises DirectoryNotEmptyError (not `recursive`), PartialFailureError (calling again finishes
+        the work).
+        """
+        local = self._local(path)
+        if local == ROOT:
+            return await self._refuse_root(recursive)
+        try:
+            await self._client.delete(local, recursive=recursive)
+        except PathNotFoundError:
+            return False
+        return True
+
+    async def rename(self, source: str, target: str) -> bool:
+        """Move a file or a directory, atomically.
+
+        An existing directory as target receives the source beneath it. False if the target is an
+        existing file, or the place beneath the target directory is taken. A path renamed to itself
+        stays, and the answer is True. What an interrupted rename that was not atomic left at the
+        target is completed.
+
+        Raises PathNotFoundError (no source; no parent of the target), NotDirectoryError (that
+        parent is a file), RenameIntoSelfError (the root, or a target below the source),
+        UncommittedFileError, BusyError.
+        """
+        old, new = self._local(source), self._local(target)
+        if old == new:
+            await self._client.stat(old)
+            return True
+        if old == ROOT or new.startswith(old + "/"):
+            raise RenameIntoSelfError("the target is below the source", path=new)
+        found = await self._client.stat(old)
+        place = await self._rename_place(found, new)
+        if place is None:
+            return False
+        try:
+            await self._client.rename(old, place)
+        except PathExistsError:
+            return False
+        return True
+
+    async def set_permission(self, path: str, permission: int) -> None:
+        """No effect: there are no permissions."""
+        self.check_path(path)
+
+    async def set_owner(self, path: str, username: str | None, groupname: str | None) -> None:
+        """No effect: there are no owners."""
+        self.check_path(path)
+
+    async def set_times(self, path: str, modification_time: int, access_time: int) -> None:
+        """No effect: the modification time says when the bytes were published."""
+        self.check_path(path)
+
+    async def close(self) -> None:
+        """Close the client. Harmless when called again."""
+        await self._client.close()
+
+    # Ours
+
+    def _local(self, path: str) -> str:
+        """The path inside the volume, normalised. Raises CrossVolumeError."""
+        return paths.normalize(self._inside(path))
+
+    def _inside(self, path: str) -> str:
+        """The path inside the volume, absolute unless empty, not normalised. Raises
+        CrossVolumeError."""
+        url = _URL.fullmatch(path)
+        if url is not None:
+            if (url[1].lower(), url[2]) != (SCHEME, self._client.name):
+                raise CrossVolumeError(f"wrong file system, expected {self.get_uri()}/", path=path)
+            return url[3] or ROOT
+        return path if path.startswith("/") or not path else f"{self._working_directory}/{path}"
+
+    def _url(self, local: str) -> str:
+        return self.get_uri() + local
+
+    def _status(self, status: FileStatus) -> HadoopFileStatus:
+        return HadoopFileStatus.of(status, self._url(status.path), self._user)
+
+    def _located(self, status: FileStatus) -> HadoopLocatedFileStatus:
+        return HadoopLocatedFileStatus.of(status, self._url(status.path), self._user)
+
+    def _shown(
+        self, found: Iterable[FileStatus], path_filter: PathFilter | None
+    ) -> list[HadoopFileStatus]:
+        shown = map(self._status, found)
+        return [status for status in shown if path_filter is None or path_filter(status.path)]
+
+    async def _find(self, local: str) -> FileStatus | None:
+        try:
+            return await self._client.stat(local)
+        except PathNotFoundError:
+            return None
+
+    def _children(self, local: str, *, recursive: bool = False) -> AsyncIterator[FileStatus]:
+        return self._client.list(local, recursive=recursive, include_uncommitted=True)
+
+    async def _need_directory(self, local: str) -> None:
+        if not (await self._client.stat(local)).is_dir:
+            raise NotDirectoryError("the parent is a file", path=local)
+
+    async def _refuse_root(self, recursive: bool) -> bool:
+        if not recursive:
+            children = self._children(ROOT)
+            first = await anext(children, None)
+            if isinstance(children, AsyncGenerator):
+                await children.aclose()
+            if first is not None:
+                raise DirectoryNotEmptyError(
+                    "the root is not empty, and is never deleted", path=ROOT
+                )
+        _LOG.warning("delete of the root of %s refused", self.get_uri())
+        return False
+
+    async def _rename_place(self, source: FileStatus, target: str) -> str | None:
+        """Where a rename to `target` would put the source, or None if that is taken by something
+        else."""
+        existing = await self._find(target)
+        if existing is None:
+            await self._need_directory(paths.split(target)[0])
+            return target
+        if existing.is_file:
+            return None
+        if existing.id == source.id:
+            return target
+        beneath = paths.join(target, source.name)
+        taken = await self._find(beneath)
+        if taken is None or (taken.is_dir and taken.id == source.id and beneath != source.path):
+            return beneath
+        return None
+
+    async def _glob(self, pattern: list[Component]) -> list[FileStatus]:
+        """What matches the components. Literal ones are not looked up one by one: a listing or, at
+        the end, a lookup tells whether they exist.
+        """
+        places = [ROOT]
+        found: list[FileStatus] | None = None
+        for component in pattern:
+            if component.pattern is None:
+                places = [paths.join(place, component.literal) for place in places]
+                found = None
+                continue
+            if found is not None:
+                places = [status.path for status in found if status.is_dir]
+            found = [
+                status
+                for listing in await gather(self._listing, places, limit=LOOKUPS)
+                for status in listing
+                if component.matches(status.name)
+            ]
+            places = [status.path for status in found]
+        if found is not None:
+            return found
+        return [
+            status
+            for status in await gather(self._find, places, limit=LOOKUPS)
+            if status is not None
+        ]
+
+    async def _listing(self, place: str) -> list[FileStatus]:
+        """The children of a directory; none where there is no directory."""
+        try:
+            return [status async for status in self._children(place) if status.path != place]
+        except PathNotFoundError:
+            return []
+
+    def _unsupported(self, what: str, local: str) -> NoReturn:
+        raise UnsupportedError(f"{what}: not supported by this file system", path=local)
+
+
+def _process_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

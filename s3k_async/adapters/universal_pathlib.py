@@ -1,0 +1,116 @@
+"""`UPath("s3k://lake/raw")`: paths of a volume for universal-pathlib, which finds this class by its
+entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from fsspec.registry import get_filesystem_class
+from upath import UPath
+from upath.types import JoinablePathLike, WritablePathLike
+
+from s3k_async.adapters.fsspec_renames import remove_seen, seen_at
+from s3k_async.errors import CrossVolumeError
+
+__all__ = ["S3kPath"]
+
+SCHEME = "s3k://"
+
+
+class S3kPath(UPath):
+    """A path in a volume. Storage options are those of `S3kFileSystem`; the volume is one of them.
+
+    What differs from other paths of universal-pathlib: `str` gives the URL with the volume in it, a
+    path or URL of another volume raises CrossVolumeError instead of being taken for one of this
+    volume, and `move` within a volume is the rename.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def _transform_init_args(
+        cls, args: tuple[JoinablePathLike, ...], protocol: str, storage_options: dict[str, Any]
+    ) -> tuple[tuple[JoinablePathLike, ...], str, dict[str, Any]]:
+        get_filesystem_class(
+            "s3k"
+        )  # universal-pathlib parses URLs by the classes that fsspec has loaded
+        if args:
+            options = _merged(args[0], storage_options)
+            for arg in args[1:]:
+                _refuse_others(arg, options)
+        return super()._transform_init_args(args, protocol, storage_options)
+
+    def __str__(self) -> str:
+        name = _name(self.storage_options)
+        return (
+            super().__str__()
+            if name is None or not self.is_absolute()
+            else f"{SCHEME}{name}{self.path}"
+        )
+
+    def rename(self, target: WritablePathLike, **options: Any) -> Self:
+        """One step; a file at the target is replaced. Raises CrossVolumeError."""
+        _refuse_others(target, self.storage_options)
+        return super().rename(target, **options)
+
+    def move(self, target: Any, **options: Any) -> Any:
+        """`rename` within the volume; to any other place a copy, and then a deletion of what was
+        copied.
+
+        What was changed meanwhile stays. Raises IsADirectoryError, ConflictError (a file was
+        changed meanwhile), DirectoryNotEmptyError.
+        """
+        if not isinstance(target, S3kPath) or options:
+            return self._copied_and_removed(target, options)
+        if target.is_dir():
+            raise IsADirectoryError(str(target))
+        if target.fs == self.fs:
+            return self.rename(target)
+        if target.exists() and target.fs.info(target.path)["id"] == self.fs.info(self.path)["id"]:
+            # the same file, by another way to name its volume: a copy and a deletion would lose it
+            return target
+        return self._copied_and_removed(target, {})
+
+    def _copied_and_removed(self, target: Any, options: dict[str, Any]) -> Any:
+        seen = self.fs._wait(lambda: seen_at(self.fs, self.path))
+        copied = self.copy(target, **options)
+        self.fs._wait(lambda: remove_seen(self.fs, seen))
+        return copied
+
+
+def _name(options: Mapping[str, Any]) -> str | None:
+    """The volume's name, if storage options tell it without the configuration."""
+    volume = str(options.get("volume", ""))
+    name: str | None = options.get("name")
+    return volume.removeprefix(SCHEME) if name is None and volume.startswith(SCHEME) else name
+
+
+def _merged(first: JoinablePathLike, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The storage options of a path that begins with `first`. Raises CrossVolumeError."""
+    if isinstance(first, S3kPath):
+        return {**first.storage_options, **options}
+    if not isinstance(first, str) or not first.startswith(SCHEME):
+        return dict(options)
+    found = get_filesystem_class("s3k")._get_kwargs_from_urls(first)
+    if None not in (_name(found), _name(options)) and _name(found) != _name(options):
+        raise CrossVolumeError(f"the path is not in the volume {_name(options)!r}", path=first)
+    return {**found, **options}
+
+
+def _refuse_others(path: WritablePathLike | JoinablePathLike, options: Mapping[str, Any]) -> None:
+    """Raises CrossVolumeError for a path or URL in another volume than that of the storage
+    options."""
+    if isinstance(path, S3kPath):
+        if (
+            path.is_absolute()
+            and path.storage_options != options
+            and path.fs != _filesystem(options)
+        ):
+            raise CrossVolumeError("the path is not in this volume", path=str(path))
+    elif isinstance(path, str) and path.startswith(SCHEME):
+        _filesystem(options)._strip_protocol(path)
+
+
+def _filesystem(options: Mapping[str, Any]) -> Any:
+    return get_filesystem_class("s3k")(**options)

@@ -1,0 +1,1 @@
+"""Verbs on many paths: write, adopt, rename, delete."""

@@ -1,0 +1,206 @@
+"""Conditional changes of exactly the objects that a caller has seen. The verbs for paths change
+whatever is at a path; here every write is conditional on the object id, and on its version where
+one is given."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from s3k_async._core.active_calls import call
+from s3k_async._core.concurrency import run_all
+from s3k_async.client import S3kClient
+from s3k_async.errors import BusyError, ConflictError, LogFormatError, PathNotFoundError, S3kError
+from s3k_async.metadata.codec import in_columns
+from s3k_async.metadata.column_plan import plan_deletes
+from s3k_async.metadata.conflict_backoff import ConflictBackoff
+from s3k_async.metadata.executor import execute
+from s3k_async.metadata.pair_renames import PairRenames, RenamePair
+from s3k_async.model import Entry, FileStatus
+from s3k_async.transaction import Transaction
+
+__all__ = ["Errors", "ExpectedObject", "delete_expected", "delete_seen", "rename_expected"]
+
+ALONE = 8
+"""What is changed by itself, at the same time."""
+CHUNK = 1000
+"""Files of a tree that are looked at and deleted together."""
+CHUNKS = 4
+"""Portions under way at the same time."""
+
+Errors: TypeAlias = dict[str, S3kError]
+"""By path, what was not changed: PathNotFoundError for what is gone, ConflictError for what is not
+what was meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedObject:
+    """An object at a path."""
+
+    path: str
+    id: str
+    version: int | None = None
+    """None: whichever it is at by then."""
+
+    def need(self, found: Entry | FileStatus | S3kError | None) -> None:
+        """Raise what is wrong unless this is it."""
+        if isinstance(found, S3kError):
+            raise found
+        if found is None:
+            raise PathNotFoundError("the entry was removed since it was read", path=self.path)
+        if found.id != self.id:
+            raise ConflictError(
+                "another object is at this path; no changes were applied", path=self.path
+            )
+        if self.version is not None and found.version != self.version:
+            raise ConflictError(
+                "the file was changed since it was read; no changes were applied", path=self.path
+            )
+
+
+@call
+async def rename_expected(
+    client: S3kClient, pairs: Sequence[tuple[ExpectedObject, str]], *, overwrite: bool
+) -> Errors:
+    """Move what is meant to the paths that are given with it, each by itself. No path is in two
+    pairs, nor above one that is. With `overwrite` a file replaces whichever file is at its target
+    by then.
+    """
+    means = {meant.path: meant for meant, _ in pairs}
+
+    async def by_itself(source: Entry, target: str) -> Entry:
+        await move(source.path, target)
+        return source
+
+    async def move(source: str, target: str) -> None:
+        await _alone(
+            client, means[source], lambda change: change.rename(source, target, overwrite=overwrite)
+        )
+
+    renames = PairRenames(
+        client._volume().store,
+        overwrite=overwrite,
+        missing_ok=False,
+        need=lambda path, found: means[path].need(found),
+        by_itself=by_itself,
+    )
+    await renames.rename([RenamePair(meant.path, target) for meant, target in pairs])
+    errors = {path: error for path, error in renames.done.failures if isinstance(error, S3kError)}
+    for pair in renames.directories:
+        try:
+            await move(pair.source, pair.target)
+        except S3kError as error:
+            errors[pair.source] = error
+    return errors
+
+
+@call
+async def delete_expected(
+    client: S3kClient, wanted: Sequence[ExpectedObject], *, recursive: bool
+) -> Errors:
+    """Remove what is meant, each by itself; none is above another one. A directory goes with
+    `recursive` only, unless it is empty, and with all that is in it by then.
+    """
+    store = client._volume().store
+    errors: Errors = {}
+    files: list[Entry] = []
+    alone: list[ExpectedObject] = []
+    for meant, found in zip(
+        wanted, await store.get_each([meant.path for meant in wanted]), strict=True
+    ):
+        try:
+            meant.need(found)
+        except S3kError as error:
+            errors[meant.path] = error
+            continue
+        assert isinstance(found, Entry)
+        if found.is_dir or found.pending:
+            alone.append(meant)
+        else:
+            files.append(found)
+    left = await _delete_files(client, files, errors)
+    alone += [meant for meant in wanted if meant.path in left]
+
+    async def delete(meant: ExpectedObject) -> None:
+        try:
+            await _alone(
+                client, meant, lambda change: change.delete(meant.path, recursive=recursive)
+            )
+        except S3kError as error:
+            errors[meant.path] = error
+
+    await run_all(delete, alone, limit=ALONE)
+    return errors
+
+
+@call
+async def delete_seen(client: S3kClient, entries: Iterable[FileStatus]) -> Errors:
+    """Remove the versions of files, and the directories, that a listing showed; of directories only
+    those that are empty by then.
+    """
+    errors: Errors = {}
+
+    async def delete(wanted: Sequence[ExpectedObject]) -> None:
+        errors.update(await delete_expected(client, wanted, recursive=False))
+
+    async def remove(directory: FileStatus) -> None:
+        try:
+            await client.delete(directory.path, expected=directory)
+        except S3kError as error:
+            errors[directory.path] = error
+
+    files: list[ExpectedObject] = []
+    directories: dict[int, list[FileStatus]] = {}
+    for entry in entries:
+        if entry.is_dir:
+            directories.setdefault(entry.path.count("/"), []).append(entry)
+        else:
+            files.append(ExpectedObject(entry.path, entry.id, entry.version))
+    await run_all(
+        delete, (files[at : at + CHUNK] for at in range(0, len(files), CHUNK)), limit=CHUNKS
+    )
+    for depth in sorted(directories, reverse=True):
+        await run_all(remove, directories[depth], limit=ALONE)
+    return errors
+
+
+async def _delete_files(client: S3kClient, files: Sequence[Entry], errors: Errors) -> set[str]:
+    """Remove files at the versions that were read, many in a transaction; those that have to be
+    looked at again."""
+    store = client._volume().store
+    if not files:
+        return set()
+    plan = plan_deletes(in_columns(files, store.keys), store.sources)
+    try:
+        report = await execute(store.items, store.changes, plan, plan.lanes(), store.sources.uuid)
+    except LogFormatError:
+        # It cannot hold one of them, and nothing was changed.
+        return {entry.path for entry in files}
+    left = {plan.path(row) for row in report.refused}
+    for row, error in report.failed.items():
+        if isinstance(error, BusyError):
+            left.add(plan.path(row))
+        else:
+            errors[plan.path(row)] = error
+    return left
+
+
+async def _alone(
+    client: S3kClient, meant: ExpectedObject, change: Callable[[Transaction], Awaitable[None]]
+) -> None:
+    """Make a change in a transaction of its own, which rests on the version that its verb has
+    seen."""
+    race = ConflictBackoff(client._volume().store)
+    while True:
+        async with client.transaction() as transaction:
+            await change(transaction)
+            # After the verb has looked: if that saw something else, what is seen now is not what
+            # the commit needs.
+            meant.need(await client.stat(meant.path))
+            try:
+                await transaction.commit()
+            except ConflictError as error:
+                await race.lost(error)
+            else:
+                return

@@ -1,0 +1,220 @@
+"""Renames and deletions of lists of paths: batched reads and transactions, with a result for each
+path.
+
+Files come first, many in a request; then the directories, one after the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from s3k_async._core.concurrency import run_all
+from s3k_async.bulk.publish import ProgressCallback
+from s3k_async.errors import (
+    ArgumentTypeError,
+    InvalidArgumentError,
+    PathNotFoundError,
+    PermissionDeniedError,
+    S3kError,
+)
+from s3k_async.metadata.bulk_moves import BulkOutcome, Failure, delete_files
+from s3k_async.metadata.codec import in_columns
+from s3k_async.metadata.pair_renames import PairRenames, RenamePair
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.model import ROOT, ChangeResult, Progress
+
+__all__ = ["Normalise", "delete_many", "rename_many"]
+
+Normalise: TypeAlias = Callable[[str | os.PathLike[str]], str]
+"""The normalised path that a caller means. Raises S3kError for what is none."""
+
+CHUNK = 1000
+"""Items of a list that are read together and logged in one segment."""
+DELETING = 4
+"""Chunks of files, or directories, that are being deleted at the same time."""
+
+
+async def rename_many(
+    store: MetadataStore,
+    pairs: Iterable[tuple[str | os.PathLike[str], str | os.PathLike[str]]],
+    normalise: Normalise,
+    rename: Callable[[str, str], Awaitable[ChangeResult]],
+    *,
+    overwrite: bool,
+    missing_ok: bool,
+    progress: ProgressCallback | None,
+) -> ChangeResult:
+    """Rename the files of the list, then each of its directories by `rename`."""
+    store.require_writable(ROOT)
+    tally = _Tally("rename", progress)
+    renames = PairRenames(store, overwrite=overwrite, missing_ok=missing_ok)
+    fit = _apart(_pairs(store, pairs, normalise, tally), tally)
+    for start in range(0, len(fit), CHUNK):
+        renames.done = BulkOutcome()
+        await renames.rename(fit[start : start + CHUNK])
+        tally.add(renames.done)
+    for pair in renames.directories:
+        await tally.watch(rename(pair.source, pair.target), pair.source)
+    return tally.result()
+
+
+async def delete_many(
+    store: MetadataStore,
+    paths: Iterable[str | os.PathLike[str]],
+    normalise: Normalise,
+    delete: Callable[[str], Awaitable[ChangeResult]],
+    *,
+    missing_ok: bool,
+    progress: ProgressCallback | None,
+) -> ChangeResult:
+    """Delete the files of the list, then its directories by `delete`, the deepest first."""
+    store.require_writable(ROOT)
+    tally = _Tally("delete", progress)
+    wanted = _paths(store, paths, normalise, tally)
+    directories: list[str] = []
+
+    async def delete_chunk(chunk: Sequence[str]) -> None:
+        files = []
+        gone = []
+        try:
+            found = await store.get_each(chunk)
+        except S3kError as error:
+            tally.failures += [(path, error) for path in chunk]
+            return
+        for path, entry in zip(chunk, found, strict=True):
+            if entry is None:
+                gone.append(path)
+            elif isinstance(entry, S3kError):
+                tally.failures.append((path, entry))
+            elif entry.is_dir:
+                directories.append(path)
+            else:
+                files.append(entry)
+        done = await delete_files(store, in_columns(files, store.keys))
+        if not missing_ok:
+            for path in [*gone, *done.gone]:
+                done.failures.append(
+                    (path, PathNotFoundError("no such file or directory", path=path))
+                )
+        tally.add(done)
+
+    await run_all(
+        delete_chunk,
+        (wanted[start : start + CHUNK] for start in range(0, len(wanted), CHUNK)),
+        limit=DELETING,
+    )
+    by_depth: dict[int, list[str]] = {}
+    for path in directories:
+        by_depth.setdefault(path.count("/"), []).append(path)
+    for depth in sorted(by_depth, reverse=True):
+        await run_all(lambda path: tally.watch(delete(path), path), by_depth[depth], limit=DELETING)
+    return tally.result()
+
+
+def _pairs(
+    store: MetadataStore,
+    pairs: Iterable[tuple[str | os.PathLike[str], str | os.PathLike[str]]],
+    normalise: Normalise,
+    tally: _Tally,
+) -> list[RenamePair]:
+    fit: dict[RenamePair, None] = {}
+    for pair in pairs:
+        if not _is_pair(pair):
+            raise ArgumentTypeError(f"a pair is a source and a target, not {pair!r:.100}")
+        with tally.noting(pair[0]):
+            fit[
+                RenamePair(_fitting(store, normalise(pair[0])), _fitting(store, normalise(pair[1])))
+            ] = None
+    return list(fit)
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 2
+
+
+def _apart(pairs: Sequence[RenamePair], tally: _Tally) -> list[RenamePair]:
+    """The pairs whose paths no other pair names: what the others would lead to depends on their
+    order."""
+    uses = Counter(path for pair in pairs for path in {pair.source, pair.target})
+    fit = []
+    for pair in pairs:
+        shared = next((path for path in (pair.source, pair.target) if uses[path] > 1), None)
+        if shared is None:
+            fit.append(pair)
+        else:
+            error = InvalidArgumentError("several pairs of the list name the path", path=shared)
+            tally.failures.append((pair.source, error))
+    return fit
+
+
+def _paths(
+    store: MetadataStore,
+    paths: Iterable[str | os.PathLike[str]],
+    normalise: Normalise,
+    tally: _Tally,
+) -> list[str]:
+    if isinstance(paths, str | bytes):
+        raise ArgumentTypeError("a list of paths is wanted, not one path")
+    fit: dict[str, None] = {}
+    for given in paths:
+        with tally.noting(given):
+            path = _fitting(store, normalise(given))
+            if path == ROOT:
+                raise PermissionDeniedError("the root cannot be deleted", path=path)
+            fit[path] = None
+    return list(fit)
+
+
+def _fitting(store: MetadataStore, path: str) -> str:
+    """The path, if it has a key. Raises InvalidPathError."""
+    if path != ROOT:
+        store.keys.key(path)
+    return path
+
+
+class _Tally:
+    """What was done so far."""
+
+    def __init__(self, operation: str, progress: ProgressCallback | None) -> None:
+        self._operation = operation
+        self._progress = progress
+        self._files = self._directories = self._bytes = 0
+        self.failures: list[Failure] = []
+
+    @contextmanager
+    def noting(self, given: object) -> Iterator[None]:
+        """Note an error of the body as that of one item of the list."""
+        try:
+            yield
+        except S3kError as error:
+            self.failures.append((str(given), error))
+
+    def add(self, done: BulkOutcome) -> None:
+        self.failures += done.failures
+        self._count(ChangeResult(done.files, 0, done.bytes))
+
+    async def watch(self, change: Awaitable[ChangeResult], path: str) -> None:
+        """Note what became of one directory."""
+        try:
+            done = await change
+        except S3kError as error:
+            self.failures.append((path, error))
+        else:
+            self._count(done, path)
+
+    def result(self) -> ChangeResult:
+        return ChangeResult(
+            self._files, self._directories, self._bytes, failures=tuple(self.failures)
+        )
+
+    def _count(self, done: ChangeResult, path: str | None = None) -> None:
+        self._files += done.files
+        self._directories += done.directories
+        self._bytes += done.bytes
+        if self._progress is not None:
+            count = self._files + self._directories
+            self._progress(Progress(self._operation, count, bytes=self._bytes, path=path))

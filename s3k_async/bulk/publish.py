@@ -1,0 +1,255 @@
+"""Whole files: write, copy and touch, published in one transaction and retried after a conflict."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Protocol, TypeAlias
+
+from s3k_async import _native
+from s3k_async._core.concurrency import run_all
+from s3k_async.errors import (
+    ConflictError,
+    CorruptDataError,
+    DataMissingError,
+    IsDirectoryError,
+    PathExistsError,
+    RenameIntoSelfError,
+    S3kError,
+    UncommittedFileError,
+)
+from s3k_async.file_ranges import LOOKS, existing, need_readable
+from s3k_async.files import bytes_of, drop_unpublished
+from s3k_async.metadata.conflict_backoff import ConflictBackoff
+from s3k_async.metadata.recursive import Tree
+from s3k_async.metadata.store import MetadataStore, WriteTarget
+from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, Entry, Progress
+from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.stores.blobs import Buffer
+
+__all__ = ["ProgressCallback", "ProgressTally", "copy", "is_below", "publish_new", "touch", "write"]
+
+ProgressCallback: TypeAlias = Callable[[Progress], object]
+"""Called as work proceeds; what it raises cancels the work and is raised to the caller."""
+
+Upload: TypeAlias = Callable[[WriteTarget], Awaitable[Content]]
+"""Stores the bytes for a target, under its object id."""
+
+COPIES = 16
+"""Files of one recursive copy that are under way at the same time."""
+
+
+class PublishableVolume(Protocol):
+    """The parts of a volume that publishing needs."""
+
+    @property
+    def store(self) -> MetadataStore: ...
+    @property
+    def storage(self) -> PhysicalStorage: ...
+    @property
+    def tree(self) -> Tree: ...
+
+
+async def write(volume: PublishableVolume, path: str, data: Buffer, *, overwrite: bool) -> Entry:
+    """Make `data` the file at the path."""
+    view = bytes_of(data, path)
+    return await publish_new(
+        volume, path, lambda target: volume.storage.put(target.object_id, view), overwrite=overwrite
+    )
+
+
+async def publish_new(
+    volume: PublishableVolume, path: str, upload: Upload, *, overwrite: bool
+) -> Entry:
+    """Upload and publish a file at the path; the last writer wins.
+
+    A lost race is tried again for `Tuning.busy_timeout`; bytes that were uploaded for the same
+    object id are used again, within the lease that they were uploaded under. Raises PathExistsError
+    (not `overwrite`), IsDirectoryError, NotDirectoryError, BusyError, LeaseExpiredError, and
+    ConflictError when every attempt was lost.
+    """
+    store = volume.store
+    race = ConflictBackoff(store)
+    content: Content | None = None
+    uploaded_for, lease_ms = "", 0
+    try:
+        while True:
+            target = await store.prepare(path)
+            if target.current is not None and not overwrite:
+                raise PathExistsError("the file exists", path=path)
+            if content is not None and uploaded_for != target.object_id:
+                stale, content = content, None
+                await drop_unpublished(
+                    volume.storage, stale.physical, ConflictError("another object", path=path)
+                )
+            if content is None:
+                content = await upload(target)
+                uploaded_for, lease_ms = target.object_id, target.lease_ms
+            try:
+                return await store.publish(
+                    replace(target, lease_ms=lease_ms), content, overwrite=overwrite
+                )
+            except ConflictError as error:
+                await race.lost(error)
+    except S3kError as error:
+        if content is not None:
+            await drop_unpublished(volume.storage, content.physical, error)
+        raise
+
+
+async def touch(volume: PublishableVolume, path: str) -> Entry:
+    """Create an empty file, or give the file a new version with the same bytes and the time of
+    now."""
+    store = volume.store
+    race = ConflictBackoff(store)
+    while True:
+        target = await store.prepare(path)
+        current = target.current
+        try:
+            if current is None:
+                content = await volume.storage.put(target.object_id, b"")
+                try:
+                    return await store.publish(target, content, overwrite=False)
+                except S3kError as error:
+                    await drop_unpublished(volume.storage, content.physical, error)
+                    raise
+            if current.is_reservation or current.physical is None:
+                raise UncommittedFileError("the file is being written", path=path)
+            return await store.publish(target, current.content)
+        except (ConflictError, PathExistsError) as error:
+            await race.lost(error)
+
+
+class ProgressTally:
+    """Counts changes and reports progress."""
+
+    def __init__(self, operation: str, progress: ProgressCallback | None) -> None:
+        self._operation = operation
+        self._progress = progress
+        self._done = ChangeTally()
+
+    @property
+    def result(self) -> ChangeResult:
+        """What was done so far."""
+        return self._done.result()
+
+    def add(self, entry: Entry) -> None:
+        """One file or directory more is done."""
+        done = self._done
+        done.directories += entry.is_dir
+        done.files += not entry.is_dir
+        done.bytes += entry.size
+        if self._progress is not None:
+            count = done.files + done.directories
+            self._progress(Progress(self._operation, count, bytes=done.bytes, path=entry.path))
+
+    def failed(self, path: str, error: S3kError) -> None:
+        """One entry failed."""
+        self._done.failures.append((path, error))
+
+
+def is_below(path: str, directory: str) -> bool:
+    """Whether a path is a directory or lies below it, by components."""
+    return path == directory or path.startswith(ROOT if directory == ROOT else directory + "/")
+
+
+async def copy(
+    origin: PublishableVolume,
+    source: str,
+    destination: PublishableVolume,
+    target: str,
+    *,
+    overwrite: bool,
+    recursive: bool,
+    progress: ProgressCallback | None,
+) -> ChangeResult:
+    """Copy a file, or with `recursive` a directory, within a volume or between two."""
+    tally = ProgressTally("copy", progress)
+    entry = await existing(origin.store, source)
+    if not entry.is_dir:
+        tally.add(await _copy_file(origin, entry, destination, target, overwrite=overwrite))
+        return tally.result
+    if not recursive:
+        raise IsDirectoryError(
+            "the source is a directory; copying one has to be asked for", path=source
+        )
+    if origin is destination and is_below(target, source):
+        raise RenameIntoSelfError(
+            "a directory cannot be copied to itself or below itself", path=target
+        )
+    await _copy_tree(origin, entry, destination, target, overwrite=overwrite, tally=tally)
+    return tally.result
+
+
+async def _copy_file(
+    origin: PublishableVolume,
+    entry: Entry,
+    destination: PublishableVolume,
+    target: str,
+    *,
+    overwrite: bool,
+) -> Entry:
+    """Copy the bytes that the entry names; a version that was replaced and collected meanwhile is
+    looked up again."""
+    for _ in range(LOOKS):
+        try:
+            return await _copy_version(origin, entry, destination, target, overwrite=overwrite)
+        except (CorruptDataError, DataMissingError):
+            current = await origin.store.get(entry.path)
+            if current is None or current.is_dir or current.content == entry.content:
+                raise
+            entry = current
+    return await _copy_version(origin, entry, destination, target, overwrite=overwrite)
+
+
+async def _copy_version(
+    origin: PublishableVolume,
+    entry: Entry,
+    destination: PublishableVolume,
+    target: str,
+    *,
+    overwrite: bool,
+) -> Entry:
+    need_readable(entry)
+
+    async def upload(at: WriteTarget) -> Content:
+        storage = destination.storage
+        try:
+            return await storage.copy_from(origin.storage, entry.content, at.object_id)
+        except DataMissingError as error:
+            raise DataMissingError(
+                f"the physical object {entry.physical} does not exist", path=entry.path
+            ) from error
+        except CorruptDataError as error:
+            raise CorruptDataError(error.message, path=entry.path) from error
+
+    return await publish_new(destination, target, upload, overwrite=overwrite)
+
+
+async def _copy_tree(
+    origin: PublishableVolume,
+    top: Entry,
+    destination: PublishableVolume,
+    target: str,
+    *,
+    overwrite: bool,
+    tally: ProgressTally,
+) -> None:
+    tally.add(await destination.store.make_directory(target, exist_ok=overwrite))
+    skip = len(top.path.rstrip("/")) + 1
+
+    async def one(entry: Entry) -> None:
+        try:
+            place = _native.normalize(f"{target}/{entry.path[skip:]}")
+            if entry.is_dir:
+                done = await destination.store.make_directory(place)
+            else:
+                done = await _copy_file(origin, entry, destination, place, overwrite=overwrite)
+        except S3kError as error:
+            tally.failed(entry.path, error)
+        else:
+            tally.add(done)
+
+    async for page in origin.tree.walk(top.path):
+        await run_all(one, [entry for entry in page if not entry.is_reservation], limit=COPIES)
+    tally.result.raise_for_failures(path=top.path)

@@ -1,0 +1,153 @@
+"""Staged uploads: bytes uploaded by one process and published by a transaction of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from s3k_async._core.active_calls import call
+from s3k_async._native import object_id_of
+from s3k_async.errors import (
+    ArgumentTypeError,
+    InvalidArgumentError,
+    PartialFailureError,
+    S3kError,
+    UnsupportedError,
+)
+from s3k_async.files import FileWriter, Opening
+from s3k_async.metadata.store import WriteTarget
+from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry, StagedFile
+from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.storage.upload import PhysicalWriter
+
+if TYPE_CHECKING:
+    from s3k_async.volumes import Volume
+
+__all__ = ["StagedUploads", "StagedWriter", "drop_bytes", "need_staged"]
+
+
+class StagedUploads:
+    """What a client does with uploads that a transaction, perhaps of another process, publishes."""
+
+    _writers: WeakSet[FileWriter]
+
+    def stage(self) -> Opening[StagedWriter]:
+        """Upload bytes that `Transaction.publish` makes a file, here or in another process; for
+        `with`.
+
+            async with client.stage() as file:
+                await file.write(data)
+            send(file.staged)
+
+        Nobody sees them, and table and log know nothing of them. They must be published within
+        `Tuning.lease` of the moment at which the file was opened; after the grace period garbage
+        collection removes what was not. Left by an exception, or discarded, nothing remains. Raises
+        ReadOnlyVolumeError.
+        """
+        self._volume().store.require_writable(ROOT)
+        return Opening(self._open_staged)
+
+    @call
+    async def discard_staged(self, staged: Iterable[StagedFile]) -> None:
+        """Drop the bytes of uploads that will not be published; those that are gone are fine.
+
+        Only where it is certain that nobody published them, which after OutcomeUnknownError it is
+        not: garbage collection finds out. Raises InvalidArgumentError (another volume's),
+        ReadOnlyVolumeError, PartialFailureError (with the keys that could not be dropped, which
+        garbage collection removes).
+        """
+        volume = self._volume()
+        volume.store.require_writable(ROOT)
+        given = list(staged)
+        for each in given:
+            need_staged(each, volume.record.volume_id)
+        failures = await drop_bytes(volume.storage, [each.content.physical for each in given])
+        if failures:
+            raise PartialFailureError(
+                f"{len(failures)} of {len(given)} staged files could not be dropped",
+                failures=failures,
+            ) from failures[0][1]
+
+    @call
+    async def _open_staged(self) -> StagedWriter:
+        volume = self._volume()
+        target = volume.store.target(ROOT, None)
+        writer = StagedWriter(
+            self._volume, target, volume.storage.writer(target.object_id), volume.record.volume_id
+        )
+        self._writers.add(writer)
+        return writer
+
+    def _volume(self) -> Volume:
+        raise NotImplementedError
+
+
+class StagedWriter(FileWriter):
+    """Bytes on their way to a place where a transaction finds them: see `S3kClient.stage`.
+
+    As any writer, but that closing publishes nothing: `staged` is then what a transaction
+    publishes. There is no path yet; `name` is the physical key, and so is the path in the status
+    that `commit` gives.
+    """
+
+    def __init__(
+        self,
+        volume: Callable[[], Volume],
+        target: WriteTarget,
+        upload: PhysicalWriter,
+        volume_id: str,
+    ) -> None:
+        now = volume().store.sources.now_ms()
+        entry = Entry(
+            upload.physical, False, target.object_id, 1, now // 1000, now, physical=UNCOMMITTED
+        )
+        super().__init__(volume, entry, upload, reserved=False)
+        self._volume_id = volume_id
+        self._lease_ms = target.lease_ms
+        self._staged: StagedFile | None = None
+
+    def __repr__(self) -> str:
+        return f"<StagedWriter {self.name!r} {self.size} bytes>"
+
+    @property
+    def staged(self) -> StagedFile:
+        """What was uploaded, once the writer is closed; raises UnsupportedError before, and if it
+        was discarded."""
+        if self._staged is None:
+            raise UnsupportedError(
+                "nothing is staged: the file is not closed, or was discarded", path=self.name
+            )
+        return self._staged
+
+    async def _publish(self, content: Content) -> Entry:
+        self._staged = StagedFile(self._volume_id, self._entry.id, content, self._lease_ms)
+        will_be = self._entry.with_content(content, mtime_ms=self._entry.mtime_ms, operation="")
+        return replace(will_be, committed=False)
+
+
+def need_staged(staged: object, volume_id: str) -> StagedFile:
+    """The staged file. Raises ArgumentTypeError if it is none, InvalidArgumentError if it is
+    another volume's."""
+    if not isinstance(staged, StagedFile):
+        raise ArgumentTypeError(f"a StagedFile is wanted, not {type(staged).__name__}")
+    physical = staged.content.physical
+    if staged.volume_id != volume_id:
+        raise InvalidArgumentError("the file was staged in another volume", path=physical)
+    if object_id_of(physical) != staged.object_id:
+        raise InvalidArgumentError("the key is not that of a staged file", path=physical)
+    return staged
+
+
+async def drop_bytes(storage: PhysicalStorage, keys: Sequence[str]) -> list[tuple[str, Exception]]:
+    """Remove bytes that are certainly unreferenced, a thousand in a request; the keys that remain,
+    and why."""
+    try:
+        return (
+            [(failure.key, failure.error) for failure in await storage.blobs.delete_many(keys)]
+            if keys
+            else []
+        )
+    except S3kError as error:
+        return [(key, error) for key in keys]

@@ -1,0 +1,255 @@
+"""Tables that move: dump, load, reshard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import anyio
+import click
+
+from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.output import plural
+from s3k_async.cli.volume_addresses import Address, parse_volume_address
+from s3k_async.errors import InvalidArgumentError
+from s3k_async.migrate import (
+    DumpResult,
+    LoadResult,
+    ReshardResult,
+    dump_volume,
+    load_volume,
+    reshard_volume,
+)
+from s3k_async.migrate.dump_format import DumpForm
+from s3k_async.model import ROOT, HashName
+from s3k_async.paths import normalize
+from s3k_async.volumes import Volume, open_volume
+
+__all__ = ["dump", "load", "print_dump", "print_load", "print_reshard", "reshard", "resharding"]
+
+
+def _volume(text: str) -> Address:
+    address = parse_volume_address(text)
+    if address.path != ROOT:
+        raise InvalidArgumentError("expected a volume, not a path in a volume", path=text)
+    return address
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("volume", required=False)
+@click.option("-o", "--output", "target", metavar="FILE", required=True, help="File to write.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["jsonl", "parquet"]),
+    default="jsonl",
+    show_default=True,
+    help="File format.",
+)
+@click.option("--path", metavar="PATH", help="Dump only this path and everything below it.")
+@click.option("--uncommitted", is_flag=True, help="Include reservations of unfinished writers.")
+@click.pass_obj
+def dump(
+    invocation: Invocation,
+    volume: str | None,
+    target: str,
+    form: DumpForm,
+    path: str | None,
+    uncommitted: bool,
+) -> None:
+    """Export the file tree of a volume, without file contents, to FILE.
+
+    VOLUME may include a path (./vol:/a), as with --path. Concurrent changes are included as of some
+    moment during the run.
+    """
+    address = parse_volume_address(volume) if volume is not None else Address(None, ROOT, "")
+    if path is not None and address.path != ROOT:
+        raise click.UsageError("give the path either in VOLUME or by --path")
+    top = normalize(path if path is not None else address.path)
+
+    async def work() -> DumpResult:
+        opened = await open_volume(invocation.resolve(address.volume))
+        try:
+            with invocation.meter("dump") as meter:
+                return await dump_volume(
+                    opened,
+                    target,
+                    form=form,
+                    path=top,
+                    include_uncommitted=uncommitted,
+                    progress=meter.part(),
+                )
+        finally:
+            await opened.close()
+
+    print_dump(invocation, anyio.run(work), target, format=form, path=top)
+
+
+def print_dump(invocation: Invocation, done: DumpResult, target: str, **more: object) -> None:
+    """Say what was dumped; `more` is for programs that read it."""
+    invocation.say(
+        f"dumped {plural(done.files, 'file')}, {plural(done.directories, 'directory')} to {target}",
+        file=target,
+        entries=done.entries,
+        files=done.files,
+        directories=done.directories,
+        bytes=done.bytes,
+        **more,
+    )
+
+
+@click.command(
+    cls=VolumeCommand,
+    epilog="A missing volume is created, with the suffix count and hash of the dump unless "
+    "--suffix-count and"
+    " --hash are given. An existing volume must be empty; loading then first waits 40 seconds, "
+    "until open clients have stopped.",
+)
+@click.argument("source", metavar="FILE")
+@click.argument("volume")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="First verify that the data of every file exists.",
+)
+@click.option(
+    "--copy-bytes-from",
+    "origin",
+    metavar="VOLUME",
+    help="Copy the file contents from the dumped volume.",
+)
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="Adopt the data objects of a volume of S3-FileSystem 1.0 in place.",
+)
+@click.pass_obj
+def load(
+    invocation: Invocation, source: str, volume: str, check: bool, origin: str | None, adopt: bool
+) -> None:
+    """Import a dump into the empty VOLUME. FILE is the output of dump.
+
+    The volume is locked while it is loaded. Repeat the command to finish an interrupted load.
+    """
+    if check and origin is not None:
+        raise click.UsageError("--check and --copy-bytes-from cannot be combined")
+    if adopt and origin is not None:
+        raise click.UsageError("--adopt and --copy-bytes-from cannot be combined")
+    config = invocation.resolve(_volume(volume).volume)
+
+    async def work() -> LoadResult:
+        async with AsyncExitStack() as stack:
+            bytes_from: Volume | None = None
+            if origin is not None:
+                # Settings given as flags are the target's.
+                plain = Invocation(
+                    config=invocation.config, context=invocation.context, hadoop=invocation.hadoop
+                )
+                bytes_from = await open_volume(plain.resolve(_volume(origin).volume))
+                stack.push_async_callback(bytes_from.close)
+            meter = stack.enter_context(invocation.meter("load"))
+            return await load_volume(
+                source,
+                config,
+                check=check,
+                adopt=adopt,
+                bytes_from=bytes_from,
+                progress=meter.part(),
+            )
+
+    print_load(invocation, anyio.run(work), source, volume)
+
+
+def print_load(
+    invocation: Invocation, done: LoadResult, source: str, volume: str, **more: object
+) -> None:
+    """Say what was loaded; `more` is for programs that read it."""
+    text = (
+        f"loaded {plural(done.files, 'file')}, {plural(done.directories, 'directory')} into "
+        f"{volume}"
+    )
+    if done.made:
+        text += f"; made {plural(done.made, 'directory')} above them"
+    invocation.say(
+        text,
+        file=source,
+        volume=volume,
+        entries=done.entries,
+        files=done.files,
+        directories=done.directories,
+        bytes=done.bytes,
+        skipped=done.skipped,
+        made=done.made,
+        **more,
+    )
+
+
+def resharding(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of whatever reshards: suffix_count, hash_name."""
+    count = click.option(
+        "--suffix-count",
+        type=click.IntRange(1, 1000),
+        required=True,
+        metavar="N",
+        help="New suffix count.",
+    )
+    name = click.option(
+        "--hash",
+        "hash_name",
+        type=click.Choice(["xxh3", "java31"]),
+        help="New hash [default: unchanged].",
+    )
+    return count(name(command))
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("volume")
+@resharding
+@click.pass_obj
+def reshard(
+    invocation: Invocation, volume: str, suffix_count: int, hash_name: HashName | None
+) -> None:
+    """Change the suffix count of VOLUME, in place.
+
+    The volume is locked: other clients cannot use it, and must open it again afterwards. The
+    command first waits 40 seconds, until open clients have stopped. Repeat it to finish an
+    interrupted run.
+    """
+    config = invocation.resolve(_volume(volume).volume)
+
+    async def work() -> ReshardResult:
+        with invocation.meter("reshard") as meter:
+            return await reshard_volume(config, suffix_count, hash=hash_name, progress=meter.part())
+
+    done = anyio.run(work)
+    differs = config.suffix_count not in (None, done.suffix_count) or config.hash not in (
+        None,
+        done.hash,
+    )
+    print_reshard(
+        invocation,
+        done,
+        volume,
+        "; the settings of the volume name others, change them" if differs else "",
+    )
+
+
+def print_reshard(
+    invocation: Invocation, done: ReshardResult, volume: str, advice: str = "", **more: object
+) -> None:
+    """Say what was moved, with some advice; `more` is for programs that read it."""
+    text = (
+        f"{volume} has suffix count {done.suffix_count}, hash {done.hash}; moved "
+        f"{plural(done.moved, 'entry')}"
+    )
+    invocation.say(
+        text + advice,
+        volume=volume,
+        suffix_count=done.suffix_count,
+        hash=done.hash,
+        entries=done.entries,
+        moved=done.moved,
+        **more,
+    )

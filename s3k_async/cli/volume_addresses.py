@@ -1,0 +1,134 @@
+"""Volumes and paths as written on the command line.
+
+s3k://NAME/path     a named volume (NAME alone is its root); memory:// likewise
+DIRECTORY:/path     an embedded volume and a path in it; the first `:/` divides them
+DIRECTORY           an embedded volume's root, where it begins with `./`, `../` or `~`
+/path, :/path       a path in the default volume; the second form also for a path with a `:/` in it
+
+A `/path` that leads into the directory of an embedded volume is refused: it would be a path in the
+default volume.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from s3k_async.addresses import TABLE_FILE
+from s3k_async.errors import ConfigError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from s3k_async.client import S3kClient
+
+__all__ = ["Address", "parse_address", "parse_volume_address", "shown", "volume_directory"]
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A path in a volume; `volume` None means the default one."""
+
+    volume: str | None
+    path: str
+    text: str
+    """As it was written."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def is_into(self) -> bool:
+        """Whether a target is written as a directory to put things into: with a `/` at the end."""
+        return self.path.endswith("/")
+
+    def below(self, name: str) -> str:
+        """The path of a name in this directory; the directory itself for no name."""
+        return f"{self.path.rstrip('/')}/{name}"
+
+
+def parse_address(text: str) -> Address:
+    """What a PATH argument means. Raises InvalidArgumentError."""
+    if not text:
+        raise InvalidArgumentError("a path in a volume cannot be empty")
+    found = _with_volume(text)
+    if found is not None:
+        return found
+    if text.startswith("/"):
+        _need_no_volume(text)
+        return Address(None, text, text)
+    if text in (".", "..") or text.startswith(("./", "../", "~")):
+        return Address(text, "/", text)
+    raise InvalidArgumentError(
+        f"is {text!r} a path or a directory? Write /{text} for a path in the default volume, "
+        f"./{text} for an embedded"
+        f" volume, s3k://{text} for a named one"
+    )
+
+
+def parse_volume_address(text: str) -> Address:
+    """What a VOLUME argument means: as a PATH, but an absolute path is an embedded volume's
+    directory.
+
+    Raises InvalidArgumentError.
+    """
+    if text.startswith("/") and ":/" not in text:
+        return Address(text, "/", text)
+    return parse_address(text)
+
+
+def volume_directory(path: str) -> tuple[str, str] | None:
+    """The directory of an embedded volume that a local path leads to or into, and the rest of the
+    path."""
+    place, rest = path.rstrip("/"), ""
+    while place:
+        if _is_volume(place):
+            return place, rest or "/"
+        place, _, name = place.rpartition("/")
+        rest = f"/{name}{rest}"
+    return None
+
+
+def shown(client: S3kClient, path: str) -> str:
+    """A path with its volume, as it can be given to a command."""
+    return (client.config.table.path_prefix or f"s3k://{client.name}") + path
+
+
+@lru_cache(maxsize=128)
+def _is_volume(directory: str) -> bool:
+    return os.path.isfile(os.path.join(directory, TABLE_FILE))
+
+
+def _need_no_volume(text: str) -> None:
+    """Raise InvalidArgumentError for a path in the default volume that looks like one in an
+    embedded volume."""
+    found = volume_directory(text)
+    if found is not None:
+        directory, path = found
+        raise InvalidArgumentError(
+            f"{directory} is the directory of an embedded volume: write {directory}:{path} for "
+            f"that volume, :{text} for"
+            " the path in the default volume",
+            path=text,
+        )
+
+
+def _with_volume(text: str) -> Address | None:
+    """An address that names its volume by a scheme or by `:/`."""
+    from s3k_async.settings.locations import split_url
+
+    scheme = _SCHEME.match(text)
+    start = scheme.end() if scheme else 0
+    if scheme and scheme[0].lower() != "file://":
+        try:
+            volume, path = split_url(text)
+        except ConfigError as error:
+            raise InvalidArgumentError(error.message, path=error.path) from error
+        return Address(volume, path, text)
+    divide = text.find(":/", start)
+    if divide >= 0:
+        return Address(text[:divide] or None, text[divide + 1 :], text)
+    return Address(text, "/", text) if scheme else None

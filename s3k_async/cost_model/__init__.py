@@ -1,0 +1,54 @@
+"""The cost model: requests, capacity units and time of a verb on a tree. Pure, without requests.
+
+The counts are those of the client in this package, of a run without failures, retries and other
+clients. Times are those of the published quotas and of the latencies that are assumed.
+"""
+
+from s3k_async.cost_model.item_size import entry_size, item_size
+from s3k_async.cost_model.listing_cost import listing
+from s3k_async.cost_model.partition_layout import ChildCount
+from s3k_async.cost_model.prediction import Bound, Prediction, predict, suggest_suffix_count
+from s3k_async.cost_model.service_limits import (
+    COLD,
+    WARM,
+    ClientSpeed,
+    Latency,
+    Service,
+    TableQuota,
+)
+from s3k_async.cost_model.tree_cost import deletion, renaming
+from s3k_async.cost_model.tree_shape import Kind, LaidTree, TreeShape, lay_out, measure
+from s3k_async.cost_model.verb_cost import SINGLE_VERBS, VerbArguments, on_every_file, single
+from s3k_async.cost_model.work_load import PartitionLoad, Workload
+from s3k_async.cost_model.write_cost import loading
+
+__all__ = [
+    "COLD",
+    "SINGLE_VERBS",
+    "WARM",
+    "Bound",
+    "ChildCount",
+    "ClientSpeed",
+    "Kind",
+    "LaidTree",
+    "Latency",
+    "PartitionLoad",
+    "Prediction",
+    "Service",
+    "TableQuota",
+    "TreeShape",
+    "VerbArguments",
+    "Workload",
+    "deletion",
+    "entry_size",
+    "item_size",
+    "lay_out",
+    "listing",
+    "loading",
+    "measure",
+    "on_every_file",
+    "predict",
+    "renaming",
+    "single",
+    "suggest_suffix_count",
+]

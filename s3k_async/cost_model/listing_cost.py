@@ -1,0 +1,60 @@
+"""Cost of listing a tree: the requests of `S3kClient.list(path, recursive=True)`."""
+
+from __future__ import annotations
+
+from s3k_async.cost_model.item_size import read_units
+from s3k_async.cost_model.service_limits import Service
+from s3k_async.cost_model.tree_shape import Kind, LaidTree
+from s3k_async.cost_model.work_load import Workload
+from s3k_async.metadata.consistent_listing import STEADY_ROWS
+from s3k_async.metadata.entry_reader import SUFFIX_STREAMS
+from s3k_async.metadata.ordered_walk import DIRECTORIES
+
+__all__ = ["listing", "longest_listing", "read_children"]
+
+
+def listing(tree: LaidTree, service: Service) -> Workload:
+    """List everything below a directory, all suffixes of up to DIRECTORIES directories at the same
+    time."""
+    work = Workload(service.latency)
+    # Of the root, which has no item, it is the record of jobs that changed something in it.
+    work.get(tree.top.own_item)
+    work.chain += service.latency.read
+    for kind in tree.kinds:
+        read_children(work, kind)
+        files, directories = kind.fullest()
+        work.heat(
+            f"one suffix of a directory with {kind.files + kind.directories:,} children",
+            read_units(kind.bytes_of(files, directories)),
+            0.0,
+        )
+    work.chain += longest_listing(tree, service)
+    if tree.files + tree.directories - 1 <= STEADY_ROWS:
+        read_again(work, tree)
+        work.chain += service.latency.read
+    work.streams = min(tree.directories, DIRECTORIES) * min(tree.suffix_count, SUFFIX_STREAMS)
+    return work
+
+
+def read_children(work: Workload, kind: Kind) -> None:
+    """Read the children of all directories of a kind."""
+    work.query(kind.pages() * kind.count, kind.read_units * kind.count)
+    work.entries_read += kind.count * (kind.files + kind.directories)
+
+
+def read_again(work: Workload, tree: LaidTree) -> None:
+    """Read all directories once more, before the first page is given."""
+    work.get_many(tree.directories)
+    work.read_units += sum(kind.count * (read_units(kind.own_item) - 1) for kind in tree.kinds)
+
+
+def longest_listing(tree: LaidTree, service: Service) -> float:
+    """Seconds until the children of a deepest directory are known, if no request waits for anything
+    but the one that it needs: pages of one partition come one after the other.
+    """
+    pages = [0] * (tree.depth + 1)
+    for kind in tree.kinds:
+        pages[kind.level] = max(
+            pages[kind.level], *(partition.page_count for partition in kind.partitions)
+        )
+    return sum(pages) * service.latency.read

@@ -1,0 +1,242 @@
+"""Cost of renaming and deleting a directory: the requests of `S3kClient.rename` and of
+`S3kClient.delete(recursive=True)`.
+
+No other client is at work in the tree, it holds no reservations and no marks of interrupted jobs,
+and the work ends before the job's lease is renewed for the first time (one UpdateItem every
+RENEW_SECONDS). In the root, the first such change in a volume's life makes a record (one PutItem).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from s3k_async.cost_model.item_size import read_units, write_units
+from s3k_async.cost_model.listing_cost import longest_listing, read_children
+from s3k_async.cost_model.partition_layout import ChildCount
+from s3k_async.cost_model.service_limits import Service
+from s3k_async.cost_model.tree_shape import Kind, LaidTree
+from s3k_async.cost_model.work_load import Workload
+from s3k_async.metadata.chunking import CHUNK
+from s3k_async.stores.items import MAX_TRANSACTION
+
+__all__ = ["deletion", "renaming"]
+
+MOVES: Final = MAX_TRANSACTION // 2
+"""Files of one transaction of a rename: two actions each."""
+JOB_BYTES: Final = 250
+"""Bytes of a job's record, and more than that of any mark."""
+MARK_BYTES: Final = 60
+"""Bytes that a mark adds to a directory's item."""
+
+
+def renaming(
+    tree: LaidTree,
+    service: Service,
+    *,
+    target_parents: int = 1,
+    parents_touched: int = 1,
+    atomic: bool = True,
+) -> Workload:
+    """Rename a directory to a path that has so many ancestors below the root, all of which exist;
+    `parents_touched`: 2 if the target is in another directory than the source.
+    """
+    if not atomic:
+        return _renaming_plainly(tree, service, target_parents)
+    work, top = Workload(service.latency), tree.top
+    _begin_job(work, top)
+    work.get(0)
+    work.get_many(target_parents + 1, top.own_item, times=2)
+    work.log(_one(1))
+    work.transact(top.own_item + MARK_BYTES, 2 if target_parents else 1, _one(1))
+    _prepare(work, tree, MOVES, actions=2)
+    work.update(top.own_item, _one(parents_touched))
+    work.update(JOB_BYTES)
+    for _ in ("source", "target"):
+        _fold(work, tree)
+    _end_job(work)
+    for kind in tree.kinds:
+        _heat_of_changes(work, kind, "old place", 2)
+        _heat_of_changes(work, kind, "new place", 1)
+    work.chain = _chain(tree, service, listings=3)
+    return work
+
+
+def deletion(tree: LaidTree, service: Service, *, atomic: bool = True) -> Workload:
+    """Delete a directory and everything below it."""
+    if not atomic:
+        return _deletion_plainly(tree, service)
+    work, top = Workload(service.latency), tree.top
+    _begin_job(work, top)
+    work.log(_one(1))
+    _prepare(work, tree, MAX_TRANSACTION, actions=1)
+    work.update(top.own_item)
+    work.update(JOB_BYTES)
+    _fold(work, tree)
+    _end_job(work)
+    for kind in tree.kinds:
+        _heat_of_changes(work, kind, "", 2)
+    work.chain = _chain(tree, service, listings=2)
+    return work
+
+
+def _prepare(work: Workload, tree: LaidTree, size: int, *, actions: int) -> None:
+    """All directories are listed, and their children marked; with them come the items at the
+    target."""
+    for kind in tree.kinds:
+        read_children(work, kind)
+        work.entries_changed += kind.count * kind.files
+        work.log(_groups(kind, CHUNK))
+        work.transact(
+            _child_bytes(kind) + MARK_BYTES,
+            actions * kind.count * _children(kind),
+            _groups(kind, size),
+        )
+
+
+def _fold(work: Workload, tree: LaidTree) -> None:
+    """One side of what was prepared is listed again, and its marks or items removed."""
+    work.get(tree.top.own_item + MARK_BYTES)
+    for kind in tree.kinds:
+        read_children(work, kind)
+        groups = _groups(kind, MAX_TRANSACTION)
+        work.transact(_child_bytes(kind) + MARK_BYTES, kind.count * _children(kind), groups)
+    work.transact(tree.top.own_item + MARK_BYTES, 1, _one(1))
+
+
+def _children(kind: Kind) -> int:
+    return kind.files + kind.directories
+
+
+def _groups(kind: Kind, size: int) -> ChildCount:
+    """Groups of at most so many children, in all directories of a kind."""
+    return ChildCount.of(-(-_children(kind) // size) * kind.count)
+
+
+def _child_bytes(kind: Kind) -> int:
+    """Bytes of the item of a child, on average."""
+    return kind.bytes_of(kind.files, kind.directories) // max(1, _children(kind))
+
+
+def _heat_of_changes(work: Workload, kind: Kind, where: str, listings: int) -> None:
+    """The load of the fullest suffix: each item is listed and written twice, in transactions."""
+    files, directories = kind.fullest()
+    units = files * write_units(kind.file_item + MARK_BYTES) + directories * write_units(
+        kind.directory_item + MARK_BYTES
+    )
+    reads = listings * read_units(kind.bytes_of(files, directories))
+    work.heat(f"{_suffix_of(kind)}{', ' if where else ''}{where}", reads, 4 * units)
+
+
+def _chain(tree: LaidTree, service: Service, listings: int) -> float:
+    """Seconds of the requests that wait for each other: each level is prepared before the next, and
+    folded in after."""
+    latency = service.latency
+    once = latency.write * 4 + latency.transaction * 3 + latency.read * 4 + latency.put * 2
+    each = latency.put + latency.transaction * listings
+    return once + each * (tree.depth + 1) + listings * longest_listing(tree, service)
+
+
+def _renaming_plainly(tree: LaidTree, service: Service, target_parents: int) -> Workload:
+    work = Workload(service.latency)
+    top = tree.top
+    _begin_job(work, top)
+    work.get_many(target_parents + 1, top.own_item, times=2)
+    if target_parents:
+        work.get(top.own_item)
+    work.get(0)
+    work.log(_one(1))
+    work.transact(top.own_item, 2 if target_parents else 1, _one(1))
+    for kind in tree.kinds:
+        _move_children(work, kind)
+        if kind.level:
+            _move_directory(work, kind)
+        # The old entry is removed, the new one's mark dropped.
+        work.transact(kind.own_item, kind.count, _one(kind.count))
+        work.update(kind.own_item + MARK_BYTES, _one(kind.count))
+        _heat_of_moves(work, kind)
+    _end_job(work)
+    latency = service.latency
+    each = latency.write * 2 + latency.read * 2 + latency.transaction * 2 + latency.put * 2
+    work.chain = each * (tree.depth + 1) + longest_listing(tree, service) + _chunk_chain(service)
+    return work
+
+
+def _deletion_plainly(tree: LaidTree, service: Service) -> Workload:
+    work = Workload(service.latency)
+    _begin_job(work, tree.top)
+    for kind in tree.kinds:
+        read_children(work, kind)
+        work.entries_changed += kind.count * kind.files
+        work.log(kind.segments() * kind.count)
+        transactions = kind.transactions(MAX_TRANSACTION)
+        work.transact(kind.file_item, kind.count * kind.files, transactions * kind.count)
+        if kind.level:
+            work.update(kind.own_item + MARK_BYTES, _one(kind.count))
+        work.log(_one(kind.count))
+        work.transact(kind.own_item, kind.count, _one(kind.count))
+        files, directories = kind.fullest()
+        work.heat(
+            _suffix_of(kind),
+            read_units(kind.bytes_of(files, directories)),
+            2 * files * write_units(kind.file_item)
+            + 3 * directories * write_units(kind.directory_item),
+        )
+    _end_job(work)
+    latency = service.latency
+    each = latency.write + latency.transaction + latency.put * 2
+    work.chain = each * (tree.depth + 1) + longest_listing(tree, service) + _chunk_chain(service)
+    return work
+
+
+def _begin_job(work: Workload, top: Kind) -> None:
+    """The directory is read, a job recorded, the directory marked."""
+    work.get(top.own_item)
+    work.put(JOB_BYTES)
+    work.update(top.own_item + MARK_BYTES)
+
+
+def _end_job(work: Workload) -> None:
+    work.transact(JOB_BYTES, 1, _one(1))
+
+
+def _move_children(work: Workload, kind: Kind) -> None:
+    """The children of all directories of a kind are listed, and the files among them moved."""
+    read_children(work, kind)
+    work.entries_changed += kind.count * kind.files
+    work.log(kind.segments() * kind.count)
+    work.transact(
+        kind.file_item, 2 * kind.count * kind.files, kind.transactions(MOVES) * kind.count
+    )
+    # After each portion the directory that is moved into is read.
+    work.get(kind.own_item, kind.chunks() * kind.count)
+
+
+def _move_directory(work: Workload, kind: Kind) -> None:
+    """Directories below the top: marked, made at their new place, and the one that they are moved
+    into read."""
+    work.update(kind.own_item + MARK_BYTES, _one(kind.count))
+    work.get(0, _one(kind.count))
+    work.log(_one(kind.count))
+    work.transact(kind.own_item + MARK_BYTES, kind.count, _one(kind.count))
+    work.get(kind.own_item, _one(kind.count))
+
+
+def _heat_of_moves(work: Workload, kind: Kind) -> None:
+    files, directories = kind.fullest()
+    moved = 2 * files * write_units(kind.file_item)
+    each = write_units(kind.directory_item)
+    reads = read_units(kind.bytes_of(files, directories))
+    work.heat(f"{_suffix_of(kind)}, old place", reads, moved + 3 * directories * each)
+    work.heat(f"{_suffix_of(kind)}, new place", 2 * directories, moved + 3 * directories * each)
+
+
+def _chunk_chain(service: Service) -> float:
+    return service.latency.put * 2 + service.latency.transaction + service.latency.read
+
+
+def _suffix_of(kind: Kind) -> str:
+    return f"one suffix of a directory with {kind.files + kind.directories:,} children"
+
+
+def _one(number: int) -> ChildCount:
+    return ChildCount.of(number)

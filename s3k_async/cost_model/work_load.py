@@ -1,0 +1,103 @@
+"""The work of a verb: requests by operation, capacity units, load of single partitions, the longest
+chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from s3k_async._core.metering import Part
+from s3k_async.cost_model.item_size import read_units, write_units
+from s3k_async.cost_model.partition_layout import ChildCount
+from s3k_async.cost_model.service_limits import Latency
+from s3k_async.stores.items import MAX_BATCH
+
+__all__ = ["PartitionLoad", "Workload"]
+
+_ONE = ChildCount.of(1)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLoad:
+    """Load of one partition of the table."""
+
+    partition: str
+    """Which one, in words."""
+    read_units: float
+    write_units: float
+
+
+@dataclass(slots=True)
+class Workload:
+    """The sum of a verb's requests."""
+
+    latency: Latency
+    requests: dict[tuple[Part, str], ChildCount] = field(default_factory=dict)
+    """By part of the volume and operation."""
+    waits: dict[Part, float] = field(default_factory=dict)
+    """Seconds that the requests of each part would take one after the other."""
+    read_units: float = 0.0
+    write_units: float = 0.0
+    heats: list[PartitionLoad] = field(default_factory=list)
+    chain: float = 0.0
+    """Seconds of the longest chain of requests that wait for each other."""
+    streams: int = 1_000_000
+    """Requests that the verb sends at the same time at most, whatever the client's limit."""
+    entries_read: int = 0
+    entries_changed: int = 0
+    files_written: int = 0
+
+    def count(self, part: Part, operation: str, number: ChildCount, seconds: float) -> None:
+        """Requests of one operation, each of which takes `seconds`."""
+        if number.high:
+            self.requests[part, operation] = (
+                self.requests.get((part, operation), ChildCount()) + number
+            )
+            self.waits[part] = self.waits.get(part, 0.0) + number.likely * seconds
+
+    def get(self, size: int = 0, times: ChildCount = _ONE) -> None:
+        """GetItem of an item of `size` bytes (0: there is none)."""
+        self.count("table", "GetItem", times, self.latency.read)
+        self.read_units += times.likely * read_units(size)
+
+    def get_many(self, keys: int, size: int = 0, times: int = 1) -> None:
+        """BatchGetItem of so many keys, `size` bytes each."""
+        self.count(
+            "table", "BatchGetItem", ChildCount.of(-(-keys // MAX_BATCH) * times), self.latency.read
+        )
+        self.read_units += times * keys * read_units(size)
+
+    def put(self, size: int, times: ChildCount = _ONE) -> None:
+        """PutItem."""
+        self._write("PutItem", size, times)
+
+    def update(self, size: int, times: ChildCount = _ONE) -> None:
+        """UpdateItem; `size` is the larger of before and after."""
+        self._write("UpdateItem", size, times)
+
+    def transact(self, size: int, items: int, transactions: ChildCount) -> None:
+        """So many transactions, with `items` items of `size` bytes in all of them together; checks
+        are items, too."""
+        self.count("table", "TransactWriteItems", transactions, self.latency.transaction)
+        self.write_units += 2 * items * write_units(size)
+
+    def query(self, pages: ChildCount, units: float) -> None:
+        """Pages of partitions, with the read units of all of them."""
+        self.count("table", "Query", pages, self.latency.read)
+        self.read_units += units
+
+    def log(self, objects: ChildCount) -> None:
+        """Objects of the operation log: as pending, and as committed."""
+        self.count("log", "PutObject", objects * 2, self.latency.put)
+
+    def data(self, operation: str, times: ChildCount) -> None:
+        """Requests for the bytes of files."""
+        reading = operation in {"GetObject", "HeadObject"}
+        self.count("data", operation, times, self.latency.get if reading else self.latency.put)
+
+    def heat(self, partition: str, reads: float, writes: float) -> None:
+        """The load of one partition."""
+        self.heats.append(PartitionLoad(partition, reads, writes))
+
+    def _write(self, operation: str, size: int, times: ChildCount) -> None:
+        self.count("table", operation, times, self.latency.write)
+        self.write_units += times.likely * write_units(size)

@@ -1,0 +1,246 @@
+"""Byte ranges of committed files: one version, several requests at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+from s3k_async._core.active_calls import Calls
+from s3k_async._core.concurrency import gather
+from s3k_async._native import Xxh3_128
+from s3k_async.errors import (
+    ConflictError,
+    CorruptDataError,
+    DataMissingError,
+    IsDirectoryError,
+    PathNotFoundError,
+    UncommittedFileError,
+)
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.model import Content, Entry, FileStatus
+from s3k_async.storage.physical import PhysicalStorage, checksum_of, is_uri
+from s3k_async.storage.upload import CHECKSUM_PREFIX
+
+__all__ = [
+    "LOOKS",
+    "SPAN_REQUESTS",
+    "OpenVolume",
+    "SequentialCheck",
+    "check_empty",
+    "existing",
+    "fetch_span",
+    "need_readable",
+    "need_same",
+    "read_file",
+    "read_span",
+    "read_spans",
+    "read_version",
+]
+
+SPAN_REQUESTS = 4
+"""Requests under way at once for one long span of bytes."""
+RANGES = 16
+"""Spans of one call that are fetched at the same time."""
+LOOKS = 3
+"""How often a file is looked up whose bytes are replaced and collected under our hands."""
+
+
+class OpenVolume(Protocol):
+    """What files need of a volume."""
+
+    @property
+    def store(self) -> MetadataStore: ...
+    @property
+    def storage(self) -> PhysicalStorage: ...
+    @property
+    def calls(self) -> Calls: ...
+
+
+class PathReader(Protocol):
+    """Reads of single paths: a store, or a view of it."""
+
+    async def get(self, path: str) -> Entry | None: ...
+
+
+async def existing(store: PathReader, path: str) -> Entry:
+    """The entry at a path. Raises PathNotFoundError."""
+    entry = await store.get(path)
+    if entry is None:
+        raise PathNotFoundError("no such file or directory", path=path)
+    return entry
+
+
+def need_same(seen: FileStatus, entry: Entry) -> None:
+    """Raise ConflictError unless the entry is the version of the file, or the directory, that was
+    seen at its path."""
+    if entry.id != seen.id:
+        raise ConflictError("another object is at this path since it was listed", path=entry.path)
+    if not entry.is_dir and entry.version != seen.version:
+        raise ConflictError("the file was changed since it was listed", path=entry.path)
+
+
+def need_readable(entry: Entry) -> None:
+    """Raise IsDirectoryError or UncommittedFileError unless the entry has bytes."""
+    if entry.is_dir:
+        raise IsDirectoryError("a directory is at the path", path=entry.path)
+    if not entry.committed or entry.physical is None:
+        raise UncommittedFileError(
+            "the file is being written: its bytes are not durable yet", path=entry.path
+        )
+
+
+class SequentialCheck:
+    """Verifies the checksum of a file that is fetched in order, from its start to its end.
+
+    Bytes that are fetched again count once, and bytes beyond a gap count when the gap has been
+    fetched: what is read here and there is not verified. Fetches of several threads at the same
+    time end the verification.
+    """
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+        self._digest = Xxh3_128() if entry.checksum.startswith(CHECKSUM_PREFIX) else None
+        self._hashed = 0
+        self._lock = threading.Lock()
+
+    def add(self, start: int, data: bytes) -> None:
+        """Take in bytes that were fetched, before they are returned. Raises CorruptDataError where
+        they complete a file that has not the checksum that was recorded, and ever after.
+        """
+        if self._digest is None or not start <= self._hashed <= start + len(data):
+            return
+        # Not awaited: a child forked while another thread holds it would wait for ever.
+        if not self._lock.acquire(blocking=False):
+            self._digest = None
+            return
+        try:
+            digest, skip = self._digest, self._hashed - start
+            if digest is None:
+                return
+            digest.update(memoryview(data)[skip:] if skip else data)
+            self._hashed = start + len(data)
+            if self._hashed == self._entry.size:
+                _require(self._entry, CHECKSUM_PREFIX + digest.hexdigest())
+        finally:
+            self._lock.release()
+
+
+async def read_span(storage: PhysicalStorage, entry: Entry, start: int, end: int) -> bytes:
+    """As `fetch_span`; a span that is the whole file is verified. Raises CorruptDataError for a
+    wrong checksum, too."""
+    data = await fetch_span(storage, entry, start, end)
+    if len(data) == entry.size and entry.checksum.startswith(CHECKSUM_PREFIX):
+        _require(entry, checksum_of(data))
+    return data
+
+
+async def fetch_span(storage: PhysicalStorage, entry: Entry, start: int, end: int) -> bytes:
+    """Bytes [start, end) of the version that the entry names, in several requests at once if they
+    are many.
+
+    Raises DataMissingError, CorruptDataError (the physical object has another size than the entry
+    says, or is an adopted one that was replaced).
+    """
+    physical = entry.physical
+    if physical is None or start >= end:
+        if not entry.size:
+            await check_empty(storage, entry)
+        return b""
+
+    async def fetch(begin: int) -> bytes:
+        stop = min(end, begin + step)
+        try:
+            data = await storage.read(physical, begin, stop, size=entry.size, etag=entry.etag)
+        except DataMissingError as error:
+            raise DataMissingError(
+                f"the physical object {physical} is gone", path=entry.path
+            ) from error
+        except CorruptDataError as error:
+            raise CorruptDataError(error.message, path=entry.path) from error
+        if len(data) != stop - begin:
+            raise CorruptDataError(
+                f"the physical object ends before byte {stop} of {entry.size}", path=entry.path
+            )
+        return data
+
+    step = max(1, storage.tuning.part_size)
+    starts = range(start, end, step)
+    if len(starts) == 1:
+        return await fetch(start)
+    return b"".join(await gather(fetch, starts, limit=SPAN_REQUESTS))
+
+
+async def check_empty(storage: PhysicalStorage, entry: Entry) -> None:
+    """See that the adopted object of an empty file is still empty. What is the volume's own is not
+    asked for.
+
+    Raises DataMissingError, CorruptDataError.
+    """
+    if entry.physical is None or not is_uri(entry.physical):
+        return
+    try:
+        await storage.check(entry.content)
+    except (CorruptDataError, DataMissingError) as error:
+        raise type(error)(error.message, path=entry.path) from error
+
+
+async def read_spans(
+    volume: OpenVolume, path: str, spans: Sequence[tuple[int, int | None]]
+) -> tuple[Entry, list[bytes]]:
+    """Spans [start, end) of one version of a file, cut at its end, and that version; None is the
+    end.
+
+    A version that was replaced and collected meanwhile is looked up again. Raises
+    PathNotFoundError, IsDirectoryError, UncommittedFileError, DataMissingError, CorruptDataError.
+    """
+    gone: CorruptDataError | DataMissingError | None = None
+    seen: Content | None = None
+    for _ in range(LOOKS):
+        entry = await existing(volume.store, path)
+        need_readable(entry)
+        if gone is not None and entry.content == seen:
+            break
+        seen = entry.content
+
+        async def fetch(span: tuple[int, int | None], entry: Entry = entry) -> bytes:
+            start, end = span
+            return await read_span(
+                volume.storage, entry, start, entry.size if end is None else min(end, entry.size)
+            )
+
+        try:
+            return entry, await gather(fetch, spans, limit=RANGES)
+        except (CorruptDataError, DataMissingError) as error:
+            gone = error
+    assert gone is not None
+    raise gone
+
+
+async def read_file(volume: OpenVolume, path: str) -> bytes:
+    """A whole file, its size and checksum verified. Raises as `read_spans`."""
+    return (await read_spans(volume, path, [(0, None)]))[1][0]
+
+
+async def read_version(volume: OpenVolume, entry: Entry) -> bytes | None:
+    """The bytes of the version that the entry names, size and checksum verified; None if they are
+    gone.
+
+    Raises IsDirectoryError, UncommittedFileError, CorruptDataError.
+    """
+    need_readable(entry)
+    try:
+        return await read_span(volume.storage, entry, 0, entry.size)
+    except DataMissingError:
+        return None
+
+
+def _require(entry: Entry, checksum: str) -> None:
+    """Raise CorruptDataError unless the checksum of the bytes is the one that was recorded."""
+    if checksum != entry.checksum:
+        raise CorruptDataError(
+            f"the checksum of the bytes of {entry.physical} is {checksum} instead of "
+            f"{entry.checksum}: restore them "
+            "from a copy, or delete the file",
+            path=entry.path,
+        )

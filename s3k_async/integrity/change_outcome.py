@@ -1,0 +1,106 @@
+"""The outcome of an interrupted change, read from the table for a whole log segment at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from s3k_async.errors import ItemFormatError
+from s3k_async.metadata.codec import from_item
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.write_intent import job_of, parse_mark
+from s3k_async.model import Entry
+from s3k_async.oplog.entries import Operation
+from s3k_async.oplog.segments import Segment, SegmentMark
+
+__all__ = ["happened", "mark_of"]
+
+ROWS: Final = 500
+"""Operations whose paths are looked at together."""
+
+
+async def mark_of(
+    store: MetadataStore, begun: Segment, job: str, *, published: bool
+) -> SegmentMark | None:
+    """The committed mark of a segment; None if none of its operations took effect or can still do
+    so. The mark names operations as unknown whose outcome the table does not show; these are
+    decided per object.
+
+    `job`: id of the job that logged the segment and can no longer be published, or empty.
+    `published`: whether its record says that it was published. Raises the store's errors.
+    """
+    verdicts: dict[str, set[bool | None]] = {}
+    for start in range(0, len(begun.operations), ROWS):
+        some = begun.operations[start : start + ROWS]
+        stored = await _stored(store, some)
+        for operation in some:
+            verdicts.setdefault(operation.id, set()).add(
+                happened(operation, stored, job, published=published)
+            )
+    succeeded = tuple(identity for identity, said in verdicts.items() if said == {True})
+    unknown = tuple(
+        identity for identity, said in verdicts.items() if said not in ({True}, {False})
+    )
+    if not succeeded and not unknown:
+        return None
+    everything = len(succeeded) == len(verdicts)
+    return SegmentMark(begun.id, len(begun.operations), None if everything else succeeded, unknown)
+
+
+def happened(
+    operation: Operation, stored: Mapping[str, Entry], job: str, *, published: bool
+) -> bool | None:
+    """Whether an operation took effect, according to the entries stored at its paths; None if they
+    do not show it. Arguments as for `mark_of`.
+
+    An entry with the id and version of the operation proves that it took effect. The version alone
+    does not prove it: a repeated rename leads a directory to the same path and version. An entry
+    that is unchanged since the operation began proves that it did not take effect; it never will,
+    since its job can no longer be published. An unchanged entry with the `gone` mark of a published
+    job is as good as removed.
+    """
+    after, before = operation.after, operation.before
+    there = stored.get(after.path) if after is not None else None
+    if there is not None:
+        side = _side(there, job, published=published)
+        if side is not None and (side.id, side.version, side.operation) == (
+            operation.object_id,
+            operation.version,
+            operation.id,
+        ):
+            return True
+    here = stored.get(before.path) if before is not None else None
+    if not job or before is None or here is None:
+        return None
+    if (here.id, here.version) != (before.id, before.version):
+        return None
+    if not published or not here.pending:
+        return False
+    if job_of(here.pending) != job:
+        return None
+    side = _side(here, job, published=True)
+    return True if side is None or side.id != operation.object_id else None
+
+
+def _side(entry: Entry, job: str, *, published: bool) -> Entry | None:
+    """The state of a stored entry, with a mark of this job resolved; None if it does not exist."""
+    if not entry.pending or job_of(entry.pending) != job:
+        return entry
+    return parse_mark(entry.pending).side(entry, published=published)
+
+
+async def _stored(store: MetadataStore, operations: Sequence[Operation]) -> dict[str, Entry]:
+    states = [
+        state for each in operations for state in (each.before, each.after) if state is not None
+    ]
+    paths = sorted({state.path for state in states})
+    keys = store.keys.keys(paths)
+    items = await store.items.get_many(keys)
+    found: dict[str, Entry] = {}
+    for path, key in zip(paths, keys, strict=True):
+        if key in items:
+            try:
+                found[path] = from_item(items[key], store.keys)
+            except ItemFormatError:
+                continue  # a damaged item proves nothing
+    return found

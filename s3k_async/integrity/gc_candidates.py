@@ -1,0 +1,210 @@
+"""The candidate list between gc's mark and sweep phases: each candidate with what its recheck
+needs.
+
+A file of JSON lines: a header; what the log consisted of; one line for each candidate; an end with
+the counts. It gets its name when it is whole. Beside it, `<name>.done` says how many candidates a
+sweep has handled, so that one that was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self, TextIO
+
+from s3k_async.errors import BusyError, InvalidArgumentError, PathNotFoundError
+from s3k_async.integrity.gc_rules import Ages, Verdict
+from s3k_async.stores.blobs import BlobInfo
+from s3k_async.stores.file_modes import open_private
+from s3k_async.stores.replacing import replaceable
+
+__all__ = ["CandidateReader", "CandidateWriter", "Header", "verdict_from"]
+
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a list is about."""
+
+    volume: str
+    """Volume id."""
+    marked_ms: int
+    """When it was begun, by the clock of the volume's data."""
+    ages: Ages
+    logged: bool
+    """Whether the volume has a log."""
+
+
+@dataclass(slots=True)
+class End:
+    """What was known at the end of marking."""
+
+    candidates: int = 0
+    lost: int = 0
+    digest: str = ""
+    """Of the table; only in a list of a volume without a log."""
+
+
+class CandidateWriter:
+    """Writes a list; leaving it by an exception leaves nothing."""
+
+    def __init__(self, path: str, header: Header) -> None:
+        self._path = path
+        self._header = header
+        self.end = End()
+
+    def __enter__(self) -> Self:
+        self._place = replaceable(self._path)
+        self._part = self._place + ".part"
+        self._file = open(self._part, "w", encoding="ascii", opener=open_private)
+        document = {"s3k": "gc-list", "format": FORMAT, **asdict(self._header)}
+        self._line(document)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self._line({"end": asdict(self.end)})
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        self._file.close()
+        if error is not None:
+            os.unlink(self._part)
+            return
+        _forget(self._path + ".done")
+        os.replace(self._part, self._place)
+
+    def segment(self, segment_id: str) -> None:
+        """A segment of the log that was read."""
+        self._line({"segment": segment_id})
+
+    def checkpoint(self, key: str) -> None:
+        """A checkpoint of the log that was there."""
+        self._line({"checkpoint": key})
+
+    def candidate(self, verdict: Verdict) -> None:
+        """Bytes without references."""
+        self.end.candidates += 1
+        self._line(asdict(verdict))
+
+    def _line(self, document: dict[str, Any]) -> None:
+        self._file.write(json.dumps(document, separators=(",", ":")) + "\n")
+
+
+@dataclass(slots=True)
+class CandidateReader:
+    """A list, open for a sweep. Raises PathNotFoundError, InvalidArgumentError for what is none."""
+
+    path: str
+    header: Header = field(init=False)
+    end: End = field(init=False)
+    segments: set[str] = field(init=False, default_factory=set)
+    checkpoints: set[str] = field(init=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        end: dict[str, Any] | None = None
+        try:
+            with _opened(self.path) as file:
+                head = json.loads(file.readline())
+                if head["s3k"] != "gc-list" or head["format"] != FORMAT:
+                    raise InvalidArgumentError(
+                        "not a list of candidates that this version reads", path=self.path
+                    )
+                self.header = Header(
+                    head["volume"], head["marked_ms"], Ages(**head["ages"]), head["logged"]
+                )
+                for document in map(json.loads, file):
+                    if "segment" in document:
+                        self.segments.add(document["segment"])
+                    elif "checkpoint" in document:
+                        self.checkpoints.add(document["checkpoint"])
+                    end = document.get("end")
+            self.end = End(**(end or {})) if end is not None else _incomplete(self.path)
+        except (ValueError, KeyError, TypeError) as error:
+            if isinstance(error, InvalidArgumentError):
+                raise
+            raise InvalidArgumentError("not a list of candidates", path=self.path) from error
+
+    def batches(self, size: int) -> Iterator[list[Verdict]]:
+        """The candidates that no sweep has handled yet."""
+        batch: list[Verdict] = []
+        skip = self._done()
+        with _opened(self.path) as file:
+            for document in map(json.loads, file):
+                if "blob" not in document:
+                    continue
+                if skip:
+                    skip -= 1
+                    continue
+                batch.append(verdict_from(document))
+                if len(batch) == size:
+                    yield batch
+                    batch = []
+        if batch:
+            yield batch
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other sweeps of this list out. Raises BusyError if there is one."""
+        with _opened(self.path) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise BusyError("another sweep of this list is running", path=self.path) from error
+            yield
+
+    def done(self, count: int) -> None:
+        """So many candidates more are handled."""
+        total = self._done() + count
+        with open(self.path + ".done.part", "w", encoding="ascii", opener=open_private) as file:
+            file.write(f"{total}\n")
+        os.replace(self.path + ".done.part", self.path + ".done")
+
+    def _done(self) -> int:
+        try:
+            with open(self.path + ".done", encoding="ascii") as file:
+                return int(file.read())
+        except FileNotFoundError:
+            return 0
+        except ValueError as error:
+            raise InvalidArgumentError(
+                "not a progress file of a sweep", path=self.path + ".done"
+            ) from error
+
+
+def _incomplete(path: str) -> End:
+    raise InvalidArgumentError("the list of candidates is incomplete; mark again", path=path)
+
+
+def verdict_from(document: dict[str, Any]) -> Verdict:
+    """A verdict from its JSON object, `asdict` of it."""
+    document["blob"] = BlobInfo(**document["blob"])
+    document["paths"] = tuple(document["paths"])
+    document["operations"] = tuple(
+        (version, operation) for version, operation in document["operations"]
+    )
+    return Verdict(**document)
+
+
+def _opened(path: str) -> TextIO:
+    try:
+        return open(path, encoding="ascii")
+    except FileNotFoundError as error:
+        raise PathNotFoundError("no such list of candidates", path=path) from error
+
+
+def _forget(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return

@@ -1,0 +1,427 @@
+"""The mark phase of gc: finds unreferenced data objects. Writes nothing but the candidate list, a
+local file.
+
+The order is what makes it exact: first the data keys, then the table, then the log. What is old
+enough, and was named by no item that was scanned, has either been moved by an operation that is in
+the log by now, or is not named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Final
+
+from s3k_async._core.concurrency import merge
+from s3k_async.errors import (
+    ItemFormatError,
+    LogFormatError,
+    ReadOnlyVolumeError,
+    VolumeMismatchError,
+)
+from s3k_async.integrity.gc_candidates import CandidateWriter, Header
+from s3k_async.integrity.gc_rules import PHYSICAL_KEY, Ages, GcFacts, KeyOf, Verdict, judge
+from s3k_async.integrity.references import (
+    SEGMENTS,
+    References,
+    digest_of,
+    names_in,
+    need_settled,
+    scan_segment,
+)
+from s3k_async.integrity.repair_actions import FsckVolume
+from s3k_async.metadata.codec import from_item
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.model import Entry, Progress
+from s3k_async.oplog.entries import EntryKey, LogRecord, parse_key
+from s3k_async.oplog.external_sort import ExternalSort
+from s3k_async.oplog.log_reader import DamagedLog, LogReader
+from s3k_async.stores.blobs import BlobInfo, BlobStore, Unfinished
+from s3k_async.stores.items import Item
+from s3k_async.stores.key_ranges import HEX, KeyRange, hex_ranges, key_ranges
+from s3k_async.stores.pagination import list_pages
+
+__all__ = [
+    "MOST",
+    "CollectedData",
+    "MarkFilter",
+    "Marked",
+    "Marker",
+    "ObjectCount",
+    "held_by",
+    "is_over",
+    "need_collectable",
+    "object_of",
+    "table_digest",
+]
+
+MOST: Final = 10_000
+
+_SCHEMA: Final = (
+    (
+        "CREATE TABLE listed"
+        " (key TEXT NOT NULL, object TEXT NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL)"
+    ),
+    "CREATE TABLE named (key TEXT NOT NULL)",
+    "CREATE TABLE held (object TEXT NOT NULL PRIMARY KEY)",
+)
+_INDEX_NAMED: Final = "CREATE INDEX by_key ON named (key)"
+_UNNAMED: Final = (
+    "CREATE TABLE unnamed AS SELECT key, object, size, mtime FROM listed"
+    " WHERE key NOT IN (SELECT key FROM named)"
+)
+_INDEX_UNNAMED: Final = "CREATE INDEX unnamed_by_object ON unnamed (object)"
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedData:
+    """The data location of a collection, and its owner."""
+
+    store: MetadataStore
+    data: BlobStore
+    log: BlobStore | None
+    """None for a volume without a log."""
+    key_of: KeyOf
+    volume_id: str
+    scoped: bool
+    """Whether `data` holds nothing but the volume's own. If not, what its log does not name may be
+    another's."""
+
+    @classmethod
+    def of(cls, volume: FsckVolume) -> CollectedData:
+        """The place of an open volume."""
+        record = volume.record
+        key_of = volume.storage.own_key
+        return cls(
+            volume.store,
+            volume.blobs,
+            volume.log_blobs,
+            key_of,
+            record.volume_id,
+            bool(record.scope),
+        )
+
+    def ranges(self, count: int) -> list[list[KeyRange]]:
+        """The keys of the data in `count` groups of ranges: all that are the volume's, or all that
+        are like its own."""
+        return key_ranges(count) if self.scoped else hex_ranges(count)
+
+
+@dataclass(slots=True)
+class ObjectCount:
+    """A number of objects, and their size in bytes."""
+
+    objects: int = 0
+    bytes: int = 0
+
+    def add(self, size: int) -> None:
+        self.objects += 1
+        self.bytes += size
+
+
+@dataclass(slots=True)
+class Marked:
+    """What mark found. `counts` is by reason: of the bytes that can go `deleted`, `replaced`,
+    `unpublished`, `unnamed`; of those that stay `named`, `young`, `waiting` (nobody names them, but
+    not for a grace period yet), `lost` (the log says that they are live, the table has no entry),
+    `damaged` (something about them cannot be understood), `foreign` (the key is none of a
+    volume's), `unowned` (the place may be shared, and the log does not name them).
+    """
+
+    counts: dict[str, ObjectCount] = field(default_factory=dict)
+    reservations: list[Entry] = field(default_factory=list)
+    """Files whose writers have had their time; of these and of the uploads MOST, the next run finds
+    the others."""
+    uploads: list[tuple[BlobStore, Unfinished]] = field(default_factory=list)
+    entries: int = 0
+
+    def count(self, reason: str, size: int) -> None:
+        self.counts.setdefault(reason, ObjectCount()).add(size)
+
+    def of(self, reason: str) -> ObjectCount:
+        """The count for a reason."""
+        return self.counts.get(reason, ObjectCount())
+
+
+class MarkFilter:
+    """The filter of the mark phase: what it keeps and counts, in a file or as rows of Spark."""
+
+    def __init__(self, place: CollectedData, ages: Ages, now_ms: int) -> None:
+        """`now_ms`: when mark began, by the clock of the data."""
+        self.done = Marked()
+        self._place = place
+        self._ages = ages
+        self._now_ms = now_ms
+        self._oldest = now_ms - ages.unpublishable_ms - ages.grace_ms
+
+    def blobs(self, page: Iterable[BlobInfo]) -> list[BlobInfo]:
+        """The data keys that are old enough; what is young may be an upload under way, or have been
+        one just now."""
+        old: list[BlobInfo] = []
+        for blob in page:
+            if PHYSICAL_KEY.fullmatch(blob.key) is None:
+                self.done.count("foreign", blob.size)
+            elif blob.mtime_ms >= self._oldest:
+                self.done.count("young", blob.size)
+            else:
+                old.append(blob)
+        return old
+
+    def items(self, page: Sequence[Item]) -> References:
+        """What items name. Reservations whose writers have had their time are noted."""
+        if len(self.done.reservations) < MOST:
+            self.done.reservations += [
+                entry for item in page if (entry := self._expired(item)) is not None
+            ]
+        self.done.entries += len(page)
+        return names_in(page, self._place.key_of)
+
+    def verdict(
+        self, blob: BlobInfo, records: Sequence[LogRecord], *, damaged: bool
+    ) -> Verdict | None:
+        """The verdict on bytes that no item names, if they may go; else None. `records`: what the
+        log says of their object; `damaged`: whether something about it cannot be understood.
+        """
+        verdict = self._verdict(blob, records, damaged=damaged)
+        if not verdict.is_dead:
+            self.done.count(verdict.reason, blob.size)
+            return None
+        if not self._place.scoped and not verdict.operations:
+            self.done.count("unowned", blob.size)
+            return None
+        # One that waits is a candidate too: a sweep that comes later may take it.
+        waits = verdict.since_ms + self._ages.grace_ms > self._now_ms
+        self.done.count("waiting" if waits else verdict.reason, blob.size)
+        return verdict
+
+    async def finish(self) -> Marked:
+        """What was found, with the unfinished uploads that are too old to be published; elsewhere
+        in a bucket they are others'. Raises VolumeMismatchError if all entries are missing.
+        """
+        lost = self.done.of("lost").objects
+        if lost and not self.done.entries:
+            raise VolumeMismatchError(
+                f"the table is empty, and the log knows of {lost} files with bytes that exist: "
+                "restore the table first"
+            )
+        for blobs in (self._place.data, self._place.log):
+            if blobs is None:
+                continue
+            async for upload in blobs.list_uploads():
+                ours = not upload.key or (
+                    self._place.scoped and PHYSICAL_KEY.fullmatch(upload.key) is not None
+                )
+                if ours and 0 < upload.started_ms < self._oldest and len(self.done.uploads) < MOST:
+                    self.done.uploads.append((blobs, upload))
+        return self.done
+
+    def _expired(self, item: Item) -> Entry | None:
+        if item.get("isdir") or item.get("physcommitted") is not False:
+            return None
+        try:
+            entry = from_item(item, self._place.store.keys)
+        except ItemFormatError:
+            return None
+        return entry if is_over(entry, self._now_ms, self._ages) else None
+
+    def _verdict(self, blob: BlobInfo, records: Sequence[LogRecord], *, damaged: bool) -> Verdict:
+        if self._place.log is None and not damaged:
+            return Verdict(blob, "unnamed", self._now_ms, False, (), ())
+        return judge(GcFacts(blob, records, damaged, self._place.key_of))
+
+
+class Marker:
+    """Marks one volume. `directory`: where the temporary file is made, about 200 bytes for each
+    object of data."""
+
+    def __init__(
+        self,
+        place: CollectedData,
+        ages: Ages,
+        *,
+        directory: str | None = None,
+        progress: Callable[[Progress], object] | None = None,
+    ) -> None:
+        self._place = place
+        self._ages = ages
+        self._directory = directory
+        self._tell = progress or (lambda _: None)
+
+    async def mark(self, path: str) -> Marked:
+        """Write the list of candidates to a local file.
+
+        Raises ReadOnlyVolumeError (a volume of S3-FileSystem 1.0, whose writers keep none of our
+        rules), BusyError (the volume is being loaded or moved), LogFormatError and ItemFormatError
+        (something in the log or the table cannot be understood, nor what it concerns),
+        VolumeMismatchError (the table is empty, the log is not), and the stores' errors.
+        """
+        place = self._place
+        record = await need_collectable(place)
+        now_ms = await place.data.now_ms()
+        mark_filter = MarkFilter(place, self._ages, now_ms)
+        header = Header(place.volume_id, now_ms, self._ages, place.log is not None)
+        with ExternalSort(self._directory) as sorter, CandidateWriter(path, header) as writer:
+            for statement in _SCHEMA:
+                sorter.database.execute(statement)
+            await self._list(mark_filter, sorter)
+            digest = await self._scan(mark_filter, sorter)
+            for statement in (_INDEX_NAMED, _UNNAMED, _INDEX_UNNAMED):
+                sorter.database.execute(statement)
+            if place.log is not None:
+                await self._read_log(
+                    LogReader(place.log, has_key=place.store.keys.has), sorter, writer
+                )
+            else:
+                writer.end.digest = str(digest)
+            _judge(mark_filter, sorter, writer)
+            writer.end.lost = mark_filter.done.of("lost").objects
+            done = await mark_filter.finish()
+            await need_settled(place.store.items, record)
+        return done
+
+    async def _list(self, mark_filter: MarkFilter, sorter: ExternalSort) -> None:
+        seen = 0
+        ranges = [keys for group in self._place.ranges(len(HEX)) for keys in group]
+        async with aclosing(
+            merge([_pages(self._place.data, keys) for keys in ranges], limit=len(HEX))
+        ) as pages:
+            async for page in pages:
+                rows = [
+                    (blob.key, object_of(blob), blob.size, blob.mtime_ms)
+                    for blob in mark_filter.blobs(page)
+                ]
+                sorter.many("INSERT INTO listed VALUES (?, ?, ?, ?)", rows)
+                seen += len(page)
+                self._tell(Progress("gc", seen, phase="data", unit="objects"))
+
+    async def _scan(self, mark_filter: MarkFilter, sorter: ExternalSort) -> int:
+        items = self._place.store.items
+        digest = 0
+        streams = [scan_segment(items, segment) for segment in range(SEGMENTS)]
+        async with aclosing(merge(streams, limit=SEGMENTS)) as pages:
+            async for page in pages:
+                named = mark_filter.items(page)
+                named.need_names()
+                sorter.many("INSERT INTO named VALUES (?)", [(key,) for key in named.keys])
+                sorter.many(
+                    "INSERT OR IGNORE INTO held VALUES (?)", [(each,) for each in named.unclear]
+                )
+                if self._place.log is None:
+                    digest = (digest + digest_of(page)) % 2**64
+                self._tell(Progress("gc", mark_filter.done.entries, phase="table", unit="entries"))
+        return digest
+
+    async def _read_log(
+        self, log: LogReader, sorter: ExternalSort, writer: CandidateWriter
+    ) -> None:
+        """What the log says of the objects whose bytes were not named. Other entries are listed and
+        not read."""
+        for checkpoint in await log.checkpoints.valid():
+            writer.checkpoint(checkpoint.key)
+
+        def is_wanted(object_id: str) -> bool:
+            query = "SELECT 1 FROM unnamed WHERE object = ? LIMIT 1"
+            return sorter.database.execute(query, (object_id,)).fetchone() is not None
+
+        read = 0
+        for stream in (log.entries(is_wanted), log.segments()):
+            async for part in stream:
+                self._keep(part.findings, sorter, is_wanted)
+                if part.segment:
+                    writer.segment(part.segment)
+                read += 1
+                self._tell(Progress("gc", read, phase="log", unit="log objects"))
+        async for finding in log.checkpoints.records():
+            self._keep([finding], sorter, is_wanted)
+
+    def _keep(
+        self,
+        findings: Sequence[LogRecord | DamagedLog],
+        sorter: ExternalSort,
+        is_wanted: Callable[[str], bool],
+    ) -> None:
+        records = [
+            each
+            for each in findings
+            if isinstance(each, LogRecord) and is_wanted(each.operation.object_id)
+        ]
+        sorter.add(records)
+        for damage in findings:
+            if isinstance(damage, DamagedLog):
+                held = held_by(damage.key, damage.error)
+                sorter.many("INSERT OR IGNORE INTO held VALUES (?)", [(held,)])
+
+
+def _judge(mark_filter: MarkFilter, sorter: ExternalSort, writer: CandidateWriter) -> None:
+    """Decide each object's bytes, one object after the other."""
+    held = {object_id for (object_id,) in sorter.database.execute("SELECT object FROM held")}
+    mark_filter.done.counts["named"] = ObjectCount(
+        *sorter.database.execute(
+            "SELECT count(*), coalesce(sum(size), 0) FROM listed WHERE key IN (SELECT key FROM "
+            "named)"
+        ).fetchone()
+    )
+    rows: Iterator[tuple[str, str, int, int]]
+    rows = sorter.database.execute(
+        "SELECT key, object, size, mtime FROM unnamed ORDER BY object, key"
+    )
+    for key, object_id, size, mtime in rows:
+        blob = BlobInfo(key, size, "", mtime)
+        verdict = mark_filter.verdict(blob, sorter.of(object_id), damaged=object_id in held)
+        if verdict is not None:
+            writer.candidate(verdict)
+
+
+async def need_collectable(place: CollectedData) -> Item:
+    """The volume's record. Raises ReadOnlyVolumeError for a volume of S3-FileSystem 1.0, whose
+    writers keep none of our rules; BusyError.
+    """
+    if place.store.read_only:
+        raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be garbage collected")
+    return await need_settled(place.store.items)
+
+
+def object_of(blob: BlobInfo) -> str:
+    """The object id in a key that this package gives."""
+    return blob.key[-36:]
+
+
+def is_over(entry: Entry, now_ms: int, ages: Ages) -> bool:
+    """Whether an entry is a reservation that its writer can make nothing of any more."""
+    over = 0 < entry.lease_ms < now_ms - int(ages.late * 1000)
+    return entry.is_reservation and over and not entry.pending
+
+
+async def table_digest(place: CollectedData) -> str:
+    """The digest of the table as it is now."""
+    digest = 0
+    streams = [scan_segment(place.store.items, segment) for segment in range(SEGMENTS)]
+    async with aclosing(merge(streams, limit=SEGMENTS)) as pages:
+        async for page in pages:
+            digest = (digest + digest_of(page)) % 2**64
+    return str(digest)
+
+
+async def _pages(blobs: BlobStore, keys: KeyRange) -> AsyncIterator[list[BlobInfo]]:
+    async for page in list_pages(blobs, keys.prefix, after=keys.after):
+        found = [blob for blob in page if not keys.until or blob.key <= keys.until]
+        yield found
+        if len(found) < len(page):
+            return
+
+
+def held_by(key: str, problem: object) -> str:
+    """The object that a damaged entry is about. Raises LogFormatError for anything else that is
+    damaged."""
+    try:
+        parsed = parse_key(key)
+    except LogFormatError:
+        parsed = None
+    if isinstance(parsed, EntryKey):
+        return parsed.object_id
+    raise LogFormatError(
+        "something in the log cannot be understood, and it may be about any file: repair it first "
+        f"({problem})",
+        path=key,
+    )

@@ -1,0 +1,199 @@
+"""The rules of gc: the verdict on an unreferenced data object, from its log records and its age.
+
+Pure. Each row of RULES is a condition and the verdict if it holds; the first that holds counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from s3k_async.model import Entry
+from s3k_async.oplog.entries import LogRecord, Operation
+from s3k_async.oplog.log_reader import latest
+from s3k_async.stores.blobs import BlobInfo
+
+__all__ = [
+    "GRACE_SECONDS",
+    "LATE_SECONDS",
+    "PHYSICAL_KEY",
+    "RULES",
+    "Ages",
+    "Dead",
+    "GcFacts",
+    "Kept",
+    "KeyOf",
+    "Verdict",
+    "judge",
+    "named_by",
+]
+
+_UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+PHYSICAL_KEY: Final = re.compile(rf"{_UUID}\.id=({_UUID})", re.ASCII)
+"""A key that this package gives. Every other key belongs to an adopted file, or to another client,
+and is left alone."""
+
+GRACE_SECONDS: Final = 3 * 86_400.0
+"""Far longer than a lease, the longest read and the longest Spark job."""
+LATE_SECONDS: Final = 900.0
+"""How long after its lease a writer's last request may still arrive: it looks at the lease before
+it writes to log and table, and each of these is sent again for a minute at most. Services refuse
+requests that were signed so long ago."""
+
+Dead: TypeAlias = Literal["deleted", "replaced", "unpublished", "unnamed"]
+"""Why bytes are collected. `unnamed`: in a volume without a log, where no more is known."""
+Kept: TypeAlias = Literal["damaged", "lost"]
+"""Why bytes are kept that the table does not name."""
+KeyOf: TypeAlias = Callable[[str], str | None]
+"""The key, below the volume's data location, of what an entry names as its bytes; None if it lies
+elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """How old things must be, seconds. `lease`: the longest that any client of the volume is
+    configured with."""
+
+    grace: float = GRACE_SECONDS
+    lease: float = 3600.0
+    late: float = LATE_SECONDS
+
+    @property
+    def unpublishable_ms(self) -> int:
+        """The age from which on nobody can publish what was uploaded, ms."""
+        return int((self.lease + self.late) * 1000)
+
+    @property
+    def grace_ms(self) -> int:
+        return int(self.grace * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class GcFacts:
+    """One data object and all log records of its object id. The table was read before the log, and
+    did not reference it."""
+
+    blob: BlobInfo
+    records: Sequence[LogRecord]
+    damaged: bool
+    """Whether the log holds something about the object that cannot be understood."""
+    key_of: KeyOf
+
+    def names(self, entry: Entry | None) -> bool:
+        """Whether the entry's bytes are this blob."""
+        return (
+            entry is not None
+            and bool(entry.physical)
+            and self.key_of(str(entry.physical)) == self.blob.key
+        )
+
+    def touches(self, operation: Operation) -> bool:
+        """Whether the operation is on an entry that names this blob, or makes one."""
+        return self.names(operation.before) or self.names(operation.after)
+
+    @property
+    def last(self) -> list[Operation]:
+        """The committed operations of the highest version: one, unless the log contradicts
+        itself."""
+        truth = latest(self.records).get(self._object_id)
+        if truth is None or truth.committed is None:
+            return []
+        return [record.operation for record in truth.conflict or (truth.committed,)]
+
+    @property
+    def pending(self) -> list[Operation]:
+        """What may have happened after that."""
+        truth = latest(self.records).get(self._object_id)
+        return [] if truth is None else [record.operation for record in truth.pending]
+
+    @property
+    def _object_id(self) -> str:
+        return self.records[0].operation.object_id if self.records else ""
+
+
+def _is_live_in_the_log(case: GcFacts) -> bool:
+    return any(case.names(operation.after) for operation in case.last)
+
+
+def _is_pending(case: GcFacts) -> bool:
+    return any(case.names(operation.after) for operation in case.pending)
+
+
+def _is_deleted(case: GcFacts) -> bool:
+    return any(operation.after is None for operation in case.last)
+
+
+RULES: Final[tuple[tuple[str, Callable[[GcFacts], bool], Dead | Kept], ...]] = (
+    (
+        "something in the log about its object cannot be understood",
+        lambda case: case.damaged,
+        "damaged",
+    ),
+    (
+        "the log's last committed operation names it, the table does not",
+        _is_live_in_the_log,
+        "lost",
+    ),
+    ("only a pending operation names it", _is_pending, "unpublished"),
+    ("the log does not know its object", lambda case: not case.last, "unpublished"),
+    ("the log's last committed operation removes its object", _is_deleted, "deleted"),
+    ("the log's last committed operation names other bytes", lambda _: True, "replaced"),
+)
+"""Condition in words, condition, verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to become of a blob."""
+
+    blob: BlobInfo
+    reason: Dead | Kept
+    since_ms: int
+    """From when on, at the latest, nobody could open it any more."""
+    is_pending: bool
+    """Whether an operation that names it may, for all the log knows, have happened."""
+    paths: tuple[str, ...]
+    """Where, by the log, an entry that names it was or was to be."""
+    operations: tuple[tuple[int, str], ...]
+    """Version and id of the operations on entries that name it."""
+
+    @property
+    def is_dead(self) -> bool:
+        return self.reason not in ("damaged", "lost")
+
+
+def judge(case: GcFacts) -> Verdict:
+    """The verdict on a blob that nobody can publish any more."""
+    reason = next(verdict for _, holds, verdict in RULES if holds(case))
+    touching = [record.operation for record in case.records if case.touches(record.operation)]
+    if touching:
+        since = max(operation.time_ms for operation in touching)
+    else:
+        # Compaction has dropped what named it; what it has kept came after that.
+        since = min((record.operation.time_ms for record in case.records), default=0)
+    return Verdict(
+        blob=case.blob,
+        reason=reason,
+        since_ms=max(case.blob.mtime_ms, since),
+        is_pending=_is_pending(case),
+        paths=tuple(sorted(_paths(touching))),
+        operations=tuple(sorted({(operation.version, operation.id) for operation in touching})),
+    )
+
+
+def named_by(operations: Iterable[Operation], key_of: KeyOf) -> set[str]:
+    """The keys of the bytes that the operations' entries name."""
+    entries = [entry for each in operations for entry in (each.before, each.after)]
+    keys = {key_of(entry.physical) for entry in entries if entry is not None and entry.physical}
+    return {key for key in keys if key is not None}
+
+
+def _paths(operations: Iterable[Operation]) -> set[str]:
+    return {
+        entry.path
+        for each in operations
+        for entry in (each.before, each.after)
+        if entry is not None
+    }

@@ -1,0 +1,372 @@
+"""The sweep phase of gc: rechecks each candidate and deletes what is still unreferenced.
+
+Why no live byte can be deleted is in docs/design/004-nothing-lost.md; the order of the reads below
+is that argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from s3k_async._core.concurrency import gather, run_all
+from s3k_async._core.runtime import Sources
+from s3k_async.errors import (
+    BlobNotFoundError,
+    ConflictError,
+    InvalidArgumentError,
+    LogFormatError,
+)
+from s3k_async.integrity.audit import AuditTrail, Deed
+from s3k_async.integrity.gc_candidates import CandidateReader
+from s3k_async.integrity.gc_mark import (
+    CollectedData,
+    Marked,
+    Marker,
+    ObjectCount,
+    is_over,
+    need_collectable,
+    table_digest,
+)
+from s3k_async.integrity.gc_rules import Ages, Verdict, named_by
+from s3k_async.integrity.references import names_in, need_settled, open_transactions
+from s3k_async.model import Entry, Progress
+from s3k_async.oplog.entries import EntryKey, decode, history_prefix, parse_key
+from s3k_async.oplog.log_objects import ENTRY_BYTES, read_object
+from s3k_async.oplog.log_reader import LogReader
+from s3k_async.stores.blobs import MAX_DELETION, BlobStore, Unfinished
+from s3k_async.stores.items import Item
+from s3k_async.stores.pagination import list_all
+
+__all__ = ["BATCH", "GarbageCollector", "MarkedState", "Sweeper", "Swept"]
+
+BATCH = 10_000
+"""Candidates that are looked at and deleted together."""
+READS = 32
+FRESH_MOST = 1_000_000
+"""Keys that new segments of the log may name before a list counts as too old."""
+
+
+@dataclass(slots=True)
+class Swept:
+    """What sweep did. `deleted` is by reason, `kept` tells why candidates were left: `waiting`,
+    `named` (the table names them after all), `changed` (the log does, since they were marked),
+    `undecided` (they may yet be published), `unowned` as in `Marked`.
+    """
+
+    deleted: dict[str, ObjectCount] = field(default_factory=dict)
+    kept: dict[str, ObjectCount] = field(default_factory=dict)
+    failures: list[tuple[str, Exception]] = field(default_factory=list)
+    """Keys that could not be deleted. The next run finds them again."""
+    reservations: int = 0
+    uploads: int = 0
+
+    def keep(self, reason: str, verdicts: Sequence[Verdict]) -> None:
+        for verdict in verdicts:
+            self.kept.setdefault(reason, ObjectCount()).add(verdict.blob.size)
+
+
+class GarbageCollector:
+    """Collects the garbage of one volume. `exclusive`: the caller knows that no other client
+    changes the volume meanwhile, which a volume without a log needs. `rate`: keys a second at most.
+    """
+
+    def __init__(
+        self,
+        place: CollectedData,
+        sources: Sources,
+        ages: Ages,
+        audit: AuditTrail,
+        *,
+        exclusive: bool = False,
+        rate: float | None = None,
+        progress: Callable[[Progress], object] | None = None,
+    ) -> None:
+        if place.log is None and not exclusive:
+            raise InvalidArgumentError(
+                "without a log only the table can tell what is live, and it cannot be read at one "
+                "moment: nobody else"
+                " may change the volume meanwhile (exclusive)"
+            )
+        self._place = place
+        self._sources = sources
+        self._ages = ages
+        self._audit = audit
+        self._rate = rate
+        self._progress = progress
+        self._swept = Swept()
+
+    async def mark(self, path: str) -> Marked:
+        """As `Marker.mark`."""
+        return await Marker(self._place, self._ages, progress=self._progress).mark(path)
+
+    async def sweep(self, path: str) -> Swept:
+        """Delete the candidates of a list that are still unreferenced. Sent again after an
+        interruption, it goes on.
+
+        Raises InvalidArgumentError (another volume's list), ConflictError (the log was compacted,
+        or has grown too much, since the list was made; without a log, the table changed: mark
+        again), LogFormatError, ReadOnlyVolumeError and BusyError as `mark`, BusyError if another
+        sweep of the list is under way, and the stores' errors. What could not be deleted is in the
+        result.
+        """
+        place = self._place
+        candidates = CandidateReader(path)
+        if candidates.header.volume != place.volume_id or candidates.header.logged != (
+            place.log is not None
+        ):
+            raise InvalidArgumentError(
+                "the list of candidates belongs to another volume", path=path
+            )
+        record = await need_collectable(place)
+        now_ms = await place.data.now_ms()
+        if place.log is None and await table_digest(place) != candidates.end.digest:
+            raise ConflictError(
+                "the volume was changed since the mark phase; mark again", path=path
+            )
+        seen = MarkedState(candidates.segments, candidates.checkpoints, candidates.end.lost)
+        sweeper = Sweeper(
+            place,
+            self._sources,
+            self._ages,
+            self._audit,
+            seen,
+            record,
+            now_ms,
+            rate=self._rate,
+            swept=self._swept,
+        )
+        handled = 0
+        with candidates.alone():
+            for batch in candidates.batches(BATCH):
+                await sweeper.sweep(batch)
+                candidates.done(len(batch))
+                handled += len(batch)
+                if self._progress is not None:
+                    total = candidates.end.candidates
+                    self._progress(Progress("gc", handled, total, phase="sweep", unit="objects"))
+        return self._swept
+
+    async def clean_up(self, marked: Marked) -> Swept:
+        """Remove the reservations that mark found, if they still are what they were, and abort the
+        uploads."""
+        now_ms = await self._place.data.now_ms()
+        await self._audit.write(
+            [
+                {"deed": "remove_reservation", "path": each.path, "id": each.id}
+                for each in marked.reservations
+            ]
+        )
+        await run_all(lambda entry: self._reap(entry, now_ms), marked.reservations, limit=READS)
+        await self._audit.write(
+            [{"deed": "abort_upload", "key": each.key, "id": each.id} for _, each in marked.uploads]
+        )
+        await run_all(self._abort, marked.uploads, limit=READS)
+        return self._swept
+
+    async def _reap(self, seen: Entry, now_ms: int) -> None:
+        store = self._place.store
+        current = await store.get(seen.path)
+        if current is None or (current.id, current.version) != (seen.id, seen.version):
+            return
+        if is_over(current, now_ms, self._ages):
+            await store.abandon(current)
+            self._swept.reservations += 1
+
+    async def _abort(self, found: tuple[BlobStore, Unfinished]) -> None:
+        blobs, upload = found
+        await blobs.abort_upload(upload)
+        self._swept.uploads += 1
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedState:
+    """The state of the volume when the candidates were marked."""
+
+    segments: Collection[str]
+    """Ids of the log's."""
+    checkpoints: Collection[str]
+    """Keys of the log's."""
+    lost: int
+    """Files that the log knows and the table lacks."""
+
+
+class Sweeper:
+    """Sweeps candidates batch by batch. Each batch is looked at anew and by itself, so that others
+    may sweep other batches, or the same, at the same time.
+    """
+
+    def __init__(
+        self,
+        place: CollectedData,
+        sources: Sources,
+        ages: Ages,
+        audit: AuditTrail,
+        seen: MarkedState,
+        record: Item,
+        now_ms: int,
+        *,
+        rate: float | None = None,
+        swept: Swept | None = None,
+    ) -> None:
+        """`record`: the volume's, when the sweep began; `now_ms`: then, by the clock of the data.
+        `rate`: keys a second at most. `swept`: to be added to.
+        """
+        self.swept = swept or Swept()
+        self._place = place
+        self._sources = sources
+        self._ages = ages
+        self._audit = audit
+        self._seen = seen
+        self._record = record
+        self._now_ms = now_ms
+        self._rate = rate
+        self._news = None if place.log is None else _News(place, seen)
+
+    async def sweep(self, batch: list[Verdict]) -> None:
+        """Delete those of the candidates that are still unreferenced. Raises as
+        `GarbageCollector.sweep`."""
+        await need_settled(self._place.store.items, self._record)
+        grace_ms = self._ages.grace_ms
+        left = self._leave(
+            "waiting", batch, lambda verdict: verdict.since_ms + grace_ms > self._now_ms
+        )
+        if not self._place.scoped:  # a list that an older version has marked may name them
+            left = self._leave("unowned", left, lambda verdict: not verdict.operations)
+        at_work = await open_transactions(self._place.store.items)
+        # A table that lacks entries may lack those of pending operations too, and a job may yet
+        # publish them.
+        if self._seen.lost or at_work:
+            left = self._leave("undecided", left, lambda verdict: verdict.is_pending)
+        # A transaction looks at its leases once, and logs its files when all directories are
+        # prepared: hours may lie between. Until then nothing names their bytes.
+        if at_work:
+            left = self._leave("undecided", left, lambda verdict: not verdict.operations)
+        if self._news is not None and left:
+            # Twice: to be missed by both readings an entry must move twice, and the second move is
+            # news to the log.
+            named = await self._named(left) | await self._named(left)
+            left = self._leave("named", left, lambda verdict: verdict.blob.key in named)
+            changed = await self._news.of(left)
+            left = self._leave("changed", left, lambda verdict: verdict.blob.key in changed)
+        await self._delete(left)
+
+    def _leave(
+        self, reason: str, verdicts: list[Verdict], leaves: Callable[[Verdict], bool]
+    ) -> list[Verdict]:
+        """The verdicts that are not left, those that are being counted."""
+        kept = [verdict for verdict in verdicts if leaves(verdict)]
+        self.swept.keep(reason, kept)
+        return [verdict for verdict in verdicts if not leaves(verdict)] if kept else verdicts
+
+    async def _named(self, verdicts: list[Verdict]) -> set[str]:
+        """What is named at any path at which the log has ever seen one of the candidates named, and
+        what fsck may yet publish, because the reservation that it is for stands there.
+        """
+        store = self._place.store
+        paths = sorted({path for verdict in verdicts for path in verdict.paths})
+        if not paths:
+            return set()
+        found = await store.items.get_many(store.keys.keys(paths))
+        named = names_in(found.values(), self._place.key_of)
+        named.need_names()
+        held = named.unclear | {
+            str(item.get("id")) for item in found.values() if item.get("physcommitted") is False
+        }
+        return named.keys | {
+            verdict.blob.key for verdict in verdicts if verdict.blob.key[-36:] in held
+        }
+
+    async def _delete(self, verdicts: list[Verdict]) -> None:
+        await self._audit.write([_deed(verdict) for verdict in verdicts])
+        step = MAX_DELETION if self._rate is not None else BATCH
+        for start in range(0, len(verdicts), step):
+            some, began = verdicts[start : start + step], self._sources.monotonic()
+            if start:
+                # Slow deletion must not go on when another client has locked the volume meanwhile,
+                # to restore it perhaps.
+                await need_settled(self._place.store.items, self._record)
+            failures = await self._place.data.delete_many([verdict.blob.key for verdict in some])
+            left = {failure.key: failure.error for failure in failures}
+            self.swept.failures += left.items()
+            for verdict in some:
+                if verdict.blob.key not in left:
+                    self.swept.deleted.setdefault(verdict.reason, ObjectCount()).add(
+                        verdict.blob.size
+                    )
+            if self._rate is not None:
+                pause = len(some) / self._rate - (self._sources.monotonic() - began)
+                await self._sources.sleep(max(0.0, pause))
+
+
+def _deed(verdict: Verdict) -> Deed:
+    blob = verdict.blob
+    return {
+        "deed": "delete",
+        "key": blob.key,
+        "bytes": blob.size,
+        "reason": verdict.reason,
+        "paths": verdict.paths,
+    }
+
+
+class _News:
+    """What the log holds that it did not hold when the candidates were marked."""
+
+    def __init__(self, place: CollectedData, seen: MarkedState) -> None:
+        assert place.log is not None
+        self._log = place.log
+        self._reader = LogReader(place.log, has_key=place.store.keys.has)
+        self._key_of = place.key_of
+        self._segments = set(seen.segments)
+        self._checkpoints = set(seen.checkpoints)
+        self._fresh: set[str] = set()
+        """What segments name that are new since then."""
+
+    async def of(self, verdicts: list[Verdict]) -> set[str]:
+        """Those of the candidates that operations name which are new. Entries before segments
+        before checkpoints: so what is compacted meanwhile is seen to be."""
+        found = await gather(self._by_entries, verdicts, limit=READS)
+        changed = {
+            verdict.blob.key for verdict, is_new in zip(verdicts, found, strict=True) if is_new
+        }
+        async for part in self._reader.segments(without=self._segments):
+            if len(part.records) != len(part.findings):
+                raise LogFormatError(
+                    "a segment of the log cannot be understood; repair it first", path=part.keys[0]
+                )
+            self._segments.add(part.segment)
+            self._fresh |= named_by([record.operation for record in part.records], self._key_of)
+        manifests: Collection[str] = [each.key for each in await self._reader.checkpoints.valid()]
+        if not set(manifests) <= self._checkpoints or len(self._fresh) > FRESH_MOST:
+            raise ConflictError(
+                "the log was compacted, or has grown too much, since the mark phase; mark again"
+            )
+        return changed | (self._fresh & {verdict.blob.key for verdict in verdicts})
+
+    async def _by_entries(self, verdict: Verdict) -> bool:
+        """Whether a new entry names a candidate, or cannot be understood. Who moves an entry leads
+        it one version further, so later versions cannot come first."""
+        known = set(verdict.operations)
+        last = max((version for version, _ in known), default=None)
+        async for info in list_all(self._log, history_prefix(verdict.blob.key[-36:])):
+            try:
+                key = parse_key(info.key)
+            except LogFormatError:
+                return True
+            assert isinstance(key, EntryKey)
+            if (key.version, key.operation_id) in known or (
+                last is not None and key.version > last + 1
+            ):
+                continue
+            try:
+                operation = decode(
+                    await read_object(self._log, info.key, ENTRY_BYTES), info.key
+                ).operation
+            except BlobNotFoundError:
+                continue
+            except LogFormatError:
+                return True
+            if verdict.blob.key in named_by([operation], self._key_of):
+                return True
+        return False

@@ -1,0 +1,163 @@
+"""The local runner of restore: rebuilds lost entries from the log and the existing data objects.
+
+The log is sorted by object in a temporary file, each object is decided (`restoring`), and what the
+objects claim is then made a tree (`restore_tree`). Memory is bounded. Over Spark,
+`spark.restore_job` does the same.
+
+Nothing is decided from two tables: whoever writes holds the volume alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+
+import anyio.to_thread
+
+from s3k_async._core.concurrency import merge
+from s3k_async._core.runtime import Sources
+from s3k_async.integrity.restore_rules import RestoreDecision, decide_object, named_keys
+from s3k_async.integrity.tree_restore import ROWS_AT_ONCE, RestoreOutcome, RestoreReport, TreePlan
+from s3k_async.model import ROOT, Entry, Progress
+from s3k_async.oplog.damage import DamagedLog
+from s3k_async.oplog.external_sort import ExternalSort
+from s3k_async.oplog.log_reader import LogReader
+from s3k_async.stores.blobs import BlobInfo, BlobStore
+from s3k_async.stores.pagination import list_all
+
+__all__ = ["RestorePlan", "plan_restore"]
+
+HEX: Final = "0123456789abcdef"
+RECORDS_AT_ONCE: Final = 2000
+
+_SCHEMA: Final = "CREATE TABLE blobs (key TEXT PRIMARY KEY, size INTEGER NOT NULL) WITHOUT ROWID"
+
+
+async def plan_restore(
+    log: BlobStore,
+    data: BlobStore,
+    sources: Sources,
+    *,
+    volume_id: str,
+    has_key: Callable[[str], bool] | None = None,
+    standing: AsyncIterator[Sequence[Entry]] | None = None,
+    path: str = ROOT,
+    directory: str | None = None,
+    progress: Callable[[Progress], object] | None = None,
+) -> RestorePlan:
+    """Read log, bytes and what the table still has (`standing`), and decide what to restore at and
+    below `path`.
+
+    `has_key`: as of `LogReader`. `directory`: where the temporary file is made. The plan has to be
+    closed. Raises the stores' errors; damage is an outcome.
+    """
+    plan = RestorePlan(ExternalSort(directory), volume_id, path)
+    tell = progress or (lambda _: None)
+    try:
+        await plan.read_log(LogReader(log, has_key=has_key), tell)
+        await plan.read_data(data, tell)
+        if standing is not None:
+            async for entries in standing:
+                plan.add_standing(entries)
+        # In a thread: whoever holds a lock has to renew it meanwhile.
+        await anyio.to_thread.run_sync(plan.decide, sources.now_ms())
+        await anyio.to_thread.run_sync(plan.tree.make_a_tree)
+    except BaseException:
+        plan.close()
+        raise
+    return plan
+
+
+class RestorePlan:
+    """What is to be restored, in a temporary file."""
+
+    def __init__(self, sorter: ExternalSort, volume_id: str, path: str) -> None:
+        self.tree = TreePlan(sorter, volume_id)
+        self._sorter = sorter
+        self._path = path
+        self._database = sorter.database
+        self._database.execute(_SCHEMA)
+
+    @property
+    def report(self) -> RestoreReport:
+        """What was decided."""
+        return self.tree.report
+
+    def close(self) -> None:
+        """Remove the temporary file."""
+        self._sorter.__exit__(None, None, None)
+
+    async def read_log(self, log: LogReader, tell: Callable[[Progress], object]) -> None:
+        """Keep what the log says."""
+        records = []
+        async for finding in log.records():
+            if isinstance(finding, DamagedLog):
+                self.report.note(
+                    RestoreOutcome("log_damaged", finding.key, detail=str(finding.error))
+                )
+                continue
+            self.report.log_records += 1
+            records.append(finding)
+            if len(records) == RECORDS_AT_ONCE:
+                self._sorter.add(records)
+                records.clear()
+                tell(Progress("restore", self.report.log_records, phase="log", unit="operations"))
+        self._sorter.add(records)
+
+    async def read_data(self, data: BlobStore, tell: Callable[[Progress], object]) -> None:
+        """Keep which bytes exist."""
+        seen = 0
+        blobs: list[BlobInfo] = []
+        async for blob in merge([list_all(data, digit) for digit in HEX], limit=len(HEX)):
+            blobs.append(blob)
+            if len(blobs) == RECORDS_AT_ONCE:
+                seen += len(blobs)
+                self._add_blobs(blobs)
+                blobs.clear()
+                tell(Progress("restore", seen, phase="data", unit="objects"))
+        self._add_blobs(blobs)
+
+    def _add_blobs(self, blobs: Sequence[BlobInfo]) -> None:
+        self._sorter.many(
+            "INSERT OR REPLACE INTO blobs VALUES (?, ?)", [(blob.key, blob.size) for blob in blobs]
+        )
+
+    def add_standing(self, entries: Sequence[Entry]) -> None:
+        """Keep what the table has."""
+        self.tree.stand((entry.path, entry.id, entry.is_dir) for entry in entries)
+
+    def decide(self, now_ms: int) -> None:
+        """Decide each object by itself."""
+        self.tree.index_standing()
+        claims: list[tuple[str, RestoreDecision]] = []
+        removed: list[str] = []
+        for records in self._sorter.objects():
+            object_id = records[0].operation.object_id
+            sizes = self._sizes(named_keys(records))
+            decision, was_removed = decide_object(
+                records, sizes, now_ms, self._path, self.tree.stands
+            )
+            if decision is None:
+                continue
+            if decision.entry is None:
+                self.tree.note(decision, object_id)
+            else:
+                claims.append((object_id, decision))
+            if was_removed:
+                removed.append(decision.path)
+            if len(claims) + len(removed) >= ROWS_AT_ONCE:
+                self._keep(claims, removed)
+        self._keep(claims, removed)
+
+    def _keep(self, claims: list[tuple[str, RestoreDecision]], removed: list[str]) -> None:
+        self.tree.claim(claims)
+        self.tree.remove(removed)
+        claims.clear()
+        removed.clear()
+
+    def _sizes(self, keys: set[str]) -> dict[str, int]:
+        rows = [
+            self._database.execute("SELECT key, size FROM blobs WHERE key = ?", (key,)).fetchone()
+            for key in keys
+        ]
+        return {row[0]: row[1] for row in rows if row is not None}

@@ -1,0 +1,358 @@
+"""Strongly consistent recheck: every finding is re-evaluated before it is reported or repaired."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from s3k_async import _native
+from s3k_async._core.concurrency import gather, run_all
+from s3k_async.errors import BlobNotFoundError, InvalidPathError, ItemFormatError, LogFormatError
+from s3k_async.integrity.collector import jobs_of, read_item
+from s3k_async.integrity.facts import (
+    Facts,
+    Finding,
+    ItemFacts,
+    LogObjectFacts,
+    ParentFacts,
+    adopted_by,
+    objects_of,
+)
+from s3k_async.integrity.scans import checked_entry
+from s3k_async.integrity.scope import Scope
+from s3k_async.integrity.shuffle import Child
+from s3k_async.integrity.verify_rules import decide
+from s3k_async.metadata.codec import from_item
+from s3k_async.metadata.txn_record import JOB_PARTITION, record_from
+from s3k_async.model import ROOT, UNCOMMITTED, Entry
+from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
+from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, ObjectState, latest
+from s3k_async.oplog.tail import LogTail
+from s3k_async.stores.blobs import BlobInfo
+from s3k_async.stores.items import Key
+
+__all__ = [
+    "CHUNK",
+    "checked_bytes",
+    "decided",
+    "item_facts",
+    "look_again",
+    "parent_facts",
+    "still_damaged",
+    "with_jobs",
+]
+
+READS: Final = 16
+BATCH: Final = 500
+CHUNK: Final = 8 * 1024 * 1024
+"""Bytes of a blob that are read at once."""
+LOOKS: Final = 4
+"""How often an object that keeps changing is looked at."""
+
+
+async def with_jobs(ground: Scope, facts: Sequence[Facts]) -> list[Facts]:
+    """The facts with the records of the jobs that mark their entries."""
+    marked = [entry for each in facts for entry in each.entries if entry.pending]
+    if not marked:
+        return list(facts)
+    jobs, unreadable = await jobs_of(ground.store, marked)
+    return [
+        replace(each, jobs=jobs, unreadable_jobs=unreadable)
+        if any(entry.pending for entry in each.entries)
+        else each
+        for each in facts
+    ]
+
+
+async def with_adopted(ground: Scope, facts: Sequence[Facts]) -> list[Facts]:
+    """The facts with the adopted bytes that their entries name: which object they are of, no
+    listing tells."""
+    found: dict[str, list[BlobInfo]] = {}
+
+    async def look(object_id: str, uri: str) -> None:
+        blob = await ground.head(uri)
+        if blob is not None:
+            found.setdefault(object_id, []).append(blob)
+
+    wanted = [
+        (each.object_id, uri)
+        for each in facts
+        if not each.blobs
+        for uri in sorted({uri for entry in each.entries for uri in adopted_by(entry)})
+    ]
+    await run_all(lambda each: look(*each), wanted, limit=READS)
+    return [
+        replace(each, blobs=tuple(found[each.object_id])) if each.object_id in found else each
+        for each in facts
+    ]
+
+
+async def decided(
+    ground: Scope, facts: Sequence[Facts], tail: LogTail | None
+) -> AsyncIterator[list[tuple[Facts, list[Finding]]]]:
+    """What is to be said of the objects, in batches; what seemed to be a problem, from a second
+    look. Objects of which there is nothing to say are left out. `tail`: what was logged since they
+    were gathered.
+    """
+    for start in range(0, len(facts), BATCH):
+        batch = await with_adopted(ground, await with_jobs(ground, facts[start : start + BATCH]))
+        first = [(each, decide(each)) for each in batch]
+        suspects = [each for each, found in first if any(finding.is_problem for finding in found)]
+        suspected = {each.object_id for each in suspects}
+        said = [(each, found) for each, found in first if found and each.object_id not in suspected]
+        said += [
+            (each, found)
+            for each in await look_again(ground, suspects, tail)
+            if (found := decide(each))
+        ]
+        if said:
+            yield said
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the second look has found of one object."""
+
+    entries: list[Entry] = field(default_factory=list)
+    occupied: dict[str, bool] = field(default_factory=dict)
+    records: list[LogRecord] = field(default_factory=list)
+    blobs: list[BlobInfo] = field(default_factory=list)
+
+
+async def look_again(
+    ground: Scope, suspects: Sequence[Facts], tail: LogTail | None = None
+) -> list[Facts]:
+    """The facts about some objects, read anew by strong reads: table, log, bytes. Raises the
+    stores' errors.
+
+    A change is in the log before it is in the table. So the table is read between two readings of
+    the log: what was known, and what the log says after that. If both say the same of an object,
+    nothing has changed it in between, and what the table lacks was not moved or removed. Otherwise
+    all is read again. No clock has a part in this. `tail`: what was logged since the facts were
+    gathered; without it segments are not read, but for those with what was pending.
+
+    An object whose entries are all gone from where they were is left out, and so is one that keeps
+    changing: only the next look at the whole volume can tell where it is.
+    """
+    fresh: list[Facts] = []
+    left = list(suspects)
+    for _ in range(LOOKS):
+        if not left:
+            break
+        looked = await _look(ground, left, tail)
+        known = {each.object_id: each.truth for each in left}
+        fresh += [each for each in looked if each.truth == known[each.object_id]]
+        left = [each for each in looked if each.truth != known[each.object_id]]
+    were = {each.object_id for each in suspects if each.entries}
+    return await with_jobs(
+        ground, [each for each in fresh if each.entries or each.object_id not in were]
+    )
+
+
+async def _look(ground: Scope, suspects: Sequence[Facts], tail: LogTail | None) -> list[Facts]:
+    now_ms = ground.sources.now_ms()
+    seen = {each.object_id: _Seen() for each in suspects}
+    await _entries(ground, suspects, seen)
+    await _records(ground, suspects, seen, tail)
+    await run_all(lambda each: _heads(ground, each, seen[each.object_id]), suspects, limit=READS)
+    return [
+        replace(
+            each,
+            now_ms=now_ms,
+            entries=tuple(seen[each.object_id].entries),
+            occupied=seen[each.object_id].occupied,
+            truth=latest(seen[each.object_id].records).get(each.object_id),
+            blobs=tuple(seen[each.object_id].blobs),
+            jobs={},
+        )
+        for each in suspects
+    ]
+
+
+async def _entries(ground: Scope, suspects: Sequence[Facts], seen: dict[str, _Seen]) -> None:
+    store = ground.store
+    wanted = {each.object_id: _paths(each) for each in suspects}
+    paths = sorted({path for some in wanted.values() for path in some})
+    items = await store.items.get_many(store.keys.keys(paths)) if paths else {}
+    found: dict[str, Entry | None] = {}
+    for path, key in zip(paths, store.keys.keys(paths), strict=True):
+        if key in items:
+            try:
+                found[path] = from_item(items[key], store.keys)
+            except ItemFormatError:
+                found[path] = None
+    for object_id, places in wanted.items():
+        for path in sorted(places & found.keys()):
+            entry = found[path]
+            if entry is not None and object_id in objects_of(entry):
+                seen[object_id].entries.append(entry)
+            else:
+                seen[object_id].occupied[path] = entry is not None and entry.is_dir
+    await _below_files(ground, suspects, seen)
+
+
+async def _below_files(ground: Scope, suspects: Sequence[Facts], seen: dict[str, _Seen]) -> None:
+    """A path whose directory's place a file has taken is taken, too."""
+
+    async def look(each: Facts) -> None:
+        logged = (
+            each.truth.committed.operation.after if each.truth and each.truth.committed else None
+        )
+        found = seen[each.object_id]
+        if logged is None or found.entries or found.occupied:
+            return
+        parent = _native.split(logged.path)[0]
+        entry = await read_item(ground.store, parent) if parent != ROOT else None
+        if entry is not None and not entry.is_dir:
+            found.occupied[logged.path] = False
+
+    await run_all(look, suspects, limit=READS)
+
+
+def _states(truth: ObjectState | None) -> list[Entry]:
+    """Every state of an object that the log's newest records speak of."""
+    records = _committed(truth) + list(truth.pending if truth else ())
+    return [
+        state
+        for record in records
+        for state in (record.operation.before, record.operation.after)
+        if state
+    ]
+
+
+def _committed(truth: ObjectState | None) -> list[LogRecord]:
+    if truth is None or truth.committed is None:
+        return []
+    return list(truth.conflict) or [truth.committed]
+
+
+def _paths(facts: Facts) -> set[str]:
+    paths = {entry.path for entry in facts.entries} | {state.path for state in _states(facts.truth)}
+    return {path for path in paths if path.startswith("/") and path != "/"}
+
+
+async def _records(
+    ground: Scope, suspects: Sequence[Facts], seen: dict[str, _Seen], tail: LogTail | None
+) -> None:
+    """All entries of the objects, what was pending in segments, and what was logged since. What is
+    committed stays so, and is not read again, unless the log was compacted meanwhile.
+    """
+    log = ground.log
+    if log is None:
+        return
+
+    async def own(each: Facts) -> None:
+        try:
+            read = log.history if isinstance(log, JavaLogReader) else log.entries_of
+            found = await read(each.object_id)
+        except LogFormatError:  # an id that no key of the log can hold
+            return
+        seen[each.object_id].records += [
+            record for record in found if isinstance(record, LogRecord)
+        ]
+
+    await run_all(own, suspects, limit=READS)
+    if isinstance(log, JavaLogReader):
+        return
+    for segment in sorted({segment for each in suspects for segment in _segments(each.truth)}):
+        for record in await log.segment(segment):
+            if isinstance(record, LogRecord) and record.operation.object_id in seen:
+                seen[record.operation.object_id].records.append(record)
+    since, is_compacted = await tail.of(seen) if tail is not None else ([], False)
+    for each in suspects:
+        seen[each.object_id].records += [] if is_compacted else _committed(each.truth)
+    for record in since:
+        seen[record.operation.object_id].records.append(record)
+
+
+def _segments(truth: ObjectState | None) -> list[str]:
+    keys = [parse_key(record.key) for record in truth.pending] if truth else []
+    return [key.segment_id for key in keys if isinstance(key, SegmentKey)]
+
+
+async def _heads(ground: Scope, facts: Facts, seen: _Seen) -> None:
+    states = [*seen.entries, *_states(latest(seen.records).get(facts.object_id))]
+    names = {blob.key: blob.key for blob in facts.blobs}
+    physical = [
+        state.physical for state in states if state.physical and state.physical != UNCOMMITTED
+    ]
+    names |= {ground.key_of(name): name for name in physical}
+    for key in sorted(names.keys() - {""}):
+        blob = await ground.head(names[key])
+        if blob is not None:
+            seen.blobs.append(blob)
+
+
+async def item_facts(ground: Scope, found: Sequence[ItemFacts]) -> list[ItemFacts]:
+    """What is still to be said of items that seemed to be wrong, read anew."""
+
+    async def look(facts: ItemFacts) -> ItemFacts | None:
+        store = ground.store
+        here = Key(facts.partition, facts.sort)
+        item = await store.items.get(here)
+        if item is None or facts.is_foreign:
+            return None if item is None else facts
+        try:
+            if here.partition == JOB_PARTITION:
+                record_from(item)
+                return None
+            key = store.keys.key(checked_entry(ground, item).path)
+        except (ItemFormatError, InvalidPathError) as error:
+            return replace(facts, problem=str(error))
+        if key == here:
+            return None
+        return replace(facts, problem="", is_free=await store.items.get(key) is None)
+
+    return [facts for facts in await gather(look, found, limit=READS) if facts is not None]
+
+
+async def still_damaged(ground: Scope, facts: LogObjectFacts) -> bool:
+    """Whether a log object is there and cannot be understood, read anew."""
+    if ground.log_blobs is None or isinstance(ground.log, JavaLogReader) or ground.log is None:
+        return False
+    if await ground.log_blobs.head(facts.key) is None:
+        return False
+    try:
+        key = parse_key(facts.key)
+    except LogFormatError:
+        return True
+    found = await (
+        ground.log.segment(key.segment_id)
+        if isinstance(key, SegmentKey)
+        else ground.log.entries_of(key.object_id)
+    )
+    return any(isinstance(each, DamagedLog) and each.key == facts.key for each in found)
+
+
+async def parent_facts(ground: Scope, lonely: Iterable[Child]) -> list[ParentFacts]:
+    """What stands of the entries that seemed to have no parent, read anew."""
+
+    async def look(child: Child) -> ParentFacts | None:
+        parent_path, path, object_id, mtime_ms = child
+        entry = await read_item(ground.store, path)
+        parent = await read_item(ground.store, parent_path)
+        if entry is None or (parent is not None and parent.is_dir):
+            return None
+        if await read_item(ground.store, path) != entry:
+            return None  # it was moved or removed, perhaps with its parent before that was read
+        young = mtime_ms > ground.sources.now_ms() - ground.grace_ms
+        return ParentFacts(parent_path, path, object_id, young, parent is not None)
+
+    return [facts for facts in await gather(look, list(lonely), limit=READS) if facts is not None]
+
+
+async def checked_bytes(ground: Scope, entry: Entry) -> Finding | None:
+    """Read a file's bytes and compare the checksum; None if it is right, or if there are no
+    bytes."""
+    digest = _native.Xxh3_128()
+    try:
+        for start in range(0, entry.size, CHUNK):
+            digest.update(await ground.get(str(entry.physical), start, start + CHUNK))
+    except (BlobNotFoundError, InvalidPathError):
+        return None
+    found = f"xxh128:{digest.hexdigest()}"
+    if found == entry.checksum:
+        return None
+    detail = f"the bytes are {found}, the entry says {entry.checksum}"
+    return Finding("checksum_mismatch", detail, entry.id, entry.path, str(entry.physical))

@@ -1,0 +1,151 @@
+"""Data keys referenced by table items, including uncommitted ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from s3k_async.errors import BusyError, ItemFormatError
+from s3k_async.integrity.gc_rules import PHYSICAL_KEY, KeyOf
+from s3k_async.metadata.keys import ENTRY_PREFIX
+from s3k_async.metadata.txn_record import JOB_PARTITION, PART_SEPARATOR
+from s3k_async.metadata.volume_record import LOCK, RECORD_KEY, STATE
+from s3k_async.metadata.write_intent import parse_mark
+from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.storage.physical import is_uri
+from s3k_async.stores.items import PARTITION, SORT, Item, ItemStore
+from s3k_async.stores.pagination import query_all, scan_all
+
+__all__ = [
+    "SEGMENTS",
+    "References",
+    "digest_of",
+    "nameless_item",
+    "names_in",
+    "need_settled",
+    "open_transactions",
+    "scan_segment",
+]
+
+_ANY = "00000000-0000-0000-0000-000000000000"
+
+SEGMENTS = 4
+"""Parts of the table that are scanned at the same time."""
+
+
+@dataclass(slots=True)
+class References:
+    """The data keys that some items reference."""
+
+    keys: set[str] = field(default_factory=set)
+    unclear: set[str] = field(default_factory=set)
+    """Ids of objects an item of which cannot be understood: it may name any bytes of theirs."""
+    nameless: list[str] = field(default_factory=list)
+    """Keys of items of which not even the object can be told: they may name any bytes."""
+
+    def need_names(self) -> None:
+        """Raise ItemFormatError if an item may name any bytes."""
+        for place in self.nameless:
+            raise nameless_item(place)
+
+
+def names_in(items: Iterable[Item], key_of: KeyOf) -> References:
+    """What the items name now, and what they will when the jobs that mark them are published.
+
+    An item is taken for what it may mean: a hidden entry, one that will be gone, and one that is
+    damaged count too.
+    """
+    named = References()
+    for item in items:
+        physical, mark = item.get("physpath"), item.get("next")
+        if isinstance(physical, str):
+            _add(named, key_of(physical))
+        if item.get("isdir") is not True and not _names_bytes(physical):
+            _add_unclear(named, item)
+        if mark is None:
+            continue
+        try:
+            then = parse_mark(str(mark)).then
+        except ItemFormatError:
+            _add_unclear(named, item)
+            continue
+        if isinstance(then, Entry) and then.physical:
+            _add(named, key_of(then.physical))
+    return named
+
+
+def nameless_item(place: str) -> ItemFormatError:
+    """The error for an item that may name any bytes."""
+    return ItemFormatError(
+        "an item of the table cannot be understood, and it may name any bytes; s3k fsck repair "
+        "puts it into quarantine",
+        path=place,
+    )
+
+
+def _names_bytes(physical: object) -> bool:
+    """Whether an item says for certain what its bytes are, or that it has none."""
+    return isinstance(physical, str) and (
+        PHYSICAL_KEY.fullmatch(physical) is not None or physical == UNCOMMITTED or is_uri(physical)
+    )
+
+
+def _add_unclear(named: References, item: Item) -> None:
+    identity = item.get("id")
+    if isinstance(identity, str) and PHYSICAL_KEY.fullmatch(f"{_ANY}.id={identity}"):
+        named.unclear.add(identity)
+    else:
+        named.nameless.append(f"{item[PARTITION]} / {item[SORT]}")
+
+
+def _add(named: References, key: str | None) -> None:
+    if key is not None and PHYSICAL_KEY.fullmatch(key):
+        named.keys.add(key)
+
+
+async def scan_segment(
+    items: ItemStore, segment: int, segments: int = SEGMENTS
+) -> AsyncIterator[list[Item]]:
+    """The items of entries in one part of the table, page by page."""
+    async for page in scan_all(items, segment, segments):
+        yield [item for item in page if str(item[PARTITION]).startswith(ENTRY_PREFIX)]
+
+
+def digest_of(items: Iterable[Item]) -> int:
+    """A number that tells tables apart, whatever order they were read in: to be added up, modulo
+    2^64."""
+    total = 0
+    for item in items:
+        text = json.dumps(sorted(item.items()), separators=(",", ":"))
+        total += int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+    return total
+
+
+async def open_transactions(items: ItemStore) -> bool:
+    """Whether there is a job of kind `transaction`, at work or left behind: operations that the log
+    holds as pending may then become visible however old they are."""
+    async with aclosing(query_all(items, JOB_PARTITION)) as pages:
+        async for page in pages:
+            if any(
+                PART_SEPARATOR not in str(item[SORT]) and item.get("kind") == "transaction"
+                for item in page
+            ):
+                return True
+    return False
+
+
+async def need_settled(items: ItemStore, before: Item | None = None) -> Item:
+    """The volume's record. Raises BusyError if the volume is being loaded, moved to another layout
+    or destroyed, or if the record is not what it was `before`."""
+    record = await items.get(RECORD_KEY)
+    if record is None:
+        raise BusyError("the volume record does not exist", path=RECORD_KEY.partition)
+    if {LOCK, STATE} & record.keys() or (before is not None and dict(record) != dict(before)):
+        raise BusyError(
+            "the volume was locked or changed by a load, restore, reshard or destroy; try again",
+            path=RECORD_KEY.partition,
+        )
+    return record

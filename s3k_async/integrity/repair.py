@@ -1,0 +1,421 @@
+"""The local runner of fsck repair: findings are rechecked by strong reads, then repaired.
+
+Safe beside writers: every write carries what was seen, what is younger than the grace period is
+left alone, and what a live job has marked is not looked at. A run goes round until a whole look at
+the volume finds nothing that it can repair.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from s3k_async import errors
+from s3k_async._core.concurrency import gather
+from s3k_async.integrity.audit import AuditTrail, Deed
+from s3k_async.integrity.collector import Collector
+from s3k_async.integrity.facts import Action, Facts, Finding, ParentFacts
+from s3k_async.integrity.recheck import decided, look_again, parent_facts
+from s3k_async.integrity.repair_actions import (
+    FsckVolume,
+    LeftError,
+    MissingDirectoryError,
+    Repairer,
+    Task,
+)
+from s3k_async.integrity.scope import Scope
+from s3k_async.integrity.shuffle import HELD, Child, Shuffle
+from s3k_async.integrity.verify import GRACE_SECONDS, Tell, Verifier, VerifyReport, loose
+from s3k_async.integrity.verify_rules import decide, decide_parent
+from s3k_async.model import ROOT, Progress
+from s3k_async.oplog.log_reader import JavaLogReader, LogReader
+
+__all__ = [
+    "ROUNDS",
+    "Outcome",
+    "RepairOutcome",
+    "RepairReport",
+    "RepairRound",
+    "repair_volume",
+    "scope_of",
+    "verify_volume",
+]
+
+Outcome = str
+"""`planned` (a dry run), `done`, `left` (it is no longer as it was seen), `failed`."""
+
+ORDER: Final[Sequence[Action]] = (
+    "settle_job",
+    "commit_log",
+    "roll_forward",
+    "roll_back_log",
+    "renumber",
+    "remove_entry",
+    "log_again",
+    "log_removal",
+    "restore_entry",
+)
+"""In which order the findings about one object are repaired, each after a new look at it."""
+ROUNDS: Final = 20
+STEPS: Final = 8
+"""Actions on one object in one round."""
+AT_ONCE: Final = 8
+BATCH: Final = 200
+LISTED: Final = 100_000
+
+_LEFT: Final = (
+    errors.BlobNotFoundError,
+    errors.BusyError,
+    errors.ConditionFailedError,
+    errors.ConflictError,
+    errors.LeaseExpiredError,
+    errors.OutcomeUnknownError,
+    errors.PathExistsError,
+    errors.PathNotFoundError,
+    errors.TransactionConflictError,
+    LeftError,
+)
+"""Another client was faster, or the next run can tell what became of it."""
+_FAILED: Final = (
+    errors.CorruptDataError,
+    errors.DataMissingError,
+    errors.InvalidPathError,
+    errors.ItemFormatError,
+    errors.LogFormatError,
+    errors.NotDirectoryError,
+    errors.UnsupportedError,
+)
+"""This thing cannot be repaired. Every other error ends the run: it would meet all others, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairOutcome:
+    """A finding, and the outcome of its repair."""
+
+    finding: Finding
+    outcome: Outcome
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class RepairReport:
+    """What repair did."""
+
+    run: str
+    """Names the audit trail; empty for a dry run, which leaves none."""
+    dry_run: bool
+    rounds: int = 0
+    outcomes: Counter[tuple[Action, Outcome]] = field(default_factory=Counter)
+    """How often each action ended how."""
+    repairs: list[RepairOutcome] = field(default_factory=list)
+    """The first of them, at most `listed`."""
+    left: VerifyReport = field(default_factory=VerifyReport)
+    """What the last look at the volume found: of a dry run, everything."""
+    listed: int = LISTED
+
+    def add(self, some: Iterable[RepairOutcome]) -> None:
+        """Count what became of findings."""
+        for each in some:
+            self.outcomes[each.finding.action, each.outcome] += 1
+            if len(self.repairs) < self.listed:
+                self.repairs.append(each)
+
+    @property
+    def done(self) -> int:
+        """How many actions were carried out."""
+        return sum(count for (_, outcome), count in self.outcomes.items() if outcome == "done")
+
+
+def scope_of(volume: FsckVolume, *, grace: float = GRACE_SECONDS, path: str = ROOT) -> Scope:
+    """What is compared when a volume is checked."""
+    log: LogReader | JavaLogReader | None = None
+    if volume.log_blobs is not None:
+        binary = volume.record.log_mode == "binary"
+        native = LogReader(volume.log_blobs, has_key=volume.store.keys.has)
+        log = JavaLogReader(volume.log_blobs, volume=volume.record.name) if binary else native
+    return Scope(
+        volume.store,
+        volume.blobs,
+        log,
+        volume.log_blobs,
+        volume.store.sources,
+        int(grace * 1000),
+        path,
+        legacy=volume.record.kind == "s3k-1.0",
+        place=volume.place if volume.record.scope else None,
+    )
+
+
+async def verify_volume(
+    volume: FsckVolume,
+    *,
+    path: str = ROOT,
+    grace: float = GRACE_SECONDS,
+    deep: bool = False,
+    directory: str | None = None,
+    progress: Tell | None = None,
+    held: int = HELD,
+) -> VerifyReport:
+    """Tell what is wrong in an open volume, or below a path of it; changes nothing.
+
+    `grace`: seconds; what is younger is not reported. `deep`: read every byte and compare
+    checksums. `directory`: keeps the parts of a large volume, so that the same call goes on after
+    an interruption. Raises InvalidArgumentError (the directory is that of another run), the stores'
+    errors.
+    """
+    ground = scope_of(volume)
+    verifier = Verifier(
+        ground.store,
+        ground.blobs,
+        ground.log,
+        ground.sources,
+        grace=grace,
+        log_blobs=ground.log_blobs,
+        place=ground.place,
+        held=held,
+        legacy=ground.legacy,
+    )
+    return await verifier.verify(path, deep=deep, directory=directory, progress=progress)
+
+
+async def repair_volume(
+    volume: FsckVolume,
+    *,
+    dry_run: bool = True,
+    path: str = ROOT,
+    grace: float = GRACE_SECONDS,
+    audit_file: str | None = None,
+    directory: str | None = None,
+    progress: Tell | None = None,
+    held: int = HELD,
+) -> RepairReport:
+    """Repair what is wrong in an open volume, or below a path of it.
+
+    `dry_run`: change nothing and tell what would be done. `grace`: seconds; what is younger is left
+    alone. `audit_file`: a local file to which the audit trail is added, beside the one in the log's
+    place. `directory`: keeps the parts of a large volume, so that the same call goes on after an
+    interruption; it may be removed afterwards. Running it again after an error is always right.
+
+    Raises ReadOnlyVolumeError (s3k-1.0 volumes, and all that are open for reading
+    only), InvalidArgumentError (the directory is that of another run), the stores' errors.
+    """
+    if volume.read_only and not dry_run:
+        raise errors.ReadOnlyVolumeError(
+            "the volume is open for reading only", path=volume.record.name
+        )
+    ground = scope_of(volume, grace=grace, path=path)
+    audit = None if dry_run else AuditTrail(volume.log_blobs, ground.sources.uuid(), audit_file)
+    report = RepairReport(audit.run if audit else "", dry_run)
+    raced = False
+    while report.rounds < ROUNDS:
+        report.rounds += 1
+        parts = Shuffle(directory and os.path.join(directory, f"{report.rounds:02d}"), held=held)
+        collector = Collector(ground, parts)
+        try:
+            if collector.decided >= parts.count:
+                continue  # an interrupted run was through with it
+            tell = progress or (lambda _: None)
+            await collector.scan(tell)
+            this = RepairRound(collector, Repairer(volume, ground, collector.tail), audit, report)
+            await this.run(tell)
+        finally:
+            collector.close()
+        if not this.done and (raced or not this.lost):
+            break
+        raced = not this.done
+    return report
+
+
+class RepairRound:
+    """One scan of the whole volume, and the repairs made during it."""
+
+    def __init__(
+        self,
+        collector: Collector,
+        repairer: Repairer,
+        audit: AuditTrail | None,
+        report: RepairReport,
+    ) -> None:
+        """`audit`: None changes nothing."""
+        self._collector = collector
+        self._ground = collector.ground
+        self._repairer = repairer
+        self._audit = audit
+        self._report = report
+        self.done = 0
+        self.lost = 0
+        """Actions that another client was faster at: what is left has to be read again."""
+        self._written = 0
+        """Lines of the audit trail that say what is to be done."""
+        self.finished = False
+        """Whether a change of many entries was brought to its end: the rest is told by a new look.
+        """
+        self.waiting: dict[str, Finding] = {}
+        """Entries that are to be put back, by the directory that is to be there first."""
+
+    async def run(self, tell: Tell = lambda _: None) -> None:
+        """Repair what the gatherer has seen."""
+        collector, left = self._collector, VerifyReport()
+        left.count(collector.counts)
+        self._report.left = left
+        await self.loose()
+        if self.finished:
+            collector.decided = collector.parts.count
+            collector.save()
+            return
+        for number in range(collector.decided, collector.parts.count):
+            await self.objects(number)
+            collector.decided = number + 1
+            collector.save()
+            total = collector.parts.count
+            tell(Progress("fsck", number + 1, total, phase="repairing", unit="parts"))
+        for number in range(collector.parts.count):
+            await self.parents(collector.lonely(number))
+        if not self.done:
+            await self.unknown_directories()
+
+    async def loose(self) -> None:
+        """Repair what has no object id."""
+        found = await loose(self._collector)
+        self._report.left.add(finding for _, finding in found)
+        done = await self._repair_found([Task(finding, facts) for facts, finding in found])
+        self.finished = any(task.finding.action == "finish_change" for task in done)
+
+    async def objects(self, number: int) -> None:
+        """Repair the objects of one part."""
+        async for batch in decided(
+            self._ground, self._collector.facts(number), self._collector.tail
+        ):
+            self._report.left.add(finding for _, found in batch for finding in found)
+            await self._objects(batch)
+
+    async def parents(self, lonely: Iterable[Child], *, later: bool = False) -> None:
+        """Make the directories that are missing, unless the log's own are still to be put back,
+        here or elsewhere (`later`)."""
+        for facts in await parent_facts(self._ground, lonely):
+            found = decide_parent(facts)
+            self._report.left.add(found)
+            if not (later or (self.waiting and self.done)):
+                await self._repair_found([Task(finding, facts) for finding in found])
+
+    async def unknown_directories(self) -> None:
+        """Make the directories that are waited for: nothing else could be repaired, so the log does
+        not know them."""
+        await self._repair_found(
+            [_parent_task(parent, child) for parent, child in self.waiting.items()]
+        )
+
+    async def _objects(self, batch: Sequence[tuple[Facts, list[Finding]]]) -> None:
+        """Repair the objects of a batch one finding at a time, and look at each again in
+        between."""
+        said = list(batch)
+        for _ in range(STEPS):
+            if self._audit is None:
+                await self._repair_found(
+                    [Task(finding, facts) for facts, found in said for finding in found]
+                )
+                return
+            tasks = [Task(finding, facts) for facts, found in said for finding in _first(found)]
+            if not tasks:
+                return
+            done = await self._repair_found(sorted(tasks, key=_parents_first))
+            again = [task.facts for task in done if isinstance(task.facts, Facts)]
+            said = [
+                (facts, decide(facts))
+                for facts in await look_again(self._ground, again, self._collector.tail)
+            ]
+
+    async def _repair_found(self, tasks: Sequence[Task]) -> list[Task]:
+        """Repair what can be; the tasks that were carried out."""
+        wanted = [task for task in tasks if task.finding.is_repairable]
+        if self._audit is None:
+            self._report.add(RepairOutcome(task.finding, "planned") for task in wanted)
+            return []
+        done: list[Task] = []
+        async for some in _in_turn(wanted):
+            numbers = range(self._written, self._written + len(some))
+            self._written += len(some)
+            await self._tell(
+                [
+                    {"number": number, **task.line()}
+                    for number, task in zip(numbers, some, strict=True)
+                ]
+            )
+            results = await gather(self._one, some, limit=AT_ONCE)
+            await self._tell(
+                [
+                    {"number": number, "outcome": each.outcome, "reason": each.reason}
+                    for number, each in zip(numbers, results, strict=True)
+                ]
+            )
+            self._report.add(results)
+            done += [
+                task for task, each in zip(some, results, strict=True) if each.outcome == "done"
+            ]
+        await self._ground.store.changes.log.drained()
+        self.done += len(done)
+        return done
+
+    async def _tell(self, lines: Sequence[Deed]) -> None:
+        """Write lines into the audit trail: what is about to be done, or what became of it."""
+        assert self._audit is not None
+        head = {
+            "run": self._audit.run,
+            "round": self._report.rounds,
+            "time_ms": self._ground.sources.now_ms(),
+        }
+        await self._audit.write([{**head, **line} for line in lines])
+
+    async def _one(self, task: Task) -> RepairOutcome:
+        try:
+            await self._repairer.repair_action(task)
+        except MissingDirectoryError as error:
+            self.waiting[error.path or ROOT] = task.finding
+            return RepairOutcome(task.finding, "left", error.message)
+        except _LEFT as error:
+            self.lost += 1
+            return RepairOutcome(task.finding, "left", error.message)
+        except _FAILED as error:
+            if task.finding.action == "finish_change":
+                self._collector.unfinished.add(task.finding.key)
+            return RepairOutcome(task.finding, "failed", str(error))
+        return RepairOutcome(task.finding, "done")
+
+
+def _first(found: Iterable[Finding]) -> list[Finding]:
+    """The finding about an object that is repaired first, if any can be."""
+    repairable = [finding for finding in found if finding.action in ORDER]
+    return [min(repairable, key=lambda finding: ORDER.index(finding.action))] if repairable else []
+
+
+def _parent_task(parent: str, child: Finding) -> Task:
+    facts = ParentFacts(parent, child.path, child.object_id, child_is_young=False, is_file=False)
+    finding = Finding(
+        "missing_parent",
+        "its parent is not there",
+        child.object_id,
+        child.path,
+        action="make_parent",
+    )
+    return Task(finding, facts)
+
+
+def _parents_first(task: Task) -> tuple[int, int]:
+    if task.finding.action != "restore_entry":
+        return 0, 0
+    return 1, task.finding.path.count("/")
+
+
+async def _in_turn(tasks: Sequence[Task]) -> AsyncIterator[list[Task]]:
+    """Tasks that may be carried out at once: entries are put back level by level."""
+    batch: list[Task] = []
+    for task in tasks:
+        if batch and (len(batch) >= BATCH or _parents_first(task) != _parents_first(batch[-1])):
+            yield batch
+            batch = []
+        batch.append(task)
+    if batch:
+        yield batch

@@ -1,0 +1,497 @@
+"""Repair actions. Each is conditional on the state that was read, and changes nothing if that has
+changed.
+
+Bytes are never deleted, and neither is anything else that could not be understood: it is copied to
+`quarantine/` of the log's place first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from s3k_async import _native
+from s3k_async.errors import (
+    BlobExistsError,
+    ConditionFailedError,
+    ConflictError,
+    ItemFormatError,
+    S3kError,
+)
+from s3k_async.integrity.change_outcome import mark_of
+from s3k_async.integrity.facts import (
+    Action,
+    ChangeFacts,
+    Facts,
+    Finding,
+    ItemFacts,
+    LogObjectFacts,
+    ParentFacts,
+    standing,
+)
+from s3k_async.integrity.recheck import CHUNK, item_facts, look_again, still_damaged
+from s3k_async.integrity.scans import is_newer_format
+from s3k_async.integrity.scope import Scope
+from s3k_async.integrity.verify_rules import decide, next_version
+from s3k_async.metadata.codec import from_item, is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.lease import expired
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.txn_record import JobRecord
+from s3k_async.metadata.volume_record import VolumeRecord
+from s3k_async.model import ROOT, Entry
+from s3k_async.oplog.entries import (
+    EntryKey,
+    LogRecord,
+    Operation,
+    encode,
+    entry_document,
+    entry_key,
+    job_segments,
+    operation_line,
+    parse_key,
+    segment_key,
+)
+from s3k_async.oplog.log_reader import LogReader
+from s3k_async.oplog.segments import encode_mark
+from s3k_async.oplog.tail import LogTail
+from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.stores.blobs import BlobStore
+from s3k_async.stores.items import (
+    ABSENT,
+    OPERATION,
+    PARTITION,
+    SORT,
+    Check,
+    Condition,
+    Delete,
+    Item,
+    Key,
+    Put,
+)
+from s3k_async.stores.items import Action as ItemAction
+
+__all__ = ["QUARANTINE", "FsckVolume", "LeftError", "MissingDirectoryError", "Repairer", "Task"]
+
+QUARANTINE: Final = "quarantine/"
+"""What the keys of quarantined things begin with, below the log's root."""
+
+WAITS: Final = (0.0, 0.05, 0.5, 5.0)
+"""Seconds before each check of pending operations."""
+_TYPED: Final = re.compile(r'\{"(?:N|B|NULL|L|M|SS|NS|BS)":.*\}', re.DOTALL)
+"""How the item port gives an attribute of a type of DynamoDB that is neither text, whole number nor
+truth value."""
+_ALWAYS: Final = ("isdir", "ctime", "ver", "id", OPERATION)
+"""Attributes that every entry of ours has."""
+
+
+class FsckVolume(Protocol):
+    """The parts of an open volume that fsck works with: `s3k_async.volumes.Volume` is one."""
+
+    @property
+    def store(self) -> MetadataStore: ...
+    @property
+    def blobs(self) -> BlobStore: ...
+    @property
+    def place(self) -> BlobStore: ...
+    @property
+    def log_blobs(self) -> BlobStore | None: ...
+    @property
+    def storage(self) -> PhysicalStorage: ...
+    @property
+    def record(self) -> VolumeRecord: ...
+    @property
+    def read_only(self) -> bool: ...
+
+
+class LeftError(S3kError):
+    """What was to be repaired is not what it was; it is left as it is."""
+
+
+class MissingDirectoryError(LeftError):
+    """What was to be put back needs a directory, `path`, that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A finding that is to be repaired, and what it was found from."""
+
+    finding: Finding
+    facts: Facts | ItemFacts | LogObjectFacts | ParentFacts | ChangeFacts
+
+    def line(self) -> dict[str, Any]:
+        """What the audit trail says of it: with it the change can be understood, and undone."""
+        finding = self.finding
+        line: dict[str, Any] = {
+            "action": finding.action,
+            "kind": finding.kind,
+            "object_id": finding.object_id,
+            "path": finding.path,
+            "key": finding.key,
+            "version": finding.version,
+            "detail": finding.detail,
+        }
+        if isinstance(self.facts, Facts):
+            line["entries"] = [entry_document(entry) for entry in self.facts.entries]
+            line["operations"] = [
+                json.loads(operation_line(record.operation, record.key))
+                for record in (self.facts.truth.pending if self.facts.truth else ())
+            ]
+        return line
+
+
+class Repairer:
+    """Carries out actions on one volume."""
+
+    def __init__(self, volume: FsckVolume, ground: Scope, tail: LogTail | None) -> None:
+        """`tail`: what was logged since the volume was scanned."""
+        self._ground = ground
+        self._tail = tail
+        self._store = volume.store
+        self._storage = volume.storage
+        self._log_blobs = volume.log_blobs
+        self._sources = volume.store.sources
+
+    async def repair_action(self, task: Task) -> None:
+        """Do what repairs the finding. Raises LeftError, and what the stores raise."""
+        await self._actions[task.finding.action](self, task)
+
+    # The log
+
+    async def _commit_log(self, task: Task) -> None:
+        """The operation happened: its committed entry is written. One of a segment gets an entry of
+        its own, since a segment's mark is about all of its operations and is written once."""
+        await self._commit(self._record(task).operation)
+
+    async def _commit(self, operation: Operation) -> None:
+        await self._put_log(
+            entry_key(operation, "committed"), encode(LogRecord(operation, "committed"))
+        )
+
+    async def _roll_back_log(self, task: Task) -> None:
+        """It is superseded by the next version of the object, or by a tombstone. So its writer,
+        should it live after all, can change nothing that the log does not tell of. The pending
+        object of an entry is then removed; that of a segment holds other operations too."""
+        record, facts = self._record(task), self._facts(task)
+        is_entry = isinstance(parse_key(record.key), EntryKey)
+        if facts.entries:
+            await self._log_again(task)
+        if is_entry:
+            await self._log().delete(record.key)
+        elif not facts.entries:
+            await self._tombstone(facts, record.operation.after or record.operation.before)
+
+    async def _roll_forward(self, task: Task) -> None:
+        """Publish what the operation says: its bytes are there, and the reservation is exactly the
+        one it began from."""
+        operation, entry = self._record(task).operation, self._entry(task)
+        assert operation.after is not None
+        after = replace(operation.after, pending="")
+        await self._store.items.write(Put(to_item(after, self._store.keys), unchanged(entry)))
+        await self._commit(operation)
+
+    async def _log_again(self, task: Task) -> None:
+        """The table is right: the entry gets a version that nobody has used, and the log says
+        so."""
+        facts = self._facts(task)
+        entry = self._entry(task)
+        after = replace(entry, version=next_version(facts), operation=self._sources.uuid())
+        await self._change("update", entry, after)
+
+    async def _log_removal(self, task: Task) -> None:
+        """The log speaks of something that is gone for good."""
+        facts = self._facts(task)
+        committed = facts.truth.committed if facts.truth else None
+        await self._tombstone(facts, committed.operation.after if committed else None)
+
+    async def _tombstone(self, facts: Facts, state: Entry | None) -> None:
+        """The same one whoever writes it: several at one version would be a conflict."""
+        if state is None:
+            raise LeftError("there is no state to be removed", path=facts.object_id)
+        version = next_version(facts)
+        operation = self._store.changes.operation(
+            "delete", replace(state, version=version - 1), None
+        )
+        digest = sha256(f"{state.id}\n{version}".encode()).digest()
+        await self._commit(replace(operation, id=str(UUID(bytes=digest[:16], version=4))))
+
+    # Entries
+
+    async def _restore_entry(self, task: Task) -> None:
+        """Put back what the log says, at its version, below a directory that stands. It is looked
+        for once more: that nothing is at its path may also be because somebody has put it back, and
+        another client has moved it since."""
+        facts = next(iter(await look_again(self._ground, [self._facts(task)], self._tail)), None)
+        if facts is None or task.finding not in decide(facts):
+            raise LeftError("it is not missing any more", path=task.finding.path)
+        committed = facts.truth.committed if facts.truth else None
+        state = committed.operation.after if committed else None
+        if state is None:
+            raise LeftError("the log does not say it any more", path=task.finding.path)
+        current = facts.entries[0] if facts.entries else None
+        put = Put(
+            to_item(replace(state, pending=""), self._store.keys),
+            ABSENT if current is None else unchanged(current),
+        )
+        parent = _native.split(state.path)[0]
+        checks: list[ItemAction] = []
+        if parent != ROOT:
+            stored = await self._store.items.get(self._store.keys.key(parent))
+            if stored is None:
+                raise MissingDirectoryError("its directory is not there yet", path=parent)
+            checks.append(Check(self._store.keys.key(parent), is_unmarked_directory()))
+        await self._store.items.transact([put, *checks], self._sources.uuid())
+        if await self._was_changed(facts):
+            if current is None and not state.is_dir:
+                with suppress(ConditionFailedError):
+                    await self._store.items.write(
+                        Delete(put.key, unchanged(replace(state, pending="")))
+                    )
+            raise LeftError("changed by another client during the restore", path=state.path)
+
+    async def _was_changed(self, facts: Facts) -> bool:
+        """Whether the log has committed another state of the object since `facts`. Another repair
+        may have restored the entry first, and a client may have changed it since. Waits for pending
+        operations: they may have taken effect before this restore, or depend on it.
+        """
+        for wait in WAITS:
+            await self._sources.sleep(wait)
+            now = next(iter(await look_again(self._ground, [facts], self._tail)), None)
+            if now is None:
+                continue
+            committed = now.truth.committed if now.truth else None
+            if facts.truth is None or committed != facts.truth.committed:
+                return True
+            if now.truth == facts.truth:
+                return False
+        return False
+
+    async def _remove_entry(self, task: Task) -> None:
+        await self._store.delete_file(self._entry(task))
+
+    async def _renumber(self, task: Task) -> None:
+        """Give an entry an id of its own, and a file bytes of its own."""
+        entry = self._entry(task)
+        identity = self._sources.uuid()
+        after = replace(
+            entry, id=identity, version=1 if entry.is_dir else 2, operation=self._sources.uuid()
+        )
+        if not entry.is_dir and entry.committed:
+            content = await self._storage.copy_from(self._storage, entry.content, identity)
+            checksum = content.checksum or entry.checksum
+            after = replace(after, physical=content.physical, etag=content.etag, checksum=checksum)
+        operation = self._store.changes.operation(
+            "create" if entry.is_dir else "update", None, after
+        )
+        put = Put(to_item(after, self._store.keys), unchanged(entry))
+        await self._store.changes.run([operation], lambda _: self._store.items.write(put))
+
+    async def _settle_job(self, task: Task) -> None:
+        """End what a dead job has left: all of its marks are folded in or dropped, and its record
+        is removed."""
+        if isinstance(task.facts, ChangeFacts):
+            assert task.facts.job is not None
+            await self._complete(await self._abandoned(task.facts.job))
+            return
+        marked = next(
+            entry
+            for entry in self._facts(task).entries
+            if entry.path == task.finding.path and entry.pending
+        )
+        await self._store.settle(marked)
+
+    async def _finish_change(self, task: Task) -> None:
+        """Finish an interrupted change as a whole: apply or remove all marks of its job, and record
+        its outcome with one log write per segment."""
+        assert isinstance(task.facts, ChangeFacts)
+        job = task.facts.job
+        if job is None:
+            name = task.facts.segments[0]
+            if name.job and await self._store.jobs.record(name.job) is not None:
+                # The record is written before the first segment, but the scan did not see it.
+                raise LeftError("the job began after the table was scanned", path=task.facts.key)
+            prefix = job_segments(name.job) if name.job else task.facts.key
+            if not await self._mark_segments(prefix, name.job, published=False):
+                raise LeftError("another client has finished it", path=task.facts.key)
+            return
+        current = await self._abandoned(job)
+        if current.is_published:
+            # Marks identify the deletions of the job; they are lost when they are applied.
+            await self._mark_segments(job_segments(job.id), job.id, published=True)
+            await self._complete(current)
+            return
+        await self._complete(current)
+        if isinstance(self._ground.log, LogReader):
+            # The job is aborted and its record removed: its operations can no longer take effect.
+            for segment in await self._ground.log.open_segments(job_segments(job.id)):
+                await self._log().delete(segment_key(segment, "pending"))
+
+    async def _mark_segments(self, prefix: str, job: str, *, published: bool) -> int:
+        """Write the mark of each open segment below a key prefix; returns their number."""
+        log = self._ground.log
+        if not isinstance(log, LogReader):
+            return 0
+        ended = 0
+        for segment_id in await log.open_segments(prefix):
+            begun = await log.begun(segment_id)
+            if begun is None:
+                continue
+            mark = await mark_of(self._store, begun, job, published=published)
+            if mark is None:
+                await self._log().delete(segment_key(segment_id, "pending"))
+            else:
+                await self._put_log(segment_key(segment_id, "committed"), encode_mark(mark))
+            ended += 1
+        return ended
+
+    async def _abandoned(self, job: JobRecord) -> JobRecord:
+        """The record of a job, read anew, whose lease has run out."""
+        current = await self._store.jobs.record(job.id)
+        if current is None or not expired(current.lease_ms, self._sources.now_ms()):
+            raise LeftError("the job is under way, or over", path=job.source)
+        return current
+
+    async def _complete(self, job: JobRecord) -> None:
+        if not await self._store.settling.complete(job):
+            raise LeftError("another client has taken over the transaction", path=job.source)
+
+    async def _make_parent(self, task: Task) -> None:
+        assert isinstance(task.facts, ParentFacts)
+        await self._store.make_directory(task.facts.parent)
+
+    # What cannot be understood, or is in a wrong place
+
+    async def _move_item(self, task: Task) -> None:
+        """Put an entry from a wrong partition where its name belongs."""
+        item = await self._item(task)
+        try:
+            entry = from_item(item, self._store.keys)
+        except ItemFormatError as error:
+            raise LeftError("the item cannot be read any more", path=task.finding.key) from error
+        put = Put(to_item(entry, self._store.keys), ABSENT)
+        await self._store.items.transact([_removal(item), put], self._sources.uuid())
+
+    async def _quarantine(self, task: Task) -> None:
+        if isinstance(task.facts, LogObjectFacts):
+            if not await still_damaged(self._ground, task.facts):
+                raise LeftError(
+                    "the log object is not there, or can be understood", path=task.facts.key
+                )
+            await self._quarantine_log(task.facts.key)
+            return
+        assert isinstance(task.facts, ItemFacts)
+        if not await item_facts(self._ground, [task.facts]):
+            raise LeftError("the item can be understood", path=task.finding.key)
+        item = await self._item(task)
+        document = json.dumps(dict(item), sort_keys=True).encode("ascii")
+        await self._put_log(f"{QUARANTINE}items/{sha256(document).hexdigest()}.json", document)
+        await self._store.items.write(_removal(item))
+
+    async def _quarantine_log(self, key: str) -> None:
+        """An object of any size: it is read in pieces, and copied inside the store."""
+        blobs = self._log()
+        if await is_newer_format(blobs, key):
+            raise LeftError("the log object is of a newer format", path=key)
+        digest, start = sha256(), 0
+        while piece := await blobs.get(key, start, start + CHUNK):
+            digest.update(piece)
+            start += len(piece)
+        name = f"{QUARANTINE}{key}.{digest.hexdigest()[:16]}"
+        if await blobs.head(name) is None:
+            await blobs.copy(blobs, key, name)
+        await blobs.delete(key)
+
+    # What these stand on
+
+    async def _item(self, task: Task) -> Item:
+        """The item as it is now."""
+        assert isinstance(task.facts, ItemFacts)
+        item = await self._store.items.get(Key(task.facts.partition, task.facts.sort))
+        if item is None:
+            raise LeftError("the item is gone", path=task.finding.key)
+        return item
+
+    async def _change(self, kind: Any, before: Entry, after: Entry) -> None:
+        """A logged write over exactly what was seen."""
+        operation = self._store.changes.operation(kind, replace(before, pending=""), after)
+        put = Put(to_item(after, self._store.keys), unchanged(before))
+        await self._store.changes.run([operation], lambda _: self._store.items.write(put))
+
+    async def _put_log(self, key: str, data: bytes) -> None:
+        """Write an object of the log; the same bytes may be there, also of somebody who repairs the
+        same thing now."""
+        blobs = self._log()
+        try:
+            await blobs.put(key, data, if_absent=True)
+        except BlobExistsError as error:
+            if await blobs.get(key, 0, len(data) + 1) != data:
+                raise ConflictError(
+                    "the operation log has another object at this key", path=key
+                ) from error
+
+    def _log(self) -> BlobStore:
+        if self._log_blobs is None:
+            raise LeftError("the volume has no log, where this could be kept")
+        return self._log_blobs
+
+    def _facts(self, task: Task) -> Facts:
+        assert isinstance(task.facts, Facts)
+        return task.facts
+
+    def _record(self, task: Task) -> LogRecord:
+        """The pending operation that the finding is about."""
+        facts = self._facts(task)
+        for record in facts.truth.pending if facts.truth else ():
+            if (record.key, record.operation.version) == (task.finding.key, task.finding.version):
+                return record
+        raise LeftError("the operation is not pending any more", path=task.finding.key)
+
+    def _entry(self, task: Task) -> Entry:
+        """The stored entry that the finding is about."""
+        facts = self._facts(task)
+        entries = [entry for entry in facts.entries if entry.path == task.finding.path] or list(
+            facts.entries
+        )
+        if not entries or entries[0] not in standing(facts).entries:
+            raise LeftError("the entry is not there, or is being changed", path=task.finding.path)
+        return entries[0]
+
+    _actions: Final[Mapping[Action, Callable[[Repairer, Task], Awaitable[None]]]] = {
+        "commit_log": _commit_log,
+        "roll_back_log": _roll_back_log,
+        "roll_forward": _roll_forward,
+        "log_again": _log_again,
+        "log_removal": _log_removal,
+        "restore_entry": _restore_entry,
+        "remove_entry": _remove_entry,
+        "settle_job": _settle_job,
+        "finish_change": _finish_change,
+        "make_parent": _make_parent,
+        "move_item": _move_item,
+        "renumber": _renumber,
+        "quarantine": _quarantine,
+    }
+
+
+def _removal(item: Item) -> Delete:
+    """Remove exactly this item.
+
+    Attributes of foreign types are known by their text form only, which no stored value equals.
+    Every write of an entry sets an id and an operation, so the other attributes, present or
+    missing, identify this item.
+    """
+    key = Key(str(item[PARTITION]), str(item[SORT]))
+    equals = {
+        name: value
+        for name, value in item.items()
+        if name not in {PARTITION, SORT}
+        and not (isinstance(value, str) and _TYPED.fullmatch(value))
+    }
+    return Delete(
+        key, Condition(equals=equals, missing=tuple(name for name in _ALWAYS if name not in item))
+    )

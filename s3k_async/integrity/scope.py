@@ -1,0 +1,92 @@
+"""The scope of an integrity run: the volume's stores, the paths in question, and counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from s3k_async._core.runtime import Sources
+from s3k_async.errors import InvalidPathError
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.model import ROOT
+from s3k_async.oplog.log_reader import JavaLogReader, LogReader
+from s3k_async.storage.physical import is_uri, key_below
+from s3k_async.stores.blobs import BlobInfo, BlobStore
+from s3k_async.stores.key_ranges import KeyRange, hex_ranges, key_ranges
+
+__all__ = ["ScanCounts", "Scope"]
+
+
+@dataclass(slots=True)
+class ScanCounts:
+    """Counts of the scans."""
+
+    files: int = 0
+    directories: int = 0
+    reservations: int = 0
+    bytes: int = 0
+    log_records: int = 0
+    blobs: int = 0
+    blob_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The scope of a run: a volume, or the tree below a path."""
+
+    store: MetadataStore
+    blobs: BlobStore
+    log: LogReader | JavaLogReader | None
+    """None for a volume without one."""
+    log_blobs: BlobStore | None
+    """Where the log is; None without one."""
+    sources: Sources
+    grace_ms: int
+    path: str = ROOT
+    legacy: bool = False
+    """Whether S3-FileSystem 1.0 wrote the volume, where no log of its says so."""
+    place: BlobStore | None = None
+    """The data location as a whole, where adopted objects are, of a volume whose own `blobs` are
+    below its scope."""
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether S3-FileSystem 1.0 wrote the volume."""
+        return self.legacy or isinstance(self.log, JavaLogReader)
+
+    def key_of(self, physical: str) -> str:
+        """The key of what an entry names: among the volume's own bytes, or, of a URI, below the
+        data location. S3-FileSystem 1.0 may have named a bucket that its data is not in any more:
+        then it is what follows the bucket.
+        """
+        if not is_uri(physical):
+            return physical
+        key = key_below(self._location.uri("-").removesuffix("-"), physical)
+        return physical.partition("://")[2].partition("/")[2] if key is None else key
+
+    def ranges(self, count: int) -> list[list[KeyRange]]:
+        """The keys of the volume's bytes in `count` groups of ranges: all below its scope, and
+        where there is none, those that are like its own.
+        """
+        return hex_ranges(count) if self.place is None else key_ranges(count)
+
+    async def head(self, physical: str) -> BlobInfo | None:
+        """The facts of what an entry names, by its `key_of`; None also for what can be no key."""
+        try:
+            return await self._holder(physical).head(self.key_of(physical))
+        except InvalidPathError:
+            return None
+
+    async def get(self, physical: str, start: int, end: int) -> bytes:
+        """Bytes [start, end) of what an entry names. Raises BlobNotFoundError, InvalidPathError."""
+        return await self._holder(physical).get(self.key_of(physical), start, end)
+
+    @property
+    def _location(self) -> BlobStore:
+        return self.blobs if self.place is None else self.place
+
+    def _holder(self, physical: str) -> BlobStore:
+        return self._location if is_uri(physical) else self.blobs
+
+    def holds(self, path: str) -> bool:
+        """Whether a path is one of those to be checked."""
+        return self.path in (ROOT, path) or path.startswith(self.path + "/")

@@ -1,0 +1,269 @@
+"""The shuffle of the local runner: scanned facts, divided by object id into parts that fit into
+memory.
+
+Little is held as it is. More than that is written to files of a directory, a line of JSON for each
+thing, so that a volume of any size is decided part by part, and so that a run can go on where it
+was interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, astuple, dataclass, field
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from s3k_async.errors import InvalidArgumentError
+from s3k_async.integrity.facts import Finding, ItemFacts, LogObjectFacts, OpenSegment
+from s3k_async.metadata.txn_record import JobRecord
+from s3k_async.model import Entry
+from s3k_async.oplog.entries import LogRecord, Operation
+from s3k_async.stores.blobs import BlobInfo
+from s3k_async.stores.file_modes import make_directories, open_private
+
+__all__ = ["HELD", "PARTS", "Child", "Pile", "Shuffle", "State", "from_line", "hash_of", "to_line"]
+
+PARTS: Final = 256
+"""Parts of a volume that does not fit into memory."""
+HELD: Final = 20_000
+"""Things of all kinds that are held in memory before the first is written to a file."""
+BUFFER: Final = 16 * 1024
+"""Characters for one file that are gathered before they are written."""
+BUFFERED: Final = 8 * 1024 * 1024
+"""Characters for all files together: then they are all written."""
+
+Child: TypeAlias = tuple[str, str, str, int]
+"""An entry that needs a parent: the parent, its own path and id, its time in ms."""
+Pile: TypeAlias = Literal[
+    "entries",
+    "records",
+    "blobs",
+    "directories",
+    "children",
+    "found",
+    "items",
+    "log_objects",
+    "jobs",
+    "segments",
+    "adopted",
+]
+State: TypeAlias = dict[str, Any]
+
+_ENTRY: Final = tuple(Entry.__dataclass_fields__)
+_OPERATION: Final = ("id", "kind", "object_id", "version", "time_ms")
+
+
+def _entry_row(entry: Entry | None) -> list[Any] | None:
+    return None if entry is None else [getattr(entry, name) for name in _ENTRY]
+
+
+def _entry_of(row: list[Any] | None) -> Entry | None:
+    return None if row is None else Entry(*row)
+
+
+def _record_row(record: LogRecord) -> list[Any]:
+    operation = record.operation
+    sides = [_entry_row(operation.before), _entry_row(operation.after)]
+    return [record.state, record.key, *(getattr(operation, name) for name in _OPERATION), *sides]
+
+
+def _record_of(row: list[Any]) -> LogRecord:
+    operation = Operation(
+        row[2], row[3], row[4], row[5], row[6], _entry_of(row[7]), _entry_of(row[8])
+    )
+    return LogRecord(operation, row[0], row[1])
+
+
+_FORMS: Final[Mapping[Pile, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
+    "entries": (_entry_row, _entry_of),
+    "records": (_record_row, _record_of),
+    "blobs": (
+        lambda blob: [blob.key, blob.size, blob.etag, blob.mtime_ms],
+        lambda row: BlobInfo(*row),
+    ),
+    "directories": (lambda path: path, lambda row: row),
+    "adopted": (lambda key: key, lambda row: row),
+    "children": (list, tuple),
+    "found": (lambda finding: list(astuple(finding)), lambda row: Finding(*row)),
+    "items": (asdict, lambda row: ItemFacts(**row)),
+    "log_objects": (asdict, lambda row: LogObjectFacts(**row)),
+    "jobs": (asdict, lambda row: JobRecord(**row)),
+    "segments": (asdict, lambda row: OpenSegment(**row)),
+}
+"""How things of a pile are written and read."""
+
+
+def to_line(pile: Pile, thing: object) -> str:
+    """A thing of a pile as a line of JSON, ASCII only, without its end."""
+    return json.dumps(_FORMS[pile][0](thing), separators=(",", ":"))
+
+
+def from_line(pile: Pile, line: str | bytes) -> Any:
+    """The thing that a line of a pile is."""
+    return _FORMS[pile][1](json.loads(line))
+
+
+def hash_of(key: str) -> int:
+    """Below 2^32, and in another process the same: things of one key are divided by it."""
+    return zlib.crc32(key.encode("utf-8", "surrogatepass"))
+
+
+@dataclass(slots=True)
+class _Lines:
+    """Lines for one file, and how many characters they have."""
+
+    texts: list[str] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, line: str) -> int:
+        self.texts.append(line + "\n")
+        self.size += len(line) + 1
+        return len(line) + 1
+
+
+class Shuffle:
+    """Piles of things, each thing in the part that its key belongs to.
+
+    `directory`: where the files are, and stay; without one, a temporary directory is made when it
+    is needed.
+    """
+
+    def __init__(self, directory: str | None = None, *, held: int = HELD) -> None:
+        self._directory = directory
+        self._is_kept = directory is not None
+        self._held = held
+        self._count = 0
+        self._spilling = False
+        self._parts: dict[tuple[Pile, int], list[Any]] = {}
+        """Things, as long as all are held."""
+        self._lines: dict[tuple[Pile, int], _Lines] = {}
+        """What is about to be written, once they are not."""
+        self._buffered = 0
+        if directory is not None:
+            make_directories(directory)
+            self._spilling = True
+
+    @property
+    def count(self) -> int:
+        """How many parts there are: one as long as all is held in memory."""
+        return PARTS if self._spilling else 1
+
+    def add(self, pile: Pile, key: str, thing: object) -> None:
+        """Put a thing where all others of the same key are."""
+        number = hash_of(key) % PARTS
+        if self._spilling:
+            self._buffer(pile, number, thing)
+            return
+        self._parts.setdefault((pile, number), []).append(thing)
+        self._count += 1
+        if self._count > self._held:
+            self._spilling = True
+            self._directory = tempfile.mkdtemp(prefix="s3k-fsck-")
+            for (name, part), things in self._parts.items():
+                for each in things:
+                    self._buffer(name, part, each)
+                things.clear()
+            self._parts.clear()
+
+    def read(self, pile: Pile, number: int) -> Iterator[Any]:
+        """The things of a part, in no particular order."""
+        if not self._spilling:
+            for (name, _), part in self._parts.items():
+                if name == pile:
+                    yield from part
+            return
+        self._flush(pile, number)
+        path = self._path(pile, number)
+        if os.path.exists(path):
+            with open(path, encoding="ascii") as file:
+                for line in file:
+                    yield from_line(pile, line)
+
+    def keep(self, pile: Pile, number: int, things: Iterable[object]) -> None:
+        """Keep things of one part for a later run, in the place of what was kept before; nothing if
+        the directory is not the caller's.
+        """
+        if not self._is_kept:
+            return
+        self._forget(pile, number)
+        for thing in things:
+            self._buffer(pile, number, thing)
+        self._flush(pile, number)
+
+    def flush(self) -> None:
+        """Write what is gathered into the files, unless all is held in memory."""
+        for pile, number in list(self._lines):
+            self._flush(pile, number)
+
+    def forget(self, piles: tuple[Pile, ...]) -> None:
+        """Drop whole piles: they are about to be gathered again."""
+        for key in [key for key in self._parts if key[0] in piles]:
+            del self._parts[key]
+        for pile in piles if self._directory is not None else ():
+            for number in range(PARTS):
+                self._forget(pile, number)
+
+    def load_state(self) -> State:
+        """What `save_state` kept; empty at the beginning. Raises InvalidArgumentError if it cannot
+        be read."""
+        if not self._is_kept or not os.path.exists(self._path("state", None)):
+            return {}
+        try:
+            with open(self._path("state", None), encoding="ascii") as file:
+                return cast("State", json.load(file))
+        except ValueError as error:
+            raise InvalidArgumentError(
+                "not the directory of an interrupted fsck; give another directory",
+                path=self._directory,
+            ) from error
+
+    def save_state(self, state: State) -> None:
+        """Keep how far the run has come, if the directory is kept; all that was gathered is in its
+        files then."""
+        if not self._is_kept:
+            return
+        self.flush()
+        temporary = self._path("state", None) + ".new"
+        with open(temporary, "w", encoding="ascii", opener=open_private) as file:
+            json.dump(state, file)
+        os.replace(temporary, self._path("state", None))
+
+    def close(self) -> None:
+        """Remove the files, unless the directory is the caller's."""
+        self._parts.clear()
+        self._lines.clear()
+        if self._directory is not None and not self._is_kept:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _buffer(self, pile: Pile, number: int, thing: object) -> None:
+        """Gather a line: a thing takes several times the memory of its line."""
+        lines = self._lines.setdefault((pile, number), _Lines())
+        added = lines.add(to_line(pile, thing))
+        self._buffered += added
+        if lines.size >= BUFFER:
+            self._flush(pile, number)
+        elif self._buffered >= BUFFERED:
+            self.flush()
+
+    def _flush(self, pile: Pile, number: int) -> None:
+        lines = self._lines.pop((pile, number), None)
+        if lines is None:
+            return
+        self._buffered -= lines.size
+        with open(self._path(pile, number), "a", encoding="ascii", opener=open_private) as file:
+            file.writelines(lines.texts)
+
+    def _forget(self, pile: Pile, number: int) -> None:
+        lines = self._lines.pop((pile, number), None)
+        self._buffered -= lines.size if lines is not None else 0
+        if os.path.exists(self._path(pile, number)):
+            os.remove(self._path(pile, number))
+
+    def _path(self, pile: str, number: int | None) -> str:
+        assert self._directory is not None
+        name = pile if number is None else f"{pile}-{number:03d}"
+        return os.path.join(self._directory, name + ".json")

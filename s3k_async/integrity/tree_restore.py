@@ -1,0 +1,404 @@
+"""Restored entries as a tree: resolves the claims of objects to paths.
+
+Each object was decided by itself (`restoring`). Here what was only taken as done yields to what is
+certain, a directory that was moved but not wholly is moved back, no two objects share a path, and
+what has no directory above it gets one. It is done in a temporary file, so that memory is bounded.
+
+Where many machines have decided, only what can matter to others is given to a tree: see
+`TreePlan.summarise`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby, islice
+from typing import Final
+
+from s3k_async import _native
+from s3k_async.integrity.restore_rules import PROBLEMS, RestoreDecision, RuleName
+from s3k_async.model import Entry
+from s3k_async.oplog.entries import entry_document, entry_from
+from s3k_async.oplog.external_sort import ExternalSort
+
+__all__ = [
+    "LISTED_OUTCOMES",
+    "UNTOLD",
+    "RestoreOutcome",
+    "RestoreReport",
+    "TreePlan",
+    "entry_line",
+    "entry_of",
+    "is_plain",
+]
+
+ROWS_AT_ONCE: Final = 1000
+LISTED_OUTCOMES: Final = 10_000
+"""Outcomes that a report holds; the counts are of all."""
+UNTOLD: Final = frozenset({"committed", "deleted", "stands"})
+"""Rules whose outcomes are only counted."""
+
+_SCHEMA: Final = """
+CREATE TABLE claims (
+    object TEXT PRIMARY KEY, path TEXT NOT NULL, parent TEXT NOT NULL, depth INTEGER NOT NULL,
+    isdir INTEGER NOT NULL, rule TEXT NOT NULL, certain INTEGER NOT NULL, entry TEXT NOT NULL,
+    before TEXT, came_from TEXT, detail TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE removed (path TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE standing (
+    path TEXT PRIMARY KEY, object TEXT NOT NULL, isdir INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE files (parent TEXT PRIMARY KEY, ctime INTEGER) WITHOUT ROWID;
+CREATE TABLE refused (path TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+_INDEXES: Final = """
+CREATE INDEX IF NOT EXISTS by_path ON claims (path);
+CREATE INDEX IF NOT EXISTS by_parent ON claims (parent);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOutcome:
+    """What became of one object, or of one object of the log."""
+
+    rule: RuleName
+    path: str
+    object_id: str = ""
+    detail: str = ""
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether a person has to look at it."""
+        return self.rule in PROBLEMS
+
+
+@dataclass(slots=True)
+class RestoreReport:
+    """What a restore found, and did or would do."""
+
+    files: int = 0
+    directories: int = 0
+    reservations: int = 0
+    bytes: int = 0
+    log_records: int = 0
+    counts: Counter[RuleName] = field(default_factory=Counter)
+    outcomes: list[RestoreOutcome] = field(default_factory=list)
+    """What is worth telling: everything but what was restored as the log says, stays deleted or
+    stands."""
+    written: int = 0
+    """Entries written; 0 for a dry run."""
+    run: str = ""
+    """Id of the run in the audit trail; empty for a dry run."""
+    heard: Callable[[RestoreOutcome], object] | None = field(
+        default=None, compare=False, repr=False
+    )
+    """Is told every outcome that is worth telling."""
+
+    @property
+    def restored(self) -> int:
+        """Entries to write."""
+        return self.files + self.directories + self.reservations
+
+    @property
+    def problems(self) -> list[RestoreOutcome]:
+        """What a person has to look at."""
+        return [outcome for outcome in self.outcomes if outcome.is_problem]
+
+    @property
+    def clean(self) -> bool:
+        """Whether there is nothing that a person has to look at."""
+        return not any(self.counts[rule] for rule in PROBLEMS)
+
+    def count(self, entry: Entry) -> None:
+        """Count an entry that is to be restored."""
+        self.directories += entry.is_dir
+        self.reservations += entry.is_reservation
+        if entry.committed:
+            self.files += 1
+            self.bytes += entry.size
+
+    def note(self, outcome: RestoreOutcome) -> None:
+        """Count an outcome, and keep it if it is worth telling."""
+        self.counts[outcome.rule] += 1
+        if outcome.rule not in UNTOLD:
+            if self.heard is not None:
+                self.heard(outcome)
+            if len(self.outcomes) < LISTED_OUTCOMES:
+                self.outcomes.append(outcome)
+
+
+class TreePlan:
+    """The claims, in a temporary file that others may use as well."""
+
+    def __init__(self, sorter: ExternalSort, volume_id: str) -> None:
+        self.report = RestoreReport()
+        self._sorter = sorter
+        self._volume_id = volume_id
+        self._database = sorter.database
+        self._database.executescript(_SCHEMA)
+
+    # What it is made of
+
+    def claim(self, decisions: Iterable[tuple[str, RestoreDecision]]) -> None:
+        """Add objects, by id, whose decisions have an entry."""
+        rows = [
+            _row(object_id, decision, decision.entry)
+            for object_id, decision in decisions
+            if decision.entry
+        ]
+        self._sorter.many(f"INSERT INTO claims VALUES ({', '.join('?' * 11)})", rows)  # noqa: S608 - question marks
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Add where directories were that are certainly gone."""
+        self._sorter.many("INSERT OR REPLACE INTO removed VALUES (?)", [(path,) for path in paths])
+
+    def stand(self, entries: Iterable[tuple[str, str, bool]]) -> None:
+        """Add what the table has: path, object id, and whether it is a directory."""
+        self._sorter.many("INSERT OR REPLACE INTO standing VALUES (?, ?, ?)", list(entries))
+
+    def summarise(self, parents: Iterable[tuple[str, int | None]]) -> None:
+        """Add files that are not claimed here one by one: the directory that some are in, and the
+        earliest ctime of those at whose path the table has nothing.
+
+        A file can be left out of the claims if it is plain (`is_plain`), and its path is neither
+        that of another claim, nor where an uncertain one was before, nor above any of these.
+        Whoever leaves it out drops it if its path is occupied, or its directory among `refused`.
+        """
+        self._sorter.many("INSERT OR REPLACE INTO files VALUES (?, ?)", list(parents))
+
+    # What comes out
+
+    def entries(self) -> Iterator[list[Entry]]:
+        """The entries to restore, some at a time: no list holds a directory and what is in it,
+        which comes later."""
+        rows = self._database.execute("SELECT depth, entry FROM claims ORDER BY depth, path")
+        for _, level in groupby(rows, key=lambda row: row[0]):
+            while some := list(islice(level, ROWS_AT_ONCE)):
+                yield [entry_of(text) for _, text in some]
+
+    def made_parents(self) -> Iterator[list[Entry]]:
+        """The directories that no log knows."""
+        rows = self._database.execute(
+            "SELECT entry FROM claims WHERE rule = 'parent_made' ORDER BY depth, path"
+        )
+        while some := rows.fetchmany(ROWS_AT_ONCE):
+            yield [entry_of(text) for (text,) in some]
+
+    def refused(self) -> Iterator[list[str]]:
+        """Directories of summarised files that cannot be, because a file is above them."""
+        rows = self._database.execute("SELECT path FROM refused")
+        while some := rows.fetchmany(ROWS_AT_ONCE):
+            yield [path for (path,) in some]
+
+    def stands(self, object_id: str) -> bool:
+        """Whether the table has the object."""
+        return self._one("SELECT 1 FROM standing WHERE object = ?", object_id) is not None
+
+    def index_standing(self) -> None:
+        """Make `stands` fast, when all that stands was added."""
+        self._database.execute("CREATE INDEX IF NOT EXISTS by_object_standing ON standing (object)")
+
+    def make_a_tree(self) -> None:
+        """Decide what the claims are together, and count what is left."""
+        self._database.executescript(_INDEXES)
+        self._remove_below_removed()
+        self._move_back_what_was_not_moved_wholly()
+        self._yield_paths()
+        self._refuse_occupied()
+        self._make_parents()
+        rows = self._database.execute("SELECT object, rule, entry, detail FROM claims")
+        for object_id, rule, text, detail in rows:
+            entry = entry_of(text)
+            self.report.count(entry)
+            self.report.note(RestoreOutcome(rule, entry.path, object_id, detail))
+
+    def note(self, decision: RestoreDecision, object_id: str) -> None:
+        """Count what became of an object that is not restored."""
+        path = decision.entry.path if decision.entry else decision.path
+        self.report.note(RestoreOutcome(decision.rule, path, object_id, decision.detail))
+
+    # How
+
+    def _one(self, statement: str, *values: object) -> tuple[int, ...] | None:
+        row: tuple[int, ...] | None = self._database.execute(statement, values).fetchone()
+        return row
+
+    def _remove_below_removed(self) -> None:
+        """A directory is removed after everything in it: what was being removed below one is gone
+        for certain."""
+        rows = self._all(
+            "SELECT object, path FROM claims WHERE rule = 'delete_undone' ORDER BY depth"
+        )
+        for object_id, path in rows:
+            above = _native.ancestors(path)
+            if any(self._is_removed(directory) for directory in above):
+                self._drop(
+                    object_id,
+                    RestoreDecision(
+                        "delete_done", None, path=path, detail="its directory was removed"
+                    ),
+                )
+
+    def _is_removed(self, directory: str) -> bool:
+        gone = self._one("SELECT 1 FROM removed WHERE path = ?", directory)
+        return (
+            gone is not None and self._one("SELECT 1 FROM claims WHERE path = ?", directory) is None
+        )
+
+    def _move_back_what_was_not_moved_wholly(self) -> None:
+        """Everything in a directory is moved, or none of it: what stays in it was never marked to
+        go along."""
+        moved = self._all(
+            "SELECT came_from FROM claims WHERE rule = 'rename_done' AND isdir AND came_from <> "
+            "path ORDER BY depth"
+        )
+        for (source,) in moved:
+            low, high = source + "/", source + "0"
+            left = self._one(
+                "SELECT 1 FROM claims WHERE path > ? AND path < ?", low, high
+            ) or self._one(
+                "SELECT 1 FROM files WHERE parent = ? OR (parent > ? AND parent < ?)",
+                source,
+                low,
+                high,
+            )
+            taken = self._one("SELECT 1 FROM claims WHERE path = ?", source)
+            if left and not taken:
+                for object_id, _ in self._all(
+                    "SELECT object, path FROM claims WHERE rule = 'rename_done'"
+                    " AND (came_from = ? OR (came_from > ? AND came_from < ?))",
+                    source,
+                    low,
+                    high,
+                ):
+                    self._take_back(object_id, "rename_undone")
+
+    def _yield_paths(self) -> None:
+        """What is not certain gives way to what is; what is left of two at a path is nobody's."""
+        shared = "SELECT path FROM claims GROUP BY path HAVING count(*) > 1"
+        for _ in range(3):
+            for (path,) in self._all(shared):
+                rows = self._all("SELECT object, rule, certain FROM claims WHERE path = ?", path)
+                others = [row for row in rows if row[1] != "delete_undone"]
+                for object_id, rule, certain in rows:
+                    if rule == "delete_undone" and others:
+                        detail = "its path was taken"
+                        self._drop(
+                            object_id,
+                            RestoreDecision("delete_done", None, path=path, detail=detail),
+                        )
+                    elif not certain and rule != "rename_undone" and any(row[2] for row in others):
+                        self._take_back(object_id, "yielded")
+        for (path,) in self._all(shared):
+            rows = self._all("SELECT object FROM claims WHERE path = ?", path)
+            ids = ", ".join(sorted(object_id for (object_id,) in rows))
+            for (object_id,) in rows:
+                self._drop(
+                    object_id,
+                    RestoreDecision("path_conflict", None, path=path, detail=f"claimed by {ids}"),
+                )
+
+    def _refuse_occupied(self) -> None:
+        rows = self._all("SELECT claims.object, path FROM claims JOIN standing USING (path)")
+        for object_id, path in rows:
+            self._drop(object_id, RestoreDecision("occupied", None, path=path))
+
+    def _make_parents(self) -> None:
+        """Make the directories that are missing, or refuse what a file is above."""
+        missing = (
+            "SELECT parent, min(ctime) FROM (SELECT parent, json_extract(entry, '$.ctime') AS "
+            "ctime FROM claims"
+            " UNION ALL SELECT parent, ctime FROM files)"
+            " AS child WHERE parent <> '/' AND ctime IS NOT NULL"
+            " AND NOT EXISTS (SELECT 1 FROM claims WHERE path = child.parent AND isdir)"
+            " AND NOT EXISTS (SELECT 1 FROM standing WHERE path = child.parent AND isdir) GROUP BY "
+            "parent"
+        )
+        while rows := self._all(missing):
+            for parent, ctime in rows:
+                if self._is_below_a_file(parent):
+                    for object_id, path in self._all(
+                        "SELECT object, path FROM claims WHERE parent = ?", parent
+                    ):
+                        self._drop(object_id, RestoreDecision("parent_is_file", None, path=path))
+                    self._refuse(parent)
+                    continue
+                entry = self._new_directory(parent, int(ctime))
+                decision = RestoreDecision("parent_made", entry, path=parent)
+                self.claim([(entry.id, decision)])
+
+    def _refuse(self, directory: str) -> None:
+        if self._one("SELECT 1 FROM files WHERE parent = ?", directory):
+            self._database.execute("DELETE FROM files WHERE parent = ?", (directory,))
+            self._database.execute("INSERT INTO refused VALUES (?)", (directory,))
+
+    def _is_below_a_file(self, directory: str) -> bool:
+        return any(
+            self._one("SELECT 1 FROM claims WHERE path = ? AND NOT isdir", path)
+            or self._one("SELECT 1 FROM standing WHERE path = ? AND NOT isdir", path)
+            for path in [*_native.ancestors(directory), directory]
+        )
+
+    def _new_directory(self, path: str, ctime: int) -> Entry:
+        """The same one whenever the same restore is run again, so that no second one comes to be at
+        its path."""
+        digest = hashlib.sha256(f"{self._volume_id}\n{path}".encode()).digest()
+        identity, operation = (
+            str(uuid.UUID(bytes=digest[start : start + 16], version=4)) for start in (0, 16)
+        )
+        return Entry(path, True, identity, 1, ctime, ctime * 1000, operation=operation)
+
+    def _take_back(self, object_id: str, rule: RuleName) -> None:
+        """Put what was before in the place of what was taken as done."""
+        ((path, before, detail),) = self._all(
+            "SELECT path, before, detail FROM claims WHERE object = ?", object_id
+        )
+        if before is None:
+            self._drop(object_id, RestoreDecision(rule, None, path=path, detail=detail))
+            return
+        entry = entry_of(before)
+        self._database.execute("DELETE FROM claims WHERE object = ?", (object_id,))
+        self.claim([(object_id, RestoreDecision(rule, entry, detail=detail))])
+
+    def _drop(self, object_id: str, decision: RestoreDecision) -> None:
+        self._database.execute("DELETE FROM claims WHERE object = ?", (object_id,))
+        self.note(decision, object_id)
+
+    def _all(self, statement: str, *values: object) -> list[tuple[str, ...]]:
+        return self._database.execute(statement, values).fetchall()
+
+
+def _row(object_id: str, decision: RestoreDecision, entry: Entry) -> tuple[object, ...]:
+    before = decision.before
+    return (
+        object_id,
+        entry.path,
+        _native.split(entry.path)[0],
+        entry.path.count("/"),
+        entry.is_dir,
+        decision.rule,
+        decision.is_certain,
+        entry_line(entry),
+        None if before is None else entry_line(before),
+        None if before is None else before.path,
+        decision.detail,
+    )
+
+
+def is_plain(decision: RestoreDecision) -> bool:
+    """Whether what the object claims is certain, and nothing can be in it."""
+    return decision.is_certain and decision.entry is not None and not decision.entry.is_dir
+
+
+def entry_line(entry: Entry) -> str:
+    """An entry as a line of JSON."""
+    return json.dumps(entry_document(entry))
+
+
+def entry_of(line: str | bytes) -> Entry:
+    """The entry in a line."""
+    return entry_from(json.loads(line), "restore")

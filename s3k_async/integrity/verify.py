@@ -1,0 +1,186 @@
+"""The local runner of fsck verify: scan, evaluate the rules, recheck each finding. Nothing is
+written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from s3k_async._core.concurrency import run_all
+from s3k_async._core.runtime import Sources
+from s3k_async.integrity.collector import Collector
+from s3k_async.integrity.facts import ChangeFacts, Finding, ItemFacts, LogObjectFacts
+from s3k_async.integrity.recheck import READS, checked_bytes, decided, item_facts, parent_facts
+from s3k_async.integrity.scope import ScanCounts, Scope
+from s3k_async.integrity.shuffle import HELD, Shuffle
+from s3k_async.integrity.verify_rules import (
+    decide_change,
+    decide_item,
+    decide_log_object,
+    decide_parent,
+)
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.model import ROOT, Entry, Progress
+from s3k_async.oplog.log_reader import JavaLogReader, LogReader
+from s3k_async.stores.blobs import BlobStore
+
+__all__ = ["GRACE_SECONDS", "LISTED", "Verifier", "VerifyReport", "loose", "part_findings"]
+
+GRACE_SECONDS = 300.0
+"""What is younger may be under way and is not reported."""
+LISTED: Final = 100_000
+"""Findings of a kind that a report lists; more are counted."""
+
+Tell = Callable[[Progress], object]
+
+
+@dataclass(slots=True)
+class VerifyReport(ScanCounts):
+    """What verify counted and found."""
+
+    findings: list[Finding] = field(default_factory=list)
+    """Of each kind at most `listed`."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    """How many findings of each kind there are, all of them."""
+    collectable_bytes: int = 0
+    listed: int = LISTED
+
+    def count(self, counts: ScanCounts) -> None:
+        """Take over what the scans have counted."""
+        for name in ScanCounts.__dataclass_fields__:
+            setattr(self, name, getattr(counts, name))
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Count findings, and list them while there is room."""
+        for finding in findings:
+            self.kinds[finding.kind] += 1
+            self.collectable_bytes += finding.size if finding.kind == "collectable_data" else 0
+            if self.kinds[finding.kind] <= self.listed:
+                self.findings.append(finding)
+
+    @property
+    def problems(self) -> list[Finding]:
+        """The findings that need repair."""
+        return [finding for finding in self.findings if finding.is_problem]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing needs repair."""
+        return not self.problems
+
+
+class Verifier:
+    """Compares table, log and bytes of one volume, or of a subtree of it.
+
+    `log` is None for a volume without one. With a `path` other than the root, entries outside it
+    are passed over, and so are bytes without references (whose they are cannot be told).
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        blobs: BlobStore,
+        log: LogReader | JavaLogReader | None,
+        sources: Sources,
+        *,
+        grace: float = GRACE_SECONDS,
+        log_blobs: BlobStore | None = None,
+        place: BlobStore | None = None,
+        held: int = HELD,
+        legacy: bool = False,
+    ) -> None:
+        """`log_blobs`: where the log is; with it, objects of newer formats are told from damaged
+        ones. `place`: as of `Scope`. `held`: what is kept in memory before it is written to files.
+        `legacy`: the volume is S3-FileSystem 1.0's, log or not."""
+        self._ground = Scope(
+            store, blobs, log, log_blobs, sources, int(grace * 1000), legacy=legacy, place=place
+        )
+        self._held = held
+
+    async def verify(
+        self,
+        path: str = ROOT,
+        *,
+        deep: bool = False,
+        progress: Tell | None = None,
+        directory: str | None = None,
+    ) -> VerifyReport:
+        """Read all three and report; `deep` reads every byte too and compares checksums.
+
+        `directory`: where the parts of a large volume are, which a run that was interrupted goes on
+        from. Raises the stores' errors, InvalidArgumentError (the directory is that of another
+        run); damage is a finding, never an error.
+        """
+        ground = replace(self._ground, path=path)
+        parts = Shuffle(directory, held=self._held)
+        collector = Collector(ground, parts)
+        try:
+            report = VerifyReport()
+            tell = progress or (lambda _: None)
+            await collector.scan(tell)
+            report.count(collector.counts)
+            report.add(finding for _, finding in await loose(collector))
+            for number in range(parts.count):
+                report.add(await self._part(collector, number, deep=deep))
+                tell(Progress("fsck", number + 1, parts.count, phase="comparing", unit="parts"))
+            return report
+        finally:
+            collector.close()
+
+    async def _part(self, collector: Collector, number: int, *, deep: bool) -> list[Finding]:
+        """The findings of one part: those that an earlier run has kept, or new ones."""
+        parts = collector.parts
+        if number < collector.decided:
+            return list(parts.read("found", number))
+        found = await part_findings(collector, number, deep=deep)
+        parts.keep("found", number, found)
+        collector.decided = number + 1
+        collector.save()
+        return found
+
+
+async def part_findings(collector: Collector, number: int, *, deep: bool) -> list[Finding]:
+    """The findings of one part. Raises the stores' errors."""
+    facts = collector.facts(number)
+    found = [
+        finding
+        async for batch in decided(collector.ground, facts, collector.tail)
+        for _, some in batch
+        for finding in some
+    ]
+    found += [
+        finding
+        for lonely in await parent_facts(collector.ground, collector.lonely(number))
+        for finding in decide_parent(lonely)
+    ]
+    return found + (await _deep(collector, number) if deep else [])
+
+
+async def loose(
+    collector: Collector,
+) -> list[tuple[ItemFacts | LogObjectFacts | ChangeFacts, Finding]]:
+    """The findings about what has no object id, with what they are about; items are read anew."""
+    seen = collector.loose
+    items = await item_facts(collector.ground, seen.items)
+    found: list[tuple[ItemFacts | LogObjectFacts | ChangeFacts, Finding]] = [
+        (item, finding) for item in items for finding in decide_item(item)
+    ]
+    found += [(log, finding) for log in seen.log_objects for finding in decide_log_object(log)]
+    return found + [
+        (change, finding) for change in collector.changes() for finding in decide_change(change)
+    ]
+
+
+async def _deep(collector: Collector, number: int) -> list[Finding]:
+    found: list[Finding] = []
+
+    async def read(entry: Entry) -> None:
+        finding = await checked_bytes(collector.ground, entry)
+        if finding is not None:
+            found.append(finding)
+
+    entries: Iterable[Entry] = collector.parts.read("entries", number)
+    await run_all(read, (entry for entry in entries if entry.checksum), limit=READS)
+    return found

@@ -1,0 +1,808 @@
+"""The rules of fsck: decision tables from the facts about one thing to findings and repair actions,
+without I/O.
+
+The table of the volume is the truth, then the log, then the bytes (S3-FileSystem 1.0's order). Of
+each table here the first row whose conditions all hold decides; a row without a kind says that
+nothing is wrong. What is younger than the grace period, and what a job that lives has marked, may
+be under way and is never held against anybody. `docs/fsck.md` shows these tables, and a test
+compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final, Generic, TypeVar
+from urllib.parse import unquote
+
+from s3k_async import _native
+from s3k_async.integrity.facts import (
+    NOTES,
+    PROBLEMS,
+    Action,
+    ChangeFacts,
+    Facts,
+    Finding,
+    FindingKind,
+    ItemFacts,
+    LogObjectFacts,
+    ParentFacts,
+    Visibility,
+    standing,
+)
+from s3k_async.metadata.lease import expired
+from s3k_async.model import Entry
+from s3k_async.oplog.entries import LogRecord, Operation, job_of_segment, pending_segment
+from s3k_async.storage.physical import is_uri
+from s3k_async.stores.blobs import BlobInfo
+
+__all__ = [
+    "NOTES",
+    "PROBLEMS",
+    "TABLES",
+    "Facts",
+    "Finding",
+    "FindingKind",
+    "RuleTable",
+    "VerifyRule",
+    "decide",
+    "decide_change",
+    "decide_item",
+    "decide_log_object",
+    "decide_parent",
+    "next_version",
+    "reached",
+    "same_blob",
+]
+
+COMPARED: Final = (
+    "path",
+    "is_dir",
+    "id",
+    "version",
+    "ctime",
+    "mtime_ms",
+    "size",
+    "committed",
+    "etag",
+    "checksum",
+)
+"""What the log and the table must agree on, beside the physical object."""
+COMPARED_BINARY: Final = ("path", "id", "version", "ctime", "size", "committed")
+"""The same for S3-FileSystem 1.0's log, which holds no more."""
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyRule:
+    """If all of `when` hold, the finding is of this kind, and the action repairs it. Without a kind
+    there is no finding."""
+
+    when: tuple[str, ...]
+    kind: FindingKind | None = None
+    action: Action = "none"
+    detail: str = ""
+    """What is told; `{…}` are filled from the case."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTable(Generic[S]):
+    """Rules on one kind of facts. The first rule that matches decides, and the last one always
+    matches."""
+
+    name: str
+    about: str
+    conditions: Mapping[str, Callable[[S], bool]] = field(repr=False)
+    rows: Sequence[VerifyRule]
+
+    def first(self, subject: S) -> VerifyRule:
+        """The row that decides."""
+        known: dict[str, bool] = {}
+
+        def holds(condition: str) -> bool:
+            if condition not in known:
+                known[condition] = self.conditions[condition](subject)
+            return known[condition]
+
+        row = next(row for row in self.rows if all(holds(condition) for condition in row.when))
+        for watch in _watches:
+            watch(self.name, row)
+        return row
+
+
+_watches: list[Callable[[str, VerifyRule], None]] = []
+
+
+class reached:  # noqa: N801 - used as a function is
+    """While it is entered, gathers (table, row) of every decision: tests ask whether all rows were
+    reached."""
+
+    def __init__(self) -> None:
+        self.rows: set[tuple[str, VerifyRule]] = set()
+
+    def __enter__(self) -> set[tuple[str, VerifyRule]]:
+        _watches.append(self._note)
+        return self.rows
+
+    def __exit__(self, *_: object) -> None:
+        _watches.remove(self._note)
+
+    def _note(self, table: str, row: VerifyRule) -> None:
+        self.rows.add((table, row))
+
+
+def same_blob(key: str, physical: str | None) -> bool:
+    """Whether an entry's physical path names a blob of the data location; scheme and bucket are not
+    compared."""
+    if physical is None:
+        return False
+    if "://" not in physical:
+        return physical.strip("/") == key
+    bare = physical.partition("://")[2].partition("/")[2].strip("/")
+    # A URI of a directory escapes what a key in S3 does not.
+    return any(text == key or text.endswith("/" + key) for text in (bare, unquote(bare)))
+
+
+# One object id
+
+
+class _Case:
+    """An object's facts, and the one of its parts that is being looked at."""
+
+    def __init__(self, facts: Facts, stand: Visibility) -> None:
+        self.facts = facts
+        self.stand = stand
+        self.truth = facts.truth
+        committed = facts.truth.committed if facts.truth else None
+        self.operation: Operation | None = committed.operation if committed else None
+        self.entry: Entry = stand.entries[0] if stand.entries else NOBODY
+        self.record: LogRecord = NO_RECORD
+        self.blob: BlobInfo = NO_BLOB
+
+    def of(
+        self,
+        *,
+        entry: Entry | None = None,
+        record: LogRecord | None = None,
+        blob: BlobInfo | None = None,
+    ) -> _Case:
+        """The same, looking at another part."""
+        other = _Case.__new__(_Case)
+        other.__dict__.update(self.__dict__)
+        other.entry = entry if entry is not None else self.entry
+        other.record = record if record is not None else self.record
+        other.blob = blob if blob is not None else self.blob
+        return other
+
+    @cached_property
+    def pending(self) -> Sequence[LogRecord]:
+        return self.truth.pending if self.truth else ()
+
+    @cached_property
+    def keeper(self) -> Entry:
+        """Of several entries with the id, the one whose id it is: the log's, else the newest."""
+        logged = self.operation.after.path if self.operation and self.operation.after else None
+        return min(
+            self.stand.entries, key=lambda entry: (entry.path != logged, -entry.version, entry.path)
+        )
+
+    @cached_property
+    def logged_state(self) -> Entry | None:
+        return self.operation.after if self.operation else None
+
+    def has_bytes(self, entry: Entry | None, *, whole: bool = False) -> bool:
+        """Whether the object that the entry names is there; `whole`: and as large as the entry
+        says."""
+        if entry is None or entry.is_dir:
+            return entry is not None
+        return any(
+            same_blob(blob.key, entry.physical) and (not whole or blob.size == entry.size)
+            for blob in self.facts.blobs
+        )
+
+    def moved_entry_by_entry(self) -> bool:
+        """Whether the directory is one of a rename of S3-FileSystem 1.0: at its target it is one
+        version on."""
+        versions = [entry.version for entry in self.stand.entries]
+        return self.entry.is_dir and len(set(versions)) == len(versions)
+
+    def was_replaced(self) -> bool:
+        """Whether the adopted object that the entry names has another etag than the one that was
+        adopted. Objects of ours keep their bytes, but not their etags, when they are copied or
+        restored to another place."""
+        entry = self.entry
+        return bool(entry.etag and entry.physical and is_uri(entry.physical)) and any(
+            same_blob(blob.key, entry.physical) and blob.etag not in ("", entry.etag)
+            for blob in self.facts.blobs
+        )
+
+    def lease_runs(self, entry: Entry) -> bool:
+        return entry.is_reservation and not expired(entry.lease_ms, self.facts.now_ms)
+
+    def shown(self) -> bool:
+        """Whether the table shows what the operation wrote. Marks change a directory's operation
+        id, but not what it is."""
+        operation = self.record.operation
+        if operation.after is None:
+            return not self.stand.entries
+        return any(_shows(entry, operation) for entry in self.stand.entries)
+
+    def built_upon(self) -> bool:
+        """Whether a later operation began from what this one wrote. The id alone does not tell: a
+        directory has that of the job which marked it last, even if that was aborted; then it is of
+        an earlier version.
+        """
+        identity, version = self.record.operation.id, self.record.operation.version
+        befores = [other.operation.before for other in self.pending if other is not self.record]
+        return bool(identity) and any(
+            before is not None and (before.operation, before.version) == (identity, version)
+            for before in befores
+        )
+
+    def unfinished(self) -> bool:
+        """Whether the operation would commit exactly the reservation that is there."""
+        after, before = self.record.operation.after, self.record.operation.before
+        return (
+            after is not None
+            and after.committed
+            and len(self.stand.entries) == 1
+            and self.entry.is_reservation
+            and self.entry.path == after.path
+            and self.entry.version < after.version
+            and (before is None or before.version == self.entry.version)
+            and self.record is self.pending[-1]
+        )
+
+    def differences(self) -> list[str]:
+        after = self.logged_state
+        if after is None or self.entry is NOBODY:
+            return []
+        compared = COMPARED_BINARY if self.facts.legacy else COMPARED
+        different = [name for name in compared if getattr(self.entry, name) != getattr(after, name)]
+        if not _same_physical(self.entry.physical, after.physical):
+            different.append("physical")
+        return different
+
+    def named(self) -> bool:
+        return any(
+            not entry.is_dir and same_blob(self.blob.key, entry.physical)
+            for entry in (*self.stand.entries, *self.facts.entries)
+        )
+
+    def named_by_log(self) -> bool:
+        states = [self.logged_state]
+        for record in self.pending:
+            states += [record.operation.before, record.operation.after]
+        return any(
+            state is not None and same_blob(self.blob.key, state.physical) for state in states
+        )
+
+    def known(self) -> bool:
+        return bool(self.facts.entries) or self.operation is not None or bool(self.pending)
+
+
+NOBODY: Final = Entry(path="", is_dir=True, id="", version=0, ctime=0, mtime_ms=0)
+NO_RECORD: Final = LogRecord(Operation("", "delete", "", 1, 0, NOBODY, None), "pending")
+NO_BLOB: Final = BlobInfo("", 0, "")
+
+CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
+    "only entry": lambda case: len(case.stand.entries) <= 1,
+    "several entries": lambda case: len(case.stand.entries) > 1,
+    "no entry": lambda case: not case.stand.entries,
+    "keeps the id": lambda case: case.entry is case.keeper,
+    "entry young": lambda case: case.facts.is_young(case.entry.mtime_ms),
+    "directory": lambda case: case.entry.is_dir,
+    "S3-FileSystem 1.0": lambda case: case.facts.legacy,
+    "of several versions": lambda case: case.moved_entry_by_entry(),
+    "reservation": lambda case: case.entry.is_reservation,
+    "no reservation": lambda case: not case.entry.is_reservation,
+    "lease runs": lambda case: case.lease_runs(case.entry),
+    "upload complete": lambda case: any(
+        case.of(record=record).unfinished() and case.has_bytes(record.operation.after, whole=True)
+        for record in case.pending
+    ),
+    "bytes missing": lambda case: not case.has_bytes(case.entry),
+    "size differs": lambda case: not case.has_bytes(case.entry, whole=True),
+    "adopted, etag differs": lambda case: case.was_replaced(),
+    "of an open segment": lambda case: _is_open(case.record, case.facts.unfinished),
+    "operation young": lambda case: case.facts.is_young(case.record.operation.time_ms),
+    "table shows it": lambda case: case.shown(),
+    "a later one began from it": lambda case: case.built_upon(),
+    "commits the reservation": lambda case: case.unfinished(),
+    "its bytes are whole": lambda case: case.has_bytes(case.record.operation.after, whole=True),
+    "not logged": lambda case: not case.facts.logged,
+    "something pending": lambda case: bool(case.pending),
+    "log young": lambda case: (
+        case.operation is not None and case.facts.is_young(case.operation.time_ms)
+    ),
+    "log: nothing": lambda case: case.operation is None,
+    "log: removed": lambda case: case.operation is not None and case.operation.after is None,
+    "log: reservation": lambda case: (
+        case.logged_state is not None and case.logged_state.is_reservation
+    ),
+    "log: conflict": lambda case: bool(case.truth and case.truth.conflict),
+    "log: directory": lambda case: case.logged_state is not None and case.logged_state.is_dir,
+    "log: bytes missing": lambda case: not case.has_bytes(case.logged_state),
+    "log: bytes whole": lambda case: case.has_bytes(case.logged_state, whole=True),
+    "log: newer, same path": lambda case: (
+        case.logged_state is not None
+        and case.logged_state.version > case.entry.version
+        and case.logged_state.path == case.entry.path
+    ),
+    "log: differs": lambda case: bool(case.differences()),
+    "path is taken": lambda case: (
+        case.logged_state is not None and case.logged_state.path in case.facts.occupied
+    ),
+    "path is taken by a directory": lambda case: (
+        case.logged_state is not None and case.facts.occupied.get(case.logged_state.path) is True
+    ),
+    "named by an entry": lambda case: case.named(),
+    "named by the log": lambda case: case.named_by_log(),
+    "blob young": lambda case: case.facts.is_young(case.blob.mtime_ms),
+    "foreign key": lambda case: _native.object_id_of(case.blob.key) is None,
+    "object known": lambda case: case.known(),
+    "logged": lambda case: case.facts.logged,
+}
+
+ROW_OK: Final = VerifyRule(())
+
+IDS: Final = RuleTable(
+    "ids",
+    "each of several entries with one object id",
+    CONDITIONS,
+    (
+        VerifyRule(("only entry",)),
+        VerifyRule(("keeps the id",)),
+        VerifyRule(("entry young",)),
+        VerifyRule(
+            ("S3-FileSystem 1.0", "directory", "of several versions"),
+            "rename_unfinished",
+            "none",
+            "a rename of the directory is under way, or was interrupted: {paths}",
+        ),
+        VerifyRule(
+            ("directory",),
+            "duplicate_id",
+            "renumber",
+            "more than one directory has this id: {paths}",
+        ),
+        VerifyRule(
+            ("size differs",),
+            "duplicate_id",
+            "report",
+            "several entries have this id, and no whole bytes: {paths}",
+        ),
+        VerifyRule((), "duplicate_id", "renumber", "more than one entry has this id: {paths}"),
+    ),
+)
+RESERVATIONS: Final = RuleTable(
+    "reservations",
+    "each entry",
+    CONDITIONS,
+    (
+        VerifyRule(("no reservation",)),
+        VerifyRule(("lease runs",)),
+        VerifyRule(("entry young",)),
+        VerifyRule(("upload complete",)),
+        VerifyRule(
+            ("S3-FileSystem 1.0",),
+            "reservation_open",
+            "none",
+            "uncommitted for {age:,} s; there are no leases, so its writer may still be at work",
+        ),
+        VerifyRule((), "reservation_expired", "remove_entry", "its writer never committed it"),
+    ),
+)
+OPERATIONS: Final = RuleTable(
+    "operations",
+    "each operation that is pending in the log",
+    CONDITIONS,
+    (
+        VerifyRule(("of an open segment",)),
+        VerifyRule(("operation young",)),
+        VerifyRule(
+            ("table shows it",),
+            "log_pending",
+            "commit_log",
+            "{operation} is pending: it happened; commit it",
+        ),
+        VerifyRule(
+            ("a later one began from it",),
+            "log_pending",
+            "commit_log",
+            "{operation} is pending: a later one began from it, so it happened; commit it",
+        ),
+        VerifyRule(("lease runs",)),
+        VerifyRule(
+            ("commits the reservation", "its bytes are whole"),
+            "log_pending",
+            "roll_forward",
+            "{operation} is pending: all its bytes are there; publish it",
+        ),
+        VerifyRule(
+            (),
+            "log_pending",
+            "roll_back_log",
+            "{operation} is pending: the table does not show it; roll it back",
+        ),
+    ),
+)
+LOG: Final = RuleTable(
+    "log",
+    "each object id, against the newest state that the log has committed",
+    CONDITIONS,
+    (
+        VerifyRule(("not logged",)),
+        VerifyRule(("something pending",)),
+        VerifyRule(("several entries",)),
+        VerifyRule(("log young",)),
+        VerifyRule(("no entry", "log: nothing")),
+        VerifyRule(("no entry", "log: removed")),
+        VerifyRule(
+            ("no entry", "log: reservation"),
+            "entry_missing",
+            "log_removal",
+            "the log says it is reserved",
+        ),
+        VerifyRule(
+            ("no entry", "log: bytes missing"),
+            "entry_missing",
+            "log_removal",
+            "the log says it exists; no bytes",
+        ),
+        VerifyRule(
+            ("no entry", "log: directory", "path is taken by a directory"),
+            "entry_missing",
+            "log_removal",
+            "the log says it exists; another directory is at its path",
+        ),
+        VerifyRule(
+            ("no entry", "path is taken"),
+            "entry_missing",
+            "report",
+            "the log says it exists; its path is taken",
+        ),
+        VerifyRule(("no entry",), "entry_missing", "restore_entry", "the log says it exists"),
+        VerifyRule(("lease runs",)),
+        VerifyRule(("entry young",)),
+        VerifyRule(
+            ("log: nothing",), "log_missing", "log_again", "the log does not know this object"
+        ),
+        VerifyRule(
+            ("log: conflict",),
+            "log_conflict",
+            "log_again",
+            "several operations committed one version: {conflict}",
+        ),
+        VerifyRule(("log: removed",), "log_disagrees", "log_again", "the log says it was deleted"),
+        VerifyRule(
+            ("log: newer, same path", "bytes missing", "log: bytes whole"),
+            "log_disagrees",
+            "restore_entry",
+            "the log knows a newer version, whose bytes are there",
+        ),
+        VerifyRule(
+            ("log: differs",),
+            "log_disagrees",
+            "log_again",
+            "differs from the table in {differences}",
+        ),
+        ROW_OK,
+    ),
+)
+DATA: Final = RuleTable(
+    "data",
+    "each entry, against its bytes",
+    CONDITIONS,
+    (
+        VerifyRule(("directory",)),
+        VerifyRule(("reservation",)),
+        VerifyRule(
+            ("bytes missing",), "data_missing", "report", "its physical object does not exist"
+        ),
+        VerifyRule(
+            ("size differs",),
+            "size_mismatch",
+            "report",
+            "the entry says {entry.size} bytes, the physical object has {stored}",
+        ),
+        VerifyRule(
+            ("adopted, etag differs",),
+            "etag_mismatch",
+            "report",
+            "the adopted object was replaced since: its entity tag is not {entry.etag} any more",
+        ),
+        ROW_OK,
+    ),
+)
+BLOBS: Final = RuleTable(
+    "blobs",
+    "each physical object",
+    CONDITIONS,
+    (
+        VerifyRule(("named by an entry",)),
+        VerifyRule(("blob young",)),
+        VerifyRule(("named by the log",)),
+        VerifyRule(
+            ("foreign key",), "foreign_blob", "none", "not a physical key of the volume; skipped"
+        ),
+        VerifyRule(("object known",), "collectable_data", "none", "left by an overwrite or delete"),
+        VerifyRule(("logged",), "collectable_data", "none", "never published"),
+        VerifyRule((), "orphan_data", "report", "no entry names it, and there is no log"),
+    ),
+)
+"""The log names an object before the table does. So where there is a log and it does not know them,
+bytes were never published: a writer died, or was cancelled, after its upload. Without a log nobody
+knows whose they are."""
+
+
+def decide(facts: Facts) -> list[Finding]:
+    """Everything that is wrong with, or worth noting of, one object."""
+    stand = standing(facts)
+    if stand.in_flux:
+        return []
+    case = _Case(facts, stand)
+    entries = [case.of(entry=entry) for entry in stand.entries]
+    found = [
+        Finding(
+            "stale_mark",
+            "the job that marked it is over",
+            facts.object_id,
+            entry.path,
+            action="settle_job",
+        )
+        for entry in stand.stale
+        if not facts.is_reported_with_job(entry)
+    ]
+    for each in entries:
+        found += _found(IDS, each, path=each.entry.path)
+        found += _found(RESERVATIONS, each, path=each.entry.path)
+    for record in case.pending if facts.logged else ():
+        state = record.operation.after or record.operation.before
+        said = _found(
+            OPERATIONS, case.of(record=record), path=state.path if state else "", key=record.key
+        )
+        found += [replace(finding, version=record.operation.version) for finding in said]
+    logged = case.logged_state
+    path = stand.entries[0].path if stand.entries else logged.path if logged else ""
+    committed = facts.truth.committed if facts.truth else None
+    found += _found(LOG, case, path=path, key=committed.key if committed else "")
+    for each in entries:
+        found += _found(DATA, each, path=each.entry.path, key=str(each.entry.physical))
+    for blob in facts.blobs:
+        found += _found(BLOBS, case.of(blob=blob), key=blob.key, size=blob.size)
+    return found
+
+
+def _is_open(record: LogRecord, unfinished: Collection[str]) -> bool:
+    """Whether the segment of a pending operation has no committed mark: then the operation is
+    reported, and finished, with its change. `unfinished`: as in `Facts`."""
+    segment = pending_segment(record.key)
+    return bool(segment) and (job_of_segment(segment) or record.key) not in unfinished
+
+
+def next_version(facts: Facts) -> int:
+    """A version that neither the table nor the log has used for this object."""
+    records = [*(facts.truth.pending if facts.truth else ())]
+    if facts.truth and facts.truth.committed:
+        records.append(facts.truth.committed)
+    used = [entry.version for entry in facts.entries] + [
+        record.operation.version for record in records
+    ]
+    return max(used, default=0) + 1
+
+
+def _found(
+    table: RuleTable[_Case], case: _Case, *, path: str = "", key: str = "", size: int = 0
+) -> list[Finding]:
+    row = table.first(case)
+    if row.kind is None:
+        return []
+    object_id = "" if row.kind == "foreign_blob" else case.facts.object_id
+    return [Finding(row.kind, _detail(row, case), object_id, path, key, size, row.action)]
+
+
+def _detail(row: VerifyRule, case: _Case) -> str:
+    if "{" not in row.detail:
+        return row.detail
+    operation = case.record.operation
+    sizes = [blob.size for blob in case.facts.blobs if same_blob(blob.key, case.entry.physical)]
+    conflict = case.truth.conflict if case.truth else ()
+    return row.detail.format(
+        paths=", ".join(sorted(entry.path for entry in case.stand.entries)),
+        operation=f"{operation.kind} to version {operation.version}",
+        conflict=", ".join(record.operation.id for record in conflict),
+        differences=", ".join(case.differences()),
+        entry=case.entry,
+        age=(case.facts.now_ms - case.entry.mtime_ms) // 1000,
+        stored=sizes[0] if sizes else 0,
+    )
+
+
+def _shows(entry: Entry, operation: Operation) -> bool:
+    if entry.version != operation.version:
+        return False
+    after = operation.after
+    same_directory = entry.is_dir and after is not None and entry.path == after.path
+    return entry.operation == operation.id or same_directory
+
+
+def _same_physical(one: str | None, other: str | None) -> bool:
+    def bare(physical: str | None) -> str | None:
+        if physical is None or "://" not in physical:
+            return physical
+        return physical.partition("://")[2].partition("/")[2].strip("/")
+
+    return bare(one) == bare(other)
+
+
+# What has no object id
+
+_CHANGES: Final = {
+    "rename": "the rename of {job.source} to {job.target}",
+    "delete": "the deletion of {job.source}",
+    "transaction": "a transaction",
+    "mark": "a change of {job.source}",
+}
+"""What is told of a job, by its kind."""
+
+ITEMS: Final[RuleTable[ItemFacts]] = RuleTable(
+    "items",
+    "each item that is no entry of the volume, or not where it belongs",
+    {
+        "foreign": lambda item: item.is_foreign,
+        "unreadable": lambda item: bool(item.problem),
+        "its place is free": lambda item: item.is_free,
+    },
+    (
+        VerifyRule(("foreign",), "foreign_item", "report", "not an item of this volume"),
+        VerifyRule(("unreadable",), "item_damaged", "quarantine", "{problem}"),
+        VerifyRule(
+            ("its place is free",),
+            "item_misplaced",
+            "move_item",
+            "the name does not belong to this suffix",
+        ),
+        VerifyRule(
+            (),
+            "item_misplaced",
+            "quarantine",
+            "the name does not belong to this suffix; its place is taken",
+        ),
+    ),
+)
+LOG_OBJECTS: Final[RuleTable[LogObjectFacts]] = RuleTable(
+    "log objects",
+    "each object of the log that cannot be understood",
+    {"newer format": lambda found: found.is_newer},
+    (
+        VerifyRule(("newer format",), "log_newer", "report", "{problem}"),
+        VerifyRule((), "log_damaged", "quarantine", "{problem}"),
+    ),
+)
+PARENTS: Final[RuleTable[ParentFacts]] = RuleTable(
+    "parents",
+    "each path that has entries below it and is not a directory of the table",
+    {
+        "child young": lambda found: found.child_is_young,
+        "a file is there": lambda found: found.is_file,
+    },
+    (
+        VerifyRule(("child young",)),
+        VerifyRule(
+            ("a file is there",), "missing_parent", "report", "its parent is not a directory"
+        ),
+        VerifyRule((), "missing_parent", "make_parent", "its parent is not there"),
+    ),
+)
+CHANGES: Final[RuleTable[ChangeFacts]] = RuleTable(
+    "changes",
+    "each job record with the segments of its operations, and each other segment, of which the log "
+    "knows no end",
+    {
+        "lease runs": lambda found: (
+            found.job is not None and not expired(found.job.lease_ms, found.now_ms)
+        ),
+        "entries one by one": lambda found: found.job is not None and found.job.kind == "mark",
+        "published": lambda found: found.job is not None and found.job.is_published,
+        "not published": lambda found: found.job is not None and not found.job.is_published,
+        "segment young": lambda found: any(
+            each.newest_ms > found.now_ms - found.grace_ms for each in found.segments
+        ),
+    },
+    (
+        VerifyRule(("lease runs",)),
+        VerifyRule(("entries one by one",), "stale_job", "settle_job", "its owner's lease ran out"),
+        VerifyRule(
+            ("published",),
+            "interrupted_change",
+            "finish_change",
+            "{change} was interrupted after it took effect: nothing is lost, and repair finishes "
+            "it{left}",
+        ),
+        VerifyRule(
+            ("not published",),
+            "interrupted_change",
+            "finish_change",
+            "{change} was interrupted before it took effect: nothing was changed, and repair "
+            "removes what it prepared{left}",
+        ),
+        VerifyRule(("segment young",)),
+        VerifyRule(
+            (),
+            "interrupted_change",
+            "finish_change",
+            "a change of many entries was interrupted: repair determines which of its operations "
+            "took effect{left}",
+        ),
+    ),
+)
+
+TABLES: Final[
+    Sequence[
+        RuleTable[_Case]
+        | RuleTable[ItemFacts]
+        | RuleTable[LogObjectFacts]
+        | RuleTable[ParentFacts]
+        | RuleTable[ChangeFacts]
+    ]
+] = (
+    IDS,
+    RESERVATIONS,
+    OPERATIONS,
+    LOG,
+    DATA,
+    BLOBS,
+    ITEMS,
+    LOG_OBJECTS,
+    PARENTS,
+    CHANGES,
+)
+"""Every decision that fsck makes of a volume whose table stands."""
+
+
+def decide_item(facts: ItemFacts) -> list[Finding]:
+    """What is wrong with an item that is no entry, or that is in a wrong partition."""
+    row = ITEMS.first(facts)
+    return _loose(
+        row, row.detail.format(problem=facts.problem), key=f"{facts.partition} / {facts.sort}"
+    )
+
+
+def decide_log_object(facts: LogObjectFacts) -> list[Finding]:
+    """What is wrong with a log object that cannot be understood."""
+    row = LOG_OBJECTS.first(facts)
+    return _loose(row, row.detail.format(problem=facts.problem), key=facts.key)
+
+
+def decide_parent(facts: ParentFacts) -> list[Finding]:
+    """What is wrong with an entry whose parent is no directory of the table."""
+    row = PARENTS.first(facts)
+    return _loose(row, row.detail, object_id=facts.child_id, path=facts.child)
+
+
+def decide_change(facts: ChangeFacts) -> list[Finding]:
+    """The finding about an interrupted change of many entries: one, however many entries."""
+    row, job = CHANGES.first(facts), facts.job
+    change = _CHANGES[job.kind].format(job=job) if job else ""
+    left = (
+        f" ({facts.operations:,} operations in {len(facts.segments):,} log segments)"
+        if facts.segments
+        else ""
+    )
+    return _loose(
+        row,
+        row.detail.format(change=change, left=left),
+        path=job.source if job else "",
+        key=facts.key,
+    )
+
+
+def _loose(
+    row: VerifyRule, detail: str, *, object_id: str = "", path: str = "", key: str = ""
+) -> list[Finding]:
+    if row.kind is None:
+        return []
+    return [Finding(row.kind, detail, object_id, path, key, action=row.action)]

@@ -1,0 +1,220 @@
+"""Renames and deletions of many files of one directory: transactions of a hundred actions, logged
+by page.
+
+They stay columns on the way: nothing is made for a single file unless something is wrong with it.
+What changed meanwhile is re-evaluated from what is stored; what is gone is no failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from s3k_async._native import Entries
+from s3k_async.errors import (
+    BusyError,
+    LeaseExpiredError,
+    LogFormatError,
+    PathExistsError,
+    S3kError,
+    UncommittedFileError,
+)
+from s3k_async.metadata.codec import NEXT, from_item, from_items, in_columns
+from s3k_async.metadata.column_plan import ColumnPlan, plan_deletes, plan_moves
+from s3k_async.metadata.executor import ExecutionResult, Turn, execute
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.stores.items import Item
+
+__all__ = ["BulkOutcome", "Failure", "delete_files", "move_files"]
+
+Failure = tuple[str, Exception]
+
+ROUNDS = 8
+"""How often an entry that keeps changing is re-evaluated."""
+
+
+@dataclass(slots=True)
+class BulkOutcome:
+    """The outcome for some files: changed, failed, and missing ones."""
+
+    files: int = 0
+    bytes: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    """Paths of what another client had moved or deleted by then."""
+
+    def add(self, other: BulkOutcome) -> None:
+        self.files += other.files
+        self.bytes += other.bytes
+        self.failures += other.failures
+        self.gone += other.gone
+
+
+async def delete_files(
+    store: MetadataStore, entries: Entries, turn: Turn = checkpoint_if_cancelled
+) -> BulkOutcome:
+    """Delete files and reservations; what is gone already counts as deleted. `turn` is awaited
+    before each transaction, and what it raises ends the work.
+    """
+    return await _BulkChange(
+        store, lambda entries: plan_deletes(entries, store.sources), turn
+    ).apply(entries)
+
+
+async def move_files(
+    store: MetadataStore, entries: Entries, target: str, turn: Turn = checkpoint_if_cancelled
+) -> BulkOutcome:
+    """Move files into the directory `target`; what is gone from its old path counts as moved by
+    another client. Reservations are refused. `turn` as for `delete_files`.
+    """
+
+    def plan(entries: Entries) -> ColumnPlan:
+        return plan_moves(entries, target, store.keys, store.sources)
+
+    committed = entries.without_reservations()
+    refused = BulkOutcome()
+    if len(committed) < len(entries):
+        refused.failures += [
+            (
+                entry.path,
+                UncommittedFileError(
+                    "the file is still being written and cannot be renamed", path=entry.path
+                ),
+            )
+            for entry in entries
+            if entry.is_reservation
+        ]
+    done = await _BulkChange(store, plan, turn).apply(committed)
+    done.add(refused)
+    return done
+
+
+class _BulkChange:
+    """One change of many entries under way."""
+
+    def __init__(
+        self, store: MetadataStore, plan: Callable[[Entries], ColumnPlan], turn: Turn
+    ) -> None:
+        self._store = store
+        self._plan = plan
+        self._turn = turn
+        self._changed: list[Item] = []
+        self._done = BulkOutcome()
+
+    async def apply(self, entries: Entries) -> BulkOutcome:
+        """Change the entries, and those that turn out to have changed meanwhile again."""
+        work = entries
+        for _ in range(ROUNDS):
+            work = await self._settled(work)
+            if len(work) > 0:
+                await self._page(work)
+            changed, self._changed = self._changed, []
+            work = from_items(changed, self._store.keys)
+            if len(work) == 0:
+                break
+        for path in work.paths():
+            self._fail(path, BusyError("gave up: concurrent changes to this file", path=path))
+        return self._done
+
+    async def _settled(self, entries: Entries) -> Entries:
+        """The entries once no job marks them: a mark is never taken for a part of what was read."""
+        marked = entries.marked()
+        if not marked:
+            return entries
+        places = {place for place, _ in marked}
+        kept = []
+        for place, entry in enumerate(entries):
+            try:
+                current = await self._store.settled(entry) if place in places else entry
+            except BusyError as error:
+                self._fail(entry.path, error)
+                continue
+            if current is None:
+                self._done.gone.append(entry.path)
+            elif current.is_dir:
+                self._fail(
+                    entry.path,
+                    BusyError("another client replaced the file by a directory", path=entry.path),
+                )
+            else:
+                kept.append(current)
+        return in_columns(kept, self._store.keys)
+
+    async def _page(self, entries: Entries) -> None:
+        plan = self._plan(entries)
+        store = self._store
+        try:
+            lanes, token = plan.lanes(), store.sources.uuid
+            report = await execute(store.items, store.changes, plan, lanes, token, turn=self._turn)
+        except LogFormatError as error:
+            await self._without_the_odd(entries, error)
+        except LeaseExpiredError:
+            raise
+        except S3kError as error:
+            for path in entries.paths():
+                self._fail(path, error)
+        else:
+            self._sort_out(plan, report)
+
+    async def _without_the_odd(self, entries: Entries, error: LogFormatError) -> None:
+        """Change the entries but for those that the log cannot hold; it told of one of them."""
+        if len(entries) == 1:
+            self._fail(entries[0].path, error)
+            return
+        middle = len(entries) // 2
+        for half in (range(middle), range(middle, len(entries))):
+            await self._page(entries.take(half))
+
+    def _sort_out(self, plan: ColumnPlan, report: ExecutionResult) -> None:
+        undone = set(report.failed)
+        for row, error in report.failed.items():
+            self._fail(plan.path(row), error)
+        for row, refusal in report.refused.items():
+            undone.add(row)
+            if 0 not in refusal:
+                self._occupied(plan, row, refusal[1])
+            elif (item := refusal[0]) is not None:
+                self._again(plan, row, item)
+            else:
+                self._done.gone.append(plan.path(row))
+        done = plan.entries
+        if undone:
+            done = done.take([row for row in range(len(plan)) if row not in undone])
+        self._done.files += len(done)
+        self._done.bytes += done.totals()[2]
+
+    def _occupied(self, plan: ColumnPlan, row: int, item: Item | None) -> None:
+        path = plan.path(row)
+        if item is not None and item.get(NEXT):
+            self._fail(
+                path, BusyError("another client's transaction is changing the target", path=path)
+            )
+        else:
+            self._fail(path, PathExistsError("the target exists", path=path))
+
+    def _again(self, plan: ColumnPlan, row: int, item: Item) -> None:
+        """Decide anew, from what is stored by now."""
+        path = plan.path(row)
+        try:
+            current = from_item(item, self._store.keys)
+        except S3kError as error:
+            self._fail(path, error)
+            return
+        if current.is_dir:
+            self._fail(
+                path, BusyError("another client replaced the file by a directory", path=path)
+            )
+        elif current.is_reservation and plan.width > 1:
+            self._fail(
+                path,
+                UncommittedFileError(
+                    "the file is still being written and cannot be renamed", path=path
+                ),
+            )
+        else:
+            self._changed.append(item)
+
+    def _fail(self, path: str, error: S3kError) -> None:
+        self._done.failures.append((path, error))

@@ -1,0 +1,90 @@
+"""Changes of entries in columns, as rows of transactions.
+
+They stay columns on the way: requests and lines of the log are cut from them, and nothing is made
+for a single entry unless something is wrong with it, or the table's adapter knows nothing of
+columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from s3k_async._core.runtime import Sources
+from s3k_async._native import Deletes, Endings, Entries, Moves
+from s3k_async.metadata.executor import Lane
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.oplog.entries import Operation
+from s3k_async.oplog.segments import operation_ids
+from s3k_async.stores.items import MAX_TRANSACTION, Action
+
+__all__ = ["ColumnPlan", "plan_deletes", "plan_endings", "plan_moves"]
+
+ENTROPY = 16
+"""Bytes of entropy in an operation id."""
+
+
+class ColumnPlan:
+    """What to do to each of some entries: a `transactions.Plan`."""
+
+    def __init__(
+        self,
+        entries: Entries,
+        changes: Moves | Deletes | Endings,
+        operations: Sequence[Operation] = (),
+    ) -> None:
+        self.entries = entries
+        self.operations = operations
+        """What to log; nothing for a change that the log has heard of already."""
+        self.width = 2 if isinstance(changes, Moves) else 1
+        """Actions to each entry; the first is on its own item."""
+        self._changes = changes
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def lanes(self) -> list[Lane]:
+        """All rows, in full transactions that do not wait for each other."""
+        rows, size = range(len(self)), MAX_TRANSACTION // self.width
+        return [(rows[start : start + size],) for start in range(0, len(rows), size)]
+
+    def identities(self, rows: Iterable[int]) -> list[str]:
+        wanted = list(rows)
+        if not wanted or not self.operations:
+            return []
+        every = operation_ids(self.operations)
+        return [every[row] for row in wanted]
+
+    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
+        return self._changes.take(rows)
+
+    def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
+        return [(rows[position // self.width], position % self.width)]
+
+    def path(self, row: int) -> str:
+        return self.entries[row].path
+
+
+def plan_moves(
+    entries: Entries,
+    target: str,
+    keys: KeyScheme,
+    sources: Sources,
+    marks: tuple[str, str] | None = None,
+) -> ColumnPlan:
+    """Move entries into the directory `target`; with `marks`, prepare it: what goes gets the first,
+    what comes the second of them.
+    """
+    entropy = sources.entropy(ENTROPY * len(entries))
+    moves = Moves(entries, keys.volume, target, keys.suffix_count, keys.hash, entropy, marks)
+    return ColumnPlan(entries, moves, moves.operations(sources.now_ms()))
+
+
+def plan_deletes(entries: Entries, sources: Sources, mark: str | None = None) -> ColumnPlan:
+    """Delete entries; with `mark`, prepare it: they get the mark."""
+    deletes = Deletes(entries, sources.entropy(ENTROPY * len(entries)), mark)
+    return ColumnPlan(entries, deletes, deletes.operations(sources.now_ms()))
+
+
+def plan_endings(entries: Entries, *, remove: bool) -> ColumnPlan:
+    """Remove marked entries, or take their marks from them; the log has heard of it."""
+    return ColumnPlan(entries, Endings(entries, remove))

@@ -1,0 +1,179 @@
+"""Snapshot-consistent listings: read optimistically, then validate.
+
+The pages of a listing are read one after the other, and a job could be published between two of
+them. So what a listing has read is held back until it has ended, and then the directories that it
+has visited, and the jobs that it took for unpublished, are read once more: if one of them moved,
+the listing starts again. Why that is enough is told in docs/design/004-nothing-lost.md, "Listings".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TypeAlias, TypeVar
+
+from s3k_async._native import Entries
+from s3k_async.metadata.codec import from_items
+from s3k_async.metadata.directories import DirectoryStore
+from s3k_async.metadata.entry_reader import ROOT_ENTRY
+from s3k_async.metadata.intent_view import IntentView
+from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
+from s3k_async.model import ROOT, Entry
+from s3k_async.stores.items import OPERATION, Item
+
+__all__ = ["ATTEMPTS", "STEADY_ROWS", "SnapshotView", "steadily"]
+
+STEADY_ROWS = 50_000
+"""Rows that a listing holds back; one that reads more is not held to one moment."""
+ATTEMPTS = 10
+"""How often a listing is read at most; what the last attempt found is given in any case."""
+
+T = TypeVar("T")
+
+_Stamp: TypeAlias = tuple[str, str] | None
+"""Of an entry, the operation that wrote it and its mark; None for nothing. Whoever changes one
+changes its stamp."""
+
+
+class SnapshotView:
+    """A tree as one attempt at a listing sees it. Notes what it has read, as long as that is at
+    most STEADY_ROWS."""
+
+    def __init__(self, store: DirectoryStore) -> None:
+        self._store = store
+        # Nothing else ever writes to a volume that is open for reading only: it is S3-FileSystem
+        # 1.0's.
+        self._watched = not store.read_only
+        self._sight = IntentView(store.items, store.keys, holds=True)
+        self._rows = 0
+        self._looked_up: list[tuple[str, _Stamp]] = []
+        self._listed: set[str] = set()
+        self._directories: list[Entries] = []
+
+    @property
+    def keys(self) -> KeyScheme:
+        """The keys of the volume."""
+        return self._store.keys
+
+    @property
+    def is_large(self) -> bool:
+        """Whether more was read than is held back."""
+        return self._rows > STEADY_ROWS
+
+    async def get(self, path: str) -> Entry | None:
+        """The entry at a path, or None. Raises InvalidPathError, ItemFormatError."""
+        if path == ROOT and self._watched:
+            entry: Entry | None = _root(await self._store.items.get(ROOT_KEY))
+        else:
+            entry = await self._store.get(path, self._sight.seen)
+        self._note([(path, entry)])
+        return entry
+
+    async def get_many(self, paths: Sequence[str]) -> list[Entry | None]:
+        """The entries at the paths, in their order."""
+        found = await self._store.get_many(paths, self._sight.seen)
+        self._count(len(found))
+        self._note(list(zip(paths, found, strict=True)))
+        return found
+
+    def children(self, path: str) -> AsyncGenerator[Entries, None]:
+        """A directory's children in pages, in arrival order. The directory itself was read
+        before."""
+        self._list(path)
+        return self._store.children(path, self._page)
+
+    def children_in_order(self, path: str) -> AsyncGenerator[Entries, None]:
+        """As `children`, by name."""
+        self._list(path)
+        return self._store.children_in_order(path, self._page)
+
+    async def stands(self) -> bool:
+        """Whether everything that was read can have been so at one moment, as far as jobs go: that
+        at which the second reading begins, which this is."""
+        if self.is_large or not self._watched or (not self._listed and len(self._looked_up) < 2):
+            return True
+        stamps = [*self._looked_up, *self._visited()]
+        current = await self._stamps({path for path, _ in stamps})
+        return all(current[path] == stamp for path, stamp in stamps) and await self._sight.stands()
+
+    def _note(self, found: Sequence[tuple[str, Entry | None]]) -> None:
+        if self._watched:
+            self._looked_up += [(path, _stamp(entry)) for path, entry in found]
+
+    def _list(self, path: str) -> None:
+        if self._watched:
+            self._listed.add(path)
+
+    async def _page(self, stored: Entries) -> Entries:
+        page = await self._sight.seen(stored)
+        self._count(len(page))
+        if self._watched and (directories := page.directories()):
+            self._directories.append(directories)
+        return page
+
+    def _count(self, rows: int) -> None:
+        self._rows += rows
+        if self.is_large and self._watched:
+            self._watched = False
+            self._looked_up.clear()
+            self._listed.clear()
+            self._directories.clear()
+
+    def _visited(self) -> list[tuple[str, _Stamp]]:
+        """The directories that were listed, as they were in the listings of those that they are
+        in."""
+        return [
+            (path, _stamp(directories[place]))
+            for directories in self._directories
+            for place, path in enumerate(directories.paths())
+            if path in self._listed
+        ]
+
+    async def _stamps(self, paths: set[str]) -> dict[str, _Stamp]:
+        """What is at the paths now, in one BatchGetItem for each hundred."""
+        below = sorted(paths - {ROOT})
+        keys = self.keys.keys(below)
+        found = await self._store.items.get_many([*keys, *([ROOT_KEY] if ROOT in paths else [])])
+        stored = from_items([found[key] for key in keys if key in found], self.keys)
+        seen = await self._sight.seen(stored)
+        stamps: dict[str, _Stamp] = dict.fromkeys(below)
+        stamps.update((entry.path, _stamp(entry)) for entry in seen)
+        stamps[ROOT] = _stamp(_root(found.get(ROOT_KEY)))
+        return stamps
+
+
+async def steadily(
+    store: DirectoryStore, listing: Callable[[SnapshotView], AsyncGenerator[T, None]]
+) -> AsyncGenerator[T, None]:
+    """The parts of a listing, of an attempt in which nothing moved under its hands as far as it is
+    held back."""
+    for attempt in range(1, ATTEMPTS + 1):
+        view = SnapshotView(store)
+        held: deque[T] = deque()
+        async with aclosing(listing(view)) as parts:
+            async for part in parts:
+                held.append(part)
+                if view.is_large:
+                    break
+            if attempt < ATTEMPTS and not await view.stands():
+                continue
+            while held:
+                yield held.popleft()
+            async for part in parts:
+                yield part
+            return
+
+
+def _stamp(entry: Entry | None) -> _Stamp:
+    return None if entry is None else (entry.operation, entry.pending)
+
+
+def _root(record: Item | None) -> Entry:
+    """The root, with the operation of the last job that changed something in it."""
+    return (
+        ROOT_ENTRY
+        if record is None
+        else replace(ROOT_ENTRY, operation=str(record.get(OPERATION, "")))
+    )

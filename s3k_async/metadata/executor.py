@@ -1,0 +1,228 @@
+"""The executor of decided changes: transactions of the table, logged as one segment.
+
+A transaction in which some conditions failed is sent again without the rows they belong to; one
+that meets others' at every attempt is halved. Of a transaction whose outcome is unknown only its
+own rows stay pending in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol, TypeAlias
+
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from s3k_async._core.concurrency import run_all, to_the_end
+from s3k_async.errors import (
+    BusyError,
+    ConditionFailedError,
+    OutcomeUnknownError,
+    S3kError,
+    TransactionConflictError,
+)
+from s3k_async.metadata.logged_write import LoggedOutcome
+from s3k_async.oplog.entries import Operation
+from s3k_async.oplog.segments import Operations
+from s3k_async.stores.items import Action, Item, ItemStore
+
+__all__ = [
+    "UNLOGGED",
+    "ExecutionResult",
+    "Lane",
+    "PlanLog",
+    "Refusal",
+    "RowPlan",
+    "Turn",
+    "execute",
+]
+
+TRANSACTIONS = 8
+"""Transactions of one segment that are under way at the same time."""
+
+Refusal: TypeAlias = dict[int, Item | None]
+"""By their role, the actions of a row whose conditions failed, each with the item that is stored.
+"""
+Lane: TypeAlias = Iterable[Sequence[int]]
+"""Rows, by the transaction; these transactions go one after the other."""
+Turn: TypeAlias = Callable[[], Awaitable[None]]
+"""Returns when a transaction may be sent."""
+
+
+class RowPlan(Protocol):
+    """Rows of changes: their log records, and their actions on the table."""
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        """What to log, for all rows."""
+
+    def identities(self, rows: Iterable[int]) -> list[str]:
+        """The operation ids of the rows."""
+
+    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
+        """One transaction for the rows."""
+
+    def roles(self, rows: Sequence[int], position: int) -> Iterable[tuple[int, int]]:
+        """The rows that the action at a position of `actions(rows)` belongs to, and its role in
+        each."""
+
+    def path(self, row: int) -> str:
+        """The path that errors of the row name."""
+
+
+class PlanLog(Protocol):
+    """The log of a plan: `LoggedWriter`, or the log of a transaction."""
+
+    async def run_parts(
+        self, operations: Operations, body: Callable[[LoggedOutcome], Awaitable[object]]
+    ) -> None:
+        """Log the operations around the table writes of `body`, which notes what became of them."""
+
+
+class _Unlogged:
+    async def run_parts(
+        self,
+        operations: Operations,  # noqa: ARG002 - nothing is logged
+        body: Callable[[LoggedOutcome], Awaitable[object]],
+    ) -> None:
+        await body(LoggedOutcome())
+
+
+UNLOGGED: PlanLog = _Unlogged()
+"""For changes that the log has heard of already."""
+
+
+@dataclass(slots=True)
+class ExecutionResult:
+    """The outcome of the rows; rows in no list were never sent."""
+
+    succeeded: set[int] = field(default_factory=set)
+    refused: dict[int, Refusal] = field(default_factory=dict)
+    failed: dict[int, S3kError] = field(default_factory=dict)
+    unknown: set[int] = field(default_factory=set)
+    """Rows, failed as well, that may have been changed."""
+
+
+async def execute(
+    items: ItemStore,
+    changes: PlanLog,
+    plan: RowPlan,
+    lanes: Sequence[Lane],
+    token: Callable[[], str],
+    *,
+    turn: Turn = checkpoint_if_cancelled,
+) -> ExecutionResult:
+    """Log the plan's operations as pending, send the transactions of all lanes, and log what became
+    of them.
+
+    `turn` is awaited before each transaction; what it raises ends the work. So does a cancellation:
+    what was sent is seen to its end, and the rest is not. Raises S3kError, with nothing changed, if
+    the log cannot be written.
+    """
+    report = ExecutionResult()
+    work = _Work(items, plan, token, turn, report)
+
+    async def body(outcome: LoggedOutcome) -> None:
+        left = iter(lanes)
+
+        async def go(_: int) -> None:
+            for lane in left:  # a task for each lane would cost more than it gives
+                await work.go_along(lane)
+
+        try:
+            await run_all(go, range(min(TRANSACTIONS, len(lanes))), limit=TRANSACTIONS)
+        finally:
+            whole = len(report.succeeded) == len(plan)
+            outcome.succeeded = None if whole else set(plan.identities(report.succeeded))
+            outcome.unknown = set(plan.identities(report.unknown))
+
+    await changes.run_parts(plan.operations, body)
+    return report
+
+
+@dataclass(slots=True)
+class _Work:
+    """The transactions of one plan."""
+
+    items: ItemStore
+    plan: RowPlan
+    token: Callable[[], str]
+    turn: Turn
+    report: ExecutionResult
+
+    async def go_along(self, lane: Lane) -> None:
+        for rows in lane:
+            await self._transact(rows)
+
+    async def _transact(self, rows: Sequence[int]) -> None:
+        """Change the rows, leaving out those whose conditions fail."""
+        left = rows
+        while left:
+            # What is seen to its end does not notice that the others were cancelled meanwhile.
+            await checkpoint_if_cancelled()
+            await self.turn()
+            try:
+                await to_the_end(partial(self._send, left))
+            except ConditionFailedError as error:
+                left = self._without_refused(left, error)
+            except TransactionConflictError as error:
+                if len(left) == 1:
+                    self._fail(left, error, _busy)
+                    return
+                await self._transact(left[: len(left) // 2])
+                left = left[len(left) // 2 :]
+            else:
+                return
+
+    async def _send(self, rows: Sequence[int]) -> None:
+        try:
+            await self.items.transact(self.plan.actions(rows), self.token())
+        except (ConditionFailedError, TransactionConflictError):
+            raise
+        except OutcomeUnknownError as error:
+            self.report.unknown.update(rows)
+            message, operation = error.message, error.operation
+            self._fail(
+                rows,
+                error,
+                lambda path: OutcomeUnknownError(message, path=path, operation=operation),
+            )
+        except S3kError as error:
+            self._fail(rows, error)
+        except BaseException:
+            # The event loop ends, or the store is broken: nobody knows what became of the
+            # transaction.
+            self.report.unknown.update(rows)
+            raise
+        else:
+            self.report.succeeded.update(rows)
+
+    def _without_refused(self, rows: Sequence[int], error: ConditionFailedError) -> Sequence[int]:
+        refused: dict[int, Refusal] = {}
+        for position, item in error.current.items():
+            for row, role in self.plan.roles(rows, position):
+                refused.setdefault(row, {})[role] = item
+        if not refused:
+            self._fail(rows, error)
+            return []
+        self.report.refused |= refused
+        return [row for row in rows if row not in refused]
+
+    def _fail(
+        self, rows: Iterable[int], error: S3kError, as_seen: Callable[[str], S3kError] | None = None
+    ) -> None:
+        for row in rows:
+            self.report.failed[row] = error
+            if as_seen is not None:
+                self.report.failed[row] = as_seen(self.plan.path(row))
+                self.report.failed[row].__cause__ = error
+
+
+def _busy(path: str) -> BusyError:
+    return BusyError(
+        "gave up: every attempt conflicted with transactions of other clients", path=path
+    )

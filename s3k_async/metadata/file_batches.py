@@ -1,0 +1,346 @@
+"""Publication of many files: batched reads, transactions of a hundred actions, one log segment.
+
+Each file succeeds or fails by itself. What is lost to others is left to whoever called: prepared
+again, one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from s3k_async import _native
+from s3k_async._core.concurrency import run_all, to_the_end
+from s3k_async.errors import (
+    ConditionFailedError,
+    ConflictError,
+    InvalidPathError,
+    IsDirectoryError,
+    ItemFormatError,
+    LeaseExpiredError,
+    LogFormatError,
+    NotDirectoryError,
+    OutcomeUnknownError,
+    PathExistsError,
+    S3kError,
+    TransactionConflictError,
+)
+from s3k_async.metadata.codec import NEXT, to_item, unchanged
+from s3k_async.metadata.lease import require_unexpired
+from s3k_async.metadata.logged_write import LoggedOutcome
+from s3k_async.metadata.store import MetadataStore, WriteTarget
+from s3k_async.model import ROOT, Content, Entry
+from s3k_async.oplog.entries import Operation
+from s3k_async.stores.items import ABSENT, MAX_TRANSACTION, Put
+
+__all__ = ["Prepared", "Published", "prepare_many", "publish_many"]
+
+TRANSACTIONS = 8
+"""Transactions of one batch that are under way at the same time."""
+DIRECTORIES = 16
+"""Directories that are made, or looked at, at the same time."""
+
+Prepared: TypeAlias = dict[str, WriteTarget | S3kError]
+"""What each path was prepared for, or why it cannot be written."""
+Published: TypeAlias = dict[str, Entry | S3kError]
+"""What became of each path; a ConflictError: what is there is not what was prepared for, and
+nothing was changed."""
+
+
+async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
+    """As `MetadataStore.prepare` for different paths: read a hundred in a request, missing parents
+    made once.
+
+    Raises the errors of the service; those of one path are in the result.
+    """
+    prepared: Prepared = {}
+    fit = [path for path in paths if _fits(store, path, prepared)]
+    try:
+        entries = await _entries(store, fit, prepared)
+    except ItemFormatError:
+        # One damaged item must not stand for all: each path is read by itself.
+        await _one_by_one(store, fit, prepared)
+        return prepared
+    existing = [path for path, entry in entries.items() if entry is not None]
+    standing = await _standing(store, {_native.split(path)[0] for path in existing})
+    again = []
+    for path, entry in entries.items():
+        if entry is not None and entry.is_dir:
+            prepared[path] = IsDirectoryError("a directory is at the path", path=path)
+        elif entry is not None and (
+            entry.is_reservation or entry.pending or _native.split(path)[0] not in standing
+        ):
+            again.append(path)
+        else:
+            prepared[path] = store.target(path, entry)
+    await _one_by_one(store, again, prepared)
+    return prepared
+
+
+def _fits(store: MetadataStore, path: str, prepared: Prepared) -> bool:
+    try:
+        if path == ROOT:
+            raise IsDirectoryError("the root is a directory", path=path)
+        store.keys.key(path)
+    except (IsDirectoryError, InvalidPathError) as error:
+        prepared[path] = error
+        return False
+    return True
+
+
+async def _entries(
+    store: MetadataStore, paths: Sequence[str], prepared: Prepared
+) -> dict[str, Entry | None]:
+    """What is at the paths whose parents stand or could be made; why the others cannot be written
+    is in `prepared`."""
+    parents = {_native.split(path)[0] for path in paths} - {ROOT}
+    unknown = [parent for parent in parents if parent not in store.known]
+    above = {ancestor for parent in unknown for ancestor in [*_native.ancestors(parent), parent]}
+    wanted = [*paths, *(above - set(paths))]
+    found = dict(zip(wanted, await store.get_many(wanted), strict=True))
+    refused = await _make_parents(store, unknown, found)
+    for path in paths:
+        if (error := refused.get(_native.split(path)[0])) is not None:
+            prepared[path] = error
+    return {path: found[path] for path in paths if path not in prepared}
+
+
+async def _make_parents(
+    store: MetadataStore, parents: Sequence[str], found: dict[str, Entry | None]
+) -> dict[str, S3kError]:
+    """Make missing parents, topmost first, and wait for those that are marked; why that failed, by
+    parent."""
+    refused: dict[str, S3kError] = {}
+    missing: dict[int, list[str]] = {}
+    for parent in parents:
+        chain = [found[path] for path in [*_native.ancestors(parent), parent]]
+        if all(entry is not None and entry.is_dir for entry in chain) and not _marked(chain[-1]):
+            store.known.add(parent)
+        else:
+            missing.setdefault(len(chain), []).append(parent)
+
+    async def make(parent: str) -> None:
+        try:
+            await store.need_directory(parent)
+        except S3kError as error:
+            refused[parent] = _not_directory(error, parent)
+
+    for depth in sorted(missing):
+        await run_all(make, missing[depth], limit=DIRECTORIES)
+    return refused
+
+
+def _marked(entry: Entry | None) -> bool:
+    return entry is not None and bool(entry.pending)
+
+
+def _not_directory(error: S3kError, parent: str) -> S3kError:
+    """A file in a parent's place is in the way of those below it."""
+    if not isinstance(error, PathExistsError):
+        return error
+    refusal = NotDirectoryError("the path leads through a file", path=parent)
+    refusal.__cause__ = error
+    return refusal
+
+
+async def _standing(store: MetadataStore, parents: set[str]) -> set[str]:
+    """Those of the parents that stand, read after the files below them were: see
+    `MetadataStore._look_whole`."""
+    wanted = sorted(parents)
+    found = await store.get_each(wanted) if wanted else []
+    return {
+        path
+        for path, entry in zip(wanted, found, strict=True)
+        if isinstance(entry, Entry) and entry.is_dir and not entry.pending
+    }
+
+
+async def _one_by_one(store: MetadataStore, paths: Sequence[str], prepared: Prepared) -> None:
+    async def one(path: str) -> None:
+        try:
+            prepared[path] = await store.prepare(path)
+        except S3kError as error:
+            prepared[path] = error
+
+    await run_all(one, paths, limit=DIRECTORIES)
+
+
+async def publish_many(
+    store: MetadataStore, files: Sequence[tuple[WriteTarget, Content]], *, overwrite: bool
+) -> Published:
+    """Make each content the file at its target, as `MetadataStore.publish` does."""
+    batch = _Batch(store, overwrite=overwrite)
+    for target, content in files:
+        batch.add(target, content)
+    await batch.publish()
+    return batch.published
+
+
+@dataclass(slots=True)
+class _File:
+    """A file that is being published."""
+
+    current: Entry | None
+    entry: Entry
+    operation: Operation
+    put: Put
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Files that are published together."""
+
+    store: MetadataStore
+    overwrite: bool
+    published: Published = field(default_factory=dict)
+    files: list[_File] = field(default_factory=list)
+    unknown: set[str] = field(default_factory=set)
+    """Operations whose outcome is not known."""
+    unsettled: dict[str, _File] = field(default_factory=dict)
+    """By path: created below directories that were going away, and not seen to yet."""
+
+    def add(self, target: WriteTarget, content: Content) -> None:
+        store, path, current = self.store, target.path, target.current
+        now = store.sources.now_ms()
+        if current is not None and not self.overwrite:
+            self.published[path] = PathExistsError("the file exists", path=path)
+            return
+        try:
+            require_unexpired(target.lease_ms, now, path)
+        except LeaseExpiredError as error:
+            self.published[path] = error
+            return
+        base = current or Entry(
+            path, False, target.object_id, version=1, ctime=now // 1000, mtime_ms=now
+        )
+        entry = replace(
+            base.with_content(content, mtime_ms=now, operation=store.sources.uuid()), pending=""
+        )
+        operation = store.changes.operation("update", current, entry)
+        put = Put(to_item(entry, store.keys), ABSENT if current is None else unchanged(current))
+        self.files.append(_File(current, entry, operation, put))
+
+    async def publish(self) -> None:
+        try:
+            await self._publish()
+            await run_all(self._keep, list(self.unsettled.values()), limit=DIRECTORIES)
+        except asyncio.CancelledError:
+            await to_the_end(self._withdraw)
+            raise
+
+    async def _publish(self) -> None:
+        try:
+            await self.store.changes.run([file.operation for file in self.files], self._apply)
+        except LogFormatError as error:
+            await self._without_the_odd(error)
+        except S3kError as error:
+            # Nothing but the pending entry comes before the table here, and each transaction's
+            # failure stays its own.
+            for file in self.files:
+                self.published.setdefault(file.entry.path, error)
+
+    async def _without_the_odd(self, error: LogFormatError) -> None:
+        """Publish the files but for those that the log cannot hold; it told of one of them."""
+        if len(self.files) == 1:
+            self.published[self.files[0].entry.path] = error
+            return
+        middle = len(self.files) // 2
+        for files in (self.files[:middle], self.files[middle:]):
+            await replace(self, files=files, unknown=set(), unsettled={}).publish()
+
+    async def _apply(self, outcome: LoggedOutcome) -> None:
+        starts = range(0, len(self.files), MAX_TRANSACTION)
+        batches = [self.files[start : start + MAX_TRANSACTION] for start in starts]
+        await run_all(self._transaction, batches, limit=TRANSACTIONS)
+        await self._confirm()
+        outcome.unknown = self.unknown
+        outcome.succeeded = {
+            file.operation.id
+            for file in self.files
+            if isinstance(self.published[file.entry.path], Entry)
+        }
+
+    async def _transaction(self, files: list[_File]) -> None:
+        """Publish some files, leaving out those whose conditions fail."""
+        left = files
+        while left:
+            try:
+                await self.store.items.transact(
+                    [file.put for file in left], self.store.sources.uuid()
+                )
+            except ConditionFailedError as error:
+                for position, item in error.current.items():
+                    # What a job has marked may be nothing: whoever prepares it again settles that.
+                    self._lost(left[position], error, taken=item is not None and not item.get(NEXT))
+                left = [file for position, file in enumerate(left) if position not in error.current]
+                continue
+            except TransactionConflictError as error:
+                for file in left:
+                    self._lost(file, error, taken=False)
+                return
+            except OutcomeUnknownError as error:
+                for file in left:
+                    self._not_known(file, "whether it was written is not known", error)
+                return
+            except S3kError as error:
+                error.before_change = True
+                for file in left:
+                    self.published[file.entry.path] = error
+                return
+            for file in left:
+                self.published[file.entry.path] = file.entry
+            return
+
+    def _lost(self, file: _File, cause: S3kError, *, taken: bool) -> None:
+        path = file.entry.path
+        if file.current is None and not self.overwrite and taken:
+            error: S3kError = PathExistsError("the path exists", path=path)
+        else:
+            error = ConflictError(
+                "another client changed this path; no changes were applied", path=path
+            )
+        error.__cause__ = cause
+        self.published[path] = error
+
+    def _not_known(self, file: _File, message: str, cause: S3kError) -> None:
+        error = OutcomeUnknownError(message, path=file.entry.path, operation=file.operation.id)
+        error.__cause__ = cause
+        self.published[file.entry.path] = error
+        self.unknown.add(file.operation.id)
+
+    async def _confirm(self) -> None:
+        """Read each directory that got new files, once."""
+        created: dict[str, list[_File]] = {}
+        for file in self.files:
+            if file.current is None and isinstance(self.published[file.entry.path], Entry):
+                created.setdefault(_native.split(file.entry.path)[0], []).append(file)
+        await run_all(self._confirm_below, created.values(), limit=DIRECTORIES)
+
+    async def _confirm_below(self, files: list[_File]) -> None:
+        try:
+            stands = await self.store.parent_exists(files[0].entry.path)
+        except S3kError as error:
+            for file in files:
+                self._not_known(
+                    file,
+                    "the file was written, but its parent directory could not be verified",
+                    error,
+                )
+            return
+        if not stands:
+            self.unsettled |= {file.entry.path: file for file in files}
+
+    async def _withdraw(self) -> None:
+        entries = [file.entry for file in self.unsettled.values()]
+        await run_all(self.store.withdraw_cancelled, entries, limit=DIRECTORIES)
+
+    async def _keep(self, file: _File) -> None:
+        try:
+            await self.store.keep(file.entry)
+        except OutcomeUnknownError as error:
+            self._not_known(file, error.message, error)
+        except S3kError as error:
+            self.published[file.entry.path] = error
+        del self.unsettled[file.entry.path]

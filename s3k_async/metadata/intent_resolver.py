@@ -1,0 +1,266 @@
+"""The intent resolver: applies write intents if their transaction committed, removes them if it
+aborted.
+
+Whoever wants to change an entry that carries a mark settles it first. He waits for a job whose
+lease runs, and takes one over whose owner's lease has expired. A job is ended from the items as
+they are stored: directories after what is in them, so that any client that has to go on finds what
+is left by a walk from the top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from s3k_async._core.concurrency import Budget
+from s3k_async._core.runtime import Sources
+from s3k_async._native import Entries
+from s3k_async.errors import BusyError, ConditionFailedError, ItemFormatError, OutcomeUnknownError
+from s3k_async.metadata.chunking import PARTS, cost, mixed_chunks
+from s3k_async.metadata.codec import NEXT, in_columns, to_item
+from s3k_async.metadata.column_plan import plan_endings
+from s3k_async.metadata.entry_reader import EntryReader
+from s3k_async.metadata.executor import UNLOGGED, Lane, execute
+from s3k_async.metadata.txn_manifest import ManifestPart, read_part, remove_parts
+from s3k_async.metadata.txn_record import POLL_CAP_SECONDS, POLL_SECONDS, Job, JobRecord, Jobs
+from s3k_async.metadata.write_intent import GONE, HERE, Then, job_of, parse_mark
+from s3k_async.model import Entry
+from s3k_async.oplog.entries import Operation
+from s3k_async.stores.items import (
+    MAX_TRANSACTION,
+    OPERATION,
+    Action,
+    Condition,
+    Delete,
+    Put,
+    Update,
+    Value,
+)
+
+__all__ = ["IntentResolver"]
+
+
+class IntentResolver:
+    """Resolves the write intents of a volume for the calls that meet them."""
+
+    def __init__(
+        self, reader: EntryReader, jobs: Jobs, sources: Sources, busy_timeout: float
+    ) -> None:
+        self._reader = reader
+        self._jobs = jobs
+        self._sources = sources
+        self._busy_timeout = busy_timeout
+
+    async def settle(self, entry: Entry) -> None:
+        """Return when the stored item does not carry the mark of `entry` any more, or may not: read
+        it again.
+
+        Raises BusyError when another client's job has not come to its end within the busy timeout.
+        """
+        deadline = self._sources.monotonic() + self._busy_timeout
+        delay = POLL_SECONDS
+        while True:
+            record = await self._jobs.record(job_of(entry.pending))
+            if record is None or (record.kind == "mark" and not self._jobs.lease_runs(record)):
+                await self._end_one(entry, published=False)
+                return
+            if record.is_published and not entry.is_dir:
+                # One file's mark is no other client's concern; what is below a directory is.
+                await self._end_one(entry, published=True)
+                return
+            if not self._jobs.lease_runs(record):
+                await self._complete_around(entry, record)
+            elif self._sources.monotonic() >= deadline:
+                raise BusyError(
+                    "gave up: another client is moving or deleting this entry", path=entry.path
+                )
+            else:
+                await self._sources.sleep(self._sources.uniform(delay / 2, delay))
+                delay = min(POLL_CAP_SECONDS, delay * 2)
+            if await self._is_over(entry):
+                return
+
+    async def _complete_around(self, entry: Entry, record: JobRecord) -> None:
+        """Bring a job to its end, or, where a damaged item is in the way of that, at least this
+        entry. The marks that stay behind mean the old side, with the record and without it.
+        """
+        try:
+            await self.complete(record)
+        except ItemFormatError:
+            if record.is_published:
+                raise
+            await self._end_one(entry, published=False)
+
+    async def stands(self, directory: Entry) -> bool:
+        """Whether a marked directory stands all the same: nobody removes or moves it. A mark that
+        means nothing by now is dropped.
+        """
+        record = await self._jobs.record(job_of(directory.pending))
+        then = _then(directory)
+        if record is not None and record.is_published:
+            return then == HERE
+        if record is not None and (record.kind != "mark" or self._jobs.lease_runs(record)):
+            return False
+        return await self._end_one(directory, published=False) and then != HERE
+
+    async def complete(self, record: JobRecord) -> bool:
+        """Take a job over whose lease has run out, and bring it to its end. False if another client
+        was faster."""
+        async with self._jobs.take_over(record) as job:
+            if job is None:
+                return False
+            await self.end(job, record.source, record.target, published=record.is_published)
+            return True
+
+    async def end(self, job: Job, source: str, target: str, *, published: bool) -> None:
+        """Fold in, or drop, all marks of a job. What fails is raised, and can be done again."""
+        if job.kind == "transaction":
+            await self._end_parts(job, published=published)
+        if source:
+            await _Ending(self._reader, job, job.gone, published, self._sources).run(source)
+        if target:
+            await _Ending(self._reader, job, job.here, not published, self._sources).run(target)
+        job.over = True
+
+    async def _end_parts(self, job: Job, *, published: bool) -> None:
+        """From the last part to the first, so that a directory which the transaction made comes
+        after what is in it."""
+        damage: ItemFormatError | None = None
+        for number in reversed(range(job.parts)):
+            try:
+                part = await read_part(self._reader.items, job.id, number)
+            except ItemFormatError as error:
+                damage = error
+                continue
+            if part is not None:
+                await self._end_part(job, part, published=published)
+        if damage is not None and published:
+            # The marks that the part lists mean the new side only as long as the record is there.
+            raise damage
+        await remove_parts(self._reader.items, job)
+
+    async def _end_part(self, job: Job, part: ManifestPart, *, published: bool) -> None:
+        for top in part.trees:
+            await _Ending(self._reader, job, job.gone, published, self._sources).run(top)
+            await _Ending(self._reader, job, job.here, not published, self._sources).run(top)
+        stored = await self._reader.stored_many(part.paths)
+        marked = [
+            entry for entry in stored if entry is not None and job_of(entry.pending) == job.id
+        ]
+        plan = _MarkedPlan(marked, [self._ending(entry, published=published) for entry in marked])
+        files = [row for row, entry in enumerate(marked) if not entry.is_dir]
+        directories = [row for row, entry in enumerate(marked) if entry.is_dir][::-1]
+        await self._carry_out(job, plan, [(rows,) for rows in _by_transaction(files)])
+        await self._carry_out(job, plan, [_by_transaction(directories)])
+
+    async def _carry_out(self, job: Job, plan: _MarkedPlan, lanes: Sequence[Lane]) -> None:
+        """What is no longer as it was read has been ended by another client."""
+        report = await execute(
+            self._reader.items, UNLOGGED, plan, lanes, self._sources.uuid, turn=job.turn
+        )
+        for error in report.failed.values():
+            raise error
+
+    async def _is_over(self, entry: Entry) -> bool:
+        stored = await self._reader.stored(entry.path)
+        return stored is None or stored.pending != entry.pending
+
+    async def _end_one(self, entry: Entry, *, published: bool) -> bool:
+        """Fold in or drop one mark. False if it cannot be known to be gone."""
+        try:
+            await self._reader.items.write(self._ending(entry, published=published))
+        except (ConditionFailedError, OutcomeUnknownError):
+            return False
+        return True
+
+    def _ending(self, entry: Entry, *, published: bool) -> Put | Update | Delete:
+        """What folds in, or drops, a mark. Whoever holds it knows the item by it: it does not
+        change meanwhile."""
+        then, keys = _then(entry), self._reader.keys
+        key, marked = keys.key(entry.path), Condition(equals={NEXT: entry.pending})
+        if then == (GONE if published else HERE):
+            return Delete(key, marked)
+        if published and isinstance(then, Entry):
+            return Put(to_item(then, keys), marked)
+        # A listing knows a directory by its operation.
+        stamp: dict[str, Value] = {OPERATION: self._sources.uuid()} if entry.is_dir else {}
+        return Update(key, marked, set=stamp, remove=(NEXT,))
+
+
+def _then(entry: Entry) -> Then:
+    """What a marked entry becomes; a mark that cannot be read leaves it as it is."""
+    try:
+        return parse_mark(entry.pending).then
+    except ItemFormatError:
+        return None
+
+
+class _Ending:
+    """The walk over one side of a job: what carries its mark is removed, or loses the mark."""
+
+    def __init__(
+        self, reader: EntryReader, job: Job, mark: str, remove: bool, sources: Sources
+    ) -> None:
+        self._reader = reader
+        self._job = job
+        self._mark = mark
+        self._remove = remove
+        self._sources = sources
+        self._budget = Budget(PARTS)
+
+    async def run(self, top: str) -> None:
+        """End the entry at `top` and all below it."""
+        entry = await self._reader.stored(top)
+        if entry is None or entry.pending != self._mark:
+            return
+        await self._below(top)
+        await self._end(in_columns([entry], self._reader.keys))
+
+    async def _below(self, directory: str) -> None:
+        async def chunk(entries: Entries) -> None:
+            await self._budget.run_all(self._below, entries.directories().paths())
+            await self._end(entries)
+
+        await self._budget.run_all(chunk, mixed_chunks(self._marked(directory)), cost=cost)
+
+    async def _marked(self, directory: str) -> AsyncGenerator[Entries, None]:
+        async with aclosing(self._reader.stored_children(directory)) as pages:
+            async for page in pages:
+                yield page.carrying(self._mark)
+
+    async def _end(self, entries: Entries) -> None:
+        """What is no longer as it was listed has been ended by another client."""
+        plan = plan_endings(entries, remove=self._remove)
+        items, token = self._reader.items, self._sources.uuid
+        report = await execute(items, UNLOGGED, plan, plan.lanes(), token, turn=self._job.turn)
+        for error in report.failed.values():
+            raise error
+
+
+@dataclass(slots=True)
+class _MarkedPlan:
+    """Marked entries as rows of transactions, each with what ends its mark."""
+
+    entries: Sequence[Entry]
+    endings: Sequence[Action]
+    operations: Sequence[Operation] = ()
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def identities(self, rows: Iterable[int]) -> list[str]:  # noqa: ARG002
+        return []
+
+    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
+        return [self.endings[row] for row in rows]
+
+    def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
+        return [(rows[position], 0)]
+
+    def path(self, row: int) -> str:
+        return self.entries[row].path
+
+
+def _by_transaction(rows: Sequence[int]) -> list[Sequence[int]]:
+    return [rows[start : start + MAX_TRANSACTION] for start in range(0, len(rows), MAX_TRANSACTION)]

@@ -1,0 +1,123 @@
+"""The readers' view of items with write intents: the old state before the transaction commits, the
+new one after. See docs/design/004-nothing-lost.md, "Marks and job records"."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import TypeAlias
+
+from s3k_async._native import Entries
+from s3k_async.errors import ItemFormatError
+from s3k_async.metadata.codec import from_items, in_columns
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.txn_record import JobRecord, job_key, record_from
+from s3k_async.metadata.write_intent import GONE, HERE, WriteIntent, parse_mark
+from s3k_async.model import Entry
+from s3k_async.stores.items import ItemStore
+
+__all__ = ["IntentView", "Seeing"]
+
+Seeing: TypeAlias = Callable[[Entries], Awaitable[Entries]]
+"""What readers see of stored entries: `IntentView.seen`."""
+
+
+class IntentView:
+    """What one call sees of jobs. The record of each is read once, after an entry that it marks was
+    read, so that all entries of the call are on the same side of it.
+
+    With `holds`, also of jobs that only hold an entry and change nothing of it.
+    """
+
+    def __init__(self, items: ItemStore, keys: KeyScheme, *, holds: bool = False) -> None:
+        self._items = items
+        self._keys = keys
+        self._holds = holds
+        self._records: dict[str, JobRecord | None] = {}
+
+    async def seen(self, entries: Entries) -> Entries:
+        """The entries of one directory's page, or of different paths, without those that are
+        nothing for readers, in their order if that is the order of paths. One that is marked keeps
+        its mark.
+
+        Raises ItemFormatError for the record of a job that cannot be understood.
+        """
+        marked = entries.marked()
+        if not marked:
+            return entries
+        marks = {text: _understood(text) for text in {text for _, text in marked}}
+        await self._look(
+            mark.job for mark in marks.values() if self._holds or mark.then is not None
+        )
+        left = set(range(len(entries)))
+        others: list[Entry] = []
+        again: list[Entry] = []
+        for place, text in marked:
+            mark = marks[text]
+            if mark.then is None:
+                continue
+            record = self._records[mark.job]
+            if record is None:
+                left.discard(place)
+                again.append(entries[place])
+            elif mark.then == (GONE if record.is_published else HERE):
+                left.discard(place)
+            elif record.is_published and isinstance(mark.then, Entry):
+                left.discard(place)
+                others.append(replace(mark.then, pending=text))
+        kept = entries if len(left) == len(entries) else entries.take(sorted(left))
+        parts = [kept] if not others else [kept, in_columns(others, self._keys)]
+        if again:
+            parts.append(await self._seen_again(again))
+        return kept if len(parts) == 1 else Entries.sorted(parts)
+
+    async def stands(self) -> bool:
+        """Whether the jobs that this call took for unpublished are so still."""
+        open_jobs = [
+            job
+            for job, record in self._records.items()
+            if record is not None and record.state == "preparing"
+        ]
+        records = await self._read(open_jobs) if open_jobs else {}
+        # One without a record is over: it may have been published and all that it changed folded
+        # in.
+        return all(job in records and not records[job].is_published for job in open_jobs)
+
+    async def _seen_again(self, marked: list[Entry]) -> Entries:
+        """Entries whose jobs were over when their records were looked for, read again. A mark that
+        is still there is a late one, of an owner that lost its job before it was published: the old
+        side holds.
+        """
+        before = {entry.path: entry.pending for entry in marked}
+        found = await self._items.get_many(self._keys.keys(list(before)))
+        current = from_items(list(found.values()), self._keys)
+        late: list[Entry] = []
+        others: list[int] = []
+        for place, path in enumerate(current.paths()):
+            entry = current[place]
+            if entry.pending != before[path]:
+                others.append(place)
+            elif _understood(entry.pending).then != HERE:
+                late.append(entry)
+        return Entries.sorted([in_columns(late, self._keys), await self.seen(current.take(others))])
+
+    async def _look(self, jobs: Iterable[str]) -> None:
+        unknown = [job for job in dict.fromkeys(jobs) if job not in self._records]
+        if not unknown:
+            return
+        found = await self._read(unknown)
+        for job in unknown:
+            # Of two that look at the same time, the first answer counts for both.
+            self._records.setdefault(job, found.get(job))
+
+    async def _read(self, jobs: Iterable[str]) -> dict[str, JobRecord]:
+        found = await self._items.get_many([job_key(job) for job in jobs])
+        return {key.sort: record_from(item) for key, item in found.items()}
+
+
+def _understood(text: str) -> WriteIntent:
+    """What a mark says; one that cannot be understood changes nothing of what its item says."""
+    try:
+        return parse_mark(text)
+    except ItemFormatError:
+        return WriteIntent("-")

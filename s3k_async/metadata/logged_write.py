@@ -1,0 +1,108 @@
+"""Logged writes: the log's pending entry, then the table, then, asynchronously, the log's
+commit."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from s3k_async._core.active_calls import note_change
+from s3k_async._core.concurrency import to_the_end
+from s3k_async._core.runtime import Sources
+from s3k_async.errors import OutcomeUnknownError, S3kError
+from s3k_async.model import Entry
+from s3k_async.oplog.entries import Operation, OperationKind
+from s3k_async.oplog.log_writer import OperationLog, PendingLog
+from s3k_async.oplog.segments import Operations
+
+__all__ = ["LoggedOutcome", "LoggedWriter"]
+
+
+@dataclass(slots=True)
+class LoggedOutcome:
+    """The outcome of logged operations, by id."""
+
+    succeeded: set[str] | None = None
+    """Those that were applied; None: all but the unknown."""
+    unknown: set[str] = field(default_factory=set)
+    """Those of which it is not known; they stay pending."""
+
+
+class LoggedWriter:
+    """Logs operations before and after the table changes."""
+
+    def __init__(self, log: OperationLog, sources: Sources) -> None:
+        self.log = log
+        self._sources = sources
+
+    def operation(
+        self, kind: OperationKind, before: Entry | None, after: Entry | None
+    ) -> Operation:
+        """One change of one entry. The operation id is that of `after`; a removal gets one of its
+        own."""
+        if after is not None:
+            identity, object_id, version = after.operation, after.id, after.version
+        else:
+            assert before is not None
+            identity, object_id, version = self._sources.uuid(), before.id, before.version + 1
+        return Operation(
+            id=identity,
+            kind=kind,
+            object_id=object_id,
+            version=version,
+            time_ms=self._sources.now_ms(),
+            before=before,
+            after=after,
+        )
+
+    async def run(
+        self, operations: Operations, body: Callable[[LoggedOutcome], Awaitable[object]]
+    ) -> None:
+        """Log the operations around the table writes of `body`; the committed mark is not waited
+        for.
+
+        Once the pending entry is there, cancellation waits for the end: what follows is short, and
+        abandoning it half-way would leave its outcome unknown. A definite failure rolls the log
+        back; an unknown outcome leaves it pending, for fsck to decide.
+        """
+        pending = await self._begin(operations)
+
+        async def rest() -> None:
+            outcome = LoggedOutcome()
+            try:
+                await body(outcome)
+            except OutcomeUnknownError:
+                note_change()
+                raise
+            except S3kError:
+                await pending.rollback()
+                raise
+            note_change()
+            await pending.commit_later(outcome.succeeded, unknown=outcome.unknown)
+
+        await to_the_end(rest)
+
+    async def run_parts(
+        self, operations: Operations, body: Callable[[LoggedOutcome], Awaitable[object]]
+    ) -> None:
+        """As `run`, for a body of many parts: a cancellation reaches it. Whatever ends it, what it
+        has noted by then is logged: operations that are noted neither as succeeded nor as unknown
+        did not happen.
+        """
+        pending = await self._begin(operations)
+        outcome = LoggedOutcome(succeeded=set())
+        try:
+            await body(outcome)
+        finally:
+            if outcome.unknown or outcome.succeeded != set():
+                note_change()
+            await to_the_end(
+                lambda: pending.commit_later(outcome.succeeded, unknown=outcome.unknown)
+            )
+
+    async def _begin(self, operations: Operations) -> PendingLog:
+        try:
+            return await self.log.begin(operations)
+        except S3kError as error:
+            error.before_change = True
+            raise

@@ -1,0 +1,319 @@
+"""Commits of changes on several paths: one transaction of the table where they fit, else a
+transaction record that one write commits.
+
+Where its paths are known, it waits for nobody while its marks are in the table: whatever is in the
+way undoes the attempt, is settled, and then all is re-evaluated. So two transactions that meet do
+not wait for each other. Only below a directory that moves or goes with all that it holds others are
+waited for, as an atomic rename or delete does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from s3k_async import _native
+from s3k_async._core.concurrency import run_all
+from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, TransactionConflictError
+from s3k_async.metadata.atomic_changes import AtomicChange
+from s3k_async.metadata.codec import NEXT, from_item, is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.executor import execute
+from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
+from s3k_async.metadata.mutations import (
+    Change,
+    CommitPlan,
+    Intent,
+    SubtreeMutation,
+    WriteFile,
+    decide,
+)
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.txn_manifest import ManifestPart, divided, write_parts
+from s3k_async.metadata.txn_record import POLL_CAP_SECONDS, POLL_SECONDS, Job
+from s3k_async.metadata.write_intent import WriteIntent
+from s3k_async.model import ROOT, ChangeResult, Entry
+from s3k_async.stores.items import (
+    ABSENT,
+    MAX_TRANSACTION,
+    OPERATION,
+    Action,
+    Check,
+    Condition,
+    Delete,
+    Item,
+    Put,
+    Update,
+    Value,
+)
+
+__all__ = ["Renew", "change_together"]
+
+AT_ONCE = MAX_TRANSACTION
+"""Actions of one transaction of the table; what needs more is a job."""
+TOUCHES = 16
+"""Directories that are touched at the same time."""
+
+Renew: TypeAlias = Callable[[WriteFile], Awaitable[WriteFile]]
+"""Gives the bytes of a write a key with an object id of their own."""
+Obstacles: TypeAlias = list[Entry]
+"""What was in the way of an attempt, as far as jobs mark it."""
+
+
+async def change_together(
+    store: MetadataStore, intents: Iterable[Intent], renew: Renew
+) -> ChangeResult:
+    """Make all changes visible together.
+
+    Raises what `decide` raises, and the services' errors: then nothing was changed. BusyError when
+    others were in the way for the busy timeout. OutcomeUnknownError: all of it happened, or
+    nothing.
+    """
+    wanted = list(intents)
+    deadline: float | None = None
+    pause = POLL_SECONDS
+    while True:
+        decision = await decide(store, wanted)
+        if decision.strays:
+            strays = set(decision.strays)
+            wanted = [
+                await renew(each) if isinstance(each, WriteFile) and each in strays else each
+                for each in wanted
+            ]
+            continue
+        obstacles = await _attempt(store, decision)
+        if obstacles is None:
+            return decision.tally.result()
+        if deadline is None:
+            deadline = store.deadline()
+        else:
+            store.still_time(deadline, next(iter(decision.changes)))
+        for entry in obstacles:
+            await store.settle(entry)
+        # Two that were in each other's way must not come back at the same time.
+        await store.sources.sleep(store.sources.uniform(0.0, pause))
+        pause = min(POLL_CAP_SECONDS, pause * 2)
+
+
+async def _attempt(store: MetadataStore, decision: CommitPlan) -> Obstacles | None:
+    """None: it happened. Otherwise nothing did, because something is not what it was decided on."""
+    if not decision.changes:
+        return None
+    if not decision.branches and len(decision.changes) + len(decision.parents()) <= AT_ONCE:
+        try:
+            return await _in_one(store, decision)
+        except TransactionConflictError:
+            # Too many take turns at its directories. A job only looks at these, and waits for
+            # nobody's turn.
+            pass
+    return await _by_job(store, decision)
+
+
+async def _in_one(store: MetadataStore, decision: CommitPlan) -> Obstacles | None:
+    """One transaction. Where several paths change, so does the operation of each directory that
+    they are in, by which a listing finds out; one that changes alone needs no more than that the
+    directory of a new path stands.
+    """
+    keys = store.keys
+    stamp: dict[str, Value] = {OPERATION: store.sources.uuid()}
+    touched: list[str] = []
+    if len(decision.changes) > 1:
+        touched = decision.parents()
+        if ROOT in touched and not store.root_has_record:
+            await store.touch(
+                ROOT
+            )  # a lost answer would not tell a refusal for want of it from others
+        actions: list[Action] = [_touching(keys, path, stamp) for path in touched]
+    else:
+        actions = [
+            Check(keys.key(path), is_unmarked_directory())
+            for path in decision.parents(of_new=True)
+            if path != ROOT
+        ]
+    for change in decision.changes.values():
+        when = ABSENT if change.before is None else unchanged(change.before)
+        if change.after is None:
+            actions.append(Delete(keys.key(change.path), when))
+        else:
+            actions.append(Put(to_item(change.after, keys), when))
+    try:
+        await store.transact(decision.operations, actions)
+    except ConditionFailedError as error:
+        absent = [
+            path for place, path in enumerate(touched) if error.current.get(place, stamp) is None
+        ]
+        changes = enumerate(decision.changes.values(), len(touched))
+        await _make(
+            store, absent, [change for place, change in changes if place not in error.current]
+        )
+        return _marked(store, error.current.values())
+    return None
+
+
+async def _make(store: MetadataStore, absent: Iterable[str], fit: Iterable[Change]) -> None:
+    """Make what is to be touched and is not there: the record of the root, which nobody has touched
+    yet, and a directory in which a file was left by a writer that died. One that went with its
+    files does not come back.
+
+    `fit`: the changes of which nothing was in the way.
+    """
+    left = {_native.split(change.path)[0] for change in fit if change.before is not None}
+    for directory in absent:
+        if directory == ROOT:
+            await store.touch(ROOT)
+        elif directory in left:
+            await store.keep_existing(directory)
+
+
+def _touching(keys: KeyScheme, directory: str, stamp: dict[str, Value]) -> Update:
+    """What `MetadataStore.touch` writes, for a directory that has to stand; the root always
+    does."""
+    if directory == ROOT:
+        return Update(ROOT_KEY, Condition(), set=stamp)
+    return Update(keys.key(directory), is_unmarked_directory(), set=stamp)
+
+
+async def _by_job(store: MetadataStore, decision: CommitPlan) -> Obstacles | None:
+    trees = [
+        path for branch in decision.branches for path in (branch.source, branch.target) if path
+    ]
+    parts = divided(decision.changes, trees)
+    async with store.jobs.hold("transaction", "", parts=len(parts)) as job:
+        change = _Together(store, job, decision, parts)
+        made = await change.run(change.prepare)
+    return None if made else change.obstacles
+
+
+def _marked(store: MetadataStore, items: Iterable[Item | None]) -> Obstacles:
+    return [from_item(item, store.keys) for item in items if item is not None and item.get(NEXT)]
+
+
+class _Together(AtomicChange):
+    """A job of kind `transaction` under way. From its first mark to its end it waits for nobody."""
+
+    def __init__(
+        self, store: MetadataStore, job: Job, decision: CommitPlan, parts: Sequence[ManifestPart]
+    ) -> None:
+        super().__init__(store, job, "", "", None)
+        self._decision = decision
+        self._parts = parts
+        self._stands_back = False
+        self.obstacles: Obstacles = []
+
+    async def prepare(self) -> bool:
+        """Mark everything; False if something is not what it was decided on."""
+        await write_parts(self.store.items, self.job, self._parts, self.store.sources)
+        decision = self._decision
+        await self._mark(decision.going)
+        if decision.branches and not self._stands_back:
+            await self._look_ahead(decision.branches)
+        # A directory is there, if hidden, before anything is in it.
+        await self._mark(decision.coming, in_turn=True)
+        for branch in decision.branches:
+            if not self._stands_back:
+                await self._prepare_below(branch)
+        await self._mark(decision.files)
+        if not self._stands_back:
+            await run_all(self._touch, decision.parents(), limit=TOUCHES)
+        return not self._stands_back
+
+    async def _look_ahead(self, branches: Sequence[SubtreeMutation]) -> None:
+        """Of two directories that move into each other one sees the other, since both are marked by
+        now."""
+        for branch in branches:
+            chain = await self.store.chain(branch.target) if branch.target else []
+            marked = [entry for _, entry in chain if entry is not None and entry.pending]
+            self._stands_back |= bool(marked)
+            self.obstacles += marked
+
+    async def _prepare_below(self, branch: SubtreeMutation) -> None:
+        self.store.known.discard(branch.source)
+        if branch.must_be_empty:
+            await self.store.need_empty(branch.source)
+            return
+        below = AtomicChange(self.store, self.job, branch.source, branch.target, None)
+        below._log = self._log
+        await below.below(branch.source, branch.target)
+        tally = self._decision.tally
+        tally.files += below.tally.files
+        tally.directories += below.tally.directories
+        tally.bytes += below.tally.bytes
+
+    async def _mark(self, changes: Sequence[Change], *, in_turn: bool = False) -> None:
+        """Log the changes and mark their paths, transaction after transaction, or several at the
+        same time."""
+        if not changes or self._stands_back:
+            return
+        store = self.store
+        plan = _MarkPlan(store, self.job, changes)
+        rows = range(len(changes))
+        transactions = [
+            rows[start : start + MAX_TRANSACTION] for start in range(0, len(rows), MAX_TRANSACTION)
+        ]
+        lanes = [transactions] if in_turn else [[each] for each in transactions]
+        report = await execute(
+            store.items, self._log, plan, lanes, store.sources.uuid, turn=self.job.turn
+        )
+        for error in report.failed.values():
+            raise error
+        for refusal in report.refused.values():
+            self._stand_back(refusal.values())
+
+    async def _touch(self, directory: str) -> None:
+        """Tell those who have read the directory that something in it changes, and see that it
+        stands: whoever moves or removes it from now on will find our entries in it.
+        """
+        self.job.check()
+        if directory == ROOT:
+            await self.store.touch(ROOT)
+            return
+        stamp: dict[str, Value] = {OPERATION: self.store.sources.uuid()}
+        action = Update(self.store.keys.key(directory), is_unmarked_directory(), set=stamp)
+        try:
+            try:
+                await self.store.items.write(action)
+            except OutcomeUnknownError:  # once more does no harm
+                await self.store.items.write(
+                    replace(action, set={OPERATION: self.store.sources.uuid()})
+                )
+        except ConditionFailedError as error:
+            self._stand_back(error.current.values())
+
+    def _stand_back(self, items: Iterable[Item | None]) -> None:
+        self._stands_back = True
+        self.obstacles += _marked(self.store, items)
+
+
+class _MarkPlan:
+    """Changes as rows of transactions, each of which marks its path."""
+
+    def __init__(self, store: MetadataStore, job: Job, changes: Sequence[Change]) -> None:
+        self._store = store
+        self._job = job
+        self._changes = changes
+        self.operations = [operation for change in changes for operation in change.operations]
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def identities(self, rows: Iterable[int]) -> list[str]:
+        return [operation.id for row in rows for operation in self._changes[row].operations]
+
+    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
+        return [self._action(self._changes[row]) for row in rows]
+
+    def _action(self, change: Change) -> Action:
+        keys, before, after = self._store.keys, change.before, change.after
+        if before is None:
+            assert after is not None
+            return Put(to_item(replace(after, pending=self._job.here), keys), ABSENT)
+        mark = self._job.gone if after is None else WriteIntent(self._job.id, after).text()
+        # A listing knows a directory by its operation.
+        stamp: dict[str, Value] = {OPERATION: self._store.sources.uuid()} if before.is_dir else {}
+        return Update(keys.key(change.path), unchanged(before), set={NEXT: mark, **stamp})
+
+    def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
+        return [(rows[position], 0)]
+
+    def path(self, row: int) -> str:
+        return self._changes[row].path

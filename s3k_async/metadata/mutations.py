@@ -1,0 +1,370 @@
+"""Mutations of a caller's transaction, and their effect on the entries in the table.
+
+An intent is noted when its verb is called, with the entry that was seen by then. At the end all of
+them are decided together, from one look at the table: what each path holds before and afterwards.
+An intent that rests on an entry (a move, a removal) holds only for exactly that entry; a file that
+is to be written over is whatever is there by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from s3k_async import _native
+from s3k_async._core.concurrency import run_all
+from s3k_async.errors import (
+    BusyError,
+    ConflictError,
+    IsDirectoryError,
+    NotDirectoryError,
+    PathExistsError,
+    PathNotFoundError,
+    UncommittedFileError,
+)
+from s3k_async.metadata.lease import require_unexpired
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.write_intent import job_of
+from s3k_async.model import ROOT, ChangeTally, Content, Entry
+from s3k_async.oplog.entries import Operation, OperationKind
+
+__all__ = [
+    "Change",
+    "CommitPlan",
+    "Intent",
+    "MakeDirectory",
+    "Move",
+    "Remove",
+    "SubtreeMutation",
+    "WriteFile",
+    "decide",
+]
+
+SETTLED_AT_ONCE = 16
+"""Entries that other jobs mark and that are waited for at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """Bytes that were uploaded are to be the file at a path; its missing parents are made."""
+
+    path: str
+    object_id: str
+    """The object that the bytes' key names."""
+    content: Content
+    lease_ms: int
+    """Until when they must be published, epoch milliseconds."""
+    replaces: bool
+    """Whether the object is that of the file that was there when they were uploaded."""
+    overwrite: bool
+    source: Literal["written", "staged", "adopted"] = "written"
+    """Whether the transaction uploaded the bytes itself, or somebody did before it, in whose name
+    (`adopted`: without a lease) or in the volume's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What was seen at a path is to be at another one, whose parent is there by then."""
+
+    source: Entry
+    target: str
+    overwrite: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """What was seen at a path is to be gone."""
+
+    entry: Entry
+    recursive: bool
+    missing_ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDirectory:
+    """A directory is to be at a path; its missing parents are made, too."""
+
+    path: str
+
+
+Intent: TypeAlias = WriteFile | Move | Remove | MakeDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One path: the entry that is there, unmarked, and the one that will be; None: nothing."""
+
+    path: str
+    before: Entry | None
+    after: Entry | None
+    operations: tuple[Operation, ...]
+    """What the log says of it."""
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether a directory appears or goes."""
+        return any(entry is not None and entry.is_dir for entry in (self.before, self.after))
+
+
+@dataclass(frozen=True, slots=True)
+class SubtreeMutation:
+    """A directory that is moved or removed with its tree. The directory is among the changes, its
+    children are not."""
+
+    source: str
+    target: str
+    """Empty for a removal."""
+    must_be_empty: bool = False
+
+
+@dataclass(slots=True)
+class CommitPlan:
+    """The combined effect of all mutations."""
+
+    changes: dict[str, Change] = field(default_factory=dict)
+    """By path; a directory that is made comes before what is made below it."""
+    branches: list[SubtreeMutation] = field(default_factory=list)
+    strays: list[WriteFile] = field(default_factory=list)
+    """Writes whose bytes bear the id of an object that is no longer at the path: they need a key of
+    their own, and then all is re-evaluated."""
+    tally: ChangeTally = field(default_factory=ChangeTally)
+
+    @property
+    def going(self) -> list[Change]:
+        """The directories that go from where they are."""
+        return [
+            change
+            for change in self.changes.values()
+            if change.is_directory and change.after is None
+        ]
+
+    @property
+    def coming(self) -> list[Change]:
+        """The directories that appear, topmost first."""
+        return [
+            change
+            for change in self.changes.values()
+            if change.is_directory and change.before is None
+        ]
+
+    @property
+    def files(self) -> list[Change]:
+        """All changes of files."""
+        return [change for change in self.changes.values() if not change.is_directory]
+
+    @property
+    def operations(self) -> list[Operation]:
+        """What the log says of all changes."""
+        return [operation for change in self.changes.values() for operation in change.operations]
+
+    def parents(self, *, of_new: bool = False) -> list[str]:
+        """The directories, the transaction's own left out, in which something changes, or with
+        `of_new` in which something appears; the root among them."""
+        found = {
+            _native.split(change.path)[0]: None
+            for change in self.changes.values()
+            if _counts(change, of_new)
+        }
+        return [path for path in found if path not in self.changes]
+
+
+def _counts(change: Change, of_new: bool) -> bool:
+    return not of_new or change.before is None
+
+
+async def decide(store: MetadataStore, intents: Sequence[Intent]) -> CommitPlan:
+    """What the intents come to by what is in the table. Nothing is changed but marks of jobs that
+    are over.
+
+    Raises PathNotFoundError, PathExistsError, IsDirectoryError, NotDirectoryError,
+    UncommittedFileError, ConflictError (what was to be moved or removed is another version by now),
+    LeaseExpiredError, BusyError.
+    """
+    deciding = _Deciding(store, await _look(store, list(dict.fromkeys(_paths(intents)))))
+    # Directories first: a file can be moved into one that the transaction makes, whatever was
+    # called first.
+    for intent in intents:
+        if isinstance(intent, MakeDirectory):
+            deciding.make(intent)
+        elif isinstance(intent, WriteFile):
+            deciding.write(intent)
+    for intent in intents:
+        if isinstance(intent, Move):
+            deciding.move(intent)
+        elif isinstance(intent, Remove):
+            deciding.remove(intent)
+    return deciding.decision
+
+
+def _paths(intents: Iterable[Intent]) -> Iterable[str]:
+    """What has to be looked at."""
+    for intent in intents:
+        match intent:
+            case Remove():
+                yield intent.entry.path
+            case Move():
+                yield intent.source.path
+                yield from (*_native.ancestors(intent.target), intent.target)
+            case _:
+                yield from (*_native.ancestors(intent.path), intent.path)
+
+
+async def _look(store: MetadataStore, paths: list[str]) -> dict[str, Entry | None]:
+    """What is at the paths; what jobs mark is settled first. Raises BusyError."""
+    deadline = store.deadline()
+    late = False
+    while True:
+        found = dict(zip(paths, await store.get_many(paths), strict=True))
+        marked = [entry for entry in found.values() if entry is not None and entry.pending]
+        if not marked:
+            return found
+        if late:
+            raise BusyError(
+                "gave up: other transactions kept changing this path", path=marked[0].path
+            )
+        late = (
+            store.sources.monotonic() >= deadline
+        )  # before this wait, which may be all that is needed
+        # Mostly the end of a job is that of all its marks.
+        first = {job_of(entry.pending): entry for entry in reversed(marked)}
+        for entry in first.values():
+            await store.settle(entry)
+        rest = [entry for entry in marked if first[job_of(entry.pending)] is not entry]
+        await run_all(store.settle, rest, limit=SETTLED_AT_ONCE)
+
+
+def _is_there(intent: WriteFile, current: Entry) -> bool:
+    """Whether an earlier transaction, whose outcome perhaps nobody knew, has published just these
+    bytes."""
+    content = intent.content
+    found = (current.physical, current.size, current.etag) == (
+        content.physical,
+        content.size,
+        content.etag,
+    )
+    return found and (intent.source == "adopted" or current.id == intent.object_id)
+
+
+class _Deciding:
+    """One look at the table, and what follows from it."""
+
+    def __init__(self, store: MetadataStore, found: dict[str, Entry | None]) -> None:
+        self._store = store
+        self._found = found
+        self._now = store.sources.now_ms()
+        self.decision = CommitPlan()
+
+    def make(self, intent: MakeDirectory) -> None:
+        there = self._found[intent.path]
+        if there is not None and not there.is_dir:
+            raise PathExistsError("a file is at the path", path=intent.path)
+        self._need_directory(intent.path)
+
+    def write(self, intent: WriteFile) -> None:
+        path, current = intent.path, self._found[intent.path]
+        same = current is not None and current.id == intent.object_id
+        if current is not None and _is_there(intent, current):
+            return
+        if intent.source != "adopted":
+            require_unexpired(intent.lease_ms, self._now, path)
+        if current is not None and current.is_dir:
+            raise IsDirectoryError("a directory is at the path", path=path)
+        if current is not None and not intent.overwrite and not self._store.ran_out(current):
+            raise PathExistsError("the file exists", path=path)
+        if intent.replaces and not same:
+            self.decision.strays.append(intent)
+            return
+        self._need_directory(_native.split(path)[0])
+        blank = Entry(
+            path, False, intent.object_id, version=1, ctime=self._now // 1000, mtime_ms=self._now
+        )
+        base = current if same and current is not None else blank
+        after = base.with_content(
+            intent.content, mtime_ms=self._now, operation=self._store.sources.uuid()
+        )
+        operations = [self._operation("update", current if same else None, after)]
+        if current is not None and not same:
+            operations.append(self._operation("delete", current, None))
+        self._change(Change(path, current, after, tuple(operations)))
+        self._count(after)
+
+    def move(self, intent: Move) -> None:
+        source = self._unchanged(intent.source)
+        if source.is_reservation:
+            raise UncommittedFileError(
+                "the file is still being written and cannot be renamed", path=source.path
+            )
+        for path in _native.ancestors(intent.target):
+            made = self.decision.changes.get(path)
+            above = made.after if made is not None else self._found[path]
+            if above is None:
+                raise PathNotFoundError("no such parent directory", path=path)
+            if not above.is_dir:
+                raise NotDirectoryError("the path leads through a file", path=path)
+        replaced = self._found[intent.target]
+        if replaced is not None and (replaced.is_dir or source.is_dir or not intent.overwrite):
+            raise PathExistsError("the target exists", path=intent.target)
+        moved = source.moved(intent.target, operation=self._store.sources.uuid())
+        operations = [self._operation("rename", source, moved)]
+        if replaced is not None:
+            operations.append(self._operation("delete", replaced, None))
+        self._change(Change(source.path, source, None, ()))
+        self._change(Change(intent.target, replaced, moved, tuple(operations)))
+        self._count(moved)
+        if source.is_dir:
+            self.decision.branches.append(SubtreeMutation(source.path, intent.target))
+
+    def remove(self, intent: Remove) -> None:
+        if intent.missing_ok and self._found[intent.entry.path] is None:
+            return
+        entry = self._unchanged(intent.entry)
+        self._change(Change(entry.path, entry, None, (self._operation("delete", entry, None),)))
+        self._count(entry)
+        if entry.is_dir:
+            self.decision.branches.append(
+                SubtreeMutation(entry.path, "", must_be_empty=not intent.recursive)
+            )
+
+    def _unchanged(self, seen: Entry) -> Entry:
+        """What is at the path of an entry that was seen, if it is that still."""
+        current = self._found[seen.path]
+        if current is None:
+            raise PathNotFoundError("no such file or directory", path=seen.path)
+        if (current.id, current.version) != (seen.id, seen.version):
+            raise ConflictError(
+                "the entry was changed since it was read; no changes were applied", path=seen.path
+            )
+        return current
+
+    def _need_directory(self, path: str) -> None:
+        """Make a directory, and those above it, that are not there."""
+        if path == ROOT:
+            return
+        for place in (*_native.ancestors(path), path):
+            if place in self.decision.changes:
+                continue
+            there = self._found[place]
+            if there is None:
+                identity, operation = self._store.sources.uuid(), self._store.sources.uuid()
+                made = Entry(
+                    place, True, identity, 1, self._now // 1000, self._now, operation=operation
+                )
+                self._change(Change(place, None, made, (self._operation("create", None, made),)))
+                self._count(made)
+            elif not there.is_dir:
+                raise NotDirectoryError("the path leads through a file", path=place)
+
+    def _operation(
+        self, kind: OperationKind, before: Entry | None, after: Entry | None
+    ) -> Operation:
+        return self._store.changes.operation(kind, before, after)
+
+    def _change(self, change: Change) -> None:
+        self.decision.changes[change.path] = change
+
+    def _count(self, entry: Entry) -> None:
+        tally = self.decision.tally
+        tally.directories += entry.is_dir
+        tally.files += not entry.is_dir
+        tally.bytes += entry.size

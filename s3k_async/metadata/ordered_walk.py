@@ -1,0 +1,150 @@
+"""Ordered walks and listings: a merge of sorted streams, with a page or two of each in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+
+from s3k_async._core.concurrency import gather, merge
+from s3k_async._native import Entries, Rows
+
+__all__ = ["in_order", "walk", "walk_in_order"]
+
+STREAMS = 64
+"""Streams that are read at the same time; of so many, each is read one page ahead."""
+DIRECTORIES = 8
+"""Listings of a walk that are under way at the same time."""
+
+_NOTHING = Rows([]).entries("none")
+
+
+class Reader(Protocol):
+    """What walking reads of a metadata store."""
+
+    def children(self, path: str) -> AsyncGenerator[Entries, None]: ...
+
+
+class OrderedReader(Protocol):
+    """What walking in order reads of a metadata store."""
+
+    def children_in_order(self, path: str) -> AsyncGenerator[Entries, None]: ...
+
+
+class _Stream:
+    """Pages in order, of which the one to come may be read already."""
+
+    def __init__(self, pages: AsyncIterator[Entries], *, ahead: bool) -> None:
+        self._pages = pages
+        self._ahead = ahead
+        self._next: asyncio.Task[Entries | None] | None = None
+        self.rest = _NOTHING
+        self.ended = False
+
+    async def fill(self) -> None:
+        """Have a row, or the end."""
+        while not self.rest and not self.ended:
+            page = await (self._next or self._read())
+            self._next = None
+            if page is None:
+                self.ended = True
+                return
+            self.rest = page
+            if self._ahead:
+                self._next = asyncio.create_task(self._read())
+
+    async def _read(self) -> Entries | None:
+        return await anext(self._pages, None)
+
+    async def close(self) -> None:
+        """Stop reading."""
+        if self._next is not None:
+            self._next.cancel()
+            await asyncio.gather(self._next, return_exceptions=True)
+        if isinstance(self._pages, AsyncGenerator):
+            await self._pages.aclose()
+
+
+async def in_order(streams: Sequence[AsyncIterator[Entries]]) -> AsyncGenerator[Entries, None]:
+    """The rows of streams, each in order of paths, in that order.
+
+    What is up to the smallest of the last rows that are known of the streams can be told: no stream
+    has anything before it any more. Leaving early cancels what is read.
+    """
+    left = [_Stream(stream, ahead=len(streams) <= STREAMS) for stream in streams]
+    everything = list(left)
+    try:
+        while left:
+            await gather(
+                _Stream.fill, [stream for stream in left if not stream.rest], limit=STREAMS
+            )
+            ready, rests = Entries.merged(
+                [stream.rest for stream in left], [stream.ended for stream in left]
+            )
+            for stream, rest in zip(left, rests, strict=True):
+                stream.rest = rest
+            left = [stream for stream in left if stream.rest or not stream.ended]
+            if ready:
+                yield ready
+    finally:
+        with anyio.CancelScope(shield=True):
+            for stream in everything:
+                await stream.close()
+
+
+async def walk(reader: Reader, path: str) -> AsyncGenerator[Entries, None]:
+    """Every descendant of a directory in pages, without a barrier between levels, each directory
+    before what is below it; the directory itself excluded, reservations included. Nothing is
+    checked about the directory.
+    """
+
+    def below(page: Entries) -> list[AsyncIterator[Entries]]:
+        return [reader.children(directory) for directory in page.directories().paths()]
+
+    async for page in merge([reader.children(path)], limit=DIRECTORIES, expand=below):
+        if page:
+            yield page
+
+
+@dataclass(slots=True)
+class _Directory:
+    """A directory whose children are being told: up to `place` of `page` they were."""
+
+    pages: AsyncGenerator[Entries, None]
+    page: Entries
+    place: int = 0
+
+
+async def walk_in_order(reader: OrderedReader, path: str) -> AsyncGenerator[Entries, None]:
+    """Every descendant of a directory, each directory's children by name and each directory
+    followed by what is in it.
+
+    The directory itself is excluded, reservations are included. Nothing is checked about the
+    directory. The listings of the directories that lead to the current one are held, a few pages of
+    each.
+    """
+    stack = [_Directory(reader.children_in_order(path), _NOTHING)]
+    try:
+        while stack:
+            top = stack[-1]
+            if top.place >= len(top.page):
+                page = await anext(top.pages, None)
+                if page is None:
+                    stack.pop()
+                else:
+                    top.page, top.place = page, 0
+                continue
+            directory = top.page.next_directory(top.place)
+            end = len(top.page) if directory is None else directory + 1
+            yield top.page[top.place : end]
+            top.place = end
+            if directory is not None:
+                stack.append(
+                    _Directory(reader.children_in_order(top.page[directory].path), _NOTHING)
+                )
+    finally:
+        for left in reversed(stack):
+            await left.pages.aclose()

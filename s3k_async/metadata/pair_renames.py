@@ -1,0 +1,295 @@
+"""Renames by a list of (source, target): batched reads, many files in a transaction, a result for
+each pair.
+
+The promise of a single rename holds for each pair: source, target and the target's parent are what
+was read, or the pair is not moved with the others but by itself, as `MetadataStore.rename_file`
+does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from s3k_async import _native
+from s3k_async._core.concurrency import run_all
+from s3k_async.errors import (
+    BusyError,
+    ItemFormatError,
+    LogFormatError,
+    NotDirectoryError,
+    PathExistsError,
+    PathNotFoundError,
+    S3kError,
+    UncommittedFileError,
+)
+from s3k_async.metadata.bulk_moves import BulkOutcome
+from s3k_async.metadata.codec import is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.executor import ExecutionResult, Lane, Refusal, execute
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.model import ROOT, Entry
+from s3k_async.oplog.entries import Operation
+from s3k_async.stores.items import ABSENT, MAX_TRANSACTION, Action, Check, Delete, Put
+
+__all__ = ["PairRenames", "RenamePair"]
+
+ALONE = 8
+"""Pairs that are moved by themselves at the same time."""
+_SOURCE, _TARGET, _PARENT = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class RenamePair:
+    """A path and where to move what is there; both normalised, neither in any other pair of the
+    list."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A pair that was found fit."""
+
+    source: Entry
+    moved: Entry
+    replaced: Entry | None
+    parent: str
+    operations: tuple[Operation, ...]
+
+
+class PairRenames:
+    """Renames of one call. `missing_ok`: a pair whose source is gone is done if something is at its
+    target. `need` raises for a source that is not what is meant; `by_itself` moves one that cannot
+    be moved with others.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        *,
+        overwrite: bool,
+        missing_ok: bool,
+        need: Callable[[str, Entry | None], object] | None = None,
+        by_itself: Callable[[Entry, str], Awaitable[Entry]] | None = None,
+    ) -> None:
+        self._store = store
+        self._overwrite = overwrite
+        self._missing_ok = missing_ok
+        self._need = need
+        self._rename = by_itself or partial(store.rename_file, overwrite=overwrite)
+        self._alone: list[tuple[Entry, str]] = []
+        self.done = BulkOutcome()
+        self.directories: list[RenamePair] = []
+        """Pairs whose source is a directory; they are left as they are."""
+
+    async def rename(self, pairs: Sequence[RenamePair]) -> None:
+        """Rename the files of some pairs. Failures are noted, with the source's path."""
+        try:
+            moves = await self._fit(pairs)
+        except S3kError as error:
+            # The entries could not be read, and nothing was changed.
+            for pair in pairs:
+                self._fail(pair.source, error)
+            return
+        if moves:
+            await self._together(moves)
+        alone, self._alone = self._alone, []
+        await run_all(self._by_itself, alone, limit=ALONE)
+
+    async def _fit(self, pairs: Sequence[RenamePair]) -> list[_Move]:
+        """The pairs that can be moved together with others, as far as can be seen before."""
+        wanted = list(dict.fromkeys(path for pair in pairs for path in _paths(pair)))
+        found: dict[str, Entry | None] = {}
+        broken: dict[str, ItemFormatError] = {}
+        for path, entry in zip(wanted, await self._store.get_each(wanted), strict=True):
+            if isinstance(entry, ItemFormatError):
+                broken[path] = entry
+            else:
+                found[path] = entry
+        moves = []
+        for pair in pairs:
+            if error := next((broken[path] for path in _paths(pair) if path in broken), None):
+                self._fail(pair.source, error)
+                continue
+            source = found[pair.source]
+            if source is not None and source.is_dir:
+                self.directories.append(pair)
+                continue
+            try:
+                move = self._move(pair, source, found)
+            except S3kError as error:
+                self._fail(pair.source, error)
+            else:
+                moves += [move] if move is not None else []
+        return moves
+
+    def _move(
+        self, pair: RenamePair, source: Entry | None, found: dict[str, Entry | None]
+    ) -> _Move | None:
+        """What to do to a pair; None if that is nothing, or not together with others."""
+        if self._need is not None:
+            self._need(pair.source, source)
+        target = found[pair.target]
+        if source is None:
+            if self._missing_ok and target is not None:
+                return None
+            raise PathNotFoundError("no such file", path=pair.source)
+        if pair.source == pair.target:
+            return None
+        if source.is_reservation:
+            raise UncommittedFileError(
+                "the file is still being written and cannot be renamed", path=pair.source
+            )
+        for path in _native.ancestors(pair.target):
+            above = found[path]
+            if above is None:
+                raise PathNotFoundError("no such parent directory", path=path)
+            if not above.is_dir:
+                raise NotDirectoryError("the path leads through a file", path=path)
+        if pair.target == ROOT or (target is not None and (target.is_dir or not self._overwrite)):
+            raise PathExistsError("the target exists", path=pair.target)
+        parent = _native.split(pair.target)[0]
+        standing = found.get(parent)
+        if any(entry is not None and entry.pending for entry in (source, target, standing)):
+            self._alone.append((source, pair.target))
+            return None
+        changes = self._store.changes
+        moved = source.moved(pair.target, operation=self._store.sources.uuid())
+        operations = [changes.operation("rename", source, moved)]
+        if target is not None:
+            operations.append(changes.operation("delete", target, None))
+        return _Move(source, moved, target, parent, tuple(operations))
+
+    async def _together(self, moves: Sequence[_Move]) -> None:
+        store = self._store
+        plan = _PairPlan(store, moves)
+        try:
+            report = await execute(
+                store.items, store.changes, plan, _lanes(moves), store.sources.uuid
+            )
+        except LogFormatError:
+            # It cannot hold one of them, and nothing was changed.
+            self._alone += [(move.source, move.moved.path) for move in moves]
+        except S3kError as error:
+            # The log could not be written, and nothing was changed.
+            for move in moves:
+                self._fail(move.source.path, error)
+        else:
+            self._sort_out(moves, report)
+
+    def _sort_out(self, moves: Sequence[_Move], report: ExecutionResult) -> None:
+        for row, move in enumerate(moves):
+            if row in report.succeeded:
+                self._count(move.source)
+            elif row in report.refused:
+                self._refused(move, report.refused[row])
+            elif isinstance(error := report.failed[row], BusyError):
+                self._alone.append((move.source, move.moved.path))
+            else:
+                self._fail(move.source.path, error)
+
+    def _refused(self, move: _Move, refusal: Refusal) -> None:
+        there = refusal.get(_TARGET)
+        if (
+            _SOURCE in refusal
+            and refusal[_SOURCE] is None
+            and there is not None
+            and there.get("id") == move.source.id
+        ):
+            self._count(move.source)  # another client has done the same
+        else:
+            self._alone.append((move.source, move.moved.path))
+
+    async def _by_itself(self, pair: tuple[Entry, str]) -> None:
+        source, target = pair
+        try:
+            moved = await self._rename(source, target)
+        except S3kError as error:
+            self._fail(source.path, error)
+        else:
+            self._count(moved)
+
+    def _count(self, entry: Entry) -> None:
+        self.done.files += 1
+        self.done.bytes += entry.size
+
+    def _fail(self, path: str, error: S3kError) -> None:
+        self.done.failures.append((path, error))
+
+
+class _PairPlan:
+    """Pairs as rows of transactions: for each its source's removal and its target, then the
+    targets' parents."""
+
+    def __init__(self, store: MetadataStore, moves: Sequence[_Move]) -> None:
+        self._keys = store.keys
+        self._moves = moves
+        self.operations = [operation for move in moves for operation in move.operations]
+
+    def __len__(self) -> int:
+        return len(self._moves)
+
+    def identities(self, rows: Iterable[int]) -> list[str]:
+        return [operation.id for row in rows for operation in self._moves[row].operations]
+
+    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
+        actions: list[Action] = []
+        for move in (self._moves[row] for row in rows):
+            when = ABSENT if move.replaced is None else unchanged(move.replaced)
+            actions.append(Delete(self._keys.key(move.source.path), unchanged(move.source)))
+            actions.append(Put(to_item(move.moved, self._keys), when))
+        actions += [
+            Check(self._keys.key(parent), is_unmarked_directory()) for parent in self._parents(rows)
+        ]
+        return actions
+
+    def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
+        place = position - 2 * len(rows)
+        if place < 0:
+            return [(rows[position // 2], position % 2)]
+        parent = self._parents(rows)[place]
+        return [(row, _PARENT) for row in rows if self._moves[row].parent == parent]
+
+    def path(self, row: int) -> str:
+        return self._moves[row].source.path
+
+    def _parents(self, rows: Sequence[int]) -> list[str]:
+        """The parents that are checked; the root always stands."""
+        return [
+            parent
+            for parent in dict.fromkeys(self._moves[row].parent for row in rows)
+            if parent != ROOT
+        ]
+
+
+def _paths(pair: RenamePair) -> tuple[str, ...]:
+    """What has to be looked at for a pair."""
+    return (pair.source, pair.target, *_native.ancestors(pair.target))
+
+
+def _lanes(moves: Sequence[_Move]) -> list[Lane]:
+    """The rows by the transaction. Transactions with an item in common take turns, so those that
+    check the same parent are in one lane.
+    """
+    by_parent: dict[str, list[int]] = {}
+    for row, move in enumerate(moves):
+        by_parent.setdefault(move.parent, []).append(row)
+    most = (MAX_TRANSACTION - 1) // 2
+    lanes: list[Lane] = []
+    shared: list[int] = []
+    room = MAX_TRANSACTION
+    for rows in by_parent.values():
+        cost = 2 * len(rows) + 1
+        if len(rows) > most:
+            lanes.append([rows[start : start + most] for start in range(0, len(rows), most)])
+            continue
+        if cost > room:
+            lanes.append([shared])
+            shared, room = [], MAX_TRANSACTION
+        shared = shared + rows
+        room -= cost
+    if shared:
+        lanes.append([shared])
+    return lanes

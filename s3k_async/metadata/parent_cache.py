@@ -1,0 +1,171 @@
+"""The parent cache: directories known to exist, read once for concurrent callers and kept for a
+moment.
+
+What is remembered decides nothing. It spares a creation the look at its ancestors beforehand, since
+the parent is read after the entry was written in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+__all__ = ["AncestorReads", "ParentCache", "SingleFlight"]
+
+KNOWN_DIRECTORIES: Final = 4096
+"""Directories that are remembered at most; the ones that were not needed for the longest time go
+first."""
+KNOWN_SECONDS: Final = 5.0
+"""How long a directory is remembered after it was seen."""
+TURNS: Final = 2
+"""How often whoever finds a look under way waits for its end; after that everybody looks for
+himself."""
+
+T = TypeVar("T")
+
+
+class ParentCache:
+    """Directories read a moment ago; a few thousand for each client."""
+
+    def __init__(
+        self,
+        monotonic: Callable[[], float],
+        *,
+        limit: int = KNOWN_DIRECTORIES,
+        seconds: float = KNOWN_SECONDS,
+    ) -> None:
+        self._monotonic = monotonic
+        self._limit = limit
+        self._seconds = seconds
+        self._until: OrderedDict[str, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def __contains__(self, path: str) -> bool:
+        until = self._until.get(path)
+        if until is None:
+            return False
+        if until <= self._monotonic():
+            del self._until[path]
+            return False
+        self._until.move_to_end(path)
+        return True
+
+    def add(self, path: str) -> None:
+        """The directory stands."""
+        self._until[path] = self._monotonic() + self._seconds
+        self._until.move_to_end(path)
+        if len(self._until) > self._limit:
+            self._until.popitem(last=False)
+
+    def discard(self, path: str) -> None:
+        """The directory may be gone, or going away."""
+        self._until.pop(path, None)
+
+
+class SingleFlight:
+    """Reads that several tasks ask for: each is answered by a read that began after it asked.
+
+    Who asks while a read of the same thing is under way waits for the next one, together with all
+    others who ask until that begins. A task that is cancelled fails no other client's read. Of one
+    event loop.
+    """
+
+    def __init__(self, read: Callable[[str], Awaitable[bool]]) -> None:
+        self._read = read
+        self._asked: dict[str, list[asyncio.Future[bool]]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    async def ask(self, key: str) -> bool:
+        """What a read of `key` says that begins from now on; raises what it raises."""
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._asked.setdefault(key, []).append(answer)
+        if key not in self._tasks:
+            self._tasks[key] = asyncio.create_task(self._answer(key))
+        return await answer
+
+    async def _answer(self, key: str) -> None:
+        asked: list[asyncio.Future[bool]] = []
+        try:
+            while asked := [answer for answer in self._asked.pop(key, []) if not answer.done()]:
+                try:
+                    result = await self._read(key)
+                except asyncio.CancelledError:
+                    raise
+                except BaseException as error:  # noqa: BLE001 - whatever it is, it is for those who asked
+                    _fail(asked, error)
+                else:
+                    for answer in asked:
+                        if not answer.done():
+                            answer.set_result(result)
+        except asyncio.CancelledError:
+            # Only the end of the event loop does this.
+            for answer in [*asked, *self._asked.pop(key, [])]:
+                answer.cancel()
+            raise
+        finally:
+            del self._tasks[key]
+
+
+def _fail(answers: list[asyncio.Future[bool]], error: BaseException) -> None:
+    for answer in answers:
+        if not answer.done():
+            answer.set_exception(error)
+            # or one whose task is cancelled just now would be reported as never looked at
+            answer.exception()
+
+
+class _Look:
+    """A look that is under way."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+        self.failed = False
+
+
+class AncestorReads:
+    """Reads of a directory's ancestors; at most one is under way for each directory that is not
+    known."""
+
+    def __init__(self, known: ParentCache) -> None:
+        self._known = known
+        self._under_way: dict[str, _Look] = {}
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    async def first(
+        self, directory: str, look: Callable[[], Awaitable[T]]
+    ) -> tuple[bool, T | None]:
+        """Whether this task had to look, and then what it saw; if not, the directory is known by
+        now.
+
+        One who waits is not failed by another's failure or cancellation, but looks for himself.
+        """
+        for _ in range(TURNS):
+            if directory in self._known:
+                return False, None
+            other = self._under_way.get(directory)
+            if other is None:
+                return True, await self._lead(directory, look)
+            await other.over.wait()
+            if other.failed:
+                break
+        return (False, None) if directory in self._known else (True, await look())
+
+    async def _lead(self, directory: str, look: Callable[[], Awaitable[T]]) -> T:
+        own = self._under_way[directory] = _Look()
+        try:
+            return await look()
+        except Exception:
+            own.failed = True
+            raise
+        finally:
+            del self._under_way[directory]
+            own.over.set()

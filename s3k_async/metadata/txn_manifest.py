@@ -1,0 +1,132 @@
+"""The manifest of a transaction: items that list the paths which carry its intents.
+
+They are written after the record and before the first mark, so that any client that has to end the
+job in its owner's place finds all of its marks; and removed after the last mark, before the record.
+So a part that is not there has nothing left to say: the job was ended so far, or never came so far
+as to mark anything.
+
+A part is an item beside the record, with the job's id and its own number as sort key (`<job
+id>#000000`): `paths`, a JSON list of the paths that are marked each by itself, and `trees`, one of
+the directories that are marked with all that is below them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from s3k_async._core.runtime import Sources
+from s3k_async.errors import ConditionFailedError, ItemFormatError, LeaseExpiredError
+from s3k_async.metadata.txn_record import JOB_PARTITION, PART_SEPARATOR, Job, job_key
+from s3k_async.stores.items import (
+    ABSENT,
+    OPERATION,
+    PARTITION,
+    SORT,
+    Check,
+    Condition,
+    Delete,
+    Item,
+    ItemStore,
+    Key,
+    Put,
+)
+
+__all__ = ["ManifestPart", "divided", "read_part", "remove_parts", "write_parts"]
+
+PART_PATHS = 2000
+PART_BYTES = 200_000
+"""A part ends with whichever it reaches first; an item holds 400 KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestPart:
+    """Some of the paths that a job marks."""
+
+    paths: tuple[str, ...] = ()
+    """In the order in which they are marked: a directory before what is in it."""
+    trees: tuple[str, ...] = ()
+
+
+def divided(paths: Iterable[str], trees: Iterable[str] = ()) -> list[ManifestPart]:
+    """The paths by the part, the trees at the end: a job is ended from its last part to its
+    first."""
+    return [
+        *(ManifestPart(paths=tuple(some)) for some in _chunks(paths)),
+        *(ManifestPart(trees=tuple(some)) for some in _chunks(trees)),
+    ]
+
+
+def _chunks(paths: Iterable[str]) -> Iterator[list[str]]:
+    some: list[str] = []
+    size = 0
+    for path in paths:
+        weight = len(json.dumps(path, ensure_ascii=False).encode()) + 1
+        if some and (len(some) == PART_PATHS or size + weight > PART_BYTES):
+            yield some
+            some, size = [], 0
+        some.append(path)
+        size += weight
+    if some:
+        yield some
+
+
+async def write_parts(
+    items: ItemStore, job: Job, parts: Sequence[ManifestPart], sources: Sources
+) -> None:
+    """Write the parts, as long as the job is ours. Raises LeaseExpiredError, and the service's
+    errors."""
+    ours = Check(job_key(job.id), Condition(equals={"owner": job.owner, "state": "preparing"}))
+    for number, part in enumerate(parts):
+        job.check()
+        put = Put(_item(job.id, number, part, sources.uuid()), ABSENT)
+        try:
+            await items.transact([put, ours], sources.uuid())
+        except ConditionFailedError as error:
+            job.lose()
+            raise LeaseExpiredError("transaction lease expired; no changes were applied") from error
+
+
+async def read_part(items: ItemStore, job_id: str, number: int) -> ManifestPart | None:
+    """A part of a job, or None if it is not there. Raises ItemFormatError."""
+    item = await items.get(_key(job_id, number))
+    return None if item is None else ManifestPart(_texts(item, "paths"), _texts(item, "trees"))
+
+
+async def remove_parts(items: ItemStore, job: Job) -> None:
+    """Remove the parts of a job that has no marks any more."""
+    for number in range(job.parts):
+        with suppress(ConditionFailedError):  # it was removed before, or never written
+            await items.write(Delete(_key(job.id, number), Condition()))
+
+
+def _key(job_id: str, number: int) -> Key:
+    return Key(JOB_PARTITION, f"{job_id}{PART_SEPARATOR}{number:06}")
+
+
+def _item(job_id: str, number: int, part: ManifestPart, operation: str) -> Item:
+    return {
+        PARTITION: JOB_PARTITION,
+        SORT: _key(job_id, number).sort,
+        OPERATION: operation,
+        "paths": json.dumps(part.paths, ensure_ascii=False),
+        "trees": json.dumps(part.trees, ensure_ascii=False),
+    }
+
+
+def _texts(item: Item, name: str) -> tuple[str, ...]:
+    try:
+        found = json.loads(str(item.get(name, "")))
+    except (ValueError, RecursionError) as error:
+        raise ItemFormatError(
+            f"a part of a job whose {name!r} are no JSON", path=str(item.get(SORT))
+        ) from error
+    if not isinstance(found, list) or not all(
+        isinstance(each, str) and each.startswith("/") for each in found
+    ):
+        raise ItemFormatError(
+            f"a part of a job whose {name!r} are no list of paths", path=str(item.get(SORT))
+        )
+    return tuple(found)

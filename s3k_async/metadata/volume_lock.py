@@ -1,0 +1,324 @@
+"""The volume lock: exclusive use of a volume for loading, restoring and resharding.
+
+The lock is in the volume record (`loading`), taken by a conditional write, with a lease that its
+holder renews. A volume that is locked opens for no other client. Clients that had it open before
+come to know of it by themselves: each looks at the record again every LOOK_SECONDS that it works,
+and believes no answer that comes more than BELIEVED_SECONDS after its last look. So any client that
+has taken the lock waits QUIET_SECONDS, and then nobody reads what it does, and nothing that it
+overwrites was acknowledged. A client that finds the record locked, or locked since it was opened,
+has to be opened again.
+
+Work that was interrupted leaves the lock behind with its lease over: only the same work can take it
+over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from typing import Final, Literal, TypeAlias
+
+import anyio
+
+from s3k_async._core.runtime import Sources
+from s3k_async.errors import (
+    BusyError,
+    ConditionFailedError,
+    LeaseExpiredError,
+    S3kError,
+    VolumeMismatchError,
+    VolumeNotFoundError,
+)
+from s3k_async.metadata.lease import Lease, Moment, keep_renewed
+from s3k_async.metadata.volume_record import (
+    DESTROYING,
+    LOCK,
+    LOCK_DONE,
+    LOCK_EPOCH,
+    LOCK_LEASE,
+    LOCK_PURPOSE,
+    LOCK_SUBJECT,
+    RECORD_KEY,
+    STATE,
+    VolumeRecord,
+    is_locked,
+    locked_message,
+)
+from s3k_async.stores.items import OPERATION, Condition, Item, Update, Value
+from s3k_async.stores.retrying_items import ReliableItems
+
+__all__ = [
+    "BELIEVED_SECONDS",
+    "HELD_SECONDS",
+    "LEASE_SECONDS",
+    "LOOK_SECONDS",
+    "QUIET_SECONDS",
+    "RENEW_SECONDS",
+    "LockPurpose",
+    "RecordFence",
+    "VolumeLock",
+]
+
+LockPurpose: TypeAlias = Literal["load", "restore", "reshard"]
+
+LEASE_SECONDS: Final = 90.0
+"""Until then nobody takes the lock over."""
+HELD_SECONDS: Final = 45.0
+"""So long its holder counts on it after a renewal: what it sent last has this much time less to
+arrive."""
+RENEW_SECONDS: Final = 15.0
+LOOK_SECONDS: Final = 15.0
+"""How old a client's look at the record may be when it sends a request."""
+BELIEVED_SECONDS: Final = 30.0
+"""How old it may be when the answer comes."""
+QUIET_SECONDS: Final = 40.0
+"""What the holder waits before it changes anything; more than BELIEVED_SECONDS, as no two clocks
+run alike."""
+_ATTEMPTS: Final = 10
+
+
+class VolumeLock:
+    """One holding of the lock. `subject` says what exactly is done (of a load, the dump; of a
+    reshard, the target): interrupted work is only finished by work with the same purpose and
+    subject."""
+
+    def __init__(self, purpose: LockPurpose, subject: str, sources: Sources) -> None:
+        self.purpose = purpose
+        self.subject = subject
+        self.done = 0
+        """How far the work is, as the record has it from the next renewal on; what interrupted work
+        had come to."""
+        self.touched = False
+        """Whether something was changed, so that the volume cannot be opened unless the work is
+        finished."""
+        self.alone = False
+        """Whether the volume was made with the lock, so that nobody can ever have had it open."""
+        self._sources = sources
+        self._lease = Lease.none(sources.uuid())
+        self._turn = anyio.Lock()
+
+    @property
+    def id(self) -> str:
+        """The fencing token: the record's writes under the lock are conditional on it."""
+        return self._lease.owner
+
+    def fields(self) -> dict[str, Value]:
+        """What the record says while the lock is held. The lease begins now."""
+        self._lease = self._new_lease()
+        return {
+            LOCK: self.id,
+            LOCK_EPOCH: self.id,
+            LOCK_PURPOSE: self.purpose,
+            LOCK_SUBJECT: self.subject,
+            LOCK_DONE: self.done,
+            LOCK_LEASE: self._lease.expiry_ms,
+        }
+
+    def check(self) -> None:
+        """Raises LeaseExpiredError unless the lock certainly is held."""
+        if not self._lease.valid(self._sources):
+            raise LeaseExpiredError(
+                f"the volume lock was lost; repeat the {self.purpose} to finish it"
+            )
+
+    async def take(self, items: ReliableItems, record: VolumeRecord, where: str) -> None:
+        """Lock a volume, or take over the lock of the same work that was interrupted.
+
+        Raises BusyError (another client holds the lock, other work was interrupted, or the record
+        is no longer the one given), VolumeNotFoundError.
+        """
+        for _ in range(_ATTEMPTS):
+            item = await items.get(RECORD_KEY)
+            if item is None or item.get(STATE) == DESTROYING:
+                raise VolumeNotFoundError("another client removed the volume", path=where)
+            if VolumeRecord.from_item(item, where) != record:
+                raise BusyError("another client changed the volume record; try again", path=where)
+            seen = {name: item[name] for name in (LOCK, LOCK_LEASE) if name in item}
+            if LOCK in seen:
+                self._take_over(item, where)
+            missing = tuple(name for name in (LOCK, LOCK_LEASE, STATE) if name not in seen)
+            when = Condition(equals={"volume_id": record.volume_id, **seen}, missing=missing)
+            try:
+                await items.write(
+                    Update(RECORD_KEY, when, {**self.fields(), OPERATION: self._sources.uuid()})
+                )
+            except ConditionFailedError:
+                continue
+            except BaseException:
+                # It may be ours all the same, and would keep everybody out for work that nobody
+                # began.
+                with anyio.CancelScope(shield=True):
+                    await self._give_up(items, finished=False)
+                raise
+            return
+        raise BusyError("gave up: concurrent changes to the volume record", path=where)
+
+    def _take_over(self, item: Item, where: str) -> None:
+        done = item.get(LOCK_DONE)
+        same = item.get(LOCK_PURPOSE) == self.purpose and item.get(LOCK_SUBJECT) == self.subject
+        if not same or is_locked(item, self._sources.now_ms()):
+            raise BusyError(locked_message(item, self._sources.now_ms()), path=where)
+        self.done = done if isinstance(done, int) else 0
+        self.touched = True
+
+    @asynccontextmanager
+    async def held(self, items: ReliableItems) -> AsyncIterator[None]:
+        """Keep the lock, which was taken, for the time of the body, in which `items.load` may be
+        used; then give it up.
+
+        After an error the volume stays locked for the client that finishes the work, unless nothing
+        was touched.
+        """
+        finished = False
+        try:
+            async with keep_renewed(partial(self._renew, items), RENEW_SECONDS, self._sources):
+                with items.loading(self.check):
+                    yield
+                finished = True
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._give_up(items, finished=finished)
+
+    async def change(self, items: ReliableItems, fields: dict[str, Value]) -> None:
+        """Change the volume record under the lock. Raises LeaseExpiredError if it was lost."""
+        async with self._turn:
+            await self._change(items, fields)
+
+    async def _change(self, items: ReliableItems, fields: dict[str, Value]) -> None:
+        self.check()
+        try:
+            await items.write(
+                Update(RECORD_KEY, self._ours(), {**fields, OPERATION: self._sources.uuid()})
+            )
+        except ConditionFailedError as error:
+            raise self._lose() from error
+
+    async def dismiss(self, items: ReliableItems) -> None:
+        """Change the lock id, so that all delegates (`metadata.lock_delegate`) stop, and wait until
+        none can be at work. Needed before the lock is given up for good: a task that Spark has
+        given up may still run. Raises LeaseExpiredError if the lock was lost.
+        """
+        async with self._turn:
+            new = self._sources.uuid()
+            await self._change(items, {LOCK: new})
+            self._lease = replace(self._lease, owner=new)
+        await self._sources.sleep(QUIET_SECONDS)
+        self.check()
+
+    async def quiet(self) -> None:
+        """Wait until every client that had the volume open has noticed."""
+        if self.alone:
+            return
+        await self._sources.sleep(QUIET_SECONDS)
+        self.check()
+
+    async def _renew(self, items: ReliableItems) -> None:
+        async with self._turn:
+            lease = self._new_lease()
+            await self._change(items, {LOCK_LEASE: lease.expiry_ms, LOCK_DONE: self.done})
+            self._lease = lease
+
+    async def _give_up(self, items: ReliableItems, *, finished: bool) -> None:
+        """Unlock; or, with the work half done, leave the lock to the next one, at once."""
+        operation = self._sources.uuid()
+        if finished or not self.touched:
+            gone = (LOCK, LOCK_LEASE, LOCK_PURPOSE, LOCK_SUBJECT, LOCK_DONE)
+            update = Update(RECORD_KEY, self._ours(), {OPERATION: operation}, gone)
+        else:
+            left: dict[str, Value] = {LOCK_LEASE: 0, LOCK_DONE: self.done, OPERATION: operation}
+            update = Update(RECORD_KEY, self._ours(), left)
+        try:
+            await items.write(update)
+        except ConditionFailedError as error:
+            if finished:
+                raise self._lose() from error
+        except S3kError:
+            if finished:
+                raise
+
+    def _ours(self) -> Condition:
+        return Condition(equals={LOCK: self.id}, missing=(STATE,))
+
+    def _lose(self) -> LeaseExpiredError:
+        self._lease = Lease.none(self.id)
+        return LeaseExpiredError(f"another client took over the volume lock of this {self.purpose}")
+
+    def _new_lease(self) -> Lease:
+        margin = LEASE_SECONDS - HELD_SECONDS
+        return Lease.granted(self.id, Moment.now(self._sources), LEASE_SECONDS, margin)
+
+
+class RecordFence:
+    """Stops an open client once its volume was locked; see above.
+
+    `read` gives the record item, strongly consistent; `record` was read after the moment `since`.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[Item | None]],
+        record: VolumeRecord,
+        since: Moment,
+        sources: Sources,
+        where: str,
+    ) -> None:
+        self._read = read
+        self._record = record
+        self._sources = sources
+        self._where = where
+        self._looked = since
+        self._turn = anyio.Lock()
+        self._failures: list[S3kError] = []
+
+    def due(self) -> bool:
+        """Whether the record has to be looked at before a request is sent."""
+        return self._age() >= LOOK_SECONDS
+
+    def late(self) -> bool:
+        """Whether it has to be looked at before an answer is believed."""
+        return self._age() >= BELIEVED_SECONDS
+
+    async def look(self) -> None:
+        """Read the record, unless another client has done so by now. Raises BusyError (the volume
+        is locked), VolumeMismatchError (it was), VolumeNotFoundError (it was removed), and the
+        errors of the read."""
+        failures = self._failures
+        async with self._turn:
+            if not self.due():
+                return
+            if failures:
+                # Many wait at once, and one after the other would wait for a table that does not
+                # answer.
+                raise copy(failures[0])
+            try:
+                await self._look()
+            except S3kError as error:
+                failures.append(error)
+                self._failures = []
+                raise
+
+    async def _look(self) -> None:
+        looked = Moment.now(self._sources)
+        item = await self._read()
+        if (
+            item is None
+            or item.get(STATE) == DESTROYING
+            or item.get("volume_id") != self._record.volume_id
+        ):
+            raise VolumeNotFoundError(
+                "the volume was removed since it was opened", path=self._where
+            )
+        if LOCK in item:
+            raise BusyError(locked_message(item, self._sources.now_ms()), path=self._where)
+        if VolumeRecord.from_item(item, self._where).epoch != self._record.epoch:
+            raise VolumeMismatchError(
+                "the volume was loaded, restored or resharded since it was opened; open it again",
+                path=self._where,
+            )
+        self._looked = looked
+
+    def _age(self) -> float:
+        return self._looked.age(self._sources)

@@ -1,0 +1,558 @@
+"""The volume record: the settings that all clients of a volume share.
+
+It is an item of the table, and a tag of the table that encodes the same fields, so that a lost item
+can be restored: a suffix count that somebody had to guess would put every later entry into the
+wrong partition. The rules for an item and a tag that are missing or disagree follow S3Guard's
+version marker (HADOOP-16520); see `load_or_repair`.
+
+The tag reads `f:1 k:native n:analytics ...`: fields in a fixed order, a space between them, a byte
+that the service does not allow in a tag written as `=` and two hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Collection, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, get_args
+
+from s3k_async._core.retry import RetryPolicy, backoff, retry
+from s3k_async._core.runtime import Sources
+from s3k_async.config import BlobLocation, LogMode, TableLocation
+from s3k_async.errors import (
+    BusyError,
+    ConditionFailedError,
+    ConfigError,
+    CredentialsError,
+    NotAVolumeError,
+    PermissionDeniedError,
+    S3kError,
+    UnsupportedError,
+    VolumeExistsError,
+    VolumeFormatError,
+    VolumeMismatchError,
+    VolumeNotFoundError,
+)
+from s3k_async.metadata.keys import ENTRY_PREFIX
+from s3k_async.metadata.lease import expired
+from s3k_async.model import HashName, VolumeKind
+from s3k_async.stores.items import (
+    ABSENT,
+    OPERATION,
+    PARTITION,
+    SORT,
+    Condition,
+    Item,
+    ItemStore,
+    ItemTable,
+    Key,
+    Put,
+    Update,
+    Value,
+)
+from s3k_async.stores.pagination import scan_all
+
+__all__ = [
+    "APPEARANCE",
+    "DESTROYING",
+    "FLAGS",
+    "FORMAT",
+    "LOCK",
+    "LOCK_DONE",
+    "LOCK_EPOCH",
+    "LOCK_LEASE",
+    "LOCK_PURPOSE",
+    "LOCK_SUBJECT",
+    "PROTOCOL",
+    "RECORD_KEY",
+    "SCOPE",
+    "SCOPED",
+    "STATE",
+    "TAG",
+    "VolumeRecord",
+    "beside",
+    "create_record",
+    "find_or_repair",
+    "has_entries",
+    "is_empty",
+    "is_locked",
+    "load_or_repair",
+    "location_text",
+    "locked_message",
+    "mark_destroying",
+    "scope_of",
+    "write_tag",
+]
+
+FORMAT: Final = 1
+"""The layout of the record itself."""
+PROTOCOL: Final = 1
+"""What this client speaks; a record may ask for more (`min_client`)."""
+SCOPED: Final = "scoped"
+"""The flag of a volume whose data keys and log keys lie below its own `scope` in their locations.
+"""
+FLAGS: Final = frozenset({SCOPED})
+"""Features that this version knows. A record that names another one is refused."""
+SCOPE: Final = "s3k-"
+"""What scopes begin with. S3-FileSystem 1.0 lists, and deletes, keys that begin with a hexadecimal
+digit only."""
+RECORD_KEY: Final = Key("s3k:volume", "record")
+TAG: Final = "s3k-volume"
+
+APPEARANCE: Final = RetryPolicy(attempts=8, base=0.1, cap=1.0, deadline=5.0)
+"""How long an empty table may wait for its creator to write the record."""
+
+_TAG_LIMIT = 256
+STATE: Final = "state"
+DESTROYING: Final = "destroying"
+LOCK: Final = "loading"
+"""Id of the holding of the exclusive lock, while there is one: see `metadata.volume_lock`."""
+LOCK_LEASE: Final = "loading_lease"
+"""Until when it is believed, epoch ms; 0 after work that was interrupted."""
+LOCK_PURPOSE: Final = "loading_for"
+LOCK_SUBJECT: Final = "loading_of"
+LOCK_DONE: Final = "loading_done"
+LOCK_EPOCH: Final = "epoch"
+"""Id of the last holding there was; it stays."""
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRecord:
+    """What is fixed when a volume is made."""
+
+    name: str
+    suffix_count: int
+    hash: HashName
+    data: str
+    """Where the bytes are, as `location_text` writes it."""
+    log_mode: LogMode
+    log: str
+    """Where the operation log is; empty when it is disabled."""
+    volume_id: str
+    created_ms: int
+    kind: VolumeKind = "native"
+    flags: tuple[str, ...] = ()
+    min_client: int = PROTOCOL
+    format: int = FORMAT
+    epoch: str = field(default="", compare=False)
+    """The last time that the volume was locked exclusively, by the id of the lock. Not in the tag.
+    """
+
+    @property
+    def scope(self) -> str:
+        """What every key of the volume begins with in its data location and in its log location;
+        empty for a volume made before there were scopes. Adopted objects keep the keys they had.
+        """
+        return scope_of(self.volume_id, self.flags)
+
+    def to_item(self, operation: str) -> dict[str, Value]:
+        """The item that stores the record, written by `operation`."""
+        return {
+            PARTITION: RECORD_KEY.partition,
+            SORT: RECORD_KEY.sort,
+            "format": self.format,
+            "kind": self.kind,
+            "name": self.name,
+            "suffix_count": self.suffix_count,
+            "hash": self.hash,
+            "data": self.data,
+            "log_mode": self.log_mode,
+            "log": self.log,
+            "volume_id": self.volume_id,
+            "flags": " ".join(self.flags),
+            "min_client": self.min_client,
+            "created": self.created_ms,
+            OPERATION: operation,
+        }
+
+    @classmethod
+    def from_item(cls, item: Item, where: str) -> VolumeRecord:
+        """Read the record item of table `where`. Raises VolumeFormatError if it needs a newer
+        client, NotAVolumeError if it is damaged."""
+        record = _checked(
+            {name: item.get(name) for name in _FIELDS}, f"the volume record item of {where}", where
+        )
+        return replace(record, epoch=str(item.get(LOCK_EPOCH, "")))
+
+    def to_tag(self) -> str:
+        """The tag's value. Raises ConfigError when it would be longer than a tag may be."""
+        values = {name: str(value) for name, value in self.to_item("").items() if name in _FIELDS}
+        if self.log == beside(self.data):
+            values["log"] = "."
+        tag = " ".join(f"{letter}:{_escaped(values[name])}" for name, letter in _FIELDS.items())
+        if len(tag) > _TAG_LIMIT:
+            raise ConfigError(
+                f"the volume's name and locations do not fit into a table tag ({len(tag)} of "
+                f"{_TAG_LIMIT} characters);"
+                " choose a shorter prefix or directory",
+                path=self.name,
+            )
+        return tag
+
+    @classmethod
+    def from_tag(cls, tag: str, where: str) -> VolumeRecord:
+        """Read the tag of table `where`. Raises as `from_item`."""
+        what = f"the table tag {TAG} of {where}"
+        letters = {letter: name for name, letter in _FIELDS.items()}
+        values: dict[str, Any] = {}
+        for part in tag.split(" "):
+            letter, _, text = part.partition(":")
+            name = letters.get(letter, letter)
+            try:
+                values[name] = _unescaped(text)
+                if name in _NUMBERS:
+                    values[name] = int(values[name])
+            except ValueError as error:
+                raise NotAVolumeError(f"{what} is damaged: {part!r}", path=where) from error
+        if values.get("log") == ".":
+            values["log"] = beside(str(values.get("data", "")))
+        return _checked(values, what, where)
+
+    def differences(self, wanted: Mapping[str, object]) -> str:
+        """What differs from the wanted fields, as `name (ours, not wanted)`; empty when nothing
+        does. None: any."""
+        return ", ".join(
+            f"{name} ({getattr(self, name)!r}, not {value!r})"
+            for name, value in wanted.items()
+            if value is not None and getattr(self, name) != value
+        )
+
+    def require(self, wanted: Mapping[str, object], where: str) -> None:
+        """Raises VolumeMismatchError when a wanted field differs from the record's."""
+        difference = self.differences(wanted)
+        if difference:
+            raise VolumeMismatchError(
+                f"the volume differs from the given settings: {difference}", path=where
+            )
+
+
+def scope_of(volume_id: str, flags: Collection[str]) -> str:
+    """What every key of a volume with these flags begins with, in its data location and in its log
+    location."""
+    return f"{SCOPE}{volume_id}/" if SCOPED in flags else ""
+
+
+_FIELDS: Final = {
+    "format": "f",
+    "kind": "k",
+    "name": "n",
+    "suffix_count": "s",
+    "hash": "h",
+    "data": "d",
+    "log_mode": "m",
+    "log": "l",
+    "volume_id": "i",
+    "flags": "g",
+    "min_client": "c",
+    "created": "t",
+}
+_NUMBERS: Final = frozenset({"format", "suffix_count", "min_client", "created"})
+
+
+def _checked(values: Mapping[str, Any], what: str, where: str) -> VolumeRecord:
+    """Judge the format before anything else: a later one may mean something else by the other
+    fields."""
+    written = values.get("format")
+    if type(written) is not int or written < 1:
+        raise NotAVolumeError(f"{what} has no format number", path=where)
+    if written > FORMAT:
+        raise VolumeFormatError(
+            f"{what} has format {written}; this version reads {FORMAT}", path=where
+        )
+    for name in {**_FIELDS, **values}:
+        if name not in _FIELDS:
+            raise NotAVolumeError(f"{what} is damaged: unknown field {name!r}", path=where)
+        if type(values.get(name)) is not (int if name in _NUMBERS else str):
+            raise NotAVolumeError(
+                f"{what} is damaged: field {name!r} is missing or of another type", path=where
+            )
+    known = {
+        "kind": get_args(VolumeKind),
+        "hash": get_args(HashName),
+        "log_mode": get_args(LogMode),
+    }
+    for name, choices in known.items():
+        if values[name] not in choices:
+            raise NotAVolumeError(f"{what} is damaged: {name} is {values[name]!r}", path=where)
+    if values["suffix_count"] < 1 or not values["name"] or not values["volume_id"]:
+        raise NotAVolumeError(f"{what} is damaged: suffix count, name or id is empty", path=where)
+    flags = tuple(values["flags"].split())
+    unknown = [flag for flag in flags if flag not in FLAGS]
+    if unknown:
+        raise VolumeFormatError(
+            f"{what} needs features this version lacks: {', '.join(unknown)}", path=where
+        )
+    if values["min_client"] > PROTOCOL:
+        raise VolumeFormatError(
+            f"{what} needs a client of protocol {values['min_client']}; this one speaks {PROTOCOL}",
+            path=where,
+        )
+    fields = {name: value for name, value in values.items() if name not in ("flags", "created")}
+    return VolumeRecord(flags=flags, created_ms=values["created"], **fields)
+
+
+def _escaped(text: str) -> str:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            "a name or location is not text that UTF-8 can hold", path=ascii(text)
+        ) from error
+    return re.sub(rb"[^A-Za-z0-9+\-._:/]", lambda match: b"=%02X" % match[0][0], data).decode(
+        "ascii"
+    )
+
+
+def _unescaped(text: str) -> str:
+    data = re.sub(rb"=([0-9A-F]{2})", lambda match: bytes.fromhex(match[1].decode()), text.encode())
+    return data.decode()
+
+
+def location_text(location: BlobLocation, table: TableLocation) -> str:
+    """How the record names a place for bytes: `s3://bucket/prefix/`, `memory://name/`,
+    `file:///directory/`, or, for a directory below that of the table's file, `./directory/`, so
+    that such a volume can be moved."""
+    return location.text(table.home)
+
+
+def beside(data: str) -> str:
+    """The text of the log's default location, given the data's."""
+    return os.path.join(data, "oplog/")
+
+
+async def is_empty(store: ItemStore) -> bool:
+    """Whether the table holds no item at all."""
+    async with aclosing(scan_all(store, limit=1)) as pages:
+        async for page in pages:
+            if page:
+                return False
+    return True
+
+
+async def has_entries(store: ItemStore) -> bool:
+    """Whether the table holds an entry of any volume."""
+    async with aclosing(scan_all(store)) as pages:
+        async for page in pages:
+            if any(str(item[PARTITION]).startswith(ENTRY_PREFIX) for item in page):
+                return True
+    return False
+
+
+async def load_or_repair(
+    store: ItemStore,
+    table: ItemTable,
+    where: str,
+    *,
+    sources: Sources,
+    policy: RetryPolicy,
+    patience: RetryPolicy = APPEARANCE,
+    destroying: bool = False,
+    locked: bool = False,
+) -> VolumeRecord:
+    """The record of the volume in a table, its item or tag restored from the other if one was lost.
+
+    | tag | item | table | |
+    |---|---|---|---|
+    | missing | missing | has items | NotAVolumeError |
+    | missing | missing | empty | waits for a creator (`patience`), then VolumeNotFoundError |
+    | present | missing | any | the item is restored |
+    | missing | present | any | the tag is written again; a failure is only logged |
+    | present | present | any | equal, else VolumeMismatchError that names what differs |
+    | unsupported or not readable | any | any | the item alone rules |
+
+    Item or tag damaged: NotAVolumeError; in need of a newer client: VolumeFormatError; both name
+    which of the two. A volume that is being destroyed is VolumeNotFoundError, except to who
+    destroys it (`destroying`). One that is locked exclusively is BusyError, except to who is about
+    to take the lock (`locked`): then the item alone rules.
+    """
+    record = await find_or_repair(
+        store,
+        table,
+        where,
+        sources=sources,
+        policy=policy,
+        patience=patience,
+        destroying=destroying,
+        locked=locked,
+    )
+    if record is not None:
+        return record
+    if await is_empty(store):
+        raise VolumeNotFoundError("the table is empty: no volume was initialised in it", path=where)
+    raise NotAVolumeError("the table holds items but no volume record", path=where)
+
+
+async def find_or_repair(
+    store: ItemStore,
+    table: ItemTable,
+    where: str,
+    *,
+    sources: Sources,
+    policy: RetryPolicy,
+    patience: RetryPolicy = APPEARANCE,
+    destroying: bool = False,
+    locked: bool = False,
+) -> VolumeRecord | None:
+    """`load_or_repair`, but None where item and tag are both missing."""
+    delays = backoff(patience, sources)
+    while True:
+        item = await store.get(RECORD_KEY)
+        tag, tags = await _read_tag(table, sources, policy)
+        if item is None and tag is None:
+            if not await is_empty(store):
+                # What is there may have been written after the first look, by a creator that was
+                # quick.
+                if await store.get(RECORD_KEY) is None:
+                    return None
+                continue
+            delay = next(delays, None)
+            if delay is None:
+                return None
+            await sources.sleep(delay)
+            continue
+        tagged = None if tag is None else VolumeRecord.from_tag(tag, where)
+        if item is not None:
+            stored = VolumeRecord.from_item(item, where)
+            if item.get(STATE) == DESTROYING and not destroying:
+                raise VolumeNotFoundError(
+                    "the volume is being destroyed; repeat s3k destroy to finish", path=where
+                )
+            if LOCK in item:
+                if locked or destroying:
+                    return stored
+                raise BusyError(locked_message(item, sources.now_ms()), path=where)
+            _agree(stored, tagged, where)
+            if tagged is None and tags:
+                await _write_tag(table, stored, sources, policy, where)
+            return stored
+        if tagged is not None and await _restore_item(store, tagged, sources, where):
+            return tagged
+
+
+def is_locked(item: Item, now_ms: int) -> bool:
+    """Whether the lease of the volume lock is valid."""
+    lease = item.get(LOCK_LEASE)
+    return isinstance(lease, int) and not expired(lease, now_ms)
+
+
+def locked_message(item: Item, now_ms: int) -> str:
+    """What is told of a volume whose record says that it is locked."""
+    purpose = str(item.get(LOCK_PURPOSE, ""))
+    if is_locked(item, now_ms):
+        return (
+            f"the volume is locked by a {purpose} of another client; "
+            "try again after it has finished"
+        )
+    subject = str(item.get(LOCK_SUBJECT, ""))
+    return (
+        f"a {purpose} of the volume ({subject}) was interrupted; repeat the {purpose} to finish it"
+    )
+
+
+def _agree(stored: VolumeRecord, tagged: VolumeRecord | None, where: str) -> None:
+    if tagged is not None and tagged != stored:
+        wanted = {
+            name: getattr(tagged, name)
+            for name in VolumeRecord.__dataclass_fields__
+            if name != "epoch"
+        }
+        raise VolumeMismatchError(
+            f"the volume record item and the table tag {TAG} disagree:"
+            f" {stored.differences(wanted)}",
+            path=where,
+        )
+
+
+async def create_record(
+    store: ItemStore,
+    table: ItemTable,
+    record: VolumeRecord,
+    where: str,
+    *,
+    sources: Sources,
+    policy: RetryPolicy,
+    lock: Mapping[str, Value] | None = None,
+) -> None:
+    """Write the record of a new volume, item first; `lock`: the fields of a lock that it is born
+    with.
+
+    Raises VolumeExistsError if the table has one by now, ConfigError before anything is written if
+    the record does not fit into a tag.
+    """
+    record.to_tag()
+    try:
+        await store.write(Put({**record.to_item(sources.uuid()), **(lock or {})}, ABSENT))
+    except ConditionFailedError as error:
+        raise VolumeExistsError("the table holds a volume already", path=where) from error
+    await _write_tag(table, record, sources, policy, where)
+
+
+async def mark_destroying(
+    store: ItemStore, record: VolumeRecord, where: str, *, sources: Sources
+) -> None:
+    """Make the volume one that nobody can open any more. Raises VolumeNotFoundError if it is
+    another one by now, BusyError if another client holds its exclusive lock."""
+    item = await store.get(RECORD_KEY) or {}
+    seen = {name: item[name] for name in (LOCK, LOCK_LEASE) if name in item}
+    if is_locked(item, sources.now_ms()):
+        raise BusyError(locked_message(item, sources.now_ms()), path=where)
+    missing = tuple(name for name in (LOCK, LOCK_LEASE) if name not in seen)
+    unchanged = Condition(equals={"volume_id": record.volume_id, **seen}, missing=missing)
+    change = Update(RECORD_KEY, unchanged, {STATE: DESTROYING, OPERATION: sources.uuid()})
+    try:
+        await store.write(change)
+    except ConditionFailedError as error:
+        raise VolumeNotFoundError("another client removed the volume", path=where) from error
+
+
+async def _read_tag(
+    table: ItemTable, sources: Sources, policy: RetryPolicy
+) -> tuple[str | None, bool]:
+    """The tag, and whether the table lets us have tags at all."""
+    try:
+        return await retry(lambda: table.read_tag(TAG), policy, sources), True
+    except CredentialsError:
+        raise
+    except (UnsupportedError, PermissionDeniedError):
+        return None, False
+
+
+async def _restore_item(
+    store: ItemStore, record: VolumeRecord, sources: Sources, where: str
+) -> bool:
+    """False when another client was faster."""
+    try:
+        await store.write(Put(record.to_item(sources.uuid()), ABSENT))
+    except ConditionFailedError:
+        return False
+    _LOG.warning(
+        "the volume record item of %s was missing and has been restored from the table tag", where
+    )
+    return True
+
+
+async def write_tag(
+    table: ItemTable, record: VolumeRecord, sources: Sources, policy: RetryPolicy
+) -> None:
+    """Tag the table with the record, for sure; nothing where the engine has no tags. Raises the
+    service's errors."""
+    value = record.to_tag()
+    try:
+        await retry(lambda: table.write_tag(TAG, value), policy, sources)
+    except UnsupportedError:
+        _LOG.debug("the engine has no tags")
+
+
+async def _write_tag(
+    table: ItemTable, record: VolumeRecord, sources: Sources, policy: RetryPolicy, where: str
+) -> None:
+    """The item is what counts: without the tag the volume works, so a failure is not the
+    caller's."""
+    try:
+        await write_tag(table, record, sources, policy)
+    except S3kError as error:
+        _LOG.warning("the table of %s could not be tagged: %s", where, error)

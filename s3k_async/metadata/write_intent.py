@@ -1,0 +1,98 @@
+"""Write intents: the content of an item's `next` attribute.
+
+A mark names a job and what becomes of the entry when that job is published. It is JSON, with its
+names in this order and without spaces, so that equal marks are equal texts and a condition can ask
+for one:
+
+    {"job": J}                   nothing: a change that is not atomic holds the entry
+    {"job": J, "then": "gone"}   the entry will be gone
+    {"job": J, "then": "here"}   the entry is not there yet, and will be
+    {"job": J, "then": {...}}    the entry will be another one, in the operation log's form
+
+Before the job is published, the entry of a `here` mark is nothing, and every other is what its item
+says.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from s3k_async.errors import ItemFormatError, LogFormatError
+from s3k_async.model import Entry
+from s3k_async.oplog.entries import entry_document, entry_from
+
+__all__ = ["GONE", "HERE", "NOBODY", "Then", "WriteIntent", "job_of", "parse_mark"]
+
+GONE: Literal["gone"] = "gone"
+HERE: Literal["here"] = "here"
+
+NOBODY = "-"
+"""An id that no job has: that of a mark which cannot be read."""
+
+Then: TypeAlias = Entry | Literal["gone", "here"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteIntent:
+    """A job, by its id, and what the entry becomes once the job is published; None: the same as
+    before."""
+
+    job: str
+    then: Then = None
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the entry is nothing for as long as the job is not published."""
+        return self.then == HERE
+
+    def text(self) -> str:
+        """The mark as it is stored. Raises UnicodeEncodeError for no entry that was ever stored."""
+        document: dict[str, object] = {"job": self.job}
+        if isinstance(self.then, Entry):
+            document["then"] = entry_document(self.then)
+        elif self.then is not None:
+            document["then"] = self.then
+        return json.dumps(document, separators=(",", ":"))
+
+    def side(self, entry: Entry, *, published: bool) -> Entry | None:
+        """What a marked entry is to those who read it, before its job is published or afterwards;
+        None: nothing.
+
+        One that is still the stored item keeps its mark; the entry of `then` has none.
+        """
+        if not published:
+            return None if self.then == HERE else entry
+        if self.then == GONE:
+            return None
+        return self.then if isinstance(self.then, Entry) else entry
+
+
+def parse_mark(text: str) -> WriteIntent:
+    """The mark that a `next` attribute holds (`Entry.pending`). Raises ItemFormatError for anything
+    else."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ItemFormatError("a pending change that is no JSON") from error
+    job = document.get("job") if isinstance(document, dict) else None
+    if not isinstance(job, str) or not job:
+        raise ItemFormatError("a pending change that names no job")
+    then = document.get("then")
+    if then in (None, GONE, HERE):
+        return WriteIntent(job, then)
+    if not isinstance(then, dict):
+        raise ItemFormatError("a pending change of an unknown kind")
+    try:
+        return WriteIntent(job, entry_from(then, "next"))
+    except LogFormatError as error:
+        raise ItemFormatError("a pending change whose entry cannot be read") from error
+
+
+def job_of(text: str) -> str:
+    """The id of the job that a mark names; NOBODY's for one that cannot be read."""
+    try:
+        return parse_mark(text).job
+    except ItemFormatError:
+        return NOBODY

@@ -1,0 +1,44 @@
+"""Atomic local files: durable, and visible only when complete."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.stores.file_modes import open_private
+from s3k_async.stores.os_errors import os_errors, sync_directory
+from s3k_async.stores.replacing import replaceable
+
+__all__ = ["appearing", "flush", "place"]
+
+
+def flush(file: BinaryIO) -> None:
+    """Make what was written durable."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def place(building: str, path: str) -> None:
+    """Give a file its name, durably."""
+    os.replace(building, path)
+    sync_directory(os.path.dirname(os.path.abspath(path)))
+
+
+@contextmanager
+def appearing(path: str, sources: Sources = SYSTEM) -> Iterator[BinaryIO]:
+    """A file that is written aside, and put in its place when the body has come to its end."""
+    path = replaceable(path)
+    building = f"{path}.{sources.uuid()}.part"
+    with os_errors(path):
+        try:
+            with open(building, "xb", opener=open_private) as file:
+                yield file
+                flush(file)
+            place(building, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(building)
+            raise

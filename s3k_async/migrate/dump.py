@@ -1,0 +1,142 @@
+"""Dumps of a volume's visible table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import BinaryIO
+
+from anyio.to_thread import run_sync
+
+from s3k_async._core.metering import Requests, counted
+from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._native import Entries
+from s3k_async.errors import PathNotFoundError
+from s3k_async.listing import Listing
+from s3k_async.metadata.codec import in_columns
+from s3k_async.migrate.atomic_file import flush, place
+from s3k_async.migrate.dump_format import CHUNK, DumpEnd, DumpForm, DumpHeader, DumpWriter
+from s3k_async.model import ROOT, Entry, Progress
+from s3k_async.stores.file_modes import open_private
+from s3k_async.stores.os_errors import os_errors
+from s3k_async.stores.replacing import replaceable
+from s3k_async.volumes import Volume
+
+__all__ = ["DumpResult", "dump_top", "dump_volume"]
+
+
+@dataclass(frozen=True, slots=True)
+class DumpResult:
+    """What was dumped. `bytes`: of the files, which are not in the dump."""
+
+    entries: int
+    files: int
+    directories: int
+    bytes: int
+    requests: Requests = field(default_factory=Requests, compare=False)
+
+
+@counted
+async def dump_volume(
+    volume: Volume,
+    target: str,
+    *,
+    form: DumpForm = "jsonl",
+    path: str = ROOT,
+    include_uncommitted: bool = False,
+    progress: Callable[[Progress], object] | None = None,
+    sources: Sources = SYSTEM,
+) -> DumpResult:
+    """Write the entries at and below `path` to the file `target`, which appears when it is whole
+    and replaces what was there. Memory is bounded.
+
+    What is dumped is what a recursive listing sees: a path that existed for the whole call is in it
+    once, and what was changed meanwhile is in it as it was at some moment of the call. For the
+    state of one moment nobody may write. Raises PathNotFoundError, InvalidPathError,
+    IsDirectoryError, UnsupportedError (`target` is a device, a pipe or a socket),
+    PermissionDeniedError, NoSpaceError, and the services' errors.
+    """
+    target = await run_sync(replaceable, target)
+    top, header = await dump_top(
+        volume, path, include_uncommitted=include_uncommitted, sources=sources
+    )
+    end = DumpEnd()
+    async with _appearing(target, sources) as file:
+        writer = _writer(form, file, header)
+
+        async def add(page: Entries) -> None:
+            nonlocal end
+            for start in range(0, len(page), CHUNK):
+                more = await run_sync(writer.write, page[start : start + CHUNK])
+                end = end.plus(more.files, more.directories, more.bytes)
+            if progress is not None:
+                progress(Progress("dump", end.entries, bytes=end.bytes))
+
+        async with aclosing(_found(volume, top, include_uncommitted)) as pages:
+            async for page in pages:
+                await add(page)
+        await run_sync(writer.finish, end)
+    return DumpResult(end.entries, end.files, end.directories, end.bytes)
+
+
+async def dump_top(
+    volume: Volume, path: str, *, include_uncommitted: bool, sources: Sources = SYSTEM
+) -> tuple[Entry, DumpHeader]:
+    """What stands at the path, and the header of a dump of it. Raises PathNotFoundError,
+    InvalidPathError."""
+    top = await volume.store.get(path)
+    if top is None:
+        raise PathNotFoundError("no such file or directory", path=path)
+    record = volume.record
+    header = DumpHeader(
+        volume=record.name,
+        volume_id=record.volume_id,
+        suffix_count=record.suffix_count,
+        hash=record.hash,
+        data=record.data,
+        path=path,
+        uncommitted=include_uncommitted,
+        time_ms=sources.now_ms(),
+    )
+    return top, header
+
+
+async def _found(
+    volume: Volume, top: Entry, include_uncommitted: bool
+) -> AsyncGenerator[Entries, None]:
+    if top.is_dir and top.path != ROOT:
+        yield in_columns([top], volume.store.keys)
+    listing = Listing(recursive=True, include_uncommitted=include_uncommitted)
+    async with aclosing(listing.pages(volume, top.path)) as pages:
+        async for page in pages:
+            yield page
+
+
+def _writer(form: DumpForm, file: BinaryIO, header: DumpHeader) -> DumpWriter:
+    if form == "parquet":
+        from s3k_async.migrate.dump_parquet import ParquetWriter
+
+        return ParquetWriter(file, header)
+    from s3k_async.migrate.dump_jsonl import JsonLinesWriter
+
+    return JsonLinesWriter(file, header)
+
+
+@asynccontextmanager
+async def _appearing(path: str, sources: Sources) -> AsyncIterator[BinaryIO]:
+    """A file that is written aside, and put in its place when the body has come to its end."""
+    building = f"{path}.{sources.uuid()}.part"
+    with os_errors(path):
+        file: BinaryIO = await run_sync(partial(open, building, "xb", opener=open_private))  # type: ignore[arg-type]  # overloads of open
+        try:
+            with file:
+                yield file
+                await run_sync(flush, file)
+            await run_sync(place, building, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(building)
+            raise

@@ -1,0 +1,318 @@
+"""Loads of a dump into an empty volume of any engine, suffix count and hash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from anyio.to_thread import run_sync
+
+from s3k_async._core.concurrency import gather
+from s3k_async._core.metering import RequestCounter, Requests, counted
+from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import (
+    DirectoryNotEmptyError,
+    InvalidArgumentError,
+    PathNotFoundError,
+    UnsupportedError,
+)
+from s3k_async.metadata.volume_lock import VolumeLock
+from s3k_async.metadata.volume_record import has_entries
+from s3k_async.migrate.dump_format import DumpEnd, DumpFile, DumpHeader, open_dump
+from s3k_async.migrate.load_batch import SHOWN, LoadTarget, lacking_bytes, off_loop
+from s3k_async.migrate.missing_parents import MissingParents
+from s3k_async.model import Entry, Progress
+from s3k_async.stores.items import ItemStore
+from s3k_async.stores.os_errors import os_errors
+from s3k_async.volumes import Volume
+from s3k_async.volumes.claims import renew
+from s3k_async.volumes.exclusive_volume import exclusive_volume
+
+__all__ = ["DumpFacts", "LoadResult", "Loader", "load_by", "load_volume"]
+
+_COPIES = 16
+_NAME = 32
+"""Characters of the dump's digest in the record."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What was loaded. `skipped`: entries that an interrupted load of the same dump had loaded
+    before; `made`: directories that the dump names only as parents."""
+
+    entries: int
+    files: int
+    directories: int
+    bytes: int
+    skipped: int
+    made: int
+    requests: Requests = field(default_factory=Requests, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFacts:
+    """A dump that was read once to its end."""
+
+    path: str
+    header: DumpHeader
+    end: DumpEnd
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """What names it in the volume record."""
+        return self.digest[:_NAME]
+
+    def landing(self, volume: Volume) -> LoadTarget:
+        """It and the volume that it is loaded into."""
+        return LoadTarget(volume, self.path, self.name, self.header.time_ms)
+
+
+class Loader(Protocol):
+    """Who reads the dump and writes what is in it: one machine, or tasks."""
+
+    @property
+    def dump(self) -> DumpFacts: ...
+
+    async def judge(self, volume: Volume, lock: VolumeLock, *, check: bool) -> None:
+        """Raise for a dump that this volume cannot hold; with `check`, for files whose bytes are
+        not here."""
+
+    async def run(self, volume: Volume, lock: VolumeLock) -> int:
+        """Load what is not loaded yet, which the lock knows, until nobody works under it any more;
+        how many directories were made."""
+
+
+async def load_volume(
+    source: str,
+    config: VolumeConfig,
+    *,
+    check: bool = False,
+    adopt: bool = False,
+    bytes_from: Volume | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    sources: Sources = SYSTEM,
+    session: object | Mapping[str, object] | None = None,
+    counter: RequestCounter | None = None,
+) -> LoadResult:
+    """Load the dump in the file `source` into an empty volume, which is made if it does not exist
+    (with the dump's suffix count and hash, unless `config` says otherwise).
+
+    Ids, versions, times and physical keys are kept, and everything is logged. The volume is locked
+    meanwhile, see `volumes.exclusive_volume`; an interrupted load is finished by loading the same
+    dump again. A dump of another volume is loaded only if its bytes are here as well: `check` asks
+    for every file's before anything is changed, `bytes_from` copies them from that volume, under
+    fresh keys. `adopt` is for a dump of a volume of S3-FileSystem 1.0 whose bytes are below the
+    data location: each file is checked as by `check`, and adopted where it is, by its URI and etag.
+
+    Raises PathNotFoundError (no such dump), CorruptDataError (it was cut or damaged),
+    DirectoryNotEmptyError (the volume is not empty), InvalidArgumentError (another volume's dump),
+    DataMissingError (`check`) and BusyError, with nothing changed, but that a volume that was made
+    for it stays, empty; NotDirectoryError, LeaseExpiredError; and the services' errors.
+    """
+    if adopt and bytes_from is not None:
+        raise InvalidArgumentError(
+            "bytes are adopted where they are, or copied; not both", path=source
+        )
+    loader = await run_sync(
+        _alone, source, bytes_from, adopt, progress or (lambda _: None), sources
+    )
+    if adopt and loader.dump.header.volume_id:
+        raise InvalidArgumentError(
+            "only the bytes of a volume of S3-FileSystem 1.0 are adopted: those of a native volume "
+            "are its own",
+            path=source,
+        )
+    return await load_by(
+        loader,
+        config,
+        check=check or adopt,
+        adopt=adopt,
+        bytes_from=bytes_from,
+        sources=sources,
+        session=session,
+        counter=counter,
+    )
+
+
+@counted
+async def load_by(
+    loader: Loader,
+    config: VolumeConfig,
+    *,
+    check: bool = False,
+    adopt: bool = False,
+    bytes_from: Volume | None = None,
+    sources: Sources = SYSTEM,
+    session: object | Mapping[str, object] | None = None,
+    counter: RequestCounter | None = None,
+) -> LoadResult:
+    """`load_volume`, whoever does it."""
+    dump, end = loader.dump, loader.dump.end
+    lock = VolumeLock("load", dump.name, sources)
+    made = config
+    if config.suffix_count is None:
+        made = replace(
+            config, suffix_count=dump.header.suffix_count, hash=config.hash or dump.header.hash
+        )
+    async with exclusive_volume(
+        config,
+        lock,
+        create=True,
+        made=made,
+        adopting=adopt,
+        sources=sources,
+        session=session,
+        counter=counter,
+    ) as volume:
+        # A table that is made anew for bytes that were there may have been in use until it was
+        # lost.
+        lock.alone = lock.alone and volume.record.volume_id != dump.header.volume_id
+        skipped = lock.done
+        if not lock.touched:
+            await _require_empty(volume.items, config)
+        _require_bytes(volume, dump, check=check, bytes_from=bytes_from)
+        await loader.judge(volume, lock, check=check and bytes_from is None)
+        await lock.quiet()
+        if not lock.touched:
+            await _require_empty(volume.items, config)
+        lock.touched = True
+        parents = await loader.run(volume, lock)
+        record = volume.record
+        await renew(
+            volume.place,
+            record.volume_id,
+            {"suffix_count": record.suffix_count, "hash": record.hash},
+        )
+        return LoadResult(end.entries, end.files, end.directories, end.bytes, skipped, parents)
+
+
+def _alone(
+    source: str,
+    bytes_from: Volume | None,
+    adopt: bool,
+    progress: Callable[[Progress], object],
+    sources: Sources,
+) -> _Alone:
+    with os_errors(source):
+        try:
+            dump = open_dump(source)
+        except FileNotFoundError as error:
+            raise PathNotFoundError("no such file", path=source) from error
+        facts = DumpFacts(source, dump.header, dump.verify(), dump.digest())
+        return _Alone(facts, dump, bytes_from, adopt, progress, sources)
+
+
+async def _require_empty(items: ItemStore, config: VolumeConfig) -> None:
+    if await has_entries(items):
+        raise DirectoryNotEmptyError(
+            "a dump is loaded into an empty volume; this one is not", path=config.name
+        )
+
+
+def _require_bytes(
+    volume: Volume, dump: DumpFacts, *, check: bool, bytes_from: Volume | None
+) -> None:
+    """Refuse entries whose bytes cannot be where the entries say."""
+    header = dump.header
+    if bytes_from is not None:
+        if bytes_from.record.volume_id != header.volume_id:
+            raise InvalidArgumentError(
+                f"the dump is not of the volume {bytes_from.record.name!r}, from which to copy the "
+                "bytes",
+                path=dump.path,
+            )
+    elif dump.end.files and not check and header.volume_id != volume.record.volume_id:
+        raise InvalidArgumentError(
+            f"the dump is of another volume ({header.volume!r}, bytes in {header.data}), whose "
+            "bytes are not here: have"
+            " them copied along, adopt those of a volume of S3-FileSystem 1.0 in the same bucket, "
+            "or copy them under"
+            " the same keys yourself and ask for the check",
+            path=dump.path,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """One machine, which loads a dump in its order."""
+
+    dump: DumpFacts
+    file: DumpFile
+    bytes_from: Volume | None
+    adopt: bool
+    progress: Callable[[Progress], object]
+    sources: Sources
+
+    async def judge(self, volume: Volume, lock: VolumeLock, *, check: bool) -> None:  # noqa: ARG002
+        landing = self.dump.landing(volume)
+        missing: list[str] = []
+        async with aclosing(off_loop(self.file.chunks())) as chunks:
+            async for chunk in chunks:
+                await run_sync(landing.judge, chunk)
+                if self.bytes_from is not None:
+                    _require_copyable(chunk, self.bytes_from)
+                if check:
+                    missing += await landing.lacking(chunk)
+                if len(missing) > SHOWN:
+                    break
+        if missing:
+            raise lacking_bytes(missing, self.dump.path)
+
+    async def run(self, volume: Volume, lock: VolumeLock) -> int:
+        landing, parents, seen = (
+            self.dump.landing(volume),
+            MissingParents(volume.store, self.sources),
+            0,
+        )
+        async with aclosing(off_loop(self.file.chunks())) as chunks:
+            async for chunk in chunks:
+                parents.remember(chunk)
+                left = chunk[max(0, lock.done - seen) :]
+                seen += len(chunk)
+                if left:
+                    made = await parents.missing(left)
+                    await landing.load([*made, *await self._with_bytes(volume, left)], lock.check)
+                    lock.done = seen
+                    self.progress(Progress("load", seen, self.dump.end.entries))
+        return parents.made
+
+    async def _with_bytes(self, volume: Volume, chunk: Sequence[Entry]) -> Sequence[Entry]:
+        """The entries, their bytes copied along or adopted if they are to be."""
+        source = self.bytes_from
+        if source is None and not self.adopt:
+            return chunk
+        loaded = dict(
+            zip(chunk, await volume.store.get_many([entry.path for entry in chunk]), strict=True)
+        )
+
+        async def own(entry: Entry) -> Entry:
+            present = loaded[entry]
+            if present is not None and (present.id, present.version) == (entry.id, entry.version):
+                return present  # by a load that was interrupted: the log names these bytes already
+            if not entry.committed or entry.physical is None:
+                return entry
+            if source is None:
+                content = await volume.storage.adopted(entry.content)
+            else:
+                content = await volume.storage.copy_from(source.storage, entry.content, entry.id)
+            return replace(
+                entry, physical=content.physical, etag=content.etag, checksum=content.checksum
+            )
+
+        return await gather(own, chunk, limit=_COPIES)
+
+
+def _require_copyable(chunk: Sequence[Entry], source: Volume) -> None:
+    for entry in chunk:
+        if (
+            entry.committed
+            and entry.physical is not None
+            and not source.storage.can_read(entry.physical)
+        ):
+            raise UnsupportedError(
+                "the file's bytes lie outside the volume that was dumped", path=entry.path
+            )

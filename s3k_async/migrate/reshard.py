@@ -1,0 +1,172 @@
+"""Resharding: another suffix count or hash for a volume, in place. Design:
+docs/design/005-resharding.md.
+
+Under the exclusive lock: check, copy every entry that gets another key, change the record (the
+moment at which it happens), remove the old copies. Wherever it is interrupted, the same call again
+finishes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from s3k_async._core.concurrency import run_all
+from s3k_async._core.metering import RequestCounter, Requests, counted
+from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import ConfigError
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.volume_lock import VolumeLock
+from s3k_async.metadata.volume_record import LOCK_DONE, VolumeRecord, write_tag
+from s3k_async.migrate.reshard_pass import PassName, PassResult, ReshardPass
+from s3k_async.model import HashName, Progress
+from s3k_async.volumes import Volume, open_volume
+from s3k_async.volumes.claims import renew
+from s3k_async.volumes.creation import MAX_SUFFIX_COUNT
+from s3k_async.volumes.exclusive_volume import exclusive_volume
+
+__all__ = ["ReshardResult", "TableWalker", "reshard_volume"]
+
+_SEGMENTS = 4
+_CHECKED = 1
+"""How far the lock says that the work is, once the table was found fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReshardResult:
+    """What was done. `entries`: of the volume; `moved`: those whose key is another now, as far as
+    this call moved them."""
+
+    suffix_count: int
+    hash: HashName
+    entries: int
+    moved: int
+    requests: Requests = field(default_factory=Requests, compare=False)
+
+
+class TableWalker(Protocol):
+    """A walk over the whole table by other processes."""
+
+    async def walk(self, volume: Volume, work: ReshardPass, lock: VolumeLock) -> PassResult:
+        """Do one pass in the whole table, under the lock."""
+
+    async def finish(self, volume: Volume, lock: VolumeLock) -> None:
+        """See to it that nobody works under the lock any more, which is given up next."""
+
+
+@counted
+async def reshard_volume(
+    config: VolumeConfig,
+    suffix_count: int,
+    *,
+    hash: HashName | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    sources: Sources = SYSTEM,
+    session: object | Mapping[str, object] | None = None,
+    counter: RequestCounter | None = None,
+    walker: TableWalker | None = None,
+) -> ReshardResult:
+    """Give a volume another suffix count, and hash if one is named. What is so already changes
+    nothing.
+
+    Nobody can use the volume meanwhile, and whoever had it open has to open it again (BusyError,
+    then VolumeMismatchError; see `metadata.volume_lock`). A reshard that was interrupted leaves the
+    volume locked; the same call again finishes it. `walker`: who goes over the table, if not this
+    machine alone.
+
+    Raises ConfigError (no such suffix count), ItemFormatError (the table holds items that belong
+    nowhere: fsck first), InvalidPathError (a key would be too long), PermissionDeniedError (the
+    table's tag cannot be written), BusyError, with nothing changed; LeaseExpiredError; and the
+    services' errors.
+    """
+    if not 1 <= suffix_count <= MAX_SUFFIX_COUNT:
+        raise ConfigError(
+            f"the suffix count is 1 to {MAX_SUFFIX_COUNT}, not {suffix_count}", path=config.name
+        )
+    config = replace(config, suffix_count=None, hash=None)
+    volume = await open_volume(config, sources=sources, session=session, locked=True)
+    wanted = hash or volume.record.hash
+    await volume.close()
+    lock = VolumeLock("reshard", f"{suffix_count} {wanted}", sources)
+    async with exclusive_volume(
+        config, lock, sources=sources, session=session, counter=counter
+    ) as volume:
+        target = replace(volume.record, suffix_count=suffix_count, hash=wanted)
+        if target == volume.record and not lock.touched:
+            return ReshardResult(suffix_count, wanted, 0, 0)
+        target.to_tag()  # it has to fit
+        await lock.quiet()
+        return await _Reshard(volume, target, lock, walker or _Alone(progress)).run(sources)
+
+
+class _Reshard:
+    """One reshard under way."""
+
+    def __init__(
+        self, volume: Volume, target: VolumeRecord, lock: VolumeLock, walker: TableWalker
+    ) -> None:
+        record = volume.record
+        self._volume = volume
+        self._target = target
+        self._lock = lock
+        self._walker = walker
+        self._old = KeyScheme(record.name, record.suffix_count, record.hash)
+        self._new = KeyScheme(target.name, target.suffix_count, target.hash)
+
+    async def run(self, sources: Sources) -> ReshardResult:
+        volume, target, policy = self._volume, self._target, self._volume.config.tuning.retry.write
+        copied = PassResult()
+        if target != volume.record:
+            if self._lock.done < _CHECKED:
+                self._lock.touched = False  # whoever was interrupted had not begun to copy
+                await self._everywhere("check")
+                await write_tag(
+                    volume.table, volume.record, sources, policy
+                )  # what must not fail later
+                self._lock.touched = True
+                self._lock.done = _CHECKED
+                await self._lock.change(volume.items, {LOCK_DONE: _CHECKED})
+            copied = await self._everywhere("copy")
+            await self._lock.change(
+                volume.items, {"suffix_count": target.suffix_count, "hash": target.hash}
+            )
+        self._lock.check()
+        await write_tag(volume.table, target, sources, policy)
+        layout = {"suffix_count": target.suffix_count, "hash": target.hash}
+        await renew(volume.place, target.volume_id, layout)
+        cleaned = await self._everywhere("clean")
+        await self._walker.finish(volume, self._lock)
+        return ReshardResult(
+            target.suffix_count, target.hash, cleaned.entries, max(copied.moved, cleaned.moved)
+        )
+
+    async def _everywhere(self, name: PassName) -> PassResult:
+        return await self._walker.walk(
+            self._volume, ReshardPass(name, self._old, self._new), self._lock
+        )
+
+
+class _Alone:
+    """One machine, which reads a few segments of the table at the same time."""
+
+    def __init__(self, progress: Callable[[Progress], object] | None) -> None:
+        self._progress = progress or (lambda _: None)
+
+    async def walk(self, volume: Volume, work: ReshardPass, lock: VolumeLock) -> PassResult:
+        total = PassResult()
+
+        async def segment(number: int) -> None:
+            nonlocal total
+            async with aclosing(work.over(volume, number, _SEGMENTS, lock.check)) as pages:
+                async for passed in pages:
+                    total += passed
+                    self._progress(Progress("reshard", total.entries))
+
+        await run_all(segment, range(_SEGMENTS), limit=_SEGMENTS)
+        return total
+
+    async def finish(self, volume: Volume, lock: VolumeLock) -> None:
+        pass  # no other client works

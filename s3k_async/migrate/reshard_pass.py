@@ -1,0 +1,149 @@
+"""The passes of a reshard over the table: the work on one page of entries, for the local runner and
+for Spark tasks.
+
+Each may be repeated, and done twice at the same time, for as long as the exclusive lock is held: no
+other client changes an entry meanwhile, so that a copy is the same whenever it is written, and an
+old one is removed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from s3k_async import _native
+from s3k_async.errors import ConditionFailedError, CorruptDataError, ItemFormatError
+from s3k_async.metadata.codec import from_items
+from s3k_async.metadata.keys import ENTRY_PREFIX, KeyScheme
+from s3k_async.stores.items import MAX_TRANSACTION, PARTITION, SORT, Condition, Delete, Item, Key
+from s3k_async.stores.pagination import scan_all
+from s3k_async.volumes import Volume
+
+__all__ = ["PassName", "PassResult", "ReshardPass"]
+
+PassName: TypeAlias = Literal["check", "copy", "clean"]
+"""`check` refuses what cannot be moved, `copy` writes each entry that gets another key there,
+`clean` removes the old copies, each only if the new one is there and equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    """What a pass has come across. `entries`: those of the tree that counts; `moved`: copied, or
+    removed."""
+
+    entries: int = 0
+    moved: int = 0
+
+    def __add__(self, other: PassResult) -> PassResult:
+        return PassResult(self.entries + other.entries, self.moved + other.moved)
+
+
+@dataclass(frozen=True, slots=True)
+class ReshardPass:
+    """One pass, from the keys `old` to the keys `new`: a plain value, which can be shipped."""
+
+    name: PassName
+    old: KeyScheme
+    new: KeyScheme
+
+    async def over(
+        self, volume: Volume, segment: int, segments: int, held: Callable[[], object]
+    ) -> AsyncGenerator[PassResult, None]:
+        """Do it in one of so many segments of the table, page by page. `held` raises unless the
+        lock certainly is held.
+
+        Raises ItemFormatError and InvalidPathError (`check`), CorruptDataError (`clean`), what
+        `held` raises, and the store's errors.
+        """
+        async for page in scan_all(volume.items, segment, segments):
+            items = [item for item in page if str(item[PARTITION]).startswith(ENTRY_PREFIX)]
+            if items:
+                yield await self._do(volume, items, held)
+
+    async def _do(
+        self, volume: Volume, items: Sequence[Item], held: Callable[[], object]
+    ) -> PassResult:
+        if self.name == "check":
+            return self._check(items)
+        if self.name == "copy":
+            return await self._copy(volume, items)
+        return await self._clean(volume, items, held)
+
+    def _check(self, items: Sequence[Item]) -> PassResult:
+        """Refuse what is no entry, or not at its place, before anything is changed."""
+        try:
+            paths = from_items(items, self.old).paths()
+        except ItemFormatError as error:
+            raise ItemFormatError(
+                f"{error.message}; run s3k fsck repair first", path=error.path
+            ) from error
+        self.new.keys(paths)
+        for item, key in zip(items, self.old.keys(paths), strict=True):
+            if _key(item) != key:
+                place = f"{item[PARTITION]}/{item[SORT]}"
+                raise ItemFormatError(
+                    "the item is in the wrong partition; run s3k fsck repair first", path=place
+                )
+        return PassResult(len(items))
+
+    async def _copy(self, volume: Volume, items: Sequence[Item]) -> PassResult:
+        # One that keeps its key stays, and so does a copy.
+        copies = [
+            {**item, PARTITION: key.partition}
+            for item, key in self._places(items)
+            if key != _key(item)
+        ]
+        await volume.items.load(copies)
+        return PassResult(len(items), len(copies))
+
+    async def _clean(
+        self, volume: Volume, items: Sequence[Item], held: Callable[[], object]
+    ) -> PassResult:
+        leftover = [(item, key) for item, key in self._places(items) if key != _key(item)]
+        copies = await volume.items.get_many([key for _, key in leftover])
+        deletes: list[Delete] = []
+        for item, key in leftover:
+            copy = copies.get(key)
+            if copy is None or {**copy, PARTITION: item[PARTITION]} != dict(item):
+                raise CorruptDataError(
+                    "an entry has no copy at its new place", path=f"{key.partition}/{key.sort}"
+                )
+            deletes.append(
+                Delete(_key(item), Condition(equals={"id": item["id"], "ver": item["ver"]}))
+            )
+        removed = 0
+        for start in range(0, len(deletes), MAX_TRANSACTION):
+            removed += await _remove(volume, deletes[start : start + MAX_TRANSACTION], held)
+        return PassResult(len(items) - len(leftover), removed)
+
+    def _places(self, items: Sequence[Item]) -> list[tuple[Item, Key]]:
+        """The items with the keys that they are to have."""
+        partitions = [str(item[PARTITION]) for item in items]
+        paths = _native.decode_keys(
+            self.new.volume, partitions, [str(item[SORT]) for item in items]
+        )
+        return list(zip(items, self.new.keys(paths), strict=True))
+
+
+async def _remove(volume: Volume, deletes: Sequence[Delete], held: Callable[[], object]) -> int:
+    """Remove what is still there; how many that were."""
+    left = deletes
+    while left:
+        held()
+        try:
+            await volume.items.transact(left, volume.store.sources.uuid())
+        except ConditionFailedError:
+            # Somebody does the same at the same time: a task that runs twice.
+            found = await volume.items.get_many([delete.key for delete in left])
+            remaining = [delete for delete in left if delete.key in found]
+            if len(remaining) == len(left):
+                raise
+            left = remaining
+        else:
+            return len(left)
+    return 0
+
+
+def _key(item: Item) -> Key:
+    return Key(str(item[PARTITION]), str(item[SORT]))

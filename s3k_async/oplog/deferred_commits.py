@@ -1,0 +1,88 @@
+"""Deferred commits: commit records written after the caller has its answer.
+
+If the process dies first, the operation is pending in the log and done in the table, which fsck can
+decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import anyio
+
+from s3k_async._core.metering import deferred
+
+__all__ = ["MARKS_UNDER_WAY", "DeferredCommits"]
+
+MARKS_UNDER_WAY: Final = 64
+"""Marks that are being written at the same time; whoever brings one more waits until one of them is
+done."""
+
+
+class DeferredCommits:
+    """The marks of one log that are being written. Belongs to one event loop, and to the process
+    that began them: in a forked child they are not written a second time.
+    """
+
+    def __init__(self, limit: int = MARKS_UNDER_WAY) -> None:
+        self._places = asyncio.Semaphore(limit)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
+        self._given_up = False
+        self._pid = 0
+
+    async def begin(self, write: Callable[[], Awaitable[object]]) -> None:
+        """Begin to write a mark and return; waits only while too many are under way.
+
+        `write` ends by itself and raises nothing that the log expects. A cancellation of the caller
+        does not reach it.
+        """
+        await self._places.acquire()
+        self._pid = os.getpid()
+        task = asyncio.create_task(self._write(write, self._pid))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def drained(self) -> None:
+        """Wait until all that were begun are written. Raises what none of them should have
+        raised."""
+        while self._tasks and self._pid == os.getpid():
+            await asyncio.wait(set(self._tasks))
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def close(self) -> None:
+        """As `drained`; cancelled, it stops those that are under way."""
+        try:
+            await self.drained()
+        except asyncio.CancelledError:
+            self._given_up = True
+            tasks = set(self._tasks)
+            for task in tasks:
+                task.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+
+    async def _write(self, write: Callable[[], Awaitable[object]], pid: int) -> None:
+        if pid != os.getpid():
+            return
+        with deferred():
+            try:
+                await write()
+            except asyncio.CancelledError:
+                if self._given_up:
+                    raise
+                # The loop is ending, as `asyncio.run` does it, and waits for what it has cancelled.
+                # Doing it again leaves the same object.
+                await write()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._places.release()
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._failure = self._failure or failure

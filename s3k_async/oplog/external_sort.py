@@ -1,0 +1,104 @@
+"""External sort: log records ordered by object id in a temporary file, for logs larger than memory.
+
+The file is a SQLite database of its own in a temporary directory: nothing in it outlives the work,
+so it is written without a journal.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, Self, cast
+
+from s3k_async.oplog.entries import LogRecord, LogState, operation_from, operation_line
+
+__all__ = ["CACHE_BYTES", "ExternalSort"]
+
+CACHE_BYTES = 16 * 1024 * 1024
+"""Memory that the database may use for its pages."""
+
+_SCHEMA = (
+    "CREATE TABLE records (object TEXT NOT NULL, state TEXT NOT NULL, key TEXT NOT NULL, line BLOB "
+    "NOT NULL)"
+)
+
+
+class ExternalSort:
+    """Log records by object id. `directory`: where the temporary directory is made; None: where the
+    system says.
+
+    with Spill() as spill:
+        spill.add(records)
+        for records in spill.objects():
+            ...
+    """
+
+    def __init__(self, directory: str | None = None) -> None:
+        self._room = TemporaryDirectory(prefix="s3k-", dir=directory, ignore_cleanup_errors=True)
+        # Threads may take turns with it.
+        path = os.path.join(self._room.name, "spill")
+        self.database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        for pragma in ("journal_mode=OFF", "synchronous=OFF", f"cache_size=-{CACHE_BYTES // 1024}"):
+            self.database.execute(f"PRAGMA {pragma}")
+        self.database.execute(_SCHEMA)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the temporary directory."""
+        self.database.close()
+        self._room.cleanup()
+
+    def add(self, records: Iterable[LogRecord]) -> None:
+        """Keep some records."""
+        rows = [
+            (
+                each.operation.object_id,
+                each.state,
+                each.key,
+                operation_line(each.operation, each.key),
+            )
+            for each in records
+        ]
+        self.many("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
+
+    def objects(self) -> Iterator[list[LogRecord]]:
+        """The records of each object, in the order of the ids."""
+        self.database.execute("CREATE INDEX IF NOT EXISTS by_object ON records (object)")
+        rows = self.database.execute("SELECT object, state, key, line FROM records ORDER BY object")
+        for _, some in groupby(rows, key=lambda row: row[0]):
+            yield [
+                LogRecord(operation_from(line, key), cast("LogState", state), key)
+                for _, state, key, line in some
+            ]
+
+    def of(self, object_id: str) -> list[LogRecord]:
+        """The records of one object."""
+        self.database.execute("CREATE INDEX IF NOT EXISTS by_object ON records (object)")
+        rows = self.database.execute(
+            "SELECT state, key, line FROM records WHERE object = ?", (object_id,)
+        )
+        return [
+            LogRecord(operation_from(line, key), cast("LogState", state), key)
+            for state, key, line in rows
+        ]
+
+    def many(self, statement: str, rows: list[Any]) -> None:
+        """Execute a statement for each row, in one transaction."""
+        if rows:
+            self.database.execute("BEGIN")
+            self.database.executemany(statement, rows)
+            self.database.execute("COMMIT")

@@ -1,0 +1,629 @@
+"""The reader of the operation log, and the state of each object according to it.
+
+Damage is reported and never repaired or removed here, and only what was read whole can be damaged:
+an error of the store ends the reading.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+)
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, get_args
+
+from s3k_async import _native
+from s3k_async._core.concurrency import gather
+from s3k_async.errors import BlobNotFoundError, InvalidPathError, LogFormatError
+from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.oplog.binary_entries import JavaEntry, JavaEntryV1, read_java
+from s3k_async.oplog.checkpoints import CheckpointReader, possible
+from s3k_async.oplog.damage import DamagedLog, Finding
+from s3k_async.oplog.entries import (
+    EntryKey,
+    LogRecord,
+    LogState,
+    Operation,
+    OperationKind,
+    SegmentKey,
+    decode,
+    history_prefix,
+    parse_key,
+    segment_key,
+)
+from s3k_async.oplog.log_objects import ENTRY_BYTES, OBJECT_BYTES, read_object
+from s3k_async.oplog.segments import Segment, SegmentMark, decode_segment
+from s3k_async.stores.blobs import BlobInfo, BlobStore
+from s3k_async.stores.key_ranges import KeyRange, list_range
+from s3k_async.stores.pagination import list_all
+
+__all__ = [
+    "DamagedLog",
+    "Finding",
+    "JavaLogReader",
+    "LogObject",
+    "LogReader",
+    "ObjectState",
+    "entry_ranges",
+    "latest",
+]
+
+_ENTRIES: Final = "entries/"
+_SEGMENTS: Final = "segments/"
+_EVERY_KEY: Final = KeyRange()
+_EVERY_ENTRY: Final = KeyRange(_ENTRIES)
+_EVERY_SEGMENT: Final = KeyRange(_SEGMENTS)
+_SHARDS: Final = 256
+"""What the keys of entries divide them into: the first two digits of the object id."""
+_ENTRY_BATCH: Final = 512
+_SEGMENTS_AT_ONCE: Final = 2
+_JAVA_KEY: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.info", re.ASCII)
+_JAVA_PATH: Final = re.compile(r"ks://([^/]+)(/.*[^/])", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class LogObject:
+    """An entry or a segment: one or two objects of the log, and what they say."""
+
+    keys: tuple[str, ...]
+    """Pending before committed."""
+    findings: tuple[Finding, ...]
+    segment: str = ""
+    """The id of the segment; empty for an entry."""
+
+    @property
+    def records(self) -> list[LogRecord]:
+        """What could be read of it."""
+        return [finding for finding in self.findings if isinstance(finding, LogRecord)]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is whole, and it is known of each of its operations whether it happened."""
+        return len(self.records) == len(self.findings) > 0 and all(
+            one.state == "committed" for one in self.records
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectState:
+    """The state of one object according to the log."""
+
+    committed: LogRecord | None
+    """The committed operation of the highest version, or None; a `delete` says that the object is
+    gone."""
+    pending: tuple[LogRecord, ...] = ()
+    """Operations of higher versions of which the log does not know whether they happened, by
+    version and id."""
+    conflict: tuple[LogRecord, ...] = ()
+    """Different operations, all committed, for that one highest version, by time and id.
+    Conditional writes exclude this, so the log alone cannot decide between them; `committed` is
+    then the first, for want of a better one."""
+
+
+def latest(records: Iterable[Finding]) -> dict[str, ObjectState]:
+    """The truth for each object id, in whatever order the records come; damage is passed over.
+
+    The highest committed version wins. Operations pending at or below it are not pending any more:
+    their own committed record exists, or they lost. The same operation found twice is one.
+    """
+    committed: dict[str, list[LogRecord]] = {}
+    pending: dict[str, dict[tuple[int, str], LogRecord]] = {}
+    for record in records:
+        if isinstance(record, DamagedLog):
+            continue
+        operation = record.operation
+        if record.state == "pending":
+            pending.setdefault(operation.object_id, {})[operation.version, operation.id] = record
+            continue
+        best = committed.setdefault(operation.object_id, [record])
+        if operation.version > best[0].operation.version:
+            best[:] = [record]
+        elif operation.version == best[0].operation.version and all(
+            operation != seen.operation for seen in best
+        ):
+            best.append(record)
+    return {
+        object_id: _truth(committed.get(object_id, []), pending.get(object_id, {}))
+        for object_id in committed.keys() | pending.keys()
+    }
+
+
+def _truth(committed: list[LogRecord], pending: dict[tuple[int, str], LogRecord]) -> ObjectState:
+    ranked = sorted(committed, key=lambda record: (record.operation.time_ms, record.operation.id))
+    version = ranked[0].operation.version if ranked else -1
+    return ObjectState(
+        committed=ranked[0] if ranked else None,
+        pending=tuple(
+            record
+            for at, record in sorted(pending.items(), key=lambda pair: pair[0])
+            if at[0] > version
+        ),
+        conflict=tuple(ranked) if len(ranked) > 1 else (),
+    )
+
+
+class LogReader:
+    """Reads the entries and segments of a native log."""
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        *,
+        concurrency: int = 32,
+        has_key: Callable[[str], bool] | None = None,
+    ) -> None:
+        """`blobs`: rooted at the log, its reads already retried. `concurrency`: entries read at
+        once. `has_key`: whether an entry of the volume can have a path; an object with another one
+        is damaged.
+        """
+        self._blobs = blobs
+        self._concurrency = concurrency
+        self._possible = possible(has_key)
+        self.checkpoints = CheckpointReader(blobs, has_key=has_key)
+
+    async def records(self) -> AsyncIterator[Finding]:
+        """Every operation in the log, in the highest state that an object knows for it, and every
+        object that cannot be understood. An operation that an entry or segment and a checkpoint
+        hold comes once from each.
+
+        Where a committed entry is readable, its pending twin has no more to say and is not read; of
+        a segment, the operations are read from the pending object, and a mark whose pending object
+        is missing is damage. Bounded memory. Not a snapshot: an operation that is being committed
+        meanwhile may still be found pending. What is compacted meanwhile is found in the
+        checkpoint, because checkpoints are read last. Raises the store's errors.
+        """
+        async for part in self.objects():
+            for finding in part.findings:
+                yield finding
+        async for finding in self.checkpoints.records():
+            yield finding
+
+    async def objects(self) -> AsyncIterator[LogObject]:
+        """Every entry and every segment, without those that a checkpoint covers. Raises the store's
+        errors."""
+        async for part in self.entries():
+            yield part
+        async for part in self.segments():
+            yield part
+
+    async def newest(self, number: int) -> AsyncGenerator[LogObject, None]:
+        """The entries and segments that were stored last, by the clock of the store, the last one
+        first, at most so many; each holds an operation at least. All are listed, and no others are
+        read. Raises the store's errors.
+        """
+        stored: dict[str, int] = {}
+        for prefix in (_ENTRIES, _SEGMENTS):
+            async for info in list_all(self._blobs, prefix):
+                stem = info.key.rpartition(".")[0]
+                stored[stem] = max(info.mtime_ms, stored.get(stem, 0))
+
+        async def read(stem: str) -> list[LogObject]:
+            kind = self._segment if stem.startswith(_SEGMENTS) else self._entry
+            return [part async for part in self._read(KeyRange(f"{stem}."), kind, 1, 1)]
+
+        stems = heapq.nlargest(number, stored, key=lambda stem: (stored[stem], stem))
+        for of_segments, some in groupby(stems, lambda stem: stem.startswith(_SEGMENTS)):
+            run = list(some)
+            at_once = _SEGMENTS_AT_ONCE if of_segments else self._concurrency
+            for start in range(0, len(run), at_once):
+                for parts in await gather(read, run[start : start + at_once], limit=at_once):
+                    for part in parts:
+                        yield part
+
+    async def entries(
+        self, wanted: Callable[[str], bool] | None = None, *, keys: KeyRange = _EVERY_ENTRY
+    ) -> AsyncIterator[LogObject]:
+        """Every entry, or those on the objects whose ids are wanted; the others are listed and not
+        read. `keys`: one of `entry_ranges`. Raises the store's errors.
+        """
+
+        def is_other(key: str) -> bool:
+            parsed = parse_key(key)
+            return (
+                wanted is not None and isinstance(parsed, EntryKey) and not wanted(parsed.object_id)
+            )
+
+        async for part in self._read(keys, self._entry, self._concurrency, _ENTRY_BATCH, is_other):
+            yield part
+
+    async def segments(
+        self, without: Container[str] = frozenset(), *, without_covered: bool = True
+    ) -> AsyncIterator[LogObject]:
+        """Every segment, but for those `without`, by their ids, and, `without_covered`, those that
+        a checkpoint covers. Raises the store's errors.
+        """
+        covered = await self._covered() if without_covered else frozenset()
+
+        def is_known(key: str) -> bool:
+            segment = _segment_id(key)
+            return segment in covered or segment in without
+
+        async for part in self._read(
+            _EVERY_SEGMENT, self._segment, _SEGMENTS_AT_ONCE, _SEGMENTS_AT_ONCE, is_known
+        ):
+            yield part
+
+    async def segment_ids(self) -> AsyncIterator[str]:
+        """The ids of all segments, those that a checkpoint covers included. Raises the store's
+        errors.
+        """
+        async for twins in self._twins(_EVERY_SEGMENT):
+            if not isinstance(twins, DamagedLog):
+                yield _segment_id(next(iter(twins.values())))
+
+    async def left_of(self, segments: Collection[str]) -> list[str]:
+        """The keys that there still are of some segments. Raises the store's errors."""
+        return [
+            key
+            async for twins in self._twins(_EVERY_SEGMENT)
+            if not isinstance(twins, DamagedLog)
+            for key in twins.values()
+            if _segment_id(key) in segments
+        ]
+
+    async def segment_sizes(self) -> tuple[dict[str, int], list[DamagedLog]]:
+        """The ids of all segments but those that a checkpoint covers, with the bytes of their
+        objects, and keys among theirs that are none of a segment. Raises the store's errors.
+        """
+        covered = await self._covered()
+        sizes: dict[str, int] = {}
+        damage: list[DamagedLog] = []
+        async for info in list_all(self._blobs, _SEGMENTS):
+            try:
+                segment = _segment_id(info.key)
+            except LogFormatError as error:
+                damage.append(DamagedLog(info.key, error))
+                continue
+            if segment not in covered:
+                sizes[segment] = sizes.get(segment, 0) + info.size
+        return sizes, damage
+
+    async def history(self, object_id: str) -> list[Finding]:
+        """What the log holds of one object, by version.
+
+        Segments that cannot be understood come last, since nobody knows whether they are about it.
+        Reads every segment, and one part of each checkpoint. Raises the store's errors.
+        """
+        prefix = history_prefix(object_id)
+        found: dict[object, Finding] = {}
+        async for part in self._read(
+            KeyRange(prefix), self._entry, self._concurrency, _ENTRY_BATCH
+        ):
+            found.update({_identity(finding): finding for finding in part.findings})
+        async for part in self.segments():
+            for finding in part.findings:
+                if isinstance(finding, DamagedLog) or finding.operation.object_id == object_id:
+                    found[_identity(finding)] = finding
+        async for finding in self.checkpoints.records(object_ids=[object_id]):
+            found.setdefault(_identity(finding), finding)
+        return sorted(found.values(), key=_by_version)
+
+    async def entries_of(self, object_id: str) -> list[Finding]:
+        """What the entries of one object say; no segment and no checkpoint is read. Raises the
+        store's errors."""
+        parts = self._read(
+            KeyRange(history_prefix(object_id)), self._entry, self._concurrency, _ENTRY_BATCH
+        )
+        return [finding async for part in parts for finding in part.findings]
+
+    async def segment(self, segment_id: str) -> list[Finding]:
+        """What one segment says; nothing if there is none. Raises the store's errors."""
+        return await self._segment(
+            {state: segment_key(segment_id, state) for state in get_args(LogState)}
+        )
+
+    async def open_segments(self, prefix: str) -> list[str]:
+        """The ids of the segments, below a prefix of their keys, of which no mark says what became
+        of their operations. Raises the store's errors.
+        """
+        return [
+            _segment_id(twins["pending"])
+            async for twins in self._twins(KeyRange(prefix))
+            if not isinstance(twins, DamagedLog) and "committed" not in twins
+        ]
+
+    async def begun(self, segment_id: str) -> Segment | None:
+        """A segment's pending object; None if it is not there, or cannot be understood. Raises the
+        store's errors."""
+        segment = await self._decoded(segment_key(segment_id, "pending"), [])
+        return segment if isinstance(segment, Segment) else None
+
+    async def _covered(self) -> frozenset[str]:
+        """The segments that checkpoints stand for."""
+        valid = await self.checkpoints.valid()
+        return frozenset().union(
+            *(each.segments for each in valid if not isinstance(each, DamagedLog))
+        )
+
+    async def _read(
+        self,
+        listed: KeyRange,
+        read: Callable[[dict[LogState, str]], Awaitable[list[Finding]]],
+        at_once: int,
+        batch: int,
+        skipped: Callable[[str], bool] = lambda _: False,
+    ) -> AsyncIterator[LogObject]:
+        async def one(keys: dict[LogState, str]) -> LogObject:
+            both: tuple[LogState, LogState] = ("pending", "committed")
+            found = tuple(keys[state] for state in both if state in keys)
+            return LogObject(found, tuple(await read(keys)), _segment_id(found[0]))
+
+        twins: list[dict[LogState, str]] = []
+        async for found in self._twins(listed):
+            if isinstance(found, DamagedLog):
+                yield LogObject((found.key,), (found,))
+                continue
+            if skipped(next(iter(found.values()))):
+                continue
+            twins.append(found)
+            if len(twins) == batch:
+                for part in await gather(one, twins, limit=at_once):
+                    yield part
+                twins.clear()
+        for part in await gather(one, twins, limit=at_once):
+            yield part
+
+    async def _twins(self, listed: KeyRange) -> AsyncIterator[dict[LogState, str] | DamagedLog]:
+        """The keys that belong together, by state; they come one after the other in the listing."""
+        current: dict[LogState, str] = {}
+        stem = ""
+        async for info in list_range(self._blobs, listed):
+            try:
+                key = parse_key(info.key)
+            except LogFormatError as error:
+                yield DamagedLog(info.key, error)
+                continue
+            if current and info.key.rpartition(".")[0] != stem:
+                yield current
+                current = {}
+            stem = info.key.rpartition(".")[0]
+            current[key.state] = info.key
+        if current:
+            yield current
+
+    async def _entry(self, keys: dict[LogState, str]) -> list[Finding]:
+        findings: list[Finding] = []
+        for state in ("committed", "pending"):
+            try:
+                data = await _get(self._blobs, keys.get(state), ENTRY_BYTES)
+                if data is not None:
+                    return [*findings, self._possible(decode(data, keys[state]))]
+            except LogFormatError as error:
+                findings.append(DamagedLog(keys[state], error))
+        return findings
+
+    async def _segment(self, keys: dict[LogState, str]) -> list[Finding]:
+        damage: list[Finding] = []
+        committed = await self._decoded(keys.get("committed"), damage)
+        unreadable = bool(damage)
+        if isinstance(committed, Segment) and not committed.unknown:
+            return list(committed.records(keys["committed"]))
+        pending = await self._decoded(keys.get("pending"), damage)
+        begun = pending if isinstance(pending, Segment) else None
+        if isinstance(committed, Segment):
+            open_records = begun.records(keys["committed"]) if begun is not None else []
+            happened = committed.records(keys["committed"])
+            return [
+                *damage,
+                *happened,
+                *(one for one in open_records if one.operation.id in committed.unknown),
+            ]
+        if isinstance(committed, SegmentMark):
+            return damage + await self._marked(committed, begun, keys, damaged=bool(damage))
+        if begun is None:
+            return damage
+        # With a mark that cannot be read the segment is not open: nothing can end it as a whole.
+        return damage + list(begun.records(keys["committed" if unreadable else "pending"]))
+
+    async def _marked(
+        self, mark: SegmentMark, begun: Segment | None, keys: dict[LogState, str], *, damaged: bool
+    ) -> list[Finding]:
+        """What a mark says; a damaged pending object was reported, one that is missing is, too."""
+        key = keys["committed"]
+        if begun is not None:
+            try:
+                return list(mark.records(begun, key))
+            except LogFormatError as error:
+                return [DamagedLog(key, error), *begun.records(key)]
+        if damaged or await self._blobs.head(key) is None or mark.id in await self._covered():
+            return []
+        return [
+            DamagedLog(
+                key, LogFormatError("the pending object with the operations is missing", path=key)
+            )
+        ]
+
+    async def _decoded(
+        self, key: str | None, damage: list[Finding]
+    ) -> Segment | SegmentMark | None:
+        """What an object of a segment holds; None if it is not there, or if it cannot be
+        understood, which is added to the damage.
+        """
+        if key is None:
+            return None
+        try:
+            data = await _get(self._blobs, key, OBJECT_BYTES)
+            if data is None:
+                return None
+            found = decode_segment(data, key)
+            for record in found.records(key) if isinstance(found, Segment) else ():
+                self._possible(record)
+            return found
+        except LogFormatError as error:
+            damage.append(DamagedLog(key, error))
+            return None
+
+
+class JavaLogReader:
+    """Reads the `<object id>.info` objects of an s3k-1.0 volume: the last operation on each file,
+    no history."""
+
+    def __init__(
+        self, blobs: BlobStore, *, volume: str | None = None, concurrency: int = 32
+    ) -> None:
+        """`blobs`: rooted at the log's bucket, which may hold the data too; other keys are passed
+        over.
+
+        `volume`: the authority of the volume's logical paths; entries of others are left out. None:
+        all volumes.
+        """
+        self._blobs = blobs
+        self._volume = volume
+        self._concurrency = concurrency
+
+    async def records(self, keys: KeyRange = _EVERY_KEY) -> AsyncIterator[Finding]:
+        """Every entry, or those in a range of keys, and every object named like one that cannot be
+        understood. Raises the store's errors.
+
+        An entry becomes a record without an operation id or earlier state, timed by when its object
+        was stored, with the file's mtime taken from its ctime. A delete leads one version further
+        than the entry says, as ours do. A V1 entry, which says no more than path, size, ctime and
+        whether the bytes were durable, has version 0 and counts as committed; its id is that of its
+        key, its physical path is None.
+        """
+        batch: list[BlobInfo] = []
+        async for info in list_range(self._blobs, keys):
+            if _JAVA_KEY.fullmatch(info.key) is None:
+                continue
+            batch.append(info)
+            if len(batch) == _ENTRY_BATCH:
+                for finding in _flat(await gather(self._one, batch, limit=self._concurrency)):
+                    yield finding
+                batch.clear()
+        for finding in _flat(await gather(self._one, batch, limit=self._concurrency)):
+            yield finding
+
+    async def history(self, object_id: str) -> list[Finding]:
+        """The entry of one file, if there is one. Raises the store's errors."""
+        key = f"{object_id}.info"
+        info = await self._blobs.head(key) if _JAVA_KEY.fullmatch(key) else None
+        return [] if info is None else await self._one(info)
+
+    async def _one(self, info: BlobInfo) -> list[Finding]:
+        try:
+            data = await _get(self._blobs, info.key, ENTRY_BYTES)
+            return [] if data is None else self._record(read_java(data, info.key), info)
+        except LogFormatError as error:
+            return [DamagedLog(info.key, error)]
+
+    def _record(self, entry: JavaEntry, info: BlobInfo) -> list[Finding]:
+        logical = _JAVA_PATH.fullmatch(entry.logical)
+        if logical is None or entry.size < 0 or not _is_normal(logical[2]):
+            raise LogFormatError("a Java log entry without a file's path and size", path=info.key)
+        if self._volume not in (None, logical[1]):
+            return []
+        object_id = info.key.removesuffix(".info")
+        if isinstance(entry, JavaEntryV1):
+            operation = _java_v1(entry, object_id, logical[2], info.mtime_ms)
+            return [LogRecord(operation, "committed", info.key)]
+        if entry.id != object_id or entry.version < 1:
+            raise LogFormatError(
+                "the Java log entry's content does not belong to its key", path=info.key
+            )
+        state: LogState = "pending" if entry.state == "PENDING" else "committed"
+        file = Entry(
+            path=logical[2],
+            is_dir=False,
+            id=object_id,
+            version=entry.version,
+            ctime=entry.ctime,
+            mtime_ms=entry.ctime * 1000,
+            size=entry.size,
+            physical=entry.physical,
+            committed=entry.committed,
+        )
+        if entry.kind == "DELETE":
+            operation = Operation(
+                "", "delete", object_id, entry.version + 1, info.mtime_ms, file, None
+            )
+        else:
+            kind: OperationKind = "create" if entry.kind == "CREATE" else "update"
+            operation = Operation("", kind, object_id, entry.version, info.mtime_ms, None, file)
+        return [LogRecord(operation, state, info.key)]
+
+
+def _java_v1(entry: JavaEntryV1, object_id: str, path: str, time_ms: int) -> Operation:
+    file = Entry(
+        path=path,
+        is_dir=False,
+        id=object_id,
+        version=0,
+        ctime=entry.ctime,
+        mtime_ms=entry.ctime * 1000,
+        size=entry.size,
+        physical=None if entry.committed else UNCOMMITTED,
+        committed=entry.committed,
+    )
+    return Operation(
+        "", "update" if entry.committed else "create", object_id, 0, time_ms, None, file
+    )
+
+
+def _is_normal(path: str) -> bool:
+    try:
+        return _native.normalize(path) == path
+    except InvalidPathError:
+        return False
+
+
+def entry_ranges(count: int) -> list[KeyRange]:
+    """Ranges that together hold the key of every entry, each about as many: `count` of them, but no
+    more than there are beginnings of keys. Both objects of an entry are in one range.
+    """
+    count = min(count, _SHARDS)
+    # No key of an entry is a cut, or begins with one: the last digits are followed by what comes
+    # after every slash.
+    cuts = [f"{_ENTRIES}{number * _SHARDS // count - 1:02x}~" for number in range(1, count)]
+    return [
+        KeyRange(_ENTRIES, low, high) for low, high in zip(["", *cuts], [*cuts, ""], strict=True)
+    ]
+
+
+def _identity(finding: Finding) -> object:
+    """What is the same of an operation wherever it is found, in the same state."""
+    if isinstance(finding, DamagedLog):
+        return finding.key
+    return finding.operation, finding.state
+
+
+def _segment_id(key: str) -> str:
+    parsed = parse_key(key)
+    return parsed.segment_id if isinstance(parsed, SegmentKey) else ""
+
+
+async def _get(blobs: BlobStore, key: str | None, most: int) -> bytes | None:
+    """The object's bytes, or None for one that was rolled back or compacted away since it was
+    listed. Raises LogFormatError for more than `most`."""
+    if key is None:
+        return None
+    try:
+        return await read_object(blobs, key, most)
+    except BlobNotFoundError:
+        return None
+
+
+def _flat(findings: Iterable[list[Finding]]) -> list[Finding]:
+    return [finding for some in findings for finding in some]
+
+
+def _by_version(finding: Finding) -> tuple[bool, int, str, str]:
+    if isinstance(finding, DamagedLog):
+        try:
+            key = parse_key(finding.key)
+        except LogFormatError:
+            return True, 0, "", finding.key
+        return (
+            (False, key.version, key.operation_id, "")
+            if isinstance(key, EntryKey)
+            else (True, 0, "", finding.key)
+        )
+    return False, finding.operation.version, finding.operation.id, finding.state

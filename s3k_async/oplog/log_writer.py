@@ -1,0 +1,458 @@
+"""The writer of the operation log: pending before the table changes, then committed, or rolled back
+if the change failed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+import anyio
+
+from s3k_async._core.concurrency import gather, to_the_end
+from s3k_async._core.runtime import Sources
+from s3k_async.errors import (
+    BlobExistsError,
+    ConflictError,
+    OutcomeUnknownError,
+    ResponseLostError,
+    S3kError,
+    ServiceError,
+)
+from s3k_async.oplog.deferred_commits import DeferredCommits
+from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, segment_id, segment_key
+from s3k_async.oplog.segments import (
+    Operations,
+    SegmentMark,
+    cut_lines,
+    encode_mark,
+    operation_ids,
+    seal_segment,
+    segment_lines,
+)
+from s3k_async.stores.blobs import BlobStore
+
+__all__ = [
+    "SEGMENT_BYTES",
+    "SEGMENT_OPERATIONS",
+    "DisabledLog",
+    "HeldLog",
+    "NativeLog",
+    "OperationLog",
+    "PendingLog",
+]
+
+SEGMENT_OPERATIONS: Final = 5000
+"""Operations in one segment at most (renames: about five megabytes); more are spread over several.
+"""
+SEGMENT_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of a segment's operations at most, unless one alone is longer. Full segments of ordinary
+paths have fewer, so that it takes long paths (about 600 bytes) to make more of them."""
+
+_OBJECTS_AT_ONCE: Final = 8
+UNIQUE_DIGITS: Final = 12
+"""Random digits in the id of a job's segment: 48 bits."""
+
+_logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class PendingLog(Protocol):
+    """Operations that the log holds as pending.
+
+    Ends with `commit`, with `rollback`, or, when it is not known what became of the change, with
+    neither.
+    """
+
+    async def commit(
+        self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()
+    ) -> bool:
+        """Record the ids of the operations that succeeded (None: all but the unknown).
+
+        Those in `unknown` stay pending, all others are rolled back. False if the log could not be
+        written: the change has happened all the same, and fsck repairs the log. Carried out even if
+        the caller is cancelled meanwhile; never raises for the store's errors. Raises ValueError
+        for ids that were not begun.
+        """
+
+    async def commit_later(
+        self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()
+    ) -> None:
+        """As `commit`, but the caller does not wait for the mark, unless too many are being
+        written: the log's `drained` does, and its `close`. What did not happen is rolled back
+        before this returns.
+        """
+
+    def hold(self, succeeded: Collection[str] | None = None) -> HeldLog:
+        """What is left to do at the end of a job, whose outcome is not decided yet; the operations
+        are let go of.
+
+        `succeeded`: the ids of those that happen if the job is published (None: all). Raises
+        ValueError as `commit`.
+        """
+
+    async def rollback(self) -> bool:
+        """Remove what `begin` wrote, after a definite failure.
+
+        False if something is left, or if `commit` was called before: then nothing is removed.
+        Cancellation and errors as for `commit`.
+        """
+
+
+class HeldLog(Protocol):
+    """Pending operations that succeed, or fail, together with a job. Ends with either call, or
+    stays pending."""
+
+    async def commit_later(self) -> None:
+        """The job was published; as `PendingLog.commit_later`."""
+
+    async def rollback(self) -> bool:
+        """The job was aborted; as `PendingLog.rollback`."""
+
+
+class OperationLog(Protocol):
+    """The log of a volume."""
+
+    @property
+    def failed_commits(self) -> int:
+        """How many log objects could not be committed since this log was opened."""
+
+    @property
+    def failed_rollbacks(self) -> int:
+        """How many pending log objects could not be removed since this log was opened."""
+
+    async def begin(
+        self, operations: Operations, *, together: bool = False, job: str = ""
+    ) -> PendingLog:
+        """Write the operations as pending: one as an entry (unless `together`), more as segments,
+        none as nothing.
+
+        `job`: the id of the job that they succeed or fail with; its segments are named after it, so
+        that the client that ends the job for its owner finds them.
+
+        Beginning the identical operation again is fine. Raises ConflictError when another operation
+        is under the same key, LogFormatError for an operation that contradicts itself, and the
+        store's errors (a lost answer as ServiceError: the operation has failed, for certain). Then
+        nothing of it is left as far as the store can be reached, and the table must not be changed.
+        """
+
+    async def drained(self) -> None:
+        """Wait until every mark that `commit_later` was asked for is written, or has failed and was
+        counted."""
+
+    async def close(self) -> None:
+        """Wait as `drained` does, for the last time. Idempotent."""
+
+
+class DisabledLog:
+    """A log that keeps nothing: such a volume cannot be restored."""
+
+    failed_commits = 0
+    failed_rollbacks = 0
+
+    async def begin(
+        self,
+        operations: Operations,  # noqa: ARG002 - nothing is logged
+        *,
+        together: bool = False,  # noqa: ARG002 - nothing is logged
+        job: str = "",  # noqa: ARG002 - nothing is logged
+    ) -> PendingLog:
+        """Write nothing; the handle's every answer is success."""
+        return _NOTHING_PENDING
+
+    async def drained(self) -> None:
+        """Nothing is ever under way."""
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class _NothingPending:
+    async def commit(
+        self,
+        succeeded: Collection[str] | None = None,  # noqa: ARG002
+        *,
+        unknown: Collection[str] = (),  # noqa: ARG002
+    ) -> bool:
+        return True
+
+    async def commit_later(
+        self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()
+    ) -> None:
+        pass
+
+    def hold(self, succeeded: Collection[str] | None = None) -> HeldLog:  # noqa: ARG002
+        return self
+
+    async def rollback(self) -> bool:
+        return True
+
+
+_NOTHING_PENDING: Final[PendingLog] = _NothingPending()
+
+
+class NativeLog:
+    """The log as immutable objects, one for each entry or segment and state, each created only if
+    it is absent."""
+
+    def __init__(self, blobs: BlobStore, sources: Sources, *, settle_timeout: float = 30.0) -> None:
+        """`blobs`: rooted at the log, its writes already retried.
+
+        `settle_timeout`: seconds that writing or removing one object may take after the table's
+        answer, since a cancelled caller waits for it.
+        """
+        self._blobs = blobs
+        self._sources = sources
+        self._settle_timeout = settle_timeout
+        self._marks = DeferredCommits()
+        self.failed_commits = 0
+        self.failed_rollbacks = 0
+
+    async def begin(
+        self, operations: Operations, *, together: bool = False, job: str = ""
+    ) -> PendingLog:
+        """As `OperationLog.begin`; more than SEGMENT_OPERATIONS or SEGMENT_BYTES become several
+        segments."""
+        if not operations:
+            return _NOTHING_PENDING
+        handle = _NativePending(self, self._objects(operations, together=together, job=job))
+        await handle.begin()
+        return handle
+
+    async def drained(self) -> None:
+        """As `OperationLog.drained`."""
+        await self._marks.drained()
+
+    async def close(self) -> None:
+        """As `OperationLog.close`; cancelled, it gives up the marks that are being written."""
+        await self._marks.close()
+
+    async def create(self, key: str, data: bytes, created: set[str] | None = None) -> None:
+        """Write an object of the log; the same bytes may be there already, others are a
+        ConflictError.
+
+        `created` gets the key unless an object was there before: what it holds may be withdrawn.
+        """
+        possibly = set() if created is None else created
+        possibly.add(key)
+        try:
+            await self._blobs.put(key, data, if_absent=True)
+        except BlobExistsError as error:
+            possibly.discard(key)
+            if await self._blobs.get(key, 0, len(data) + 1) != data:
+                raise ConflictError(
+                    "the operation log has another record at this key", path=key
+                ) from error
+
+    async def commit(self, key: str, data: bytes) -> bool:
+        """Write a committed object; False, counted and logged, if that fails or takes too long."""
+        written = await self._settle(lambda: self.create(key, data), "not committed", key)
+        self.failed_commits += not written
+        return written
+
+    async def commit_later(self, key: str, data: bytes) -> None:
+        """Begin to write a committed object, and wait only while too many are being written."""
+        await self._marks.begin(lambda: self.commit(key, data))
+
+    async def remove(self, key: str) -> bool:
+        """Remove a pending object; False, counted and logged, if that fails or takes too long."""
+        removed = await self._settle(lambda: self._blobs.delete(key), "not rolled back", key)
+        self.failed_rollbacks += not removed
+        return removed
+
+    async def _settle(self, work: Callable[[], Awaitable[object]], failure: str, key: str) -> bool:
+        reason = "no answer in time"
+        with anyio.move_on_after(self._settle_timeout):
+            try:
+                await work()
+            except S3kError as error:
+                reason = error.code
+            else:
+                return True
+        _logger.warning("operation log: %s %s (%s)", key, failure, reason)
+        return False
+
+    def _objects(self, operations: Operations, *, together: bool, job: str) -> list[_LogObject]:
+        if len(operations) == 1 and not (together or job):
+            return [_EntryObject(operations[0])]
+        parts: list[_LogObject] = []
+        for first in range(0, len(operations), SEGMENT_OPERATIONS):
+            start, end = first, min(len(operations), first + SEGMENT_OPERATIONS)
+            for count, lines in cut_lines(segment_lines(operations, start, end), SEGMENT_BYTES):
+                # A part of a UUID will do where the rest is the job's, and leaves the key short
+                # enough.
+                unique = self._sources.uuid()[-UNIQUE_DIGITS:] if job else self._sources.uuid()
+                ids = operation_ids(operations, start, start + count)
+                parts.append(_SegmentObject(segment_id(unique, job), ids, lines))
+                start += count
+        return parts
+
+
+class _LogObject(Protocol):
+    """What one pending object and its committed twin hold."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The ids of its operations."""
+
+    @property
+    def pending_key(self) -> str: ...
+
+    @property
+    def committed_key(self) -> str: ...
+
+    def pending(self) -> bytes:
+        """The pending object's bytes."""
+
+    def committed(self, succeeded: Sequence[str], unknown: Sequence[str]) -> bytes:
+        """The committed object's bytes; of at least one operation it is known what became of it."""
+
+
+class _EntryObject:
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+        self.ids = (operation.id,)
+        self.pending_key = entry_key(operation, "pending")
+        self.committed_key = entry_key(operation, "committed")
+
+    def pending(self) -> bytes:
+        return encode(LogRecord(self._operation, "pending"))
+
+    def committed(self, succeeded: Sequence[str], unknown: Sequence[str]) -> bytes:  # noqa: ARG002
+        return encode(LogRecord(self._operation, "committed"))
+
+
+class _SegmentObject:
+    def __init__(self, segment_id: str, ids: Sequence[str], lines: bytes) -> None:
+        self._id = segment_id
+        self._count = len(ids)
+        self._lines = lines
+        self.ids = list(dict.fromkeys(ids))
+        self.pending_key = segment_key(segment_id, "pending")
+        self.committed_key = segment_key(segment_id, "committed")
+
+    def pending(self) -> bytes:
+        # What is written need not be held until the end of the change.
+        lines, self._lines = self._lines, b""
+        return seal_segment(self._id, self._count, lines)
+
+    def committed(self, succeeded: Sequence[str], unknown: Sequence[str]) -> bytes:
+        named = None if len(succeeded) == len(self.ids) else tuple(succeeded)
+        return encode_mark(SegmentMark(self._id, self._count, named, tuple(unknown)))
+
+
+class _NativePending:
+    def __init__(self, log: NativeLog, objects: Sequence[_LogObject]) -> None:
+        self._log = log
+        self._objects = objects
+        self._ids = {operation_id for part in objects for operation_id in part.ids}
+        self._committing = False
+
+    async def begin(self) -> None:
+        created: set[str] = set()
+
+        async def create(part: _LogObject) -> None:
+            await self._log.create(part.pending_key, part.pending(), created)
+
+        async def withdraw() -> None:
+            await gather(self._log.remove, created, limit=_OBJECTS_AT_ONCE)
+
+        try:
+            await gather(create, self._objects, limit=_OBJECTS_AT_ONCE)
+        except (ResponseLostError, OutcomeUnknownError) as error:
+            await to_the_end(withdraw)
+            raise ServiceError(
+                "the operation log could not be written, so nothing was changed"
+            ) from error
+        except (S3kError, asyncio.CancelledError):
+            await to_the_end(withdraw)
+            raise
+
+    async def commit(
+        self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()
+    ) -> bool:
+        marks, removals = self._endings(succeeded, unknown)
+
+        async def settle_all() -> bool:
+            written = await gather(
+                lambda mark: self._log.commit(*mark), marks, limit=_OBJECTS_AT_ONCE
+            )
+            removed = await gather(self._log.remove, removals, limit=_OBJECTS_AT_ONCE)
+            return all([*written, *removed])
+
+        return await to_the_end(settle_all)
+
+    async def commit_later(
+        self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()
+    ) -> None:
+        marks, removals = self._endings(succeeded, unknown)
+        await _Held(self._log, marks, removals, ()).commit_later()
+
+    def hold(self, succeeded: Collection[str] | None = None) -> HeldLog:
+        marks, removals = self._endings(succeeded, ())
+        return _Held(self._log, marks, removals, [part.pending_key for part in self._objects])
+
+    def _endings(
+        self, succeeded: Collection[str] | None, unknown: Collection[str]
+    ) -> tuple[list[tuple[str, bytes]], list[str]]:
+        """The committed objects to write, key and bytes, and the keys of the pending ones to
+        remove."""
+        undecided = set(unknown)
+        done = self._ids - undecided if succeeded is None else set(succeeded)
+        if not (done | undecided) <= self._ids or done & undecided:
+            raise ValueError(
+                "the ids that succeeded and the unknown ones must be apart, and must have been "
+                "begun"
+            )
+        self._committing = True
+        marks, removals = [], []
+        for part in self._objects:
+            successes = [operation_id for operation_id in part.ids if operation_id in done]
+            open_ids = [operation_id for operation_id in part.ids if operation_id in undecided]
+            # Where nothing succeeded, a mark still tells what certainly failed from what may have
+            # happened.
+            if successes or 0 < len(open_ids) < len(part.ids):
+                marks.append((part.committed_key, part.committed(successes, open_ids)))
+            elif not open_ids:
+                removals.append(part.pending_key)
+        return marks, removals
+
+    async def rollback(self) -> bool:
+        if self._committing:
+            _logger.warning("operation log: a rollback after the commit was asked for and refused")
+            return False
+
+        async def remove(part: _LogObject) -> bool:
+            return await self._log.remove(part.pending_key)
+
+        async def remove_all() -> bool:
+            return all(await gather(remove, self._objects, limit=_OBJECTS_AT_ONCE))
+
+        return await to_the_end(remove_all)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Keys and marks, a few hundred bytes for each object."""
+
+    _log: NativeLog
+    _marks: Sequence[tuple[str, bytes]]
+    _removals: Sequence[str]
+    _pending: Sequence[str]
+
+    async def commit_later(self) -> None:
+        async def settle_all() -> None:
+            for mark in self._marks:
+                await self._log.commit_later(*mark)
+            await gather(self._log.remove, self._removals, limit=_OBJECTS_AT_ONCE)
+
+        await to_the_end(settle_all)
+
+    async def rollback(self) -> bool:
+        async def remove_all() -> bool:
+            return all(await gather(self._log.remove, self._pending, limit=_OBJECTS_AT_ONCE))
+
+        return await to_the_end(remove_all)

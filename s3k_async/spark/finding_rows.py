@@ -1,0 +1,194 @@
+"""Results of fsck tasks: findings as columns, the outcome of repairs, and totals.
+
+The sum of a task is a row, not an accumulator: it counts once, however often the task was run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from s3k_async.integrity.facts import Finding
+from s3k_async.integrity.repair import RepairOutcome
+from s3k_async.integrity.verify import LISTED, VerifyReport
+
+__all__ = [
+    "FINDINGS",
+    "REPAIRS",
+    "RESULTS",
+    "FindingCounts",
+    "Findings",
+    "Result",
+    "batches_of",
+    "finding_of",
+    "frame_of",
+    "repairs_of",
+    "result_of",
+]
+
+FINDINGS: Final = (
+    "kind string, detail string, object_id string, path string, `key` string, size long, action "
+    "string, version long"
+)
+"""A finding's columns."""
+REPAIRS: Final = f"round int, outcome string, reason string, {FINDINGS}"
+"""The columns of what became of a finding."""
+RESULTS: Final = f"pile string, line binary, {REPAIRS}"
+"""What is told of parts: findings (`found`), what became of them (`repaired`), a `sum`, and lines
+of other piles."""
+
+ROWS: Final = 1000
+"""Of a batch."""
+_FIELDS: Final = tuple(Finding.__dataclass_fields__)
+_NUMBERS: Final = frozenset({"size", "version"})
+_SCHEMA: Final = pa.schema(
+    [
+        ("pile", pa.string()),
+        ("line", pa.binary()),
+        ("round", pa.int32()),
+        ("outcome", pa.string()),
+        ("reason", pa.string()),
+        *((name, pa.int64() if name in _NUMBERS else pa.string()) for name in _FIELDS),
+    ]
+)
+
+Result: TypeAlias = dict[str, Any]
+"""A row."""
+
+
+@dataclass(slots=True)
+class FindingCounts:
+    """Counts of findings."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Of actions."""
+    collectable_bytes: int = 0
+    piles: Counter[str] = field(default_factory=Counter)
+
+    def counted(self, rows: Iterable[Result]) -> Iterator[Result]:
+        """The rows, and behind them one that is their sum."""
+        for row in rows:
+            self.piles[row["pile"]] += 1
+            if row["pile"] == "found":
+                self.kinds[row["kind"]] += 1
+                self.collectable_bytes += row["size"] if row["kind"] == "collectable_data" else 0
+            elif row["pile"] == "mended":
+                self.outcomes[row["action"], row["outcome"]] += 1
+            yield row
+        document = {
+            "kinds": self.kinds,
+            "outcomes": [[*key, count] for key, count in self.outcomes.items()],
+            "collectable_bytes": self.collectable_bytes,
+            "piles": self.piles,
+        }
+        yield result_of("sum", line=json.dumps(document))
+
+    def add(self, line: bytes) -> None:
+        """Add the sum of a task."""
+        found = json.loads(line)
+        self.kinds.update(found["kinds"])
+        self.outcomes.update(
+            {(action, outcome): count for action, outcome, count in found["outcomes"]}
+        )
+        self.collectable_bytes += found["collectable_bytes"]
+        self.piles.update(found["piles"])
+
+
+class Findings:
+    """Findings of the tasks of a stage. The driver takes few rows at once; of many, only those that
+    it needs."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame
+        self.sum = FindingCounts()
+        for row in frame.where(F.col("pile") == "sum").select("line").collect():
+            self.sum.add(row.line)
+        self._rows: list[Any] | None = None
+        if self.sum.piles.total() <= LISTED:
+            self._rows = frame.where(F.col("pile") != "sum").collect() if self.sum.piles else []
+
+    def rows(self, pile: str) -> list[Any]:
+        """The rows of a pile."""
+        if self._rows is not None:
+            return [row for row in self._rows if row.pile == pile]
+        return self.frame.where(F.col("pile") == pile).collect() if self.sum.piles[pile] else []
+
+    def add_to(self, report: VerifyReport) -> None:
+        """Count the findings, and list them while there is room."""
+        report.kinds.update(self.sum.kinds)
+        report.collectable_bytes += self.sum.collectable_bytes
+        if self._rows is not None:
+            report.findings += [finding_of(row) for row in self.rows("found")]
+            return
+        for kind in self.sum.kinds:
+            some = self.frame.where((F.col("pile") == "found") & (F.col("kind") == kind)).limit(
+                LISTED
+            )
+            report.findings += [finding_of(row) for row in some.collect()]
+
+    def repairs(self) -> list[RepairOutcome]:
+        """What became of findings, as far as a report lists it."""
+        rows = self._rows
+        if rows is None:
+            rows = self.frame.where(F.col("pile") == "mended").limit(LISTED).collect()
+        return [
+            RepairOutcome(finding_of(row), row.outcome, row.reason)
+            for row in rows
+            if row.pile == "mended"
+        ]
+
+
+def result_of(pile: str, finding: Finding | None = None, *, line: str = "") -> Result:
+    """One row of what is told."""
+    row: Result = {
+        "pile": pile,
+        "line": line.encode(),
+        "round": None,
+        "outcome": None,
+        "reason": None,
+    }
+    for name in _FIELDS:
+        value = None if finding is None else getattr(finding, name)
+        row[name] = _text(value) if isinstance(value, str) else value
+    return row
+
+
+def repairs_of(repairs: RepairOutcome, number: int) -> Result:
+    """The row of what became of a finding in a round."""
+    row = result_of("mended", repairs.finding)
+    return {**row, "round": number, "outcome": repairs.outcome, "reason": _text(repairs.reason)}
+
+
+def batches_of(rows: Iterable[Result]) -> Iterator[pa.RecordBatch]:
+    """The rows in batches."""
+    some: list[Result] = []
+    for row in rows:
+        some.append(row)
+        if len(some) == ROWS:
+            yield pa.RecordBatch.from_pylist(some, schema=_SCHEMA)
+            some = []
+    yield pa.RecordBatch.from_pylist(some, schema=_SCHEMA)
+
+
+def frame_of(spark: SparkSession, rows: Iterable[Result]) -> DataFrame:
+    """The driver's own rows."""
+    values = [tuple(row[name] for name in _SCHEMA.names) for row in rows]
+    return spark.createDataFrame(values, RESULTS)
+
+
+def finding_of(row: Any) -> Finding:
+    """The finding that a row is, or is about."""
+    return Finding(*(row[name] for name in _FIELDS))
+
+
+def _text(value: str) -> str:
+    """As a column can hold it: keys of others may have surrogates."""
+    return value.encode("utf-8", "backslashreplace").decode()

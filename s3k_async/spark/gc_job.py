@@ -1,0 +1,447 @@
+"""gc over Spark: mark in stages, sweep in tasks, with the rules of the local runner.
+
+Data, then table, then log, each read to its end before the next: the order is what makes it exact,
+and why no live byte can go is in docs/design/004-nothing-lost.md, and for tasks in 007-spark.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from itertools import chain, count, islice
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.accumulators import Accumulator
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from s3k_async import errors
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import BusyError, InvalidArgumentError, S3kError
+from s3k_async.integrity.audit import AuditTrail
+from s3k_async.integrity.gc_candidates import verdict_from
+from s3k_async.integrity.gc_mark import (
+    MOST,
+    CollectedData,
+    Marked,
+    MarkFilter,
+    ObjectCount,
+    held_by,
+    need_collectable,
+)
+from s3k_async.integrity.gc_rules import GRACE_SECONDS, Ages
+from s3k_async.integrity.gc_sweep import BATCH, GarbageCollector, MarkedState, Sweeper, Swept
+from s3k_async.integrity.references import nameless_item, need_settled
+from s3k_async.integrity.repair import scope_of
+from s3k_async.integrity.shuffle import from_line
+from s3k_async.oplog.log_reader import LogReader
+from s3k_async.spark.gc_tasks import (
+    SHARDS,
+    Batches,
+    GcSettings,
+    GcSplit,
+    LogSplit,
+    TableSplit,
+    add_counts,
+    batch_of_lines,
+    data_splits,
+    judge_objects,
+    read_entries,
+    read_lines,
+    take_unnamed,
+)
+from s3k_async.spark.job_report import error_fields
+from s3k_async.spark.scan_splits import SUPERSEDED, Run, checkpoint_splits, opened, segment_splits
+from s3k_async.spark.settings import SparkVolume, spark_volume
+from s3k_async.spark.shuffle_rows import LINES, NOWHERE
+from s3k_async.spark.stages import MaybeFrame, Stages, Tell
+from s3k_async.stores.items import Item
+from s3k_async.volumes import Volume
+
+__all__ = ["GcReport", "gc"]
+
+CANDIDATE: Final = (
+    "blob struct<key: string, size: long>, reason string, since_ms long, is_pending boolean, paths "
+    "array<string>"
+)
+"""What is shown of a candidate."""
+OF_A_TASK: Final = 1000
+"""Candidates at least, that a task is worth starting for."""
+
+
+@dataclass(frozen=True, slots=True)
+class GcReport:
+    """What a collection found and did."""
+
+    run: str
+    """Names the audit trails, `audit/<run>/` in the log's place; empty for a dry run."""
+    marked: Marked
+    swept: Swept | None
+    """None for a dry run."""
+
+
+def gc(
+    spark: SparkSession,
+    volume: str | VolumeConfig | SparkVolume,
+    *,
+    dry_run: bool = True,
+    grace: float = GRACE_SECONDS,
+    lease: float | None = None,
+    rate: float | None = None,
+    partitions: int | None = None,
+    checkpoint: str | None = None,
+    progress: Tell | None = None,
+) -> tuple[DataFrame, GcReport]:
+    """Delete unreferenced physical objects, abandoned reservations and unfinished uploads, as
+    `s3k gc`.
+
+    Returns the candidates (`key`, `bytes`, `reason`, `since_ms`, `is_pending`, `paths`) and the
+    report. `dry_run`: delete nothing. `grace`, `lease`: seconds, as for `s3k gc`; `lease` is the
+    volume's setting unless it is given. `rate`: keys a second at most. `partitions`: tasks of each
+    stage, by default two for each core. `checkpoint`: a directory, or its URI, that executors and
+    driver can write, for one collection: what was finished is not done again, so that a dry run may
+    be swept later by the same call with `dry_run=False`. `progress` is told about once a second.
+
+    Safe beside writers, with tasks that are repeated, and with speculation. What could not be
+    deleted is in the report, and found again by the next run. Raises InvalidArgumentError (a volume
+    without a log; the directory is that of another run), ReadOnlyVolumeError, BusyError,
+    VolumeMismatchError, LogFormatError, the stores' errors; those of tasks as Spark tells them.
+    After LogFormatError (something in the log has to be repaired), and after ConflictError in a
+    task (the log was compacted since the mark), the next run needs another directory.
+    """
+    shipped = spark_volume(spark, volume)
+    with opened(shipped.driver) as (driver, run):
+        if driver.log_blobs is None and not driver.read_only:
+            raise InvalidArgumentError(
+                "a volume without a log is collected by one machine, alone: s3k gc --exclusive"
+            )
+        ages = Ages(grace, driver.config.tuning.lease if lease is None else lease)
+        keys = driver.store.keys
+        scope = [
+            "gc",
+            driver.record.volume_id,
+            keys.volume,
+            keys.suffix_count,
+            ages.grace_ms,
+            ages.unpublishable_ms,
+        ]
+        record = run(partial(need_collectable, CollectedData.of(driver)))
+        stages = Stages(
+            spark, checkpoint, scope, driver.store.sources.now_ms(), progress, operation="gc"
+        )
+        terms = GcSettings(
+            shipped.executors, ages, _began(stages, record, run(driver.blobs.now_ms))
+        )
+        tasks = partitions or 2 * spark.sparkContext.defaultParallelism
+        job = _Collection(stages, driver, run, terms, record, tasks)
+        judged, marked, seen = job.mark()
+        frame = judged.where(F.col("pile") == "candidate")
+        if dry_run:
+            return _shown(frame), GcReport("", marked, None)
+        name = driver.store.sources.uuid()
+        swept = job.sweep(name, frame, marked, seen, rate)
+        return _shown(frame), GcReport(name, marked, swept)
+
+
+def _began(stages: Stages, record: Item, now_ms: int) -> int:
+    """When the collection was begun. Raises BusyError if the volume was locked since then."""
+    text = json.dumps(sorted(record.items()), default=str)
+    begun = stages.said("begun")
+    if begun is None:
+        stages.say("begun", {"now_ms": now_ms, "record": text})
+        return now_ms
+    if begun["record"] != text:
+        raise BusyError(
+            "the volume was loaded, moved or restored since the run began: begin it in another "
+            "directory"
+        )
+    return int(begun["now_ms"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Collection:
+    """One collection, on the driver."""
+
+    stages: Stages
+    volume: Volume
+    run: Run
+    terms: GcSettings
+    record: Item
+    partitions: int
+
+    def mark(self) -> tuple[DataFrame, Marked, MarkedState]:
+        """The candidates among the lines of the last stage, what was found, and what the log
+        consisted of."""
+        found = _Found(self.terms.mark_filter(self.volume))
+        segments = self.partitions
+        place = CollectedData.of(self.volume)
+        data = found.take(
+            self._read("data", "listing of the data", lambda: data_splits(place, self.partitions))
+        )
+        table = found.take(
+            self._read(
+                "table",
+                "scan of the table",
+                lambda: [TableSplit(n, segments) for n in range(segments)],
+            )
+        )
+        unnamed = found.take(
+            self._stage(
+                "unnamed",
+                "what no item names",
+                lambda _: self._together([data, table]).mapInArrow(take_unnamed, LINES),
+            )
+        )
+        checkpoints = self._checkpoints()
+        log = [
+            found.take(self._stage("log", "reading the log", lambda tick: self._log(unnamed, tick)))
+        ]
+        log += [found.take(frame) for frame in self._compacted(unnamed)]
+        judged = found.take(
+            self._stage(
+                "judged",
+                "judging",
+                lambda _: self._together([unnamed, *log]).mapInArrow(_judges(self.terms), LINES),
+            )
+        )
+        marked = self.run(found.mark_filter.finish)
+        self.run(partial(need_settled, self.volume.store.items, self.record))
+        return (
+            judged,
+            marked,
+            MarkedState(
+                frozenset(found.segments), frozenset(checkpoints), marked.of("lost").objects
+            ),
+        )
+
+    def sweep(
+        self, name: str, frame: DataFrame, marked: Marked, seen: MarkedState, rate: float | None
+    ) -> Swept:
+        """Delete the candidates that are still unreferenced, and what else mark found."""
+        place, sources = CollectedData.of(self.volume), self.volume.store.sources
+        trail = AuditTrail(self.volume.log_blobs, f"{name}/driver")
+        swept = self.run(
+            partial(GarbageCollector(place, sources, self.terms.ages, trail).clean_up, marked)
+        )
+        candidates = frame.count()
+        if candidates:
+            tasks = min(self.partitions, -(-candidates // OF_A_TASK))
+            share = None if rate is None else rate / tasks
+            work = _Sweep(self.terms, seen, dict(self.record), name, share)
+            done = self._stage(
+                "swept",
+                "deleting",
+                lambda tick: _spread(frame, tasks).mapInArrow(work.counted(tick), LINES),
+            )
+            for row in done.collect():
+                _add_swept(swept, json.loads(row.line))
+        return swept
+
+    def _stage(
+        self, name: str, what: str, make: Callable[[Accumulator[int]], MaybeFrame]
+    ) -> DataFrame | MaybeFrame:
+        with self.stages.counted(name) as tick:
+            return self.stages.run(name, f"gc: {what}", LINES, lambda: make(tick))
+
+    def _read(self, name: str, what: str, pieces: Callable[[], list[GcSplit]]) -> DataFrame:
+        return self._stage(name, what, lambda tick: self._lines(pieces(), tick))
+
+    def _lines(self, pieces: Sequence[GcSplit], tick: Accumulator[int]) -> DataFrame:
+        if not pieces:
+            return self.stages.spark.createDataFrame([], LINES)
+        numbers = self.stages.spark.range(0, len(pieces), 1, len(pieces))
+        return numbers.mapInArrow(_reader(self.terms, list(pieces), tick), LINES)
+
+    def _together(self, frames: Iterable[DataFrame]) -> DataFrame:
+        """The lines of each hash in one run of rows, without those of the driver and of ranges."""
+        lines = reduce(DataFrame.unionAll, frames).where(
+            (F.col("part") != NOWHERE) & (F.col("pile") != "wanted")
+        )
+        return lines.repartition(self.partitions, "part").sortWithinPartitions("part")
+
+    def _checkpoints(self) -> list[str]:
+        """The keys of the checkpoints that are there before the log is read."""
+        said = self.stages.said("checkpoints")
+        if said is None or self.stages.said("log") is None:
+            assert self.volume.log_blobs is not None
+            valid = self.run(LogReader(self.volume.log_blobs).checkpoints.valid)
+            said = {"keys": [each.key for each in valid]}
+            self.stages.say("checkpoints", said)
+        return list(said["keys"])
+
+    def _log(self, unnamed: DataFrame, tick: Accumulator[int]) -> DataFrame:
+        """What entries and segments say of the objects whose bytes no item names."""
+        tasks = min(self.partitions, SHARDS)
+        ranges = self.stages.spark.range(0, tasks, 1, tasks)
+        ranges = ranges.selectExpr("id as part", "'range' as pile", "cast('' as binary) as line")
+        # `sifting.range_of`
+        number = F.expr(f"((part + 1) * {tasks} - 1) div {SHARDS}")
+        wanted = unnamed.where(F.col("pile") == "wanted").withColumn("part", number)
+        given = ranges.unionAll(wanted).repartition(tasks, "part").sortWithinPartitions("part")
+        entries = given.mapInArrow(_entries(self.terms, tasks, tick), LINES)
+        segments = self.run(
+            partial(segment_splits, scope_of(self.volume, grace=0), self.partitions)
+        )
+        read = self._lines([LogSplit(each) for each in segments], tick)
+        return entries.unionAll(_of_wanted(read, unnamed))
+
+    def _compacted(self, unnamed: DataFrame) -> Iterator[DataFrame]:
+        """What checkpoints say, which are read when the rest of the log is; one that was superseded
+        meanwhile is followed by the one that replaced it.
+        """
+        done: set[str] = set()
+
+        def make(tick: Accumulator[int]) -> DataFrame | None:
+            ground = scope_of(self.volume, grace=0)
+            found = self.run(partial(checkpoint_splits, ground, self.partitions, done))
+            return (
+                _of_wanted(self._lines([LogSplit(each) for each in found], tick), unnamed)
+                if found
+                else None
+            )
+
+        for number in count(0):
+            frame = self._stage(f"compacted-{number}", "checkpoints of the log", make)
+            if frame is None:
+                return
+            yield frame
+            if not frame.where(F.col("pile") == SUPERSEDED).count():
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class _Sweep:
+    """What tasks do with candidates."""
+
+    terms: GcSettings
+    seen: MarkedState
+    record: dict[str, Any]
+    run: str
+    rate: float | None
+
+    def counted(self, tick: Accumulator[int]) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+        """The function of a task."""
+        return lambda batches: self._swept(batches, tick)
+
+    def _swept(self, batches: Iterable[pa.RecordBatch], tick: Accumulator[int]) -> Batches:
+        lines = (line for batch in batches for line in batch.column("line").to_pylist())
+        first = next(lines, None)
+        if first is None:
+            return
+        verdicts = (verdict_from(json.loads(line)) for line in chain([first], lines))
+        with opened(self.terms.config) as (volume, run):
+            context = TaskContext.get()
+            attempt = (
+                f"{context.partitionId():06d}-{context.taskAttemptId()}"
+                if context is not None
+                else "0"
+            )
+            sweeper = Sweeper(
+                CollectedData.of(volume),
+                volume.store.sources,
+                self.terms.ages,
+                AuditTrail(volume.log_blobs, f"{self.run}/{attempt}"),
+                self.seen,
+                self.record,
+                run(volume.blobs.now_ms),
+                rate=self.rate,
+            )
+            while batch := list(islice(verdicts, BATCH)):
+                run(partial(sweeper.sweep, batch))
+                tick.add(len(batch))
+        yield batch_of_lines([(NOWHERE, "swept", json.dumps(_document(sweeper.swept)))])
+
+
+class _Found:
+    """What tasks have told the driver."""
+
+    def __init__(self, mark_filter: MarkFilter) -> None:
+        self.segments: set[str] = set()
+        self.mark_filter = mark_filter
+        mark_filter.done.counts["named"] = ObjectCount()
+
+    def take(self, frame: DataFrame) -> DataFrame:
+        """Take the lines of a stage that are the driver's; the stage's lines. Raises
+        LogFormatError, ItemFormatError.
+        """
+        done = self.mark_filter.done
+        for row in frame.where(F.col("part") == NOWHERE).collect():
+            text = bytes(row.line).decode()
+            if row.pile == "marked":
+                told = json.loads(text)
+                add_counts(done.counts, told["counts"])
+                done.entries += told["entries"]
+            elif row.pile == "reservation" and len(done.reservations) < MOST:
+                done.reservations.append(from_line("entries", text))
+            elif row.pile == "segment":
+                self.segments.add(text)
+            elif row.pile == "damage":
+                held_by(*json.loads(text))
+            elif row.pile == "nameless":
+                raise nameless_item(text)
+        return frame
+
+
+def _of_wanted(lines: DataFrame, unnamed: DataFrame) -> DataFrame:
+    """The lines about objects whose bytes no item names, or about those of the same hash, and the
+    driver's."""
+    wanted = unnamed.where(F.col("pile").isin("blob", "marked")).select("part").distinct()
+    return lines.join(wanted, "part", "left_semi").select("part", "pile", "line")
+
+
+def _spread(candidates: DataFrame, tasks: int) -> DataFrame:
+    return candidates.repartition(tasks)
+
+
+def _shown(frame: DataFrame) -> DataFrame:
+    found = frame.select(F.from_json(F.col("line").cast("string"), CANDIDATE).alias("it"))
+    return found.selectExpr(
+        "it.blob.key as key",
+        "it.blob.size as bytes",
+        "it.reason",
+        "it.since_ms",
+        "it.is_pending",
+        "it.paths",
+    )
+
+
+def _reader(
+    terms: GcSettings, pieces: list[GcSplit], tick: Accumulator[int]
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    def read(batches: Iterable[pa.RecordBatch]) -> Batches:
+        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+        yield from read_lines(terms, pieces, numbers, tick.add)
+
+    return read
+
+
+def _entries(
+    terms: GcSettings, count: int, tick: Accumulator[int]
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    return lambda batches: read_entries(terms, count, batches, tick.add)
+
+
+def _judges(terms: GcSettings) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    return lambda batches: judge_objects(terms, batches)
+
+
+def _document(swept: Swept) -> dict[str, Any]:
+    return {
+        "deleted": {
+            reason: [count.objects, count.bytes] for reason, count in swept.deleted.items()
+        },
+        "kept": {reason: [count.objects, count.bytes] for reason, count in swept.kept.items()},
+        "failures": [[key, *error_fields(error)] for key, error in swept.failures],
+    }
+
+
+def _add_swept(swept: Swept, told: dict[str, Any]) -> None:
+    add_counts(swept.deleted, told["deleted"])
+    add_counts(swept.kept, told["kept"])
+    for key, name, message in told["failures"]:
+        kind: type[S3kError] = getattr(errors, name, S3kError)
+        swept.failures.append((key, kind(message, path=key)))

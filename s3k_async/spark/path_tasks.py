@@ -1,0 +1,127 @@
+"""Tasks on rows of paths: read entries in batches, apply the planned change, report the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+from pyspark import Accumulator
+from pyspark.sql import DataFrame
+
+from s3k_async._core.metering import Requests
+from s3k_async._sync.sync_client import S3kSyncClient
+from s3k_async.addresses import inside
+from s3k_async.errors import (
+    ArgumentTypeError,
+    CrossVolumeError,
+    InvalidArgumentError,
+    InvalidPathError,
+    ItemFormatError,
+    S3kError,
+)
+from s3k_async.model import FileStatus
+from s3k_async.paths import normalize
+from s3k_async.spark.job_report import OUTCOME, PLANNED
+
+__all__ = [
+    "TASKS_PER_CORE",
+    "Batches",
+    "ChangeStage",
+    "Outcome",
+    "Seen",
+    "look",
+    "need_columns",
+    "normalised",
+    "text",
+]
+
+BATCH: Final = 1000
+"""Rows of one call of a verb."""
+TASKS_PER_CORE: Final = 4
+
+Batches: TypeAlias = Iterator[pa.RecordBatch]
+Outcome: TypeAlias = tuple[str, str | None, str | None]
+"""The columns of OUTCOME of one row."""
+Seen: TypeAlias = FileStatus | S3kError | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeStage:
+    """A stage of changes: planned rows get their outcome, others pass unchanged."""
+
+    requests: Accumulator[Requests]
+    change: Callable[[S3kSyncClient, list[dict[str, Any]]], list[Outcome]]
+
+    def __call__(self, fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
+        for batch in batches:
+            for start in range(0, batch.num_rows, BATCH):
+                yield self._acted(fs, batch.slice(start, BATCH))
+
+    def _acted(self, fs: S3kSyncClient, batch: pa.RecordBatch) -> pa.RecordBatch:
+        rows = batch.to_pylist()
+        places = [place for place, row in enumerate(rows) if row["outcome"] == PLANNED]
+        outcomes: list[Outcome] = [(row["outcome"], row["error"], row["message"]) for row in rows]
+        before = fs.requests
+        for place, outcome in zip(
+            places, self.change(fs, [rows[place] for place in places]), strict=True
+        ):
+            outcomes[place] = outcome
+        self.requests.add(fs.requests - before)
+        return _with_outcomes(batch, outcomes)
+
+
+def need_columns(frame: DataFrame, *names: str) -> None:
+    """Raise InvalidArgumentError unless the frame has these columns, of text."""
+    types = dict(frame.dtypes)
+    for name in names:
+        if types.get(name) != "string":
+            raise InvalidArgumentError(
+                f"the DataFrame needs a column {name!r} of text, it has {frame.columns}"
+            )
+
+
+def normalised(fs: S3kSyncClient, path: str | None) -> str | S3kError:
+    """The normalised path, or the error that tells why there is none."""
+    if path is None:
+        return ArgumentTypeError("a path is text, not null")
+    try:
+        return normalize(inside(path, fs.name))
+    except S3kError as error:
+        return error
+
+
+def text(given: Sequence[str | None], paths: Sequence[str | S3kError]) -> list[str | None]:
+    """The paths, as they were given where they are none."""
+    return [
+        path if isinstance(path, str) else text for text, path in zip(given, paths, strict=True)
+    ]
+
+
+def look(fs: S3kSyncClient, paths: Sequence[str | S3kError]) -> list[Seen]:
+    """What is at each path; one that is damaged, or that cannot be one, has its error in its
+    place."""
+    seen: dict[str, Seen] = {}
+    wanted = list(dict.fromkeys(path for path in paths if isinstance(path, str)))
+    try:
+        seen.update(zip(wanted, fs.stat_many(wanted), strict=True))
+    except (CrossVolumeError, InvalidPathError, ItemFormatError):
+        seen.update((path, _look_at(fs, path)) for path in wanted)
+    return [seen[path] if isinstance(path, str) else path for path in paths]
+
+
+def _look_at(fs: S3kSyncClient, path: str) -> Seen:
+    try:
+        return fs.stat_many([path])[0]
+    except (CrossVolumeError, InvalidPathError, ItemFormatError) as error:
+        return error
+
+
+def _with_outcomes(batch: pa.RecordBatch, outcomes: Sequence[Outcome]) -> pa.RecordBatch:
+    columns = batch.columns[: -len(OUTCOME)]
+    told = [
+        pa.array(list(column), field.type)
+        for column, field in zip(zip(*outcomes, strict=True), OUTCOME, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays([*columns, *told], names=batch.schema.names)

@@ -1,0 +1,371 @@
+"""Restore over Spark: tables that one machine cannot rebuild in time.
+
+Tasks decide each object by itself, by the code that does so on one machine, and then write the
+files that matter to no other client, which are nearly all. What is left is made a tree on the
+driver, in a temporary file: directories, everything uncertain, and what claims or may come to claim
+the same path (`integrity.tree_restore`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from itertools import islice
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from s3k_async._core.runtime import SYSTEM
+from s3k_async._sync.loop_thread import current_bridge
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import ItemFormatError
+from s3k_async.integrity.audit import AuditTrail
+from s3k_async.integrity.restore_rules import RestoreDecision
+from s3k_async.integrity.scope import Scope
+from s3k_async.integrity.tree_restore import (
+    LISTED_OUTCOMES,
+    UNTOLD,
+    RestoreOutcome,
+    RestoreReport,
+    TreePlan,
+    entry_of,
+)
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.volume_lock import VolumeLock
+from s3k_async.oplog.external_sort import ExternalSort
+from s3k_async.oplog.log_reader import LogReader
+from s3k_async.oplog.log_writer import DisabledLog
+from s3k_async.paths import normalize
+from s3k_async.settings import with_local_secrets
+from s3k_async.spark.delegate_tasks import while_held
+from s3k_async.spark.restore_tasks import DECIDED, WRITTEN, decider, writer
+from s3k_async.spark.scan_job import ScanPlan, ScanResult
+from s3k_async.spark.scan_splits import Run
+from s3k_async.spark.settings import SparkVolume, spark_volume
+from s3k_async.spark.stages import Stages, Tell
+from s3k_async.volumes import Volume
+from s3k_async.volumes.connections import VolumeConnections, log_location
+from s3k_async.volumes.restoration import DamagedVolume, restore_volume, write_tree
+
+__all__ = ["restore"]
+
+OUTCOMES: Final = "rule string, path string, object_id string, detail string"
+"""The columns of what is worth telling."""
+FILES: Final = f"{DECIDED}, occupied boolean"
+ROWS_AT_ONCE: Final = 1000
+
+
+def restore(
+    spark: SparkSession,
+    volume: str | VolumeConfig | SparkVolume,
+    *,
+    subtree: str | None = None,
+    dry_run: bool = True,
+    partitions: int | None = None,
+    checkpoint: str | None = None,
+    temporary: str | None = None,
+    progress: Tell | None = None,
+) -> tuple[DataFrame, RestoreReport]:
+    """Make the lost table of a volume again, as `s3k fsck restore` does, or, with `subtree`, what
+    it lost below a path.
+
+    Returns what is worth telling (`rule`, `path`, `object_id`, `detail`) and the report. `dry_run`:
+    write nothing. The volume is locked meanwhile; a restore that was interrupted is finished by the
+    same call, or by `s3k fsck restore`, which begin anew and write what is not there. The driver
+    holds the lock, tasks work under it, and one that outlives it writes nothing more: for that the
+    driver waits 40 s before the first change and after the last one.
+
+    `partitions`: tasks of each stage, by default two for each core. `checkpoint`: a directory, or
+    its URI, that executors and driver can write, for what the stages have made, in a subdirectory
+    for each run; without one, an executor that is lost ends the run. `temporary`: a directory on
+    the driver for a file of some hundred bytes for each directory of the volume. `progress` is told
+    about once a second.
+
+    Raises as `restore_volume` does: VolumeNotFoundError, NotAVolumeError, DirectoryNotEmptyError,
+    BusyError, UnsupportedError, ReadOnlyVolumeError, ItemFormatError, the services' errors; those
+    of tasks as Spark tells them.
+    """
+    both = spark_volume(spark, volume)
+    top = None if subtree is None else normalize(subtree)
+    frames: list[DataFrame] = []
+
+    async def planned(lost: DamagedVolume) -> _Planned:
+        known = lost.config if lost.table is None else lost.table.config
+        here, there = (
+            LostPlace(
+                replace(config, name=known.name, suffix_count=known.suffix_count, hash=known.hash),
+                lost.scope,
+            )
+            for config in (both.driver, both.executors)
+        )
+        run = SYSTEM.uuid()
+        stages = Stages(
+            spark,
+            checkpoint and f"{checkpoint}/{run}",
+            ["restore", run],
+            lost.sources.now_ms(),
+            progress,
+            "restore",
+        )
+        count = partitions or 2 * spark.sparkContext.defaultParallelism
+        plan = await while_held(
+            spark, partial(_plan, spark, here, there, stages, count, lost, temporary)
+        )
+        frames.append(plan.outcomes)
+        return plan
+
+    report = current_bridge().run(
+        lambda: restore_volume(both.driver, subtree=top, dry_run=dry_run, planner=planned)
+    )
+    return frames[-1], report
+
+
+@dataclass(frozen=True, slots=True)
+class LostPlace:
+    """A volume whose table may not be there, as it is shipped. `config`: with name, suffix count
+    and hash."""
+
+    config: VolumeConfig
+    scope: str
+    """As of `DamagedVolume`."""
+
+    @contextmanager
+    def grounded(self) -> Iterator[tuple[Scope, Run]]:
+        """Its table, log and bytes."""
+        run = current_bridge().run
+        stack = AsyncExitStack()
+        config = with_local_secrets(self.config)
+
+        async def connected() -> Scope:
+            connections = VolumeConnections(config, SYSTEM, None, stack)
+            items, _ = connections.table()
+            log = connections.blobs(log_location(config), "log").below(self.scope)
+            place = connections.blobs(config.data, "data")
+            keys = KeyScheme(config.name, config.suffix_count or 1, config.hash or "java31")
+            store = MetadataStore(items, keys, DisabledLog(), SYSTEM, config.tuning, read_only=True)
+            reader = LogReader(log, has_key=keys.has)
+            data = place.below(self.scope)
+            return Scope(store, data, reader, log, SYSTEM, 0, place=place if self.scope else None)
+
+        try:
+            yield run(connected), run
+        finally:
+            run(stack.aclose)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What is to be restored: the plan of the driver, and files that tasks write."""
+
+    tree: TreePlan
+    files: DataFrame
+    outcomes: DataFrame
+    config: VolumeConfig
+    stages: Stages
+    sorter: ExternalSort
+
+    @property
+    def report(self) -> RestoreReport:
+        return self.tree.report
+
+    async def write(self, volume: Volume, lock: VolumeLock) -> None:
+        """Directories first, so that nothing is ever without its directory."""
+        report = self.report
+        trail = AuditTrail(volume.log_blobs, f"{report.run}/tree")
+        await write_tree(
+            volume, self.tree, trail, lambda progress: self.stages.tell(progress.done, "tree")
+        )
+        await while_held(self.stages.spark, partial(self._write_files, lock.id))
+        await lock.dismiss(volume.items)
+
+    def _write_files(self, lock: str) -> None:
+        report, stages = self.report, self.stages
+        with stages.counted("files") as counter:
+            written = stages.run(
+                "written",
+                "restore: writing files",
+                WRITTEN,
+                lambda: self.files.select("line").mapInArrow(
+                    writer(self.config, lock, report.run, counter), WRITTEN
+                ),
+            )
+        assert written is not None
+        report.written += sum(row.written for row in written.collect())
+
+    def close(self) -> None:
+        self.sorter.__exit__(None, None, None)
+
+
+def _plan(
+    spark: SparkSession,
+    here: LostPlace,
+    there: LostPlace,
+    stages: Stages,
+    count: int,
+    lost: DamagedVolume,
+    temporary: str | None,
+) -> _Planned:
+    """`here`: as the driver sees what is lost, `there`: as tasks do."""
+    with here.grounded() as (ground, run):
+        scans = ScanPlan(spark, there, ground, run, stages, count)
+        scanned = scans.scan("", stages.now_ms, table=lost.table is not None)
+        _need_understood(scanned)
+        decided = stages.run(
+            "decided",
+            "restore: deciding objects",
+            DECIDED,
+            lambda: scans.by_part(scanned).mapInArrow(decider(stages.now_ms, lost.path), DECIDED),
+        )
+    assert decided is not None
+    known = _Decided(decided)
+    files = stages.run("files", "restore: files that matter to no other", FILES, known.files)
+    assert files is not None
+    sorter = ExternalSort(temporary)
+    try:
+        tree = TreePlan(sorter, lost.volume_id)
+        told: list[RestoreOutcome] = []
+        tree.report.heard = told.append
+        for damaged in scanned.collector.loose.log_objects:
+            tree.report.note(RestoreOutcome("log_damaged", damaged.key, detail=damaged.problem))
+        with stages.described("restore: the tree"):
+            _make_a_tree(tree, known, files)
+            kept, frames = _judged(spark, tree, files)
+            frames.append(known.pile("outcome"))
+            tree.report.log_records = scanned.collector.counts.log_records
+            _count(tree.report, kept, frames)
+            outcomes = _told([kept, *frames, _frame(spark, told)])
+        tree.report.heard = None
+    except BaseException:
+        sorter.__exit__(None, None, None)
+        raise
+    return _Planned(tree, kept, outcomes, there.config, stages, sorter)
+
+
+def _need_understood(scanned: ScanResult) -> None:
+    for item in scanned.collector.loose.items:
+        if not item.is_foreign:
+            place = f"{item.partition}/{item.sort}"
+            raise ItemFormatError(
+                f"{item.problem or 'not at its place'}; run s3k fsck repair first", path=place
+            )
+
+
+class _Decided:
+    """What tasks have decided, and which of it the driver has to see."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame
+        claims = self.pile("claim")
+        plain = claims.where(F.col("plain"))
+        certain = (
+            plain.select("path").groupBy("path").count().where(F.col("count") > 1).select("path")
+        )
+        others = claims.where(~F.col("plain"))
+        came_from = others.select(F.col("came_from").alias("path")).where(F.col("path").isNotNull())
+        frames = [certain, others.select("path"), came_from, self.pile("above").select("path")]
+        touched = reduce(DataFrame.unionAll, frames).distinct()
+        self._touched = touched
+        self.special = others.unionAll(
+            plain.join(touched, "path", "left_semi").select(claims.columns)
+        )
+        self._left = plain.join(touched, "path", "left_anti").select(claims.columns)
+
+    def pile(self, name: str) -> DataFrame:
+        """The rows of a pile."""
+        return self.frame.where(F.col("pile") == name)
+
+    def files(self) -> DataFrame:
+        """Files that matter to no other claim; `occupied`: whether the table has another object at
+        its path."""
+        standing = self.pile("standing").select("path").distinct().withColumn("taken", F.lit(True))
+        occupied = F.coalesce(F.col("taken"), F.lit(False)).alias("occupied")
+        return self._left.join(standing, "path", "left").select(*self._left.columns, occupied)
+
+    def removed(self) -> DataFrame:
+        """Of where directories are gone, what is above a claim."""
+        return (
+            self.pile("removed").select("path").distinct().join(self._touched, "path", "left_semi")
+        )
+
+    def standing(self) -> DataFrame:
+        """Of what the table has, what is at the path of something special or above a claim."""
+        columns = self.pile("standing").select("path", "object_id", "isdir")
+        return columns.join(self._touched, "path", "left_semi").select("path", "object_id", "isdir")
+
+
+def _make_a_tree(tree: TreePlan, known: _Decided, files: DataFrame) -> None:
+    """Give the tree what it has to see, a partition at a time, and have it made."""
+    for rows in _rows(known.special):
+        tree.claim((row.object_id, _decision_of(row)) for row in rows)
+    for rows in _rows(known.removed()):
+        tree.remove(row.path for row in rows)
+    for rows in _rows(known.standing()):
+        tree.stand((row.path, row.object_id, row.isdir) for row in rows)
+    earliest = F.min(F.when(~F.col("occupied"), F.col("ctime"))).alias("earliest")
+    for rows in _rows(files.groupBy("parent").agg(earliest)):
+        tree.summarise((row.parent, row.earliest) for row in rows)
+    tree.make_a_tree()
+
+
+def _rows(frame: DataFrame) -> Iterator[list[Any]]:
+    rows = iter(frame.toLocalIterator())
+    while some := list(islice(rows, ROWS_AT_ONCE)):
+        yield some
+
+
+def _decision_of(row: Any) -> RestoreDecision:
+    before = None if row.before is None else entry_of(row.before)
+    return RestoreDecision(row.rule, entry_of(row.line), before=before, detail=row.detail)
+
+
+def _judged(
+    spark: SparkSession, tree: TreePlan, files: DataFrame
+) -> tuple[DataFrame, list[DataFrame]]:
+    """The files that are to be written, and by frames of their own what becomes of the others."""
+    free = files.where(~F.col("occupied"))
+    dropped = [
+        files.where("occupied").withColumns({"rule": F.lit("occupied"), "detail": F.lit("")})
+    ]
+    refused = [(path,) for paths in tree.refused() for path in paths]
+    if refused:
+        directories = spark.createDataFrame(refused, "parent string")
+        below = free.join(directories, "parent", "left_semi")
+        dropped.append(below.withColumns({"rule": F.lit("parent_is_file"), "detail": F.lit("")}))
+        free = free.join(directories, "parent", "left_anti").select(files.columns)
+    return free, dropped
+
+
+def _frame(spark: SparkSession, outcomes: Sequence[RestoreOutcome]) -> DataFrame:
+    rows = [(each.rule, each.path, each.object_id, each.detail) for each in outcomes]
+    return spark.createDataFrame(rows, OUTCOMES)
+
+
+def _told(frames: Sequence[DataFrame]) -> DataFrame:
+    """What is worth telling."""
+    columns = [frame.select("rule", "path", "object_id", "detail") for frame in frames]
+    together: DataFrame = reduce(DataFrame.unionAll, columns)
+    return together.where(~F.col("rule").isin(*UNTOLD))
+
+
+def _count(report: RestoreReport, kept: DataFrame, others: Sequence[DataFrame]) -> None:
+    """Add what the driver has not seen to the report: `kept`, files to be written, and what is not
+    restored."""
+    published = F.col("published")
+    sums = [F.sum(F.when(published, 1).otherwise(0)).alias("files"), F.sum("size").alias("bytes")]
+    for row in kept.groupBy("rule").agg(F.count("*").alias("n"), *sums).collect():
+        report.counts[row.rule] += row.n
+        report.files += row.files
+        report.reservations += row.n - row.files
+        report.bytes += row.bytes
+    for frame in others:
+        for row in frame.groupBy("rule").count().collect():
+            report.counts[row.rule] += row["count"]
+    room = LISTED_OUTCOMES - len(report.outcomes)
+    if room > 0:
+        report.outcomes += [
+            RestoreOutcome(*row) for row in _told([kept, *others]).limit(room).collect()
+        ]

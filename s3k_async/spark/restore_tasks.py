@@ -1,0 +1,147 @@
+"""Tasks of a restore: evaluate the rules for a part's objects, and write files under the driver's
+lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.accumulators import Accumulator
+
+from s3k_async import _native
+from s3k_async._sync.loop_thread import current_bridge
+from s3k_async.config import VolumeConfig
+from s3k_async.integrity.audit import AuditTrail
+from s3k_async.integrity.restore_rules import RestoreDecision, decide_object
+from s3k_async.integrity.shuffle import Shuffle
+from s3k_async.integrity.tree_restore import entry_line, entry_of, is_plain
+from s3k_async.model import Entry
+from s3k_async.oplog.entries import LogRecord
+from s3k_async.spark.delegate_tasks import delegated
+from s3k_async.spark.scan_job import Batches
+from s3k_async.spark.shuffle_rows import parts_of
+from s3k_async.volumes.restoration import write_entries
+
+__all__ = ["DECIDED", "WRITTEN", "decider", "writer"]
+
+DECIDED: Final = (
+    "pile string, path string, object_id string, rule string, detail string, parent string, plain "
+    "boolean,"
+    " isdir boolean, published boolean, size long, ctime long, line string, before string, "
+    "came_from string"
+)
+"""What is decided of objects. Piles: `claim`, what an object is to be (`line`, and what it is
+without what was taken as done, `before`, at `came_from`; `published`: no reservation); `outcome`,
+of what is not restored; `removed`, where a directory certainly is gone; `above`, a path above a
+claim, each once for a task as far as it remembers; `standing`, what the table has."""
+WRITTEN: Final = "written long"
+AT_ONCE: Final = 20_000
+"""Entries that are in memory and written with the volume opened once."""
+REMEMBERED: Final = 200_000
+ROWS: Final = 2000
+
+_TYPES: Final = {"boolean": pa.bool_(), "long": pa.int64(), "string": pa.string()}
+_SCHEMA: Final = pa.schema(
+    [(name, _TYPES[kind]) for name, kind in (each.split() for each in DECIDED.split(","))]
+)
+
+Row = dict[str, Any]
+
+
+def decider(now_ms: int, within: str) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    """What decides the objects of parts: rows of `piles.LINES` in, of DECIDED out."""
+
+    def decide(batches: Iterable[pa.RecordBatch]) -> Batches:
+        rows = _decided(batches, now_ms, within)
+        while some := list(islice(rows, ROWS)):
+            yield pa.RecordBatch.from_pylist(some, schema=_SCHEMA)
+
+    return decide
+
+
+def _decided(batches: Iterable[pa.RecordBatch], now_ms: int, within: str) -> Iterator[Row]:
+    above: set[str] = set()
+    for _, parts in parts_of(batches):
+        for row in _of_part(parts, now_ms, within):
+            yield row
+            paths = (row["path"], row.get("came_from")) if row["pile"] == "claim" else ()
+            found = {
+                up for path in paths if path is not None for up in _native.ancestors(path)
+            } - above
+            if len(above) + len(found) > REMEMBERED:
+                above.clear()
+            above |= found
+            yield from ({"pile": "above", "path": path} for path in found)
+
+
+def _of_part(parts: Shuffle, now_ms: int, within: str) -> Iterator[Row]:
+    sizes = {blob.key: blob.size for blob in parts.read("blobs", 0)}
+    standing: set[str] = set()
+    objects: dict[str, list[LogRecord]] = {}
+    for entry in parts.read("entries", 0):
+        standing.add(entry.id)
+        yield {"pile": "standing", "path": entry.path, "object_id": entry.id, "isdir": entry.is_dir}
+    for record in parts.read("records", 0):
+        objects.setdefault(record.operation.object_id, []).append(record)
+    for object_id, records in objects.items():
+        decision, was_removed = decide_object(records, sizes, now_ms, within, standing.__contains__)
+        if decision is None:
+            continue
+        if was_removed:
+            yield {"pile": "removed", "path": decision.path}
+        yield _row(object_id, decision, decision.entry)
+
+
+def _row(object_id: str, decision: RestoreDecision, entry: Entry | None) -> Row:
+    row: Row = {"object_id": object_id, "rule": decision.rule, "detail": decision.detail}
+    if entry is None:
+        return {**row, "pile": "outcome", "path": decision.path}
+    before = decision.before
+    return {
+        **row,
+        "pile": "claim",
+        "path": entry.path,
+        "parent": _native.split(entry.path)[0],
+        "plain": is_plain(decision),
+        "isdir": entry.is_dir,
+        "published": entry.committed,
+        "size": entry.size if entry.committed else 0,
+        "ctime": entry.ctime,
+        "line": entry_line(entry),
+        "before": None if before is None else entry_line(before),
+        "came_from": None if before is None else before.path,
+    }
+
+
+def writer(
+    config: VolumeConfig, lock: str, run: str, counter: Accumulator[int]
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    """What writes entries, given as lines, under the lock, each named in an audit trail of the
+    attempt before: rows of WRITTEN come out. Doing it twice writes the same.
+    """
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Batches:
+        context = TaskContext.get()
+        assert context is not None
+        attempt = f"files-{context.partitionId():06d}-{context.taskAttemptId()}"
+        entries = (entry_of(line) for batch in batches for line in batch.column(0).to_pylist())
+        written = 0
+        while some := list(islice(entries, AT_ONCE)):
+            trail = f"{run}/{attempt}-{written}"
+            current_bridge().run(partial(_write, config, lock, some, trail))
+            written += len(some)
+            counter.add(len(some))
+        yield pa.RecordBatch.from_pydict(
+            {"written": [written]}, schema=pa.schema([("written", pa.int64())])
+        )
+
+    return write
+
+
+async def _write(config: VolumeConfig, lock: str, entries: Sequence[Entry], trail: str) -> None:
+    async with delegated(config, lock) as (volume, _):
+        await write_entries(volume, entries, AuditTrail(volume.log_blobs, trail))

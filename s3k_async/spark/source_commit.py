@@ -1,0 +1,127 @@
+"""The commit of a write on the driver, after all tasks: one transaction, or none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+
+from s3k_async._sync.sync_client import S3kSyncClient
+from s3k_async.addresses import inside
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import (
+    ConfigError,
+    ConflictError,
+    NotDirectoryError,
+    OutcomeUnknownError,
+    PathNotFoundError,
+    S3kError,
+)
+from s3k_async.integrity.gc_rules import GRACE_SECONDS
+from s3k_async.model import FileStatus
+from s3k_async.paths import ancestors, join, normalize
+from s3k_async.spark.settings import SparkVolume, patient
+from s3k_async.spark.source_files import WritePlan, WrittenFile
+
+__all__ = ["publish", "volume_to_write"]
+
+_LOG = logging.getLogger(__name__)
+
+LOOKED_AT = 16
+"""Old files that are looked at at the same time."""
+LOOKS = 20
+"""How often an overwrite begins anew because others have changed what it replaces."""
+
+
+def volume_to_write(volume: SparkVolume, lease: float) -> SparkVolume:
+    """The volume as tasks and commit open it, with a lease from a task's first byte to the commit.
+
+    Raises ConfigError: `s3k gc` must not look at bytes that may yet be published, so that its grace
+    period has to be longer; whoever runs it with another one than its default must see to that.
+    """
+    if lease >= GRACE_SECONDS:
+        raise ConfigError(
+            f"a lease of {lease:g} seconds has to be shorter than the grace period of garbage "
+            "collection,"
+            f" {GRACE_SECONDS:g} seconds"
+        )
+
+    def changed(config: VolumeConfig) -> VolumeConfig:
+        return replace(config, tuning=replace(config.tuning, lease=lease))
+
+    waiting = patient(volume)
+    return SparkVolume(changed(waiting.driver), changed(waiting.executors))
+
+
+def publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) -> None:
+    """Make the files appear, and for an overwrite what was there before go, at once. What has
+    changed since it was looked at is looked at again.
+
+    What is raised has changed nothing and dropped the files, but for OutcomeUnknownError. Raises as
+    a transaction does.
+    """
+    looks = 0
+    try:
+        while True:
+            try:
+                _publish(fs, plan, files)
+            except (ConflictError, PathNotFoundError):
+                looks += 1
+                if not plan.overwrite or looks == LOOKS:
+                    raise
+            else:
+                return
+    except OutcomeUnknownError:
+        raise
+    except S3kError:
+        _discard(fs, files)
+        raise
+
+
+def _discard(fs: S3kSyncClient, files: Sequence[WrittenFile]) -> None:
+    try:
+        fs.discard_staged(file.staged for file in files)
+    except S3kError as error:
+        _LOG.warning("what was written is left to garbage collection: %s", error)
+
+
+def _publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) -> None:
+    base = normalize(inside(plan.path, fs.name))
+    places = {normalize(f"{base}/{file.directory}") for file in files}
+    new = {join(normalize(f"{base}/{file.directory}"), file.name): file.staged for file in files}
+    with fs.transaction() as transaction:
+        for path, staged in new.items():
+            transaction.publish(path, staged)
+        if plan.overwrite:
+            found = _replaced(fs, [*places] if plan.dynamic else [base], places)
+            # An earlier attempt, whose outcome nobody knew, may have published what is new.
+            old = [status for status in found if status.path not in new]
+            with ThreadPoolExecutor(LOOKED_AT) as pool:
+                for _ in pool.map(lambda each: transaction.delete(each.path, recursive=True), old):
+                    pass
+        if not files:
+            transaction.makedirs(base)
+
+
+def _replaced(fs: S3kSyncClient, tops: Iterable[str], places: set[str]) -> Iterator[FileStatus]:
+    """What goes: all below the tops, directories as wholes where nothing new comes to be below
+    them.
+
+    Raises NotDirectoryError for a file where a directory is to be: one transaction cannot put one
+    in the other's place.
+    """
+    left = list(tops)
+    kept = places.union(left, *(ancestors(place) for place in places))
+    while left:
+        with suppress(PathNotFoundError):
+            for status in fs.list(left.pop()):
+                if status.path not in kept:
+                    yield status
+                elif status.is_dir:
+                    left.append(status.path)
+                else:
+                    raise NotDirectoryError(
+                        "a file is where a directory of files is written", path=status.path
+                    )

@@ -1,0 +1,93 @@
+"""The client of a Spark worker process: one for each volume, shared by all tasks of the process.
+
+Spark forks workers from a daemon that imports none of this, and uses a worker again for later
+tasks. So a client is made in the worker by the first task that needs it and stays for the next one.
+A worker ends without running exit handlers: whatever was put off is therefore waited for at the end
+of each task. A task that is killed takes its worker along; the leases of what it had begun run out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeAlias, TypeVar
+
+from s3k_async._sync.sync_client import S3kSyncClient
+from s3k_async.client import S3kClient
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import VolumeMismatchError, VolumeNotFoundError
+from s3k_async.metadata.volume_record import RECORD_KEY, VolumeRecord
+from s3k_async.settings import with_local_secrets
+
+__all__ = ["client", "each_partition"]
+
+T = TypeVar("T")
+Row = TypeVar("Row")
+
+Work: TypeAlias = Callable[[S3kSyncClient, Iterator[Row]], Iterable[T]]
+"""What a task does with its rows."""
+
+_clients: Final[dict[tuple[int, VolumeConfig], S3kSyncClient]] = {}
+"""By process id, since a child must not use what its parent had opened, and configuration as it was
+shipped."""
+
+
+def client(config: VolumeConfig) -> S3kSyncClient:
+    """The open client of this process for a volume: the same at each call, never to be closed by
+    the caller; another one if the volume was loaded, restored, resharded or made anew since.
+
+    `config` as it arrives in the task: without secrets, which are looked for here. Raises as
+    `S3kSyncClient` does when it opens.
+    """
+    key = os.getpid(), config
+    found = _clients.get(key)
+    if found is not None:
+        found.open_volume()
+        if _is_current(found):
+            return found
+        if _clients.get(key) is found:
+            del _clients[key]
+            found.close()
+    # Before it is opened: of two threads that come at the same time, both open the same one.
+    found = _clients.setdefault(key, S3kSyncClient(config=with_local_secrets(config)))
+    found.open_volume()
+    return found
+
+
+def each_partition(
+    config: VolumeConfig, work: Work[Row, T]
+) -> Callable[[Iterable[Row]], Iterator[T]]:
+    """What `RDD.mapPartitions`, `DataFrame.mapInArrow` and their like take: `work(client, rows)` in
+    each task.
+
+    `work` runs again when Spark repeats a task, also at the same time as before (speculation): what
+    it changes must be right when it is done twice. Its rows go on as they come.
+    """
+
+    def of_partition(rows: Iterable[Row]) -> Iterator[T]:
+        fs = client(config)
+        try:
+            yield from work(fs, iter(rows))
+        finally:
+            fs._finish_deferred()
+
+    return of_partition
+
+
+def _is_current(opened: S3kSyncClient) -> bool:
+    """Whether the volume still is what it was when the client opened it."""
+
+    async def looked(client: S3kClient) -> bool:
+        record = client._volume().record
+        if record.kind != "native":
+            return True
+        item = await client._volume().items.get(RECORD_KEY)
+        if item is None:
+            return False
+        stored = VolumeRecord.from_item(item, record.name)
+        return (stored.volume_id, stored.epoch) == (record.volume_id, record.epoch)
+
+    try:
+        return opened._call(looked)
+    except (VolumeMismatchError, VolumeNotFoundError):
+        return False

@@ -1,0 +1,222 @@
+"""The request pipeline to one service: metering, a concurrency limit, and retries within policy and
+budget."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import Protocol, TypeVar
+
+import anyio
+
+from s3k_async._core.concurrency import AdaptiveLimit
+from s3k_async._core.metering import Meter
+from s3k_async._core.retry import (
+    LEAST_RATE,
+    TRANSIENT,
+    CallTime,
+    Retries,
+    RetryAccount,
+    RetryPolicy,
+    limited,
+    retry,
+)
+from s3k_async._core.runtime import Sources
+from s3k_async.errors import ConditionFailedError, ResponseLostError, S3kError
+
+__all__ = ["Fence", "Sender", "at_once", "call_time"]
+
+T = TypeVar("T")
+
+_AT_ONCE: ContextVar[bool] = ContextVar("s3k_at_once", default=False)
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Requests of the body do not wait for their turn: for the few without which what is under way
+    is in vain."""
+    token = _AT_ONCE.set(True)
+    try:
+        yield
+    finally:
+        _AT_ONCE.reset(token)
+
+
+class Fence(Protocol):
+    """Keeps a client from working on a volume that was closed to it; see `metadata.volume_lock`."""
+
+    def due(self) -> bool:
+        """Whether to look before a request is sent."""
+
+    def late(self) -> bool:
+        """Whether to look before an answer is believed."""
+
+    async def look(self) -> None:
+        """Raises S3kError if the volume is closed to this client, or that cannot be told."""
+
+
+def call_time(policy: RetryPolicy, size: int = 0) -> CallTime:
+    """The time of a call with so many bytes of content."""
+    return CallTime(policy.deadline + size / LEAST_RATE)
+
+
+class Sender:
+    """What the reliable stores have in common.
+
+    `retries` may be one policy for everything. `limit` bounds the requests in flight and learns
+    from their answers.
+    """
+
+    def __init__(
+        self,
+        retries: Retries | RetryPolicy,
+        sources: Sources,
+        limit: AdaptiveLimit | None,
+        meter: Meter,
+    ) -> None:
+        self.retries = retries if isinstance(retries, Retries) else Retries.alike(retries)
+        self.sources = sources
+        self.meter = meter
+        self.fence: Fence | None = None
+        self._limit = limit
+        self._account = RetryAccount(self.retries.budget, sources)
+
+    async def send(
+        self,
+        operation: str,
+        request: Callable[[], Awaitable[T]],
+        *,
+        again: bool = False,
+        size: int = 0,
+        throttled: Callable[[T], bool] | None = None,
+        time: CallTime | None = None,
+    ) -> T:
+        """One request, once. `operation` is the service's name for it, `size` the bytes of content
+        in its body; `throttled` tells of an answer whether the service asked us to slow down.
+        `time`: of the call, None for one that makes as many requests as it sees fit."""
+        if not again:
+            self._account.earn()
+        if self._limit is None:
+            return await self._ask(operation, request, again, size, time)
+        waiting = self._limit.waits and time is not None
+        before = anyio.current_time() if waiting else 0.0
+        async with self._limit.slot(at_once=_AT_ONCE.get()) as slot:
+            if waiting and time is not None:
+                time.extend(anyio.current_time() - before)
+            answer = await self._ask(operation, request, again, size, time)
+            slot.throttled = throttled is not None and throttled(answer)
+            return answer
+
+    async def _ask(
+        self,
+        operation: str,
+        request: Callable[[], Awaitable[T]],
+        again: bool,
+        size: int,
+        time: CallTime | None,
+    ) -> T:
+        fence = self.fence
+        if fence is not None and fence.due():
+            await fence.look()
+        self.meter.sent(operation, retried=again, size=size)
+        if time is not None:
+            time.begin()
+        try:
+            with limited(time):
+                answer = await request()
+        except ConditionFailedError:
+            # That nothing was changed is certain; what the item was is an answer like any other.
+            if fence is not None and fence.late():
+                await fence.look()
+            raise
+        if fence is not None and fence.late():
+            try:
+                await fence.look()
+            except S3kError as error:
+                raise ResponseLostError(
+                    "the answer came too late: the volume was closed to this client"
+                ) from error
+        return answer
+
+    async def read(
+        self,
+        operation: str,
+        request: Callable[[], Awaitable[T]],
+        *,
+        policy: RetryPolicy | None = None,
+        size: int = 0,
+        received: Callable[[T], int] | None = None,
+        many: bool = False,
+    ) -> T:
+        """A request that changes nothing, until it is answered; `size`: the bytes of content that
+        are asked for, `received`: those in an answer; `many`: it may be many requests."""
+        policy = policy or self.retries.read
+        time, began = None if many else call_time(policy, size), self.sources.monotonic()
+        try:
+            answer = await self.send(operation, request, time=time)
+        except TRANSIENT as error:
+            sending = partial(self.send, operation, request, again=True, time=time)
+            account = self._account
+            answer = await retry(
+                sending,
+                policy,
+                self.sources,
+                account=account,
+                failure=error,
+                began=began,
+                time=time,
+            )
+        if received is not None:
+            self.meter.received(operation, received(answer))
+        return answer
+
+    async def scan(
+        self, operation: str, request: Callable[[], Awaitable[T]], *, many: bool = False
+    ) -> T:
+        """As `read`, for one page of a listing or a scan; `many`: for many pages."""
+        return await self.read(operation, request, policy=self.retries.scan, many=many)
+
+    async def write(
+        self,
+        operation: str,
+        request: Callable[[], Awaitable[T]],
+        *,
+        size: int = 0,
+        again: bool = False,
+        throttled: Callable[[T], bool] | None = None,
+        many: bool = False,
+    ) -> T:
+        """An idempotent request that changes something, until it is answered. `again`: it was sent
+        before; `many`: it may be many requests, or one at which the service works long."""
+        policy = self.retries.write
+        time, began = None if many else call_time(policy, size), self.sources.monotonic()
+        try:
+            return await self.send(
+                operation, request, again=again, size=size, throttled=throttled, time=time
+            )
+        except TRANSIENT as error:
+            sending = partial(
+                self.send, operation, request, again=True, size=size, throttled=throttled, time=time
+            )
+            account = self._account
+            return await retry(
+                sending,
+                policy,
+                self.sources,
+                account=account,
+                failure=error,
+                began=began,
+                time=time,
+            )
+
+    async def uncounted(self, call: Callable[[], Awaitable[T]]) -> T:
+        """A call for which an adapter makes as many requests as it sees fit; only making and
+        removing volumes has such."""
+        return await retry(call, self.retries.write, self.sources, account=self._account)
+
+    def next_delay(self, delays: Iterator[float], error: S3kError) -> float | None:
+        """The wait before a request is sent again after `error`; None when it may not be."""
+        delay = next(delays, None)
+        return delay if delay is not None and self._account.spend(error) else None

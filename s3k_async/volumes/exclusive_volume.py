@@ -1,0 +1,74 @@
+"""A volume opened under the volume lock: see `metadata.volume_lock`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+
+from s3k_async._core.metering import RequestCounter
+from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import UnsupportedError, VolumeNotFoundError
+from s3k_async.metadata.volume_lock import VolumeLock
+from s3k_async.volumes.creation import init_volume
+from s3k_async.volumes.volume import Volume, open_volume
+
+__all__ = ["exclusive_volume"]
+
+
+@asynccontextmanager
+async def exclusive_volume(
+    config: VolumeConfig,
+    lock: VolumeLock,
+    *,
+    create: bool = False,
+    made: VolumeConfig | None = None,
+    adopting: bool = False,
+    sources: Sources = SYSTEM,
+    session: object | Mapping[str, object] | None = None,
+    counter: RequestCounter | None = None,
+) -> AsyncIterator[Volume]:
+    """A volume that no other client can open for the time of the body. `lock.touched` must be set
+    before anything is changed: then an error, or the death of the process, leaves the volume locked
+    until the work is finished.
+
+    Before the first change `lock.quiet` has to be awaited. `create`: make the volume if it does not
+    exist, with the settings `made` if they are others, and `adopting` as of `init_volume`.
+
+    Raises BusyError (another client has the lock, or other work was interrupted), and what opening
+    raises.
+    """
+    opened = partial(
+        open_volume,
+        config,
+        sources=sources,
+        session=session,
+        counter=counter,
+        locked=True,
+    )
+    try:
+        volume = await opened()
+    except VolumeNotFoundError:
+        if not create:
+            raise
+        await init_volume(
+            made or config,
+            adopting=adopting,
+            lock=lock,
+            sources=sources,
+            session=session,
+        )
+        lock.alone = True
+        volume = await opened()
+    try:
+        if volume.read_only:
+            raise UnsupportedError(
+                "a volume of S3-FileSystem 1.0 cannot be locked", path=config.table.label
+            )
+        if not lock.alone:
+            await lock.take(volume.items, volume.record, config.table.label)
+        async with lock.held(volume.items):
+            yield volume
+    finally:
+        await volume.close()

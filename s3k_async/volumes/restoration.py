@@ -1,0 +1,312 @@
+"""Restoration of a volume with lost entries or a lost table: see `integrity.local_restore`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol, TypeAlias, get_args
+
+from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import (
+    DirectoryNotEmptyError,
+    NotAVolumeError,
+    ReadOnlyVolumeError,
+    UnsupportedError,
+    VolumeNotFoundError,
+)
+from s3k_async.integrity.audit import AuditTrail, Deed
+from s3k_async.integrity.local_restore import RestorePlan, plan_restore
+from s3k_async.integrity.tree_restore import RestoreReport, TreePlan
+from s3k_async.metadata.codec import from_items, to_item
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.volume_lock import VolumeLock
+from s3k_async.metadata.volume_record import LOCK_PURPOSE, RECORD_KEY, SCOPED, scope_of
+from s3k_async.model import ROOT, Entry, HashName, Progress
+from s3k_async.oplog.entries import Operation
+from s3k_async.stores.blobs import BlobStore
+from s3k_async.stores.pagination import scan_all
+from s3k_async.volumes.claims import CLAIM, Claim, read_claim
+from s3k_async.volumes.connections import VolumeConnections, log_location
+from s3k_async.volumes.exclusive_volume import exclusive_volume
+from s3k_async.volumes.volume import Volume, open_volume
+
+__all__ = [
+    "DamagedVolume",
+    "PlannedRestore",
+    "Planner",
+    "restore_volume",
+    "write_entries",
+    "write_tree",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedVolume:
+    """A volume that lost its table, or entries of it."""
+
+    config: VolumeConfig
+    """With what the marks say of the lost table."""
+    volume_id: str
+    scope: str
+    """What the keys of its objects begin with in its locations: `log` and `data` are below that."""
+    path: str
+    """What is at and below is restored."""
+    log: BlobStore
+    data: BlobStore
+    table: Volume | None
+    """None if it does not exist."""
+    sources: Sources
+
+    @property
+    def keys(self) -> KeyScheme:
+        """The keys of its entries. Without a suffix count nothing can be restored, only planned."""
+        if self.table is not None:
+            return self.table.store.keys
+        return KeyScheme(
+            self.config.name or "-", self.config.suffix_count or 1, self.config.hash or "xxh3"
+        )
+
+
+class PlannedRestore(Protocol):
+    """What is to be restored."""
+
+    @property
+    def report(self) -> RestoreReport:
+        """What was decided."""
+
+    async def write(self, volume: Volume, lock: VolumeLock) -> None:
+        """Write it into the table, under the lock."""
+
+    def close(self) -> None:
+        """Release what it holds."""
+
+
+Planner: TypeAlias = Callable[[DamagedVolume], Awaitable[PlannedRestore]]
+"""Reads log, bytes and what the table still has, and decides. Changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """Planned and written by this machine."""
+
+    plan: RestorePlan
+    audit: str | None
+    tell: Callable[[Progress], object]
+
+    @property
+    def report(self) -> RestoreReport:
+        return self.plan.report
+
+    async def write(self, volume: Volume, lock: VolumeLock) -> None:  # noqa: ARG002
+        trail = AuditTrail(volume.log_blobs, self.report.run, self.audit)
+        await write_tree(volume, self.plan.tree, trail, self.tell)
+
+    def close(self) -> None:
+        self.plan.close()
+
+
+def _alone(
+    audit: str | None, directory: str | None, progress: Callable[[Progress], object] | None
+) -> Planner:
+    tell = progress or (lambda _: None)
+
+    async def decide(lost: DamagedVolume) -> PlannedRestore:
+        plan = await plan_restore(
+            lost.log,
+            lost.data,
+            lost.sources,
+            volume_id=lost.volume_id,
+            has_key=lost.keys.has,
+            standing=None if lost.table is None else _entries(lost.table),
+            path=lost.path,
+            directory=directory,
+            progress=tell,
+        )
+        return _Alone(plan, audit, tell)
+
+    return decide
+
+
+async def restore_volume(
+    config: VolumeConfig,
+    *,
+    subtree: str | None = None,
+    dry_run: bool = True,
+    audit: str | None = None,
+    directory: str | None = None,
+    sources: Sources = SYSTEM,
+    session: object | Mapping[str, object] | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    planner: Planner | None = None,
+) -> RestoreReport:
+    """Make the lost table of a volume again, and fill it from the log; or, with `subtree`, put back
+    what the table lost at and below a path.
+
+    The volume is locked for that: no other client can open it, and who had it open is refused. What
+    the volume was is read from the marks of its places and from `config`. Without `subtree` the
+    table must hold no entries (DirectoryNotEmptyError), unless a restore was interrupted: it is
+    finished by the same call. What the table holds is never changed. Each entry is named in the
+    log's place under `audit/<run>/` before it is written.
+
+    With `dry_run` nothing is written. `audit`: a local file for the audit trail, too. `directory`:
+    where a temporary file is made, about the size of the log. `planner`: who decides and writes, if
+    not this machine alone.
+
+    Raises VolumeNotFoundError (no place carries the volume's mark), NotAVolumeError,
+    ReadOnlyVolumeError for kind `s3k-1.0`, UnsupportedError for a volume without log, BusyError,
+    ItemFormatError (repair the table first), and the services' errors. Damage is told in the
+    report.
+    """
+    where = config.table.label
+    if config.kind == "s3k-1.0":
+        raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be restored", path=where)
+    if config.log_mode == "disabled":
+        raise UnsupportedError("a volume without operation log cannot be restored", path=where)
+    async with AsyncExitStack() as stack:
+        connections = VolumeConnections(config, sources, session, stack)
+        place = connections.blobs(config.data, "data")
+        log_place = connections.blobs(log_location(config), "log")
+        found = await _mark(place, log_place)
+        data, log = place.below(found.scope), log_place.below(found.scope)
+        top = ROOT if subtree is None else subtree
+
+        decide = planner or _alone(audit, directory, progress)
+
+        async def plan(table: Volume | None) -> PlannedRestore:
+            return await decide(
+                DamagedVolume(config, found.volume_id, found.scope, top, log, data, table, sources)
+            )
+
+        open_as_it_is = partial(open_volume, sources=sources, session=session, locked=True)
+        try:
+            table: Volume | None = await open_as_it_is(config)
+        except VolumeNotFoundError:
+            if subtree is not None:
+                raise
+            table, config = None, _as_marked(config, found)
+        try:
+            if subtree is None and table is not None and not await _is_half_restored(table):
+                await _need_empty(table, where)
+            if dry_run:
+                decided = await plan(table)
+                decided.close()
+                return decided.report
+        finally:
+            if table is not None:
+                await table.close()
+        lock = VolumeLock("restore", top, sources)
+        create = subtree is None
+        async with exclusive_volume(
+            config, lock, create=create, sources=sources, session=session
+        ) as volume:
+            if create and not lock.touched:
+                await _need_empty(volume, where)
+            # Even a table that is made anew here may have been in use until it was lost.
+            lock.alone = False
+            await lock.quiet()
+            lock.touched = True
+            decided = await plan(volume)
+            try:
+                decided.report.run = sources.uuid()
+                await decided.write(volume, lock)
+            finally:
+                decided.close()
+            return decided.report
+
+
+async def _mark(data: BlobStore, log: BlobStore) -> Claim:
+    """What the mark of the data's place says. Raises unless the log's place is the same
+    volume's."""
+    found = await read_claim(data) if await data.exists() else None
+    if found is None:
+        raise VolumeNotFoundError(
+            "no volume at this location: its mark s3k-volume.json is missing", path=data.uri(CLAIM)
+        )
+    owner = await read_claim(log) if await log.exists() else None
+    if owner is None:
+        raise UnsupportedError(
+            "the operation log of the volume does not exist; the volume cannot be restored",
+            path=log.uri(CLAIM),
+        )
+    if owner.volume_id != found.volume_id:
+        raise NotAVolumeError(
+            "the log location carries the mark of another volume", path=log.uri(CLAIM)
+        )
+    scope = scope_of(found.volume_id, {SCOPED})
+    if not found.scope and (await log.list(scope, limit=1)).blobs:
+        # The mark was written anew by hand, or by a version that knows no scopes.
+        return replace(found, document={**found.document, "flags": SCOPED})
+    return found
+
+
+def _as_marked(config: VolumeConfig, found: Claim) -> VolumeConfig:
+    """The configuration of the table that is made anew, with what the mark knows of the lost
+    one."""
+    count, name = found.document.get("suffix_count"), found.document.get("name")
+    if config.suffix_count is None and isinstance(count, int):
+        config = replace(config, suffix_count=count)
+    for known in get_args(HashName):
+        if config.hash is None and found.document.get("hash") == known:
+            config = replace(config, hash=known)
+    return replace(config, name=name) if not config.name and isinstance(name, str) else config
+
+
+async def _is_half_restored(volume: Volume) -> bool:
+    """Whether what the table holds is of a restore that was interrupted, or is under way."""
+    return (await volume.items.get(RECORD_KEY) or {}).get(LOCK_PURPOSE) == "restore"
+
+
+async def _need_empty(volume: Volume, where: str) -> None:
+    """Raises DirectoryNotEmptyError for a table with entries."""
+    async for entries in _entries(volume):
+        if entries:
+            raise DirectoryNotEmptyError(
+                "the table holds entries; only what is missing below a path can be put back "
+                "(--subtree)",
+                path=where,
+            )
+
+
+async def _entries(volume: Volume) -> AsyncIterator[Sequence[Entry]]:
+    """What the table holds. Raises ItemFormatError for what is no entry: repair comes first."""
+    async for items in scan_all(volume.items):
+        yield from_items(items, volume.store.keys, records=True)
+
+
+async def write_tree(
+    volume: Volume,
+    tree: TreePlan,
+    trail: AuditTrail,
+    tell: Callable[[Progress], object] = lambda _: None,
+) -> None:
+    """Write the entries of a plan, level by level, each batch named in the audit trail before."""
+    report = tree.report
+    pending = [
+        await volume.log.begin([_creation(entry) for entry in entries])
+        for entries in tree.made_parents()
+    ]
+    for entries in tree.entries():
+        await write_entries(volume, entries, trail)
+        report.written += len(entries)
+        tell(Progress("restore", report.written, report.restored, path=entries[-1].path))
+    for each in pending:
+        await each.commit()
+
+
+async def write_entries(volume: Volume, entries: Sequence[Entry], trail: AuditTrail) -> None:
+    """Write some entries, under the lock, named in the audit trail before."""
+    await trail.write([_deed(entry) for entry in entries])
+    await volume.items.load([to_item(entry, volume.store.keys) for entry in entries])
+
+
+def _creation(entry: Entry) -> Operation:
+    return Operation(
+        entry.operation, "create", entry.id, entry.version, entry.mtime_ms, None, entry
+    )
+
+
+def _deed(entry: Entry) -> Deed:
+    return {"action": "restore_entry", "path": entry.path, "id": entry.id, "version": entry.version}

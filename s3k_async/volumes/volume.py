@@ -1,0 +1,292 @@
+"""Open volumes: adapters, record, and the layers above them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from dataclasses import dataclass, replace
+
+from s3k_async._core.active_calls import Calls
+from s3k_async._core.metering import RequestCounter
+from s3k_async._core.retry import RetryPolicy
+from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.config import BlobLocation, VolumeConfig
+from s3k_async.errors import (
+    ConfigError,
+    PermissionDeniedError,
+    VolumeMismatchError,
+    VolumeNotFoundError,
+)
+from s3k_async.metadata.atomic_changes import AtomicTree
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.lease import Moment
+from s3k_async.metadata.legacy_tables import check_suffixes
+from s3k_async.metadata.recursive import Tree
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.volume_lock import RecordFence
+from s3k_async.metadata.volume_record import (
+    RECORD_KEY,
+    VolumeRecord,
+    find_or_repair,
+    load_or_repair,
+    location_text,
+)
+from s3k_async.oplog.log_writer import DisabledLog, NativeLog, OperationLog
+from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.stores.ballast import Ballast
+from s3k_async.stores.items import ItemTable
+from s3k_async.stores.retrying_blobs import ReliableBlobs
+from s3k_async.stores.retrying_items import ReliableItems
+from s3k_async.volumes.claims import require_claim, table_identity
+from s3k_async.volumes.connections import VolumeConnections, log_location
+
+__all__ = [
+    "NO_PATIENCE",
+    "Volume",
+    "open_volume",
+    "require_agreement",
+    "require_encryptions",
+    "require_table",
+]
+
+NO_PATIENCE = RetryPolicy(attempts=1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Volume:
+    """An open volume: its parts, assembled. Belongs to the event loop that opened it."""
+
+    config: VolumeConfig
+    """As opened: what the record decides is filled in."""
+    record: VolumeRecord
+    """What the table says; of an s3k-1.0 volume, what it was opened with."""
+    items: ReliableItems
+    table: ItemTable
+    blobs: ReliableBlobs
+    """The bytes that the volume wrote, by keys below its scope."""
+    place: ReliableBlobs
+    """The whole data location, with its mark and adopted objects."""
+    log_blobs: ReliableBlobs | None
+    """The operation log, by keys below the volume's scope; None without a log."""
+    storage: PhysicalStorage
+    log: OperationLog
+    store: MetadataStore
+    tree: Tree
+    atomic: AtomicTree
+    """As `tree`, for changes that are visible at once."""
+    read_only: bool
+    calls: Calls
+    """Those of its client that are under way."""
+    counter: RequestCounter
+    """Counts the requests to all of its parts."""
+    _ballast: Ballast | None
+    _stack: AsyncExitStack
+
+    def freeing_space(self) -> AbstractContextManager[None]:
+        """For calls that free space, or prepare it: on a full disk they may use the room of an
+        embedded volume's ballast file."""
+        return nullcontext() if self._ballast is None else self._ballast.released()
+
+    async def close(self) -> None:
+        """Wait for the log's marks that are being written, then release connections and files.
+        Idempotent."""
+        await self._stack.aclose()
+
+
+async def open_volume(
+    config: VolumeConfig,
+    *,
+    sources: Sources = SYSTEM,
+    session: object | Mapping[str, object] | None = None,
+    counter: RequestCounter | None = None,
+    locked: bool = False,
+) -> Volume:
+    """Open a volume that exists.
+
+    `session`: an aioboto3 session, or a mapping of `table`, `data` and `log` to one each. `counter`
+    counts the requests. `locked`: for a caller that is about to take the volume's exclusive lock
+    (see `volumes.exclusive_volume`).
+
+    Raises VolumeNotFoundError (no table, record, bucket or directory), BusyError (another client
+    holds that lock, or was interrupted with it), NotAVolumeError, VolumeFormatError,
+    VolumeMismatchError (`config` says otherwise than the record or the table's keys), ConfigError,
+    and the services' errors; nothing stays open then.
+    """
+    async with AsyncExitStack() as stack:
+        connections = VolumeConnections(
+            config, sources, session, stack, counter or RequestCounter()
+        )
+        items, table = connections.table()
+        where = config.table.label
+        await require_table(connections, table, where)
+        since = Moment.now(sources)
+        record = await _record(connections, items, table, where, locked=locked)
+        native = record.kind == "native"
+        config = recorded(config, record)
+        if native and not locked:
+            items.fence(RecordFence(lambda: items.peek(RECORD_KEY), record, since, sources, where))
+        require_encryptions(config, writable=native)
+        place = connections.blobs(config.data, "data")
+        await _require_place(place)
+        if native:
+            await require_claim(place, record, table_identity(config, config.data))
+        log_blobs: ReliableBlobs | None = None
+        if config.log is not None:
+            log_place = connections.blobs(config.log, "log")
+            await _require_place(log_place)
+            if native and not _is_beside(config.log, config):
+                await require_claim(log_place, record, table_identity(config, config.log))
+            log_blobs = log_place.below(record.scope)
+        log: OperationLog = DisabledLog()
+        if native and log_blobs is not None:
+            log = NativeLog(log_blobs, sources)
+            stack.push_async_callback(log.close)
+        keys = KeyScheme(record.name, record.suffix_count, record.hash)
+        store = MetadataStore(items, keys, log, sources, config.tuning, read_only=not native)
+        blobs = place.below(record.scope)
+        storage = PhysicalStorage(blobs, sources, config.tuning, place=place, scope=record.scope)
+        return Volume(
+            config=config,
+            record=record,
+            items=items,
+            table=table,
+            blobs=blobs,
+            place=place,
+            log_blobs=log_blobs,
+            storage=storage,
+            log=log,
+            store=store,
+            tree=(tree := Tree(store)),
+            atomic=AtomicTree(store, tree),
+            read_only=not native,
+            calls=Calls(record.name),
+            counter=connections.counter,
+            _ballast=config.table.ballast(),
+            _stack=stack.pop_all(),
+        )
+
+
+def recorded(config: VolumeConfig, record: VolumeRecord) -> VolumeConfig:
+    """The configuration with the values of the volume record."""
+    log = log_location(config) if record.kind == "native" else config.log
+    return replace(
+        config,
+        name=record.name,
+        kind=record.kind,
+        suffix_count=record.suffix_count,
+        hash=record.hash,
+        log_mode=record.log_mode,
+        log=None if record.log_mode == "disabled" else log,
+    )
+
+
+def _wanted(config: VolumeConfig) -> dict[str, object]:
+    """What a configuration says about the fields of a native volume's record; None where it says
+    nothing."""
+    return {
+        "kind": "native",
+        "name": config.name or None,
+        "suffix_count": config.suffix_count,
+        "hash": config.hash,
+        "log_mode": config.log_mode,
+        "data": location_text(config.data, config.table),
+    }
+
+
+def require_agreement(record: VolumeRecord, config: VolumeConfig, where: str) -> None:
+    """Raises VolumeMismatchError when the configuration says otherwise than the record."""
+    wanted = _wanted(config)
+    if record.log_mode != "disabled":
+        wanted["log"] = location_text(log_location(config), config.table)
+    record.require(wanted, where)
+
+
+async def require_table(connections: VolumeConnections, table: ItemTable, where: str) -> None:
+    """Raises VolumeNotFoundError without a table, NotAVolumeError for one of other keys."""
+    try:
+        exists = await connections.asked(table.exists)
+    except PermissionDeniedError:
+        return  # to look at a table takes a permission of its own; using it will tell
+    if not exists:
+        raise VolumeNotFoundError("no volume is here: the table does not exist", path=where)
+
+
+def require_encryptions(config: VolumeConfig, *, writable: bool = True) -> None:
+    """Raises ConfigError if data or log would have to be written with an encryption that is not
+    supported, or read with one of the client's."""
+    for location in (config.data, config.log):
+        if location is not None:
+            location.require_encryption(writable=writable)
+
+
+def _is_beside(log: BlobLocation, config: VolumeConfig) -> bool:
+    """Whether the log is in the data's location, or in the directory of an embedded volume, as the
+    data is: the mark of the data stands for both."""
+    log_text, data_text = location_text(log, config.table), location_text(config.data, config.table)
+    return log_text.startswith(data_text) or (
+        log_text.startswith("./") and data_text.startswith("./")
+    )
+
+
+async def _require_place(blobs: ReliableBlobs) -> None:
+    try:
+        exists = await blobs.exists()
+    except PermissionDeniedError:
+        return
+    if not exists:
+        place = blobs.uri("-").removesuffix("-")
+        raise VolumeNotFoundError("the volume's bucket or directory does not exist", path=place)
+
+
+async def _record(
+    connections: VolumeConnections,
+    items: ReliableItems,
+    table: ItemTable,
+    where: str,
+    *,
+    locked: bool,
+) -> VolumeRecord:
+    config = connections.config
+    sources, policy = connections.sources, config.tuning.retry.write
+    if config.kind == "native":
+        record: VolumeRecord | None = await load_or_repair(
+            items, table, where, sources=sources, policy=policy, locked=locked
+        )
+    else:
+        record = await find_or_repair(
+            items, table, where, sources=sources, policy=policy, patience=NO_PATIENCE
+        )
+    if record is None:
+        return await _legacy_record(config, items, where)
+    if config.kind == "s3k-1.0":
+        raise VolumeMismatchError(
+            "the table holds a native volume, not one of S3-FileSystem 1.0", path=where
+        )
+    require_agreement(record, config, where)
+    return record
+
+
+async def _legacy_record(config: VolumeConfig, items: ReliableItems, where: str) -> VolumeRecord:
+    if config.suffix_count is None:
+        raise ConfigError(
+            "the table has no volume record; to read it as s3k-1.0, give its suffix_count",
+            path=where,
+        )
+    if not config.name:
+        raise ConfigError(
+            "an s3k-1.0 volume is opened by its name, which is its bucket's", path=where
+        )
+    keys = KeyScheme(config.name, config.suffix_count, config.hash or "java31")
+    await check_suffixes(items, keys, where)
+    logged = config.log is not None and config.log_mode != "disabled"
+    return VolumeRecord(
+        name=config.name,
+        suffix_count=config.suffix_count,
+        hash=keys.hash,
+        data=location_text(config.data, config.table),
+        log_mode="binary" if logged else "disabled",
+        log=location_text(config.log, config.table) if config.log is not None and logged else "",
+        volume_id="",
+        created_ms=0,
+        kind="s3k-1.0",
+    )

@@ -1,0 +1,531 @@
+"""A change of many entries that was interrupted is one finding, and repair ends it as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Final
+
+import anyio
+import pytest
+
+from s3k_async import S3kClient
+from s3k_async._core.runtime import SYSTEM
+from s3k_async.errors import OutcomeUnknownError, ServiceError
+from s3k_async.integrity import repair
+from s3k_async.integrity.change_outcome import happened
+from s3k_async.integrity.collector import Collector
+from s3k_async.integrity.facts import Finding
+from s3k_async.integrity.repair import repair_volume, verify_volume
+from s3k_async.integrity.repair_actions import Repairer, Task
+from s3k_async.metadata.txn_record import Job, Jobs
+from s3k_async.metadata.write_intent import GONE, WriteIntent
+from s3k_async.model import Entry, Progress
+from s3k_async.oplog import log_writer as oplog
+from s3k_async.oplog.entries import Operation, seal, segment_key
+from s3k_async.oplog.log_reader import LogReader, latest
+from s3k_async.stores.items import Condition, Key, Update
+from s3k_async.testing import Died, FaultPlan, Moment
+from tests.client.rig import faulty_client
+from tests.level import FULL
+from tests.torture.damage import GRACE, Scene
+
+MOMENTS: Final[tuple[Moment, ...]] = ("before", "after")
+EVER: Final = 10**9
+Files = Mapping[str, bytes]
+
+
+@asynccontextmanager
+async def scene(files: int = 0) -> AsyncIterator[Scene]:
+    """The tree of `damage`, with more files in /a/d1."""
+    world = await Scene.start()
+    try:
+        for number in range(files):
+            await world.write(f"/a/d1/more{number:03d}", b"more")
+        await world.settled()
+        yield world
+    finally:
+        await world.end()
+
+
+def client(world: Scene, faults: FaultPlan | None = None) -> AbstractAsyncContextManager[S3kClient]:
+    return faulty_client(faults or FaultPlan(), world.volume.config, world.volume.store.sources)
+
+
+async def rename(fs: S3kClient) -> None:
+    await fs.rename("/a", "/b")
+
+
+async def delete(fs: S3kClient) -> None:
+    await fs.delete("/a", recursive=True)
+
+
+async def transaction(fs: S3kClient) -> None:
+    """More than fits into one transaction of the table."""
+    async with fs.transaction() as tx:
+        await tx.rename("/a", "/b")
+        await tx.write("/top", b"new")
+        for number in range(3):
+            await tx.write(f"/c/f{number}", b"c")
+
+
+VERBS: Final[Mapping[str, Callable[[S3kClient], Awaitable[None]]]] = {
+    "rename": rename,
+    "delete": delete,
+    "transaction": transaction,
+}
+
+
+async def interrupted(world: Scene, verb: str, faults: FaultPlan) -> None:
+    """Carry a verb out in a process that dies at some call, and let its lease and the grace period
+    run out."""
+    with suppress(Died):
+        async with client(world, faults) as fs:
+            await VERBS[verb](fs)
+    world.clock.advance(1000)
+
+
+async def contents(world: Scene) -> Files:
+    """What a reader sees."""
+    async with client(world) as fs:
+        return {
+            status.path: await fs.read(status.path) async for status in fs.find("/", type="file")
+        }
+
+
+async def problems(world: Scene) -> list[Finding]:
+    return (await verify_volume(world.volume, grace=GRACE)).problems
+
+
+async def open_segments(world: Scene) -> list[str]:
+    return await LogReader(world.log_blobs).open_segments("segments/")
+
+
+async def need_the_log_agree(world: Scene) -> None:
+    """What the log alone knows of each file is where the table has it."""
+    truths = latest([finding async for finding in LogReader(world.log_blobs).records()])
+    logged = {
+        truth.committed.operation.after.path
+        for truth in truths.values()
+        if truth.committed
+        and truth.committed.operation.after
+        and not truth.committed.operation.after.is_dir
+    }
+    assert logged == set(await contents(world))
+    assert not any(truth.pending for truth in truths.values())
+
+
+async def calls_of(verb: str) -> int:
+    async with scene() as world:
+        faults = FaultPlan()
+        async with client(world, faults) as fs:
+            await VERBS[verb](fs)
+            await fs._volume().store.changes.log.drained()
+            return len(faults.calls)
+
+
+async def die_and_repair(verb: str, number: int, when: Moment) -> int:
+    """The number of interrupted changes that were told of."""
+    async with scene() as world:
+        before = dict(world.files)
+        faults = FaultPlan()
+        faults.fail_when(lambda call: call.number == number, Died("died"), when=when)
+        faults.fail_when(lambda call: call.number > number, Died("is dead"), times=EVER)
+        await interrupted(world, verb, faults)
+        found = await problems(world)
+        assert {finding.kind for finding in found} <= {"interrupted_change"}
+        assert len(found) <= 1
+        report = await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        assert set(report.outcomes) <= {("finish_change", "done")}
+        assert await problems(world) == []
+        assert await open_segments(world) == []
+        await need_the_log_agree(world)
+        after = await contents(world)
+        assert after in (before, AFTER[verb](before))
+        return len(found)
+
+
+AFTER: Final[Mapping[str, Callable[[Files], Files]]] = {
+    "rename": lambda files: {
+        "/b" + path[2:] if path.startswith("/a/") else path: files[path] for path in files
+    },
+    "delete": lambda files: {
+        path: data for path, data in files.items() if not path.startswith("/a/")
+    },
+    "transaction": lambda files: (
+        {"/b" + path[2:]: files[path] for path in files if path.startswith("/a/")}
+        | {"/top": b"new"}
+        | {f"/c/f{number}": b"c" for number in range(3)}
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_death_at_every_call_leaves_one_finding_and_repair_ends_it_as_a_whole(
+    verb: str,
+) -> None:
+    told = 0
+    for number in range(1, await calls_of(verb) + 1):
+        for when in MOMENTS if FULL else (MOMENTS[number % 2],):
+            try:
+                told += await die_and_repair(verb, number, when)
+            except BaseException as error:
+                error.add_note(f"death {when} call {number}")
+                raise
+    assert told > 10
+
+
+@pytest.mark.parametrize("verb", ["rename", "delete"])
+@pytest.mark.parametrize("published", [True, False])
+async def test_the_log_is_written_once_for_each_segment(
+    verb: str, published: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oplog, "SEGMENT_OPERATIONS", 50)
+    async with scene(files=200) as world:
+        await stop_at_publication(world, verb, published, monkeypatch)
+        segments = await open_segments(world)
+        assert len(segments) > 4
+        (found,) = await problems(world)
+        assert (found.kind, found.action, found.path) == (
+            "interrupted_change",
+            "finish_change",
+            "/a",
+        )
+        assert f"in {len(segments)} log segments" in found.detail
+        assert ("after it took effect" in found.detail) is published
+        faults = FaultPlan()
+        async with client(world, faults) as fs:
+            report = await repair_volume(fs._volume(), dry_run=False, grace=GRACE)
+        assert report.outcomes == {("finish_change", "done"): 1}
+        written = [
+            call
+            for call in faults.calls
+            if call.method in ("put", "delete") and "audit/" not in call.key
+        ]
+        assert len(written) == len(segments)
+        assert await problems(world) == []
+        await need_the_log_agree(world)
+
+
+@pytest.mark.parametrize("published", [True, False])
+async def test_repair_takes_few_requests_for_three_thousand_files(
+    published: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scans of the volume included."""
+    async with scene() as world:
+        async with client(world) as fs:
+            await fs.write_many([(f"/a/many{number}", b"") for number in range(3000)])
+        await stop_at_publication(world, "rename", published, monkeypatch)
+        async with client(world) as fs:
+            with fs.count() as counted:
+                report = await repair_volume(fs._volume(), dry_run=False, grace=GRACE)
+            assert report.outcomes == {("finish_change", "done"): 1}
+            assert counted.requests.total < 400, str(counted.requests)
+
+
+async def stop_at_publication(
+    world: Scene, verb: str, published: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Jobs.publish
+    faults = FaultPlan()
+
+    async def publish(self: Jobs, job: object) -> None:
+        if published:
+            await real(self, job)  # type: ignore[arg-type]
+        faults.fail_when(lambda _: True, Died("is dead"), times=EVER)
+        raise Died("died at its publication")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Jobs, "publish", publish)
+        await interrupted(world, verb, faults)
+
+
+async def test_a_dry_run_plans_one_thing_and_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scene() as world:
+        await stop_at_publication(world, "rename", False, monkeypatch)
+        segments = await open_segments(world)
+        report = await repair_volume(world.volume, grace=GRACE)
+        assert report.outcomes == {("finish_change", "planned"): 1}
+        assert await open_segments(world) == segments
+        assert len(await problems(world)) == 1
+
+
+async def end_jobs(world: Scene) -> None:
+    store = world.volume.store
+    for record in [record async for record in store.jobs.records()]:
+        assert await store.settling.complete(record)
+
+
+@pytest.mark.parametrize("published", [True, False])
+async def test_the_log_of_a_job_that_somebody_else_has_ended_is_one_finding(
+    published: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever meets its marks ends the job, and knows nothing of its log."""
+    async with scene(files=20) as world:
+        await stop_at_publication(world, "rename", published, monkeypatch)
+        await end_jobs(world)
+        (found,) = await problems(world)
+        assert (found.kind, found.action) == ("interrupted_change", "finish_change")
+        report = await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        assert report.outcomes == {("finish_change", "done"): 1}
+        await need_the_log_agree(world)
+        assert (await contents(world)).keys() == (
+            AFTER["rename"](world.files) if published else world.files
+        ).keys()
+
+
+async def test_the_log_of_a_job_that_is_young_and_over_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its owner may be about to write the marks."""
+    async with scene() as world:
+        await stop_at_publication(world, "rename", True, monkeypatch)
+        await end_jobs(world)
+        assert (await verify_volume(world.volume, grace=10_000)).clean
+        assert len(await problems(world)) == 1
+
+
+async def test_what_the_table_does_not_tell_is_decided_object_by_object(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file was written over and another was removed before the log of the rename was mended."""
+    async with scene() as world:
+        await stop_at_publication(world, "rename", True, monkeypatch)
+        await end_jobs(world)
+        async with client(world) as fs:
+            await fs.write("/b/d0/f0", b"later")
+            await fs.delete("/b/d0/f1")
+        world.clock.advance(1000)
+        report = await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        assert report.outcomes["finish_change", "done"] == 1
+        assert await problems(world) == []
+        assert await open_segments(world) == []
+        await need_the_log_agree(world)
+        expected = {**AFTER["rename"](world.files), "/b/d0/f0": b"later"}
+        del expected["/b/d0/f1"]
+        assert await contents(world) == expected
+
+
+async def test_a_change_of_many_files_that_no_job_holds_is_one_finding_by_its_segment() -> None:
+    """Some of its transactions arrived, and their answers were lost; nobody could write the
+    mark."""
+    async with scene() as world:
+        faults = FaultPlan()
+        lost = OutcomeUnknownError("lost")
+        faults.fail_when(lambda call: call.method == "transact", lost, when="after", times=EVER)
+        faults.fail_when(
+            lambda call: call.key.endswith(".committed"), ServiceError("no"), times=EVER
+        )
+        faults.fail_when(
+            lambda call: call.method == "get_many" and call.number > 40, lost, times=EVER
+        )
+        async with client(world, faults) as fs:
+            await fs.write_many([(f"/a/many{number}", b"x") for number in range(150)])
+        world.clock.advance(1000)
+        assert len(await open_segments(world)) == 1
+        (found,) = await problems(world)
+        assert (found.kind, found.action) == ("interrupted_change", "finish_change")
+        assert found.key.startswith("segments/")
+        report = await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        assert report.outcomes == {("finish_change", "done"): 1}
+        assert await problems(world) == []
+        await need_the_log_agree(world)
+
+
+@pytest.mark.parametrize("verb", ["rename", "delete"])
+async def test_a_job_that_begins_after_the_scan_of_the_table_is_left_alone(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client's clock is an hour slow, so that its segments look old, and it is published
+    later."""
+    async with scene(files=3) as world:
+        late_ms = world.clock.now_ms() - SYSTEM.now_ms() - 3_600_000
+        slow = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + late_ms)
+        begun, go = anyio.Event(), anyio.Event()
+        publish, scan_log, repair_action = Jobs.publish, Collector._scan_log, Repairer.repair_action
+        owners: list[asyncio.Task[None]] = []
+
+        async def owner() -> None:
+            async with faulty_client(FaultPlan(), world.volume.config, slow) as fs:
+                await VERBS[verb](fs)
+
+        async def held(self: Jobs, job: Job) -> None:
+            begun.set()
+            await go.wait()
+            await publish(self, job)
+
+        async def between(self: Collector, tell: Callable[[Progress], object]) -> None:
+            if not owners:
+                owners.append(asyncio.create_task(owner()))
+                await begun.wait()
+            await scan_log(self, tell)
+
+        async def then(self: Repairer, task: Task) -> None:
+            try:
+                await repair_action(self, task)
+            finally:
+                go.set()
+                await asyncio.wait(owners)
+
+        monkeypatch.setattr(Jobs, "publish", held)
+        monkeypatch.setattr(Collector, "_scan_log", between)
+        monkeypatch.setattr(Repairer, "mend", then)
+        await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        go.set()
+        await owners[0]
+        assert await contents(world) == AFTER[verb](world.files)
+
+
+@pytest.mark.parametrize("again", ["done", "interrupted"])
+async def test_a_rename_that_is_repeated_is_not_proof_of_the_first_one(
+    again: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both lead every directory to the same path and version."""
+    async with scene() as world:
+        await stop_at_publication(world, "rename", False, monkeypatch)
+        await end_jobs(world)
+        if again == "done":
+            async with client(world) as fs:
+                await fs.rename("/a", "/b")
+        else:
+            await stop_at_publication(world, "rename", False, monkeypatch)
+        world.clock.advance(1000)
+        with monkeypatch.context() as patched:
+            patched.setattr(repair, "ROUNDS", 1)
+            await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        findings = [finding async for finding in LogReader(world.log_blobs).records()]
+        for truth in latest(findings).values():
+            state = truth.committed.operation.after if truth.committed else None
+            assert not truth.conflict
+            assert (
+                state is None
+                or state.path == "/top"
+                or state.path.startswith("/b" if again == "done" else "/a")
+            )
+        await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        assert await problems(world) == []
+        await need_the_log_agree(world)
+
+
+async def test_a_mark_of_a_newer_format_keeps_nothing_else_from_being_mended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scene() as world:
+        await stop_at_publication(world, "rename", True, monkeypatch)
+        await end_jobs(world)
+        segment = (await open_segments(world))[0]
+        head = {"s3k": "oplog-segment", "format": 99, "segment": segment, "state": "committed"}
+        newer = seal(json.dumps(head).encode() + b"\n")
+        await world.log_blobs.put(segment_key(segment, "committed"), newer)
+        await world.lose("/top")
+        await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        assert await world.find("/top") is not None
+        assert {finding.kind for finding in await problems(world)} == {"log_newer"}
+
+
+async def test_an_aborted_transaction_is_ended_though_a_part_of_its_record_is_damaged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scene() as world:
+        await stop_at_publication(world, "transaction", False, monkeypatch)
+        (job,) = [record async for record in world.volume.store.jobs.records()]
+        part = Key("s3k:job", f"{job.id}#000000")
+        await world.volume.items.write(Update(part, Condition(), set={"paths": "garbage"}))
+        await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        assert await problems(world) == []
+        assert await open_segments(world) == []
+        assert await contents(world) == world.files
+
+
+async def test_a_published_file_whose_new_item_is_damaged_comes_back_from_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scene() as world:
+        await stop_at_publication(world, "rename", True, monkeypatch)
+        key = world.volume.store.keys.key("/b/d0/f0")
+        await world.volume.items.write(Update(key, Condition(), set={"size": "x"}))
+        await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        assert await problems(world) == []
+        assert await contents(world) == AFTER["rename"](world.files)
+
+
+async def test_below_a_path_only_what_concerns_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene() as world:
+        await stop_at_publication(world, "delete", True, monkeypatch)
+        for path, told in (("/elsewhere", 0), ("/a", 1), ("/a/d0", 1), ("/", 1)):
+            found = (await verify_volume(world.volume, grace=GRACE, path=path)).problems
+            assert len(found) == told, path
+
+
+async def test_files_that_a_published_transaction_replaces_by_renames_are_ended_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def replace_files(fs: S3kClient) -> None:
+        async with fs.transaction() as tx:
+            await tx.rename("/a/d1/f0", "/a/d0/f0", overwrite=True)
+            await tx.rename("/a/d1/f1", "/a/d0/f1", overwrite=True)
+            for number in range(100):
+                await tx.write(f"/c/f{number}", b"c")
+
+    monkeypatch.setitem(VERBS, "replace", replace_files)
+    async with scene() as world:
+        await stop_at_publication(world, "replace", True, monkeypatch)
+        report = await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        assert report.outcomes == {("finish_change", "done"): 1}
+        assert await problems(world) == []
+        await need_the_log_agree(world)
+
+
+# What the table tells of one operation
+
+BEFORE: Final = Entry("/x", False, "id", 3, 1, 1000, size=1, physical="k", operation="o3")
+MOVED: Final = replace(BEFORE, path="/y", version=4, operation="o4")
+MOVE: Final = Operation("o4", "rename", "id", 4, 1000, BEFORE, MOVED)
+REMOVAL: Final = Operation("o4", "delete", "id", 4, 1000, BEFORE, None)
+OURS: Final = WriteIntent("J", GONE).text()
+THEIRS: Final = WriteIntent("K", GONE).text()
+HIDDEN: Final = WriteIntent("J", "here").text()
+TOP: Final = replace(BEFORE, is_dir=True, size=0, physical=None)
+TOP_MOVED: Final = replace(MOVED, is_dir=True, size=0, physical=None)
+TOP_MOVE: Final = Operation("o4", "rename", "id", 4, 1000, TOP, TOP_MOVED)
+
+
+@pytest.mark.parametrize(
+    ("operation", "stored", "job", "published", "expected"),
+    [
+        (MOVE, [MOVED], "J", False, True),
+        (MOVE, [BEFORE], "J", False, False),
+        (MOVE, [BEFORE], "", False, None),
+        (MOVE, [], "J", True, None),
+        (MOVE, [replace(MOVED, version=5, operation="o5")], "J", True, None),
+        (MOVE, [replace(MOVED, operation="another")], "J", True, None),
+        (MOVE, [replace(MOVED, id="another")], "J", True, None),
+        (MOVE, [replace(BEFORE, pending=OURS), replace(MOVED, pending=HIDDEN)], "J", True, True),
+        (MOVE, [replace(BEFORE, pending=OURS), replace(MOVED, pending=HIDDEN)], "J", False, False),
+        (MOVE, [replace(BEFORE, pending=THEIRS)], "J", False, False),
+        (MOVE, [replace(BEFORE, pending=THEIRS)], "J", True, None),
+        (MOVE, [replace(BEFORE, version=5)], "J", False, None),
+        (REMOVAL, [], "J", True, None),
+        (REMOVAL, [], "J", False, None),
+        (REMOVAL, [replace(BEFORE, pending=OURS)], "J", True, True),
+        (REMOVAL, [replace(BEFORE, pending=OURS)], "J", False, False),
+        (REMOVAL, [replace(BEFORE, pending=THEIRS)], "J", True, None),
+        (REMOVAL, [BEFORE], "J", True, False),
+        (MOVE, [replace(BEFORE, pending=OURS)], "J", True, True),
+        (TOP_MOVE, [TOP_MOVED], "J", False, True),
+        (TOP_MOVE, [replace(TOP_MOVED, operation="touched")], "J", False, None),
+        (TOP_MOVE, [replace(TOP_MOVED, operation="o9", pending=THEIRS)], "J", False, None),
+    ],
+)
+def test_what_the_table_tells_of_an_operation(
+    operation: Operation, stored: list[Entry], job: str, published: bool, expected: bool | None
+) -> None:
+    assert (
+        happened(operation, {entry.path: entry for entry in stored}, job, published=published)
+        is expected
+    )

@@ -1,0 +1,133 @@
+"""A scan by pieces, however many: together they hold what one pass over the volume does, once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+
+import pytest
+
+from s3k_async.integrity.collector import LOOSE, Collector
+from s3k_async.integrity.repair import scope_of
+from s3k_async.integrity.scans import Thing, blob_things, log_things, table_things
+from s3k_async.integrity.scope import ScanCounts, Scope
+from s3k_async.integrity.shuffle import Shuffle, from_line, hash_of, to_line
+from s3k_async.oplog.checkpoints import Checkpoint
+from s3k_async.oplog.compaction import Compactor
+from s3k_async.oplog.log_reader import Finding, LogReader, entry_ranges
+from s3k_async.stores.key_ranges import hex_ranges
+from tests.torture.damage import DAMAGES, GRACE, Scene
+
+DAMAGED = (
+    "foreign_items",
+    "broken_item",
+    "cut_log",
+    "newer_log",
+    "foreign_bytes",
+    "stale_record",
+    "same_id",
+    "no_item",
+)
+
+
+async def test_pieces_hold_what_one_pass_does() -> None:
+    scene = await Scene.start()
+    try:
+        for name, path in zip(DAMAGED, scene.files, strict=False):
+            await DAMAGES[name](scene, path)
+        await scene.log_blobs.put("entries/zz/nobody", b"?")
+        await scene.log_blobs.put("entries/0", b"?")
+        ground = scope_of(scene.volume, grace=GRACE)
+        whole = Collector(ground, Shuffle())
+        await whole.scan(lambda _: None)
+        expected = piles_of(whole)
+        for count in (1, 3, 16, 300):
+            counts = ScanCounts()
+            things = [thing async for thing in in_pieces(ground, count, counts)]
+            assert Counter((pile, to_line(pile, thing)) for pile, _, thing in things) == expected, (
+                count
+            )
+            assert counts == whole.counts
+    finally:
+        await scene.end()
+
+
+def piles_of(collector: Collector) -> Counter[tuple[str, str]]:
+    piles = ("entries", "records", "blobs", "directories", "children")
+    held = [(pile, thing) for pile in piles for thing in collector.parts.read(pile, 0)]  # type: ignore[arg-type]
+    loose = [(pile, thing) for pile in LOOSE for thing in getattr(collector.loose, pile)]
+    return Counter((pile, to_line(pile, thing)) for pile, thing in [*held, *loose])  # type: ignore[arg-type]
+
+
+async def in_pieces(ground: Scope, count: int, counts: ScanCounts) -> AsyncIterator[Thing]:
+    assert isinstance(ground.log, LogReader)
+    scans = [table_things(ground, segment, count, counts) for segment in range(count)]
+    scans.append(log_things(ground, log_in_pieces(ground.log, count), counts))
+    scans += [blob_things(ground, keys, counts) for group in hex_ranges(count) for keys in group]
+    for scan in scans:
+        async for things in scan:
+            for thing in things:
+                yield thing
+
+
+async def log_in_pieces(log: LogReader, count: int) -> AsyncIterator[Finding]:
+    for keys in entry_ranges(count):
+        async for part in log.entries(keys=keys):
+            for finding in part.findings:
+                yield finding
+    sizes, damage = await log.segment_sizes()
+    assert all(sizes.values())
+    for finding in damage:
+        yield finding
+    for segment in sizes:
+        for finding in await log.segment(segment):
+            yield finding
+    for checkpoint in await log.checkpoints.valid():
+        assert isinstance(checkpoint, Checkpoint)
+        for number in range(len(checkpoint.parts)):
+            for finding in await log.checkpoints.part(checkpoint, number) or ():
+                yield finding
+
+
+async def test_pieces_of_a_compacted_log_pass_over_what_its_checkpoint_covers() -> None:
+    scene = await Scene.start()
+    try:
+        compactor = Compactor(scene.log_blobs, scene.volume.store.sources, grace=0, part_bytes=1000)
+        assert (await compactor.run(dry_run=False)).checkpoint
+        await scene.write("/top", b"after the checkpoint")
+        await scene.settled()
+        log = LogReader(scene.log_blobs)
+        whole = Counter([repr(finding) async for finding in log.records()])
+        assert Counter([repr(finding) async for finding in log_in_pieces(log, 5)]) == whole
+    finally:
+        await scene.end()
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 256, 1000])
+def test_ranges_of_entries_hold_every_beginning_once_and_evenly(count: int) -> None:
+    ranges = entry_ranges(count)
+    assert len(ranges) == min(count, 256)
+    keys = [
+        f"entries/{shard:02x}/{shard:02x}{rest}"
+        for shard in range(256)
+        for rest in ("", "-x.0.y.pending", "~")
+    ]
+    keys += ["entries/0", "entries/Zz/Zz.0000000001.x.pending", "entries/zz/zz", "entries/~"]
+    held = [
+        [key for key in keys if key > each.after and (not each.until or key <= each.until)]
+        for each in ranges
+    ]
+    assert sorted(key for some in held for key in some) == sorted(keys)
+    assert all(len(some) <= 3 * (256 // len(ranges) + 1) + 4 for some in held)
+
+
+def test_a_line_is_the_thing_again_and_parts_are_the_same_everywhere() -> None:
+    assert hash_of("/a/é") == 2061844914
+    child = ("/a", "/a/\udcff", "id", 7)
+    line = to_line("children", child)
+    assert line.isascii()
+    assert "\n" not in line
+    assert from_line("children", line) == child
+    assert from_line("children", line.encode()) == child
+    assert asdict(ScanCounts()) == dict.fromkeys(ScanCounts.__dataclass_fields__, 0)

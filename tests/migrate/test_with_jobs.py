@@ -1,0 +1,86 @@
+"""Tables in which a job is under way are dumped as they are seen, and resharded as they are."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from s3k_async import S3kClient
+from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.config import VolumeConfig
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.migrate import dump_volume, reshard_volume
+from s3k_async.migrate.dump_format import open_dump
+from s3k_async.testing import Call, FaultPlan
+from s3k_async.volumes import init_volume
+from tests.metadata.marking import Hand, a_directory, a_file
+from tests.migrate.rig import HURRIED, config, entries, keys, opened
+
+OLD = {"/d", "/d/a", "/d/b"}
+NEW = {"/e", "/e/a", "/e/b"}
+
+
+async def renaming(settings: VolumeConfig, steps: int) -> None:
+    """The volume, after so many steps of a rename of `/d` to `/e` whose owner died."""
+    await init_volume(settings)
+    hand = Hand(MemoryItems(settings.name), KeyScheme(settings.name, settings.suffix_count or 0))
+    tree = [a_directory("/d"), a_file("/d/a"), a_file("/d/b")]
+    await hand.put(*tree)
+    for step in hand.rename("job", tree, "/d", "/e")[:steps]:
+        await step()
+
+
+@pytest.mark.parametrize(
+    ("steps", "visible"), [(0, OLD), (4, OLD), (8, OLD), (9, NEW), (11, NEW), (99, NEW)]
+)
+async def test_a_dump_is_of_what_is_visible(steps: int, visible: set[str], tmp_path: Path) -> None:
+    settings, target = config(4), str(tmp_path / "x.dump")
+    await renaming(settings, steps)
+    async with opened(settings) as volume:
+        await dump_volume(volume, target)
+    found = [entry for chunk in open_dump(target).chunks() for entry in chunk]
+    assert {entry.path for entry in found} == visible
+    assert {entry.pending for entry in found} == {""}
+
+
+async def test_a_directory_that_is_renamed_during_a_dump_is_in_it_under_one_name(
+    tmp_path: Path,
+) -> None:
+    """Under both, the files were in it twice, with one id; under neither, not at all."""
+    sides = set()
+    for number in range(24):
+        settings, target = config(2), str(tmp_path / f"{number}.dump")
+        await init_volume(settings)
+        async with S3kClient(config=settings) as fs:
+            await fs.write("/a/1/2/d/f", b"")
+            await fs.write("/b/f", b"")
+            plan, asked = FaultPlan(), count()
+
+            async def rename(
+                call: Call, fs: S3kClient = fs, number: int = number, asked: Any = asked
+            ) -> None:
+                if call.method == "query" and next(asked) == number:
+                    await fs.rename("/a/1/2/d", "/b/d")
+
+            async with opened(settings, plan) as volume:
+                plan.gate = rename
+                await dump_volume(volume, target)
+        found = [entry.path for chunk in open_dump(target).chunks() for entry in chunk]
+        moved = tuple(sorted(path for path in found if "/d" in path))
+        assert moved in (("/a/1/2/d", "/a/1/2/d/f"), ("/b/d", "/b/d/f")), number
+        sides.add(moved)
+    assert len(sides) == 2
+
+
+@pytest.mark.parametrize(("steps", "visible"), [(4, OLD), (8, OLD), (9, NEW), (11, NEW)])
+async def test_a_job_survives_a_reshard(steps: int, visible: set[str]) -> None:
+    settings = config(4)
+    await renaming(settings, steps)
+    before = await entries(settings)
+    await reshard_volume(settings, 9, sources=HURRIED)
+    assert set(before) == visible
+    assert await entries(settings) == before
+    await keys(settings)
