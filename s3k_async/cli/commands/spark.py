@@ -54,10 +54,10 @@ _OURS = re.compile(r"^s3k_async\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 
 _ELSEWHERE: Final = {
-    "fsck-restore": "spark_restoring",
-    "dump": "spark_moving",
-    "load": "spark_moving",
-    "reshard": "spark_moving",
+    "fsck-restore": "spark_restore",
+    "dump": "spark_migrate",
+    "load": "spark_migrate",
+    "reshard": "spark_migrate",
     "gc": "spark_gc",
 }
 """Jobs by name to the module beside this one that adds them to the group."""
