@@ -242,7 +242,7 @@ def _repair_document(report: RepairReport) -> dict[str, Any]:
             {"action": action, "outcome": outcome, "count": count}
             for (action, outcome), count in sorted(report.outcomes.items())
         ],
-        "mended": [
+        "repairs": [
             {**_finding(each.finding), "outcome": each.outcome, "reason": each.reason or None}
             for each in report.repairs
         ],
