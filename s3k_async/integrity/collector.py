@@ -1,8 +1,8 @@
 """The collector of the local runner: table, log and data listing, each read once and joined by
 object id.
 
-The three cannot be read at one moment, so they are read in the order in which a change reaches them
-last: table, log, bytes. What was changed meanwhile is then young in the log.
+There is no snapshot across the three, so they are read in the order in which a change reaches them
+last: table, log, data. A concurrent change is then young in the log.
 """
 
 from __future__ import annotations

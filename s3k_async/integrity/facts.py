@@ -1,9 +1,8 @@
 """Facts about one item, log object or directory: small plain values that pickle, the only input of
 the rules.
 
-Facts come from one machine's scans, from a strong look just before a repair, or from a Spark job
-that has joined table, log and bytes by object id. Where they come from makes no difference to what
-is decided.
+Facts come from the local runner's scans, from a strongly consistent recheck before a repair, or
+from a Spark job that joins table, log and data by object id. The rules treat all of them alike.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The mark phase of gc: finds unreferenced data objects. Writes nothing but the candidate list, a
 local file.
 
-The order is what makes it exact: first the data keys, then the table, then the log. What is old
-enough, and was named by no item that was scanned, has either been moved by an operation that is in
-the log by now, or is not named.
+The order of the scans makes the result exact: first the data keys, then the table, then the log. An
+old object that no scanned item referenced is either unreferenced, or was moved by an operation that
+is in the log by then.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The rules of gc: the verdict on an unreferenced data object, from its log records and its age.
 
-Pure. Each row of RULES is a condition and the verdict if it holds; the first that holds counts.
+Pure. Each row of RULES is a condition and a verdict; the first condition that holds decides.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ __all__ = [
 
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 PHYSICAL_KEY: Final = re.compile(rf"{_UUID}\.id=({_UUID})", re.ASCII)
-"""A key that this package gives. Every other key belongs to an adopted file, or to another client,
-and is left alone."""
+"""A key of this package. Objects with other keys, adopted or foreign, are skipped."""
 
 GRACE_SECONDS: Final = 3 * 86_400.0
 """Far longer than a lease, the longest read and the longest Spark job."""

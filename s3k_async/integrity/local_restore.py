@@ -1,10 +1,10 @@
 """The local runner of restore: rebuilds lost entries from the log and the existing data objects.
 
-The log is sorted by object in a temporary file, each object is decided (`restoring`), and what the
-objects claim is then made a tree (`restore_tree`). Memory is bounded. Over Spark,
-`spark.restore_job` does the same.
+The log is sorted by object id in a temporary file, the rules decide each object
+(`restore_rules`), and the restored entries are joined to a tree (`tree_restore`). Memory is
+bounded. `spark.restore_job` does the same over Spark.
 
-Nothing is decided from two tables: whoever writes holds the volume alone.
+The runner holds the volume lock, so the table does not change meanwhile.
 """
 
 from __future__ import annotations

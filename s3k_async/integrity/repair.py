@@ -1,8 +1,8 @@
 """The local runner of fsck repair: findings are rechecked by strong reads, then repaired.
 
-Safe beside writers: every write carries what was seen, what is younger than the grace period is
-left alone, and what a live job has marked is not looked at. A run goes round until a whole look at
-the volume finds nothing that it can repair.
+Safe beside writers: every write is conditional on the state that was read, entries younger than the
+grace period are skipped, and so are entries with intents of live transactions. Rounds are repeated
+until one finds nothing that it can repair.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The rules of restore: the lost entry of one object, from its log records and the existing data
 objects.
 
-A state of the object is known if an operation that led to it was committed, or if a later operation
-names it as the state before itself. The known state of the highest version is where the object
-stood. One operation that is still pending may follow it; whether it happened is decided by `RULES`.
-Nothing here reads or writes.
+A state of the object is known if the operation that led to it was committed, or if a later
+operation has it as its previous state. The known state with the highest version is the last one.
+One pending operation may follow it; `RULES` decide whether it took effect. Nothing here reads or
+writes.
 """
 
 from __future__ import annotations

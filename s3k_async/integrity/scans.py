@@ -1,8 +1,8 @@
 """The scans of fsck in splits that any process can read: the facts of a split, as input of the
 shuffle.
 
-A piece is a scan segment of the table, some of the log's findings, or ranges of the bytes' keys.
-What has no object id goes to a pile of its own, by no key.
+A split is a scan segment of the table, a part of the log, or ranges of data keys. Facts without an
+object id are kept apart.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The shuffle of the local runner: scanned facts, divided by object id into parts that fit into
 memory.
 
-Little is held as it is. More than that is written to files of a directory, a line of JSON for each
-thing, so that a volume of any size is decided part by part, and so that a run can go on where it
-was interrupted.
+A small number of facts stays in memory. More are written to files of a directory, one JSON line
+each, so that a volume of any size is decided part by part, and an interrupted run can resume.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Restored entries as a tree: resolves the claims of objects to paths.
 
-Each object was decided by itself (`restoring`). Here what was only taken as done yields to what is
-certain, a directory that was moved but not wholly is moved back, no two objects share a path, and
-what has no directory above it gets one. It is done in a temporary file, so that memory is bounded.
+The rules have decided each object by itself (`restore_rules`). Here certain states win over assumed
+ones, a partly moved directory is moved back, no two objects share a path, and missing directories
+are created. It works in a temporary file, so that memory is bounded.
 
-Where many machines have decided, only what can matter to others is given to a tree: see
+After a distributed decision only the claims that can affect others are given to the tree: see
 `TreePlan.summarise`.
 """
 

@@ -1,11 +1,10 @@
 """The rules of fsck: decision tables from the facts about one thing to findings and repair actions,
 without I/O.
 
-The table of the volume is the truth, then the log, then the bytes (S3-FileSystem 1.0's order). Of
-each table here the first row whose conditions all hold decides; a row without a kind says that
-nothing is wrong. What is younger than the grace period, and what a job that lives has marked, may
-be under way and is never held against anybody. `docs/fsck.md` shows these tables, and a test
-compares.
+The table is authoritative, then the log, then the data (S3-FileSystem 1.0's order). In each table
+the first row whose conditions all hold decides; a row without a kind is no finding. Entries younger
+than the grace period, and those with an intent of a live transaction, may be in progress and are
+skipped. `docs/fsck.md` shows these tables, and a test compares.
 """
 
 from __future__ import annotations

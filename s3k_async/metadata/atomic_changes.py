@@ -1,9 +1,10 @@
 """Atomic renames and deletions of directories.
 
-Every entry is prepared: what goes is marked as going, and where it goes to there is an entry that
-nobody sees yet. Directories are marked before they are listed. Then one write of the job's record
-publishes all of it. What fails before that is undone, and nothing has happened; afterwards nothing
-can fail any more, and what is left to fold in is folded in by the next client.
+Prepare: every entry below the source gets a write intent, and a rename writes invisible entries at
+the target. A directory gets its intent before it is listed. Commit: one conditional write of the
+transaction record makes all intents take effect. An error before the commit undoes the intents and
+leaves the tree unchanged; after it nothing can fail, and the next client that meets a remaining
+intent applies it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Renames and deletions of many files of one directory: transactions of a hundred actions, logged
 by page.
 
-They stay columns on the way: nothing is made for a single file unless something is wrong with it.
-What changed meanwhile is re-evaluated from what is stored; what is gone is no failure.
+The entries stay columns throughout; an object is built only for a file with an error. Entries that
+changed meanwhile are read again and decided again; entries that are gone are no failure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Changes of entries in columns, as rows of transactions.
 
-They stay columns on the way: requests and lines of the log are cut from them, and nothing is made
-for a single entry unless something is wrong with it, or the table's adapter knows nothing of
-columns.
+Request bodies and log lines are written from the columns. An object is built for a single entry
+only after an error, or for a store that does not take columns.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Snapshot-consistent listings: read optimistically, then validate.
 
-The pages of a listing are read one after the other, and a job could be published between two of
-them. So what a listing has read is held back until it has ended, and then the directories that it
-has visited, and the jobs that it took for unpublished, are read once more: if one of them moved,
-the listing starts again. Why that is enough is told in docs/design/004-nothing-lost.md, "Listings".
+A transaction could commit between two pages of a listing. So the listing holds its results back
+until it has read everything, and then reads the visited directories and the undecided transaction
+records again. If one of them has changed, it starts again. docs/design/004-nothing-lost.md,
+"Listings", has the argument.
 """
 
 from __future__ import annotations

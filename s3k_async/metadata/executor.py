@@ -1,8 +1,8 @@
 """The executor of decided changes: transactions of the table, logged as one segment.
 
-A transaction in which some conditions failed is sent again without the rows they belong to; one
-that meets others' at every attempt is halved. Of a transaction whose outcome is unknown only its
-own rows stay pending in the log.
+A transaction in which some conditions failed is sent again without their rows; one that conflicts
+with other transactions at every attempt is divided in half. After an unknown outcome, only the rows
+of that transaction stay pending in the log.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Publication of many files: batched reads, transactions of a hundred actions, one log segment.
 
-Each file succeeds or fails by itself. What is lost to others is left to whoever called: prepared
-again, one by one.
+Each file succeeds or fails by itself. Files that lost a race are returned to the caller, which
+prepares them again one by one.
 """
 
 from __future__ import annotations

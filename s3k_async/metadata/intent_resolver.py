@@ -1,10 +1,10 @@
 """The intent resolver: applies write intents if their transaction committed, removes them if it
 aborted.
 
-Whoever wants to change an entry that carries a mark settles it first. He waits for a job whose
-lease runs, and takes one over whose owner's lease has expired. A job is ended from the items as
-they are stored: directories after what is in them, so that any client that has to go on finds what
-is left by a walk from the top.
+A client that has to change an entry with an intent resolves the intent first. It waits while the
+transaction's lease is valid, and takes over a transaction whose lease has expired. Intents are
+resolved from the stored items, directories after their children, so that the next client finds the
+remaining ones by a walk from the top.
 """
 
 from __future__ import annotations

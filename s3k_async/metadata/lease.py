@@ -6,10 +6,10 @@ before its request was sent, by a wall clock and a monotonic one, and stops a ma
 
 The leases and their margins:
 
-- transaction record (`jobs`): 30 s, renewed every 10 s. No margin, since each write of the
+- transaction record (`txn_record`): 30 s, renewed every 10 s. No margin, since each write of the
   transaction is conditional on the owner in the record, or on what the item was.
-- volume lock (`exclusive`): 90 s, renewed every 15 s. Margin 45 s: bulk loads are unconditional, so
-  the last one has to arrive before a takeover.
+- volume lock (`volume_lock`): 90 s, renewed every 15 s. Margin 45 s: bulk loads are unconditional,
+  so the last one has to arrive before a takeover.
 - lock delegate (`lock_delegate`): the holder's lease, read every 5 s and relied on for 15 s after a
   read. The same margin, for the same reason.
 - reservation and upload (`store`): `Tuning.lease`, not renewed. No margin, since publishing is

@@ -1,12 +1,12 @@
 """Lock delegates: worker processes, such as the tasks of a cluster, that may write while the driver
 holds the volume lock.
 
-A delegate knows the lock by its id. It reads the volume record again every few seconds, and sends
-nothing unless it has seen, LOOK_SECONDS ago at most, that the lock is held, with so much of the
-lease left that nobody can take it over while a request is on its way; when that is over, what it
-has under way is cancelled. The holder dismisses its delegates before giving the lock up for good:
-it changes the id and waits QUIET_SECONDS, as it does before its first change, and for the same
-reason. Whoever takes over interrupted work waits so as well.
+A delegate knows the id of the lock, which is the fencing token. It reads the volume record every
+few seconds, and sends requests only if it saw, at most LOOK_SECONDS ago, that the lock is held with
+enough of the lease left for a request to arrive before a takeover. Otherwise its work is cancelled.
+Before the holder gives the lock up for good, it revokes its delegates: it changes the id and waits
+QUIET_SECONDS, as it does before its first change. A client that takes over interrupted work waits
+as long.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Commits of changes on several paths: one transaction of the table where they fit, else a
 transaction record that one write commits.
 
-Where its paths are known, it waits for nobody while its marks are in the table: whatever is in the
-way undoes the attempt, is settled, and then all is re-evaluated. So two transactions that meet do
-not wait for each other. Only below a directory that moves or goes with all that it holds others are
-waited for, as an atomic rename or delete does.
+On known paths it never waits while its intents are in the table: after a conflict it removes them,
+resolves what was in the way, and decides everything again. So two transactions cannot wait for each
+other. Only below a directory that is moved or removed as a whole does it wait for others, as an
+atomic rename or deletion does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Mutations of a caller's transaction, and their effect on the entries in the table.
 
-An intent is noted when its verb is called, with the entry that was seen by then. At the end all of
-them are decided together, from one look at the table: what each path holds before and afterwards.
-An intent that rests on an entry (a move, a removal) holds only for exactly that entry; a file that
-is to be written over is whatever is there by then.
+A mutation is recorded when its verb is called, with the entry as it was then. At the end all are
+decided together from one read of the table: the state of each path before and after. A mutation of
+a given entry (a move, a removal) applies to exactly that entry; a write replaces whatever file is
+at its path then.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The parent cache: directories known to exist, read once for concurrent callers and kept for a
 moment.
 
-What is remembered decides nothing. It spares a creation the look at its ancestors beforehand, since
-the parent is read after the entry was written in any case.
+No decision depends on the cache. It saves a creation the read of its ancestors beforehand; the
+parent is read after the entry was written in any case.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Recursive changes and summaries: concurrent over directories and suffixes, resumed by repeating
 the call.
 
-This is the plain way, without a job that is published: directories are marked before they are
-listed, additions go top-down, removals bottom-up, and a reader may see a subtree partly moved or
-partly deleted. `atomic` has the other way.
+This is the plain mode, without a transaction record: directories get an intent before they are
+listed, additions go top-down, removals bottom-up, and a reader may see part of the change.
+`atomic_changes` has the atomic mode.
 """
 
 from __future__ import annotations

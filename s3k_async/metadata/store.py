@@ -1,8 +1,8 @@
 """The metadata store: files and directories under conditional writes, logged.
 
-Every write carries the id and version it was decided on, so of racing changes one wins and the
-others are told. What the operations are comes from S3-FileSystem 1.0's metadata store; what they
-refuse is DESIGN's first four promises.
+Every write is conditional on the id and version on which it was decided, so of concurrent changes
+one succeeds and the others get an error. The operations are those of S3-FileSystem 1.0's metadata
+store; docs/semantics.md has their guarantees.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """The manifest of a transaction: items that list the paths which carry its intents.
 
-They are written after the record and before the first mark, so that any client that has to end the
-job in its owner's place finds all of its marks; and removed after the last mark, before the record.
-So a part that is not there has nothing left to say: the job was ended so far, or never came so far
-as to mark anything.
+It is written after the record and before the first intent, so that any client that takes the
+transaction over finds all intents, and removed after the last intent, before the record. A missing
+part therefore means that its intents are resolved, or were never written.
 
-A part is an item beside the record, with the job's id and its own number as sort key (`<job
-id>#000000`): `paths`, a JSON list of the paths that are marked each by itself, and `trees`, one of
-the directories that are marked with all that is below them.
+A part is an item beside the record, with the transaction's id and its own number as sort key (`<job
+id>#000000`): `paths`, a JSON list of single paths with an intent, and `trees`, a list of the
+directories below which every entry has one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Transaction records of long changes: operation, state, progress, and the owner's lease.
 
-A mark, the `next` attribute of an item, names a job. The job's record is the truth about all of its
-marks: one conditional write of it makes everything that the job has prepared visible at once. A
-record has one owner at a time, who keeps renewing its lease; when that has run out, any client that
-needs an entry takes the job over (`settling`). Every write of a record is conditional on its owner,
-so that one who wakes up late changes nothing.
+A write intent, the `next` attribute of an item, names a transaction. The transaction's record
+decides about all of its intents: one conditional write of it makes every prepared change visible at
+once. A record has one owner at a time, who renews its lease; after the expiry any client that needs
+an entry takes the transaction over (`intent_resolver`). Every write of a record is conditional on
+its owner, so the writes of a former owner fail. Commands and stored fields call it a job.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
 """The volume lock: exclusive use of a volume for loading, restoring and resharding.
 
 The lock is in the volume record (`loading`), taken by a conditional write, with a lease that its
-holder renews. A volume that is locked opens for no other client. Clients that had it open before
-come to know of it by themselves: each looks at the record again every LOOK_SECONDS that it works,
-and believes no answer that comes more than BELIEVED_SECONDS after its last look. So any client that
-has taken the lock waits QUIET_SECONDS, and then nobody reads what it does, and nothing that it
-overwrites was acknowledged. A client that finds the record locked, or locked since it was opened,
-has to be opened again.
+holder renews. A locked volume cannot be opened by other clients. Clients that had it open detect
+the lock themselves: each reads the record again every LOOK_SECONDS while it works, and rejects
+responses that arrive more than BELIEVED_SECONDS after its last read. A new holder waits
+QUIET_SECONDS; after that no client reads its changes, and it overwrites no acknowledged write. A
+client that finds the record locked, or locked since it was opened, has to be opened again.
 
-Work that was interrupted leaves the lock behind with its lease over: only the same work can take it
-over.
+Interrupted work leaves the lock with an expired lease; only the same work can take it over.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """Write intents: the content of an item's `next` attribute.
 
-A mark names a job and what becomes of the entry when that job is published. It is JSON, with its
-names in this order and without spaces, so that equal marks are equal texts and a condition can ask
-for one:
+An intent names a transaction (`job`) and the state of the entry after it commits. It is JSON with
+the names in this order and without spaces, so that equal intents are equal texts and a condition
+can compare them:
 
-    {"job": J}                   nothing: a change that is not atomic holds the entry
-    {"job": J, "then": "gone"}   the entry will be gone
-    {"job": J, "then": "here"}   the entry is not there yet, and will be
-    {"job": J, "then": {...}}    the entry will be another one, in the operation log's form
+    {"job": J}                   no change: a change that is not atomic holds the entry
+    {"job": J, "then": "gone"}   the entry is removed
+    {"job": J, "then": "here"}   the entry does not exist yet, and is created as stored
+    {"job": J, "then": {...}}    the entry is replaced by this one, in the operation log's form
 
-Before the job is published, the entry of a `here` mark is nothing, and every other is what its item
-says.
+Before the commit, an item with a `here` intent is no entry, and every other item is its stored
+entry.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Restore over Spark: tables that one machine cannot rebuild in time.
 
-Tasks decide each object by itself, by the code that does so on one machine, and then write the
-files that matter to no other client, which are nearly all. What is left is made a tree on the
-driver, in a temporary file: directories, everything uncertain, and what claims or may come to claim
-the same path (`integrity.tree_restore`).
+Tasks decide each object by the rules of the local runner, and write the files that cannot affect
+other objects, which are nearly all. The driver resolves the rest in a temporary file: directories,
+uncertain states, and competing claims to a path (`integrity.tree_restore`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The port to the bytes: immutable blobs by key.
 
 An adapter sends one request for each call, maps foreign errors to ours and does not retry:
-`reliable_blobs` does. Every write of it is safe to send again, because keys are fresh or contents
+`retrying_blobs` does. Every write of it is safe to send again, because keys are fresh or contents
 are compared.
 """
 
@@ -152,7 +152,7 @@ class BlobStore(Protocol):
 
     async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
         """Remove blobs; names exactly those that remain. Up to MAX_DELETION keys are one request of
-        an adapter; `reliable_blobs` divides more of them."""
+        an adapter; `retrying_blobs` divides more of them."""
 
     async def list(
         self,

@@ -2,7 +2,7 @@
 `load`.
 
 An adapter sends one request for each call, maps foreign errors to ours and does not retry:
-`reliable_items` does.
+`retrying_items` does.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class ItemStore(Protocol):
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
         """The items that exist, each read strongly consistent. Not a snapshot.
 
-        Up to MAX_BATCH keys are one request of an adapter; `reliable_items` divides more of them.
+        Up to MAX_BATCH keys are one request of an adapter; `retrying_items` divides more of them.
         Raises UnprocessedKeysError when the service left some of them out."""
 
     async def write(self, action: Put | Update | Delete) -> None:
@@ -187,11 +187,11 @@ class ItemStore(Protocol):
 
     async def load(self, items: Sequence[Item]) -> None:
         """Write whole items over whatever is at their keys: the one unconditional write, for a
-        table that no other client uses. `reliable_items`, through which everything goes, refuses it
+        table that no other client uses. `retrying_items`, through which all requests go, refuses it
         without the volume's exclusive lock.
 
         At most MAX_LOAD items, each with its own key (else ValueError), are one request of an
-        adapter; `reliable_items` divides more of them. Not one transaction: after an error some may
+        adapter; `retrying_items` divides more of them. Not one transaction: after an error some may
         be written and others not, and writing all of them again is the way on. Raises
         UnloadedItemsError when the service left some out."""
 

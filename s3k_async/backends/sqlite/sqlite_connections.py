@@ -114,7 +114,7 @@ def _gate() -> _ForkGate:
 class Connections:
     """A pool of one process's connections to the database at `path`.
 
-    `borrowed` gives a thread one that no other client has, opened when none is free. None is open
+    `borrowed` gives a thread one that no other thread has, opened when none is free. None is open
     while a fork happens.
     """
 
