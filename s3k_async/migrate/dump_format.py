@@ -111,7 +111,7 @@ class DumpReader(Protocol):
     def header(self) -> DumpHeader: ...
 
     def chunks(self) -> Iterator[tuple[list[Entry], DumpEnd | None]]:
-        """The entries, at most PORTION at once; with the last ones, which may be none, what the
+        """The entries, at most CHUNK at once; with the last ones, which may be none, what the
         dump's end tells."""
 
 

@@ -206,7 +206,7 @@ class PartsReader:
 def part_chunks(
     directory: str, header: DumpHeader, part: DumpPart
 ) -> Generator[list[Entry], None, None]:
-    """The entries of one part, at most PORTION at once. Raises CorruptDataError if it is not the
+    """The entries of one part, at most CHUNK at once. Raises CorruptDataError if it is not the
     one that was written, at the latest at its end.
     """
     path = os.path.join(directory, part.name)

@@ -299,9 +299,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers are bounded as ever, only that the bounds are lower."""
     monkeypatch.setattr("s3k_async.aws.bounds.MOST", SMALL)
     monkeypatch.setattr("s3k_async.aws.signed_http._TABLE", Bounds(SMALL))
-    for module in ("s3", "s3_wire"):
-        monkeypatch.setattr(f"s3k_async.stores.{module}.DOCUMENT", SMALL)
-        monkeypatch.setattr(f"s3k_async.stores.{module}.WHOLE", SMALL)
+    for module in ("s3_blobs", "s3_wire"):
+        monkeypatch.setattr(f"s3k_async.backends.s3.{module}.DOCUMENT", SMALL)
+        monkeypatch.setattr(f"s3k_async.backends.s3.{module}.WHOLE", SMALL)
 
 
 @dataclass

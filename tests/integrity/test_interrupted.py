@@ -374,7 +374,7 @@ async def test_a_job_that_begins_after_the_scan_of_the_table_is_left_alone(
 
         monkeypatch.setattr(Jobs, "publish", held)
         monkeypatch.setattr(Collector, "_scan_log", between)
-        monkeypatch.setattr(Repairer, "mend", then)
+        monkeypatch.setattr(Repairer, "repair_action", then)
         await repair_volume(world.volume, dry_run=False, grace=GRACE)
         go.set()
         await owners[0]

@@ -101,7 +101,7 @@ async def test_a_write_just_before_a_repair_wins(monkeypatch: pytest.MonkeyPatch
 
     try:
         await DAMAGES["other_attributes"](scene, "/top")
-        monkeypatch.setattr(Repairer, "mend", late)
+        monkeypatch.setattr(Repairer, "repair_action", late)
         report = await repair(scene)
         assert [(each.finding.action, each.outcome) for each in report.repairs] == [
             ("log_again", "left")
@@ -125,7 +125,7 @@ async def test_what_was_put_back_and_has_gone_since_is_not_put_back_again(
 
     try:
         await DAMAGES["no_item"](scene, "/top")
-        monkeypatch.setattr(Repairer, "mend", late)
+        monkeypatch.setattr(Repairer, "repair_action", late)
         report = await repair(scene)
         assert [(each.finding.action, each.outcome) for each in report.repairs] == [
             ("restore_entry", "left")

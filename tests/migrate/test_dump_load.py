@@ -241,8 +241,8 @@ async def test_what_was_loaded_is_in_the_log(target: str) -> None:
 async def test_a_volume_with_more_entries_than_a_portion(
     form: DumpForm, target: str, monkeypatch: Any
 ) -> None:
-    for module in ("formats", "jsonl", "parquet", "dump"):
-        monkeypatch.setattr(f"s3k_async.migrate.{module}.PORTION", 7)
+    for module in ("dump_format", "dump_jsonl", "dump_parquet", "dump"):
+        monkeypatch.setattr(f"s3k_async.migrate.{module}.CHUNK", 7)
     source, other = config(), config(3)
     await init_volume(source)
     async with S3kClient(config=source) as fs:
@@ -502,8 +502,8 @@ async def calls_of_a_load(target: str, source: VolumeConfig) -> list[Call]:
 async def test_a_load_that_dies_at_any_call_is_finished_by_loading_again(
     moment: Any, target: str, monkeypatch: Any
 ) -> None:
-    for module in ("formats", "jsonl", "dump"):
-        monkeypatch.setattr(f"s3k_async.migrate.{module}.PORTION", 4)
+    for module in ("dump_format", "dump_jsonl", "dump"):
+        monkeypatch.setattr(f"s3k_async.migrate.{module}.CHUNK", 4)
     source = config(2)
     await init_volume(source)
     async with S3kClient(config=source) as fs:
@@ -579,8 +579,8 @@ async def _finish(target: str, other: VolumeConfig, source: Any) -> None:
 async def test_an_interrupted_load_keeps_the_volume_closed_and_goes_on_where_it_was(
     target: str, monkeypatch: Any
 ) -> None:
-    for module in ("formats", "jsonl", "dump"):
-        monkeypatch.setattr(f"s3k_async.migrate.{module}.PORTION", 10)
+    for module in ("dump_format", "dump_jsonl", "dump"):
+        monkeypatch.setattr(f"s3k_async.migrate.{module}.CHUNK", 10)
     source, other = config(2), config(3)
     await init_volume(source)
     async with S3kClient(config=source) as fs:

@@ -49,8 +49,8 @@ async def test_a_load_that_was_interrupted_and_finished_can_be_restored(
     from s3k_async.errors import PermissionDeniedError
     from s3k_async.testing import FaultPlan
 
-    for module in ("formats", "jsonl", "dump"):
-        monkeypatch.setattr(f"s3k_async.migrate.{module}.PORTION", 4)
+    for module in ("dump_format", "dump_jsonl", "dump"):
+        monkeypatch.setattr(f"s3k_async.migrate.{module}.CHUNK", 4)
     source, other, target = await made(config(4)), config(9), str(tmp_path / "x.dump")
     plan = FaultPlan()
     plan.fail_when(
