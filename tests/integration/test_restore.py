@@ -200,7 +200,7 @@ async def test_the_lock_is_renewed_while_a_large_log_is_decided(
     await lived(config, 14)
     await lose_table(config)
     renewed: list[float] = []
-    decide, change = RestorePlan.decide, volume_lock.VolumeLock.change
+    decide, renew = RestorePlan.decide, volume_lock.VolumeLock._renew
 
     def slowly(self: RestorePlan, now_ms: int) -> None:
         before = len(renewed)
@@ -209,11 +209,11 @@ async def test_the_lock_is_renewed_while_a_large_log_is_decided(
         decide(self, now_ms)
 
     async def noted(self: volume_lock.VolumeLock, *arguments: Any) -> None:
-        await change(self, *arguments)
+        await renew(self, *arguments)
         renewed.append(SYSTEM.monotonic())
 
     monkeypatch.setattr(RestorePlan, "decide", slowly)
-    monkeypatch.setattr(volume_lock.VolumeLock, "change", noted)
+    monkeypatch.setattr(volume_lock.VolumeLock, "_renew", noted)
     assert (await restore_volume(config, dry_run=False)).clean
 
 
