@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from anyio import sleep_forever
+
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import LogMode, MemoryTable, Tuning, VolumeConfig
@@ -13,7 +15,7 @@ from s3k_async.config import MemoryBlobs as MemoryLocation
 from s3k_async.integrity.collector import read_item
 from s3k_async.metadata.atomic_changes import AtomicChange
 from s3k_async.metadata.codec import to_item
-from s3k_async.metadata.txn_record import JOB_PARTITION
+from s3k_async.metadata.txn_record import JOB_PARTITION, RENEW_SECONDS
 from s3k_async.model import UNCOMMITTED, Content, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, history_prefix
 from s3k_async.stores.blobs import BlobStore
@@ -61,7 +63,13 @@ class Scene:
         """`place`: where the volume is; in memory unless given."""
         name = fresh_name("damage") if place is None else place.name
         clock = clock or FakeClock()
-        sources = fake_sources(clock, seed=3)
+        fake = fake_sources(clock, seed=3)
+
+        async def sleep(seconds: float) -> None:
+            # Nothing takes time here, so a lease that is renewed would advance the clock alone.
+            await (sleep_forever() if seconds == RENEW_SECONDS else fake.sleep(seconds))
+
+        sources = replace(fake, sleep=sleep)
         config = replace(
             place or VolumeConfig(name, MemoryTable(name), MemoryLocation(name)),
             suffix_count=3,
