@@ -34,7 +34,7 @@ class SingleAttemptSession(AIOHTTPSession):
 
     aiohttp by itself sends PUT and DELETE again after a broken connection. A conditional PUT that
     was applied and then sent again behind our back is answered with a failed condition, which
-    nobody could tell from another client's write; so that is off, and the broken connection is
+    is indistinguishable from another client's write; so that is off, and the broken connection is
     reported. aiobotocore lets aiohttp follow redirects, to any host and with the body; here a
     redirect is an answer, and an error unless it is S3's to another region, for which botocore
     signs the request again.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.aws.access import AwsConfig
 from s3k_async.errors import UnsupportedError
 from s3k_async.stores.ballast import Ballast
 from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.items import MAX_TRANSACTION, ItemStore, ItemTable
+from s3k_async.stores.interception import TableStore
+from s3k_async.stores.items import MAX_TRANSACTION
 
 __all__ = [
     "BlobCapabilities",
@@ -23,10 +24,6 @@ __all__ = [
     "TableStore",
     "require_capabilities",
 ]
-
-
-class TableStore(ItemStore, ItemTable, Protocol):
-    """The adapter of a table: its items and its administration."""
 
 
 @dataclass(frozen=True, slots=True)

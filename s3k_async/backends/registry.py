@@ -74,12 +74,12 @@ class Registry(Generic[LocationT]):
         return found  # type: ignore[return-value]  # a subclass of `kind`, as was just looked at
 
     def of_setting(self, text: str) -> type[LocationT]:
-        """The location class for what somebody wrote. Raises ConfigError as `backend`."""
+        """The location class for a setting. Raises ConfigError as `backend`."""
         found = self._scheme.match(text)
         return self.backend(found[1] if found else self._default)
 
     def location(self, text: str, service: AwsConfig) -> LocationT:
-        """The location that somebody wrote. Raises ConfigError."""
+        """The location of a setting. Raises ConfigError."""
         return self.of_setting(text).parse(text, service)
 
     def _forms(self) -> list[str]:

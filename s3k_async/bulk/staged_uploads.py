@@ -41,9 +41,9 @@ class StagedUploads:
                 await file.write(data)
             send(file.staged)
 
-        Nobody sees them, and table and log know nothing of them. They must be published within
-        `Tuning.lease` of the moment at which the file was opened; after the grace period garbage
-        collection removes what was not. Left by an exception, or discarded, nothing remains. Raises
+        Staged bytes are in no listing, and neither in the table nor in the log. They must be
+        published within `Tuning.lease` of the opening of the file; after the grace period garbage
+        collection removes the others. After an exception or `discard` nothing remains. Raises
         ReadOnlyVolumeError.
         """
         self._volume().store.require_writable(ROOT)
@@ -53,8 +53,8 @@ class StagedUploads:
     async def discard_staged(self, staged: Iterable[StagedFile]) -> None:
         """Drop the bytes of uploads that will not be published; those that are gone are fine.
 
-        Only where it is certain that nobody published them, which after OutcomeUnknownError it is
-        not: garbage collection finds out. Raises InvalidArgumentError (another volume's),
+        Only for files that are certainly unpublished, so not after OutcomeUnknownError: garbage
+        collection decides about those. Raises InvalidArgumentError (another volume's),
         ReadOnlyVolumeError, PartialFailureError (with the keys that could not be dropped, which
         garbage collection removes).
         """

@@ -3,8 +3,8 @@ objects.
 
 A state of the object is known if the operation that led to it was committed, or if a later
 operation has it as its previous state. The known state with the highest version is the last one.
-One pending operation may follow it; `RULES` decide whether it took effect. Nothing here reads or
-writes.
+One pending operation may follow it; `decide_restore` decides whether it took effect, and `RULES`
+describes the outcomes. Nothing here reads or writes.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ class DirectoryStore(EntryReader):
         try:
             await self.unmark(entry, job)
         except S3kError as error:
-            # It holds nobody up once the job is over; any client that needs the entry drops it.
+            # It blocks no client once the job is over; the next one that needs the entry drops it.
             _LOG.warning(
                 "the mark of job %s on %s could not be dropped: %s", job.id, entry.path, error
             )

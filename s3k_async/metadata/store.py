@@ -358,10 +358,9 @@ class MetadataStore(DirectoryStore):
             ) from error
 
     async def keep(self, entry: Entry) -> None:
-        """Give its parents back to a file that was created below a directory that was going away.
-        Whoever reads by path may have seen it, so it must not go and come again. If another client
-        has acted on it since, it went with the directory, or its parents are theirs to see to;
-        whoever is about to is waited for.
+        """Recreate the parents of a file that was created below a directory being removed.
+        Readers may have seen the file, so it must not disappear and come back. If another client
+        has changed it since, nothing is done; a transaction that is changing it is waited for.
 
         Raises NotDirectoryError, BusyError and what the table raises, after the file was withdrawn;
         OutcomeUnknownError.

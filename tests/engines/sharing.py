@@ -31,7 +31,7 @@ def shared(start: Callable[[Path, Path], tuple[Process, Engine]], place: Path) -
     with _Locks(place.with_suffix(".lock")) as locks, ExitStack() as own:
         with locks.entered():
             starter = locks.take(STARTER)
-            if starter:  # nobody has started one, or that worker is dead, and its engine with it
+            if starter:  # none runs, or its worker is dead, and the engine with it
                 server = own.enter_context(running(start, place.with_suffix(".log")))
                 place.with_suffix(".json").write_text(json.dumps(asdict(server)))
             else:

@@ -88,7 +88,7 @@ def test_all_use_one_and_the_last_ends_it(tmp_path: Path) -> None:
         first.end()
         second.end()
         with workers(place, 1) as late:
-            assert late[0].engine() == pid, "whoever comes later uses it as well"
+            assert late[0].engine() == pid, "later users share it"
         assert alive(pid)
         third.end()
         for each in three:

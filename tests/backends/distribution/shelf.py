@@ -1,4 +1,4 @@
-"""A distribution with a backend for tables and one for blobs, as somebody else would write it.
+"""A distribution with a backend for tables and one for blobs, as a third party would write it.
 
 A shelf is a directory. Its volumes are `shelf:///path` for the table and `shelf:///path/data` for
 the data; a key is needed, and not checked.
