@@ -121,12 +121,13 @@ class S3kFileSystem(VolumeFileSystem):
         path = self._strip_protocol(path)
         infos = None if refresh else self._ls_from_cache(path)
         if infos is None:
-            changes = self._changes
+            forgotten = self._forgotten
             infos = [
                 info_of(status) for status in await looking.children(await self._client(), path)
             ]
             is_listing = not infos or infos[0]["name"] != path
-            if is_listing and changes == self._changes:
+            # A change during the listing has emptied the cache: do not fill it with the old state.
+            if is_listing and forgotten == self._forgotten:
                 self.dircache[path] = [dict(info) for info in infos]
         return infos if detail else [info["name"] for info in infos]
 

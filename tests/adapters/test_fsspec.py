@@ -23,7 +23,9 @@ import pytest
 from fsspec.callbacks import Callback
 
 from s3k_async._sync.sync_client import S3kSyncClient
+from s3k_async.adapters import fsspec_listing
 from s3k_async.adapters.fsspec import S3kFileSystem
+from s3k_async.client import S3kClient
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret, VolumeConfig
 from s3k_async.errors import (
     ConfigError,
@@ -38,6 +40,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
     WrongLoopError,
 )
+from s3k_async.model import FileStatus
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
 
@@ -232,6 +235,25 @@ def test_a_listing_in_memory_forgets_what_the_object_changes(config: VolumeConfi
         found = fs.ls("/a", detail=False)
         assert found != before
         assert found == fs.ls("/a", detail=False, refresh=True)
+    fs.close_session()
+
+
+def test_a_change_during_a_listing_keeps_the_listing_out_of_memory(
+    config: VolumeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = S3kFileSystem(config=config, use_listings_cache=True)
+    fs.pipe("/a/b", b"1")
+    children = fsspec_listing.children
+
+    async def overtaken(client: S3kClient, path: str) -> list[FileStatus]:
+        found = await children(client, path)
+        await fs._pipe_file("/a/c", b"1")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fsspec_listing, "children", overtaken)
+        assert fs.ls("/a", detail=False) == ["/a/b"]
+    assert fs.ls("/a", detail=False) == ["/a/b", "/a/c"]
     fs.close_session()
 
 
