@@ -3,7 +3,7 @@
     async with FaultProxy(engine_url) as proxy:
         proxy.rule(LOSE_ANSWER, target="PutItem", times=1)
         proxy.rule(dynamodb_error("ThrottlingException"), target="Query", times=3)
-        store = DynamoItems(DynamoTable("t", AwsConfig(endpoint=proxy.url, ...)))
+        store = DynamoItems("t", AwsConfig(endpoint=proxy.url, ...))
         ...
         assert proxy.count(target="PutItem") == 2
 

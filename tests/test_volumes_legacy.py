@@ -88,7 +88,7 @@ async def legacy(request: pytest.FixtureRequest) -> AsyncIterator[Legacy]:
         from s3k_async.testing import DynamoItems
 
         with fresh_table(request.getfixturevalue("dynoxide")) as table:
-            store = DynamoItems(table)
+            store = DynamoItems(table.name, table.aws)
             await store.create()
             yield Legacy(store, replace(config, table=table))
             await store.close()

@@ -1,16 +1,15 @@
 """The dump format: a header, entries with each directory before its children, and an end with
 counts.
 
-All forms hold the same: JSON lines, Parquet, and a directory of Parquet files (`parts.py`). Each is
-read back through `open_dump`, which finds out which one it is. A file that was cut, or that is none
-of ours, is a CorruptDataError with its path.
+All forms hold the same: JSON lines, Parquet, and a directory of Parquet files (`dump_parts`).
+`dump_reader.open_dump` reads each of them. A file that was cut, or is no dump, raises
+CorruptDataError with its path.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
@@ -30,7 +29,6 @@ __all__ = [
     "DumpWriter",
     "dump_line",
     "file_digest",
-    "open_dump",
     "parse",
     "parse_end",
     "parse_header",
@@ -43,7 +41,6 @@ FORMAT: Final = 1
 """The format of dumps that is written, and the newest that is read."""
 CHUNK: Final = 5000
 """Entries that are in memory at once."""
-_PARQUET: Final = b"PAR1"
 _CHUNK: Final = 1 << 20
 
 
@@ -161,23 +158,6 @@ def file_digest(path: str) -> str:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def open_dump(path: str) -> DumpFile:
-    """The dump in a file or a directory. Raises CorruptDataError if it is none, OSError."""
-    if os.path.isdir(path):
-        from s3k_async.migrate.dump_parts import MANIFEST, PartsReader
-
-        return DumpFile(path, PartsReader(path), summed=os.path.join(path, MANIFEST))
-    with open(path, "rb") as file:
-        parquet = file.read(len(_PARQUET)) == _PARQUET
-    if parquet:
-        from s3k_async.migrate.dump_parquet import ParquetReader
-
-        return DumpFile(path, ParquetReader(path))
-    from s3k_async.migrate.dump_jsonl import JsonLinesReader
-
-    return DumpFile(path, JsonLinesReader(path))
 
 
 def dump_line(document: Mapping[str, Any]) -> bytes:

@@ -21,7 +21,8 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.volume_lock import VolumeLock
 from s3k_async.metadata.volume_record import has_entries
-from s3k_async.migrate.dump_format import DumpEnd, DumpFile, DumpHeader, open_dump
+from s3k_async.migrate.dump_format import DumpEnd, DumpFile, DumpHeader
+from s3k_async.migrate.dump_reader import open_dump
 from s3k_async.migrate.load_batch import SHOWN, LoadTarget, lacking_bytes, off_loop
 from s3k_async.migrate.missing_parents import MissingParents
 from s3k_async.model import Entry, Progress

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.backends.s3.s3_blobs import S3Blobs
-from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret
+from s3k_async.config import AwsConfig, Secret
 from s3k_async.testing import DynamoItems
 from tests.engines.process import PATIENCE
 
@@ -63,7 +63,7 @@ def settings(endpoint: str, **more: Any) -> AwsConfig:
 @asynccontextmanager
 async def open_items(adapter: Adapter, aws: AwsConfig, name: str = "meta") -> AsyncIterator[Items]:
     """A table's adapter, closed at the end."""
-    items = adapter(DynamoTable(name, aws))
+    items = adapter(name, aws)
     try:
         yield items
     finally:
@@ -75,7 +75,7 @@ async def open_blobs(
     adapter: type[S3Blobs], aws: AwsConfig, bucket: str = "data", prefix: str = ""
 ) -> AsyncIterator[S3Blobs]:
     """A bucket's adapter, closed at the end."""
-    blobs = adapter(S3Bucket(bucket, prefix, aws))
+    blobs = adapter(bucket, prefix, aws)
     try:
         yield blobs
     finally:

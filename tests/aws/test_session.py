@@ -16,7 +16,7 @@ import pytest
 from aiobotocore.config import AioConfig
 
 from s3k_async.aws.session import AwsClient
-from s3k_async.config import AwsConfig, DynamoTable, Secret
+from s3k_async.config import AwsConfig, Secret
 from s3k_async.errors import (
     ClosedClientError,
     ConfigError,
@@ -162,7 +162,7 @@ async def test_a_session_of_the_users(adapter: Adapter) -> None:
         plain.set_config_variable("region", "eu-north-1")
         full = aioboto3.Session("USERKEY", "user-secret", region_name="eu-north-1")
         for session in (full, plain):
-            items = adapter(DynamoTable("t", AwsConfig(endpoint=proxy.url)), session)
+            items = adapter("t", AwsConfig(endpoint=proxy.url), session)
             assert await items.get(KEY) is None
             await items.close()
             signed = proxy.calls[-1].headers["authorization"]
@@ -173,7 +173,7 @@ async def test_a_session_of_the_users(adapter: Adapter) -> None:
 async def test_a_session_whose_defaults_would_undo_ours(adapter: Adapter) -> None:
     session = aiobotocore.session.get_session()
     session.set_default_client_config(AioConfig(user_agent_extra="mine"))
-    items = adapter(DynamoTable("t", settings(NOWHERE)), session)
+    items = adapter("t", settings(NOWHERE), session)
     with pytest.raises(ConfigError, match="default client configuration"):
         await items.get(KEY)
     await items.close()
@@ -189,7 +189,7 @@ async def test_closing_while_the_client_is_being_made() -> None:
 
 
 async def test_a_session_that_is_none(adapter: Adapter) -> None:
-    items = adapter(DynamoTable("t", settings(NOWHERE)), session=object())
+    items = adapter("t", settings(NOWHERE), session=object())
     with pytest.raises(ConfigError, match="session"):
         await items.get(KEY)
 
@@ -202,7 +202,7 @@ async def test_a_client_is_made_once() -> None:
 
 
 async def test_closing_is_idempotent_and_final(adapter: Adapter) -> None:
-    items = adapter(DynamoTable("t", settings(NOWHERE)))
+    items = adapter("t", settings(NOWHERE))
     await items.close()
     await items.close()
     with pytest.raises(ClosedClientError):
@@ -230,7 +230,7 @@ async def _get(items: Items) -> object:
 
 
 def test_a_loop_that_is_gone_is_followed_by_another(adapter: Adapter) -> None:
-    items = adapter(DynamoTable("t", settings(NOWHERE)))
+    items = adapter("t", settings(NOWHERE))
     for use in (_get, _get_and_close):
         with pytest.raises(S3kError, match="no connection"):
             asyncio.run(use(items))

@@ -22,7 +22,7 @@ from s3k_async.aws.error_mapping import map_exceptions
 from s3k_async.aws.session import AwsClient
 from s3k_async.aws.signed_http import Answer, Wire
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
-from s3k_async.config import AwsConfig, DynamoTable, Secret
+from s3k_async.config import AwsConfig, Secret
 from s3k_async.errors import (
     ClosedClientError,
     ConfigError,
@@ -173,7 +173,7 @@ async def test_closing_ends_requests(service: FaultProxy) -> None:
         return True
 
     service.rule(Delay(60.0), when=arrives)
-    items = WireItems(DynamoTable("table", settings(service.url, max_connections=1)))
+    items = WireItems("table", settings(service.url, max_connections=1))
     under_way = [asyncio.create_task(items.get(KEY)) for _ in range(3)]
     await arrived.wait()
     await items.close()
@@ -336,7 +336,7 @@ async def test_credentials_that_are_refused_again(
 
 async def test_credentials_that_last_are_not_tried_again(service: FaultProxy) -> None:
     service.rule(REFUSED[0])
-    items = WireItems(DynamoTable("table", settings(service.url)))
+    items = WireItems("table", settings(service.url))
     with pytest.raises(CredentialsError, match="expired"):
         await items.get(KEY)
     await items.close()

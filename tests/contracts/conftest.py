@@ -66,7 +66,7 @@ async def open_items(
             from s3k_async.testing import DynamoItems
 
             assert isinstance(location, DynamoTable)
-            return DynamoItems(location, request.getfixturevalue("session"))
+            return DynamoItems(location.name, location.aws, request.getfixturevalue("session"))
         return location.open(_opening(subject, request))
 
     async with AsyncExitStack() as stack:
@@ -107,7 +107,9 @@ async def open_blobs(
             from s3k_async.backends.s3.s3_blobs import S3Blobs
 
             assert isinstance(location, S3Bucket)
-            return S3Blobs(location, request.getfixturevalue("session"))
+            return S3Blobs(
+                location.bucket, location.prefix, location.aws, request.getfixturevalue("session")
+            )
         return location.open(_opening(subject, request))
 
     async with AsyncExitStack() as stack:

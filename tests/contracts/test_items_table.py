@@ -150,7 +150,11 @@ async def foreign(
 
     engine: Engine = request.getfixturevalue(DYNAMO[request.param])
     with fresh_table(engine) as table:
-        store = DynamoItems(table) if request.param == "reference" else WireItems(table)
+        store = (
+            DynamoItems(table.name, table.aws)
+            if request.param == "reference"
+            else WireItems(table.name, table.aws)
+        )
         yield store, table, engine
         await store.close()
 

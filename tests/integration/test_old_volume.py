@@ -78,7 +78,10 @@ class OldVolume(OldFiles):
 @pytest.fixture
 async def old(dynoxide: Engine, seaweedfs: Engine) -> AsyncIterator[OldVolume]:
     with fresh_table(dynoxide) as table, fresh_bucket(seaweedfs) as bucket:
-        items, blobs = DynamoItems(table), S3Blobs(bucket)
+        items, blobs = (
+            DynamoItems(table.name, table.aws),
+            S3Blobs(bucket.bucket, bucket.prefix, bucket.aws),
+        )
         await items.create()
         await blobs.create()
         volume = OldVolume(bucket.bucket, items, blobs, table=table, bucket=bucket)

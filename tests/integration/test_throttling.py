@@ -68,7 +68,7 @@ async def busy(extenddb: Engine, request: pytest.FixtureRequest) -> AsyncIterato
 
 @pytest.fixture
 async def items(busy: Busy) -> AsyncIterator[ReliableItems]:
-    store = WireItems(busy.table)
+    store = WireItems(busy.table.name, busy.table.aws)
     yield ReliableItems(store, PATIENT, SYSTEM, AdaptiveLimit(16))
     await store.close()
 
@@ -158,7 +158,7 @@ async def test_a_client(busy: Busy, tmp_path: Path) -> None:
 
 async def test_a_wrong_secret(extenddb: Engine, busy: Busy, tmp_path: Path) -> None:
     wrong = replace(busy.table, aws=replace(busy.table.aws, secret_access_key=Secret("another")))
-    items = WireItems(wrong)
+    items = WireItems(wrong.name, wrong.aws)
     for call in (
         items.get(Key("p", "s")),
         items.write(put(1)),

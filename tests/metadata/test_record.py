@@ -270,7 +270,8 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
             from s3k_async.testing import DynamoItems
 
             server = request.getfixturevalue("dynoxide")
-            store = DynamoItems(stack.enter_context(fresh_table(server)))
+            table = stack.enter_context(fresh_table(server))
+            store = DynamoItems(table.name, table.aws)
         try:
             await store.create()
             yield Rig(store, store)

@@ -33,7 +33,8 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.migrate import LoadResult, dump_volume, load_volume
-from s3k_async.migrate.dump_format import DumpForm, open_dump
+from s3k_async.migrate.dump_format import DumpForm
+from s3k_async.migrate.dump_reader import open_dump
 from s3k_async.migrate.load_batch import LoadTarget
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord

@@ -18,7 +18,6 @@ from s3k_async.errors import CorruptDataError, InvalidArgumentError, VolumeNotFo
 from s3k_async.metadata.codec import in_columns
 from s3k_async.migrate import LoadResult, dump_volume, load_volume
 from s3k_async.migrate.dump import dump_top
-from s3k_async.migrate.dump_format import open_dump
 from s3k_async.migrate.dump_parts import (
     MANIFEST,
     Manifest,
@@ -29,6 +28,7 @@ from s3k_async.migrate.dump_parts import (
     sweep_parts,
     write_manifest,
 )
+from s3k_async.migrate.dump_reader import open_dump
 from s3k_async.model import Entry
 from tests.migrate.rig import FILES, HURRIED, config, entries, keys, made, opened
 

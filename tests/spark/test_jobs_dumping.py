@@ -19,7 +19,6 @@ from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 from s3k_async.migrate import dump_volume, load_volume
 from s3k_async.migrate.dump import dump_top
-from s3k_async.migrate.dump_format import open_dump
 from s3k_async.migrate.dump_parts import (
     MANIFEST,
     DumpPart,
@@ -29,6 +28,7 @@ from s3k_async.migrate.dump_parts import (
     sweep_parts,
     write_manifest,
 )
+from s3k_async.migrate.dump_reader import open_dump
 from s3k_async.model import Entry, Progress
 from s3k_async.spark import dump, dump_job
 from s3k_async.spark.listing_job import subtrees

@@ -31,8 +31,8 @@ from s3k_async.metadata import volume_lock
 from s3k_async.metadata.codec import in_columns
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.migrate import load_volume
-from s3k_async.migrate.dump_format import open_dump
 from s3k_async.migrate.dump_parts import Manifest, PartWriter, make_room, write_manifest
+from s3k_async.migrate.dump_reader import open_dump
 from s3k_async.migrate.load_batch import LoadTarget
 from s3k_async.model import Entry, Progress
 from s3k_async.oplog.log_reader import LogReader, latest

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
-from s3k_async.config import DynamoTable
 from s3k_async.errors import ConditionFailedError, S3kError
 from s3k_async.stores.items import (
     ABSENT,
@@ -274,8 +273,8 @@ def _plain(found: object) -> object:
 @pytest.fixture
 async def sides(dynamodb_local: Engine) -> AsyncIterator[list[Side]]:
     names = [f"differential-{SYSTEM.uuid()}" for _ in range(2)]
-    reference = DynamoItems(DynamoTable(names[0], dynamodb_local.aws()))
-    wire = WireItems(DynamoTable(names[1], dynamodb_local.aws()))
+    reference = DynamoItems(names[0], dynamodb_local.aws())
+    wire = WireItems(names[1], dynamodb_local.aws())
     client = await reference.aws.get()
     sides = [Side(reference, client, names[0]), Side(wire, client, names[1])]
     for side in sides:

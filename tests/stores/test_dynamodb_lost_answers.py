@@ -11,7 +11,6 @@ import pytest
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
-from s3k_async.config import DynamoTable
 from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, ResponseLostError
 from s3k_async.stores.items import ABSENT, Action, Condition, Delete, Key, Put, Update
 from s3k_async.stores.retrying_items import ReliableItems
@@ -53,7 +52,7 @@ def dynamodb(way: str, request: pytest.FixtureRequest) -> Engine:
 @pytest.fixture
 async def items(proxy: FaultProxy, dynamodb: Engine, way: str) -> AsyncIterator[Items]:
     aws = replace(dynamodb.aws(), endpoint=proxy.url)
-    store = WAYS[way][0](DynamoTable(fresh_name("lost"), aws))
+    store = WAYS[way][0](fresh_name("lost"), aws)
     await store.create()
     yield store
     proxy.clear()

@@ -13,7 +13,7 @@ import pytest
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
-from s3k_async.config import AwsConfig, DynamoTable
+from s3k_async.config import AwsConfig
 from s3k_async.errors import ThrottledError
 from s3k_async.stores.items import (
     ABSENT,
@@ -49,7 +49,7 @@ def adapter(request: pytest.FixtureRequest) -> Adapter:
 
 @pytest.fixture
 async def items(proxy: FaultProxy, dynoxide: Engine, adapter: Adapter) -> AsyncIterator[Items]:
-    store = adapter(DynamoTable(fresh_name("pages"), through(proxy, dynoxide)))
+    store = adapter(fresh_name("pages"), through(proxy, dynoxide))
     await store.create()
     yield store
     await store.drop()
@@ -256,7 +256,7 @@ async def test_a_cursor_serves_another_client(
 ) -> None:
     wanted = await fill(items, "p", 5)
     page = await items.query("p", limit=2)
-    other = DynamoItems(DynamoTable(items._name, through(proxy, dynoxide)))
+    other = DynamoItems(items._name, through(proxy, dynoxide))
     rest = await other.query("p", cursor=page.next)
     await other.close()
     assert [one["children"] for one in rest.items] == wanted[2:]

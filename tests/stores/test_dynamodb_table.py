@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from s3k_async.config import AwsConfig, DynamoTable, Secret
+from s3k_async.config import AwsConfig, Secret
 from s3k_async.errors import (
     CredentialsError,
     NotAVolumeError,
@@ -70,7 +70,7 @@ async def items(proxy: FaultProxy, clock: FakeClock) -> AsyncIterator[DynamoItem
         connect_timeout=PATIENCE,
         read_timeout=PATIENCE,
     )
-    store = DynamoItems(DynamoTable("meta", aws), sources=fake_sources(clock))
+    store = DynamoItems("meta", aws, sources=fake_sources(clock))
     yield store
     await store.close()
 
@@ -201,7 +201,7 @@ async def test_tags_of_no_table(items: DynamoItems, proxy: FaultProxy) -> None:
 
 
 async def test_dynamodb_local_has_no_tags(dynamodb_local: Engine) -> None:
-    items = DynamoItems(DynamoTable(fresh_name("tags"), dynamodb_local.aws()))
+    items = DynamoItems(fresh_name("tags"), dynamodb_local.aws())
     await items.create()
     for call in (items.read_tag("s3k"), items.write_tag("s3k", "v")):
         with pytest.raises(UnsupportedError):
@@ -211,7 +211,7 @@ async def test_dynamodb_local_has_no_tags(dynamodb_local: Engine) -> None:
 
 
 async def test_tags_on_an_engine_that_has_them(dynoxide: Engine) -> None:
-    items = DynamoItems(DynamoTable(fresh_name("tags"), dynoxide.aws()))
+    items = DynamoItems(fresh_name("tags"), dynoxide.aws())
     await items.create()
     assert await items.read_tag("s3k:volume") is None
     await items.write_tag("s3k:volume", "v=1 n=10 h=xxh3 /+-=._:@")
@@ -227,7 +227,7 @@ async def test_tags_on_an_engine_that_has_them(dynoxide: Engine) -> None:
 async def test_a_foreign_table_is_left_alone(engine: str, request: pytest.FixtureRequest) -> None:
     server: Engine = request.getfixturevalue(engine)
     name = fresh_name("foreign")
-    maker = DynamoItems(DynamoTable(name, server.aws()))
+    maker = DynamoItems(name, server.aws())
     client = await maker._client()
     await client.create_table(
         TableName=name,
@@ -245,7 +245,7 @@ async def test_a_foreign_table_is_left_alone(engine: str, request: pytest.Fixtur
 async def test_a_table_that_vanishes_between_the_description_and_the_call(dynoxide: Engine) -> None:
     async with FaultProxy(dynoxide.endpoint) as proxy:
         aws = replace(dynoxide.aws(), endpoint=proxy.url)
-        items = DynamoItems(DynamoTable(fresh_name("gone"), aws))
+        items = DynamoItems(fresh_name("gone"), aws)
         await items.create()
         proxy.rule(NO_TABLE, target="DeleteTable", times=1)
         proxy.rule(Rewrite(lambda answer: NO_TABLE), target="DescribeTable", skip=1)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
-from s3k_async.config import DynamoTable
 from s3k_async.errors import ConditionFailedError, ResponseLostError, S3kError, ThrottledError
 from s3k_async.stores.items import ABSENT, Condition, Delete, Key, Put, Update, Value
 from tests.aws.places import settings
@@ -55,7 +54,7 @@ async def service() -> AsyncIterator[FaultProxy]:
 
 @pytest.fixture
 async def items(service: FaultProxy) -> AsyncIterator[WireItems]:
-    store = WireItems(DynamoTable("table", settings(service.url)))
+    store = WireItems("table", settings(service.url))
     yield store
     await store.close()
 

@@ -8,7 +8,7 @@ import pytest
 
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.backends.s3.s3_wire import WireBlobs
-from s3k_async.config import AwsConfig, S3Bucket, Secret
+from s3k_async.config import AwsConfig, Secret
 from s3k_async.errors import (
     ConfigError,
     PermissionDeniedError,
@@ -41,7 +41,7 @@ def bucket(
         connect_timeout=PATIENCE,
         read_timeout=PATIENCE,
     )
-    return adapter(S3Bucket(name, "", aws))
+    return adapter(name, "", aws)
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ async def test_a_name_that_no_bucket_can_have(name: str, s3_adapter: type[S3Blob
 
 
 async def test_a_missing_bucket_on_an_engine(s3_way: S3Way) -> None:
-    blobs = s3_way.adapter(S3Bucket("nobody-made-this", "v/", s3_way.engine.aws()))
+    blobs = s3_way.adapter("nobody-made-this", "v/", s3_way.engine.aws())
     assert await blobs.exists() is False
     for call in (blobs.put("k", b"1"), blobs.get("k"), blobs.list(), blobs.start_upload("k")):
         with pytest.raises(VolumeNotFoundError) as caught:
@@ -119,5 +119,5 @@ async def test_a_missing_bucket_on_an_engine(s3_way: S3Way) -> None:
 
 def test_the_uri_is_what_other_programs_take() -> None:
     assert bucket("http://127.0.0.1:9").uri("a b/ü.id=1") == "s3://data/a b/ü.id=1"
-    below = S3Blobs(S3Bucket("data", "vol/"))
+    below = S3Blobs("data", "vol/", AwsConfig())
     assert below.uri("k") == "s3://data/vol/k"

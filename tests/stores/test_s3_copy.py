@@ -11,7 +11,7 @@ import pytest
 
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.s3.s3_blobs import S3Blobs
-from s3k_async.config import AwsConfig, S3Bucket, Secret
+from s3k_async.config import AwsConfig, Secret
 from s3k_async.errors import BlobNotFoundError, ResponseLostError, ServiceError, UnsupportedError
 from tests.engines.process import PATIENCE, Engine
 from tests.engines.volumes import fresh_name
@@ -36,7 +36,7 @@ async def proxy(engine: Engine) -> AsyncIterator[FaultProxy]:
 @pytest.fixture
 async def blobs(proxy: FaultProxy, engine: Engine, s3_way: S3Way) -> AsyncIterator[S3Blobs]:
     aws = replace(engine.aws(), endpoint=proxy.url)
-    store = s3_way.adapter(S3Bucket(fresh_name("copy"), "v/", aws))
+    store = s3_way.adapter(fresh_name("copy"), "v/", aws)
     await store.create()
     yield store
     proxy.clear()
@@ -120,8 +120,8 @@ async def test_a_source_that_vanishes_meanwhile(blobs: S3Blobs, proxy: FaultProx
 
 
 async def test_between_prefixes_and_buckets(blobs: S3Blobs, proxy: FaultProxy) -> None:
-    aws = blobs._location.aws
-    other = type(blobs)(S3Bucket(fresh_name("copy"), "", aws))
+    aws = blobs._service
+    other = type(blobs)(fresh_name("copy"), "", aws)
     await other.create()
     await blobs.put("a.id=1", b"x")
     assert other.can_copy_from(blobs)
@@ -161,7 +161,7 @@ async def test_five_gibibytes_is_the_limit(
             connect_timeout=PATIENCE,
             read_timeout=PATIENCE,
         )
-        blobs = s3_adapter(S3Bucket("data", "", aws))
+        blobs = s3_adapter("data", "", aws)
         blobs.copy_part = part
         proxy.rule(head_of(size), method="HEAD")
         started = (
@@ -203,13 +203,13 @@ AWS = AwsConfig(region="eu-west-1", access_key_id=Secret("A"), secret_access_key
     ],
 )
 def test_who_can_copy_from_whom(other: AwsConfig, can: bool, s3_adapter: type[S3Blobs]) -> None:
-    here, there = S3Blobs(S3Bucket("a", "", AWS)), s3_adapter(S3Bucket("b", "x/", other))
+    here, there = S3Blobs("a", "", AWS), s3_adapter("b", "x/", other)
     assert here.can_copy_from(there) is can
     assert there.can_copy_from(here) is can
 
 
 async def test_other_kinds_of_store_cannot_be_copied_from(s3_adapter: type[S3Blobs]) -> None:
-    blobs = s3_adapter(S3Bucket("a", "", AWS))
+    blobs = s3_adapter("a", "", AWS)
     assert not blobs.can_copy_from(MemoryBlobs("m"))
     with pytest.raises(UnsupportedError):
         await blobs.copy(MemoryBlobs("m"), "a", "b")

@@ -11,7 +11,6 @@ import pytest
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.s3.s3_blobs import S3Blobs
-from s3k_async.config import S3Bucket
 from s3k_async.errors import (
     InvalidPathError,
     PartialFailureError,
@@ -46,7 +45,7 @@ async def proxy(engine: Engine) -> AsyncIterator[FaultProxy]:
 @pytest.fixture
 async def blobs(proxy: FaultProxy, engine: Engine, s3_way: S3Way) -> AsyncIterator[S3Blobs]:
     aws = replace(engine.aws(), endpoint=proxy.url)
-    store = s3_way.adapter(S3Bucket(fresh_name("delete"), PREFIX, aws))
+    store = s3_way.adapter(fresh_name("delete"), PREFIX, aws)
     await store.create()
     yield store
     proxy.clear()
@@ -187,7 +186,7 @@ async def test_a_drop_that_leaves_something_says_so(blobs: S3Blobs, proxy: Fault
 
 
 async def test_dropping_takes_what_is_below_the_prefix(blobs: S3Blobs, engine: Engine) -> None:
-    beside = type(blobs)(S3Bucket(blobs._bucket, "volume-two/", engine.aws()))
+    beside = type(blobs)(blobs._bucket, "volume-two/", engine.aws())
     await beside.put("kept", b"1")
     await beside.start_upload("kept upload")
     await fill(blobs, *[f"n{at}" for at in range(5)], "deep/er")
@@ -205,6 +204,6 @@ async def test_dropping_takes_what_is_below_the_prefix(blobs: S3Blobs, engine: E
 
 async def test_dropping_what_is_not_there(s3_way: S3Way) -> None:
     adapter, engine = s3_way
-    blobs = adapter(S3Bucket("never-made", "", engine.aws()))
+    blobs = adapter("never-made", "", engine.aws())
     await blobs.drop()
     await blobs.close()

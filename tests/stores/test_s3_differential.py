@@ -11,7 +11,6 @@ import pytest
 
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.backends.s3.s3_wire import WireBlobs
-from s3k_async.config import S3Bucket
 from s3k_async.errors import S3kError
 from s3k_async.stores.blobs import BlobInfo, BlobPage, DeleteFailure
 from s3k_async.stores.pagination import list_all
@@ -29,8 +28,7 @@ Operation = Callable[[S3Blobs], Awaitable[Any]]
 async def pair(seaweedfs: Engine) -> AsyncIterator[Pair]:
     name = fresh_name("differential")
     here: list[S3Blobs] = [
-        cls(S3Bucket(f"{name}-{cls.__name__.lower()}", "v/", seaweedfs.aws()))
-        for cls in (S3Blobs, WireBlobs)
+        cls(f"{name}-{cls.__name__.lower()}", "v/", seaweedfs.aws()) for cls in (S3Blobs, WireBlobs)
     ]
     for blobs in here:
         await blobs.create()

@@ -63,7 +63,7 @@ async def test_what_is_stored_says_how_it_is_encrypted(
     store: type[S3Blobs], encryption: str | None, kms_key: str | None, proxy: FaultProxy
 ) -> None:
     aws = replace(AWS, endpoint=proxy.url, encryption=encryption, kms_key=kms_key)
-    blobs = store(S3Bucket("data", "", aws))
+    blobs = store("data", "", aws)
     proxy.rule(xml_answer(BEGUN), method="POST")
     proxy.rule(xml_answer(COPIED), when=lambda call: "x-amz-copy-source" in call.headers)
     proxy.rule(Answer(200, headers={"ETag": '"e"', "Content-Length": "0"}))
@@ -86,7 +86,7 @@ async def test_what_is_stored_says_how_it_is_encrypted(
 async def test_nothing_is_stored_with_an_encryption_that_is_not_supported(
     store: type[S3Blobs], proxy: FaultProxy
 ) -> None:
-    blobs = store(S3Bucket("data", "", replace(AWS, endpoint=proxy.url, encryption="SSE-C")))
+    blobs = store("data", "", replace(AWS, endpoint=proxy.url, encryption="SSE-C"))
     proxy.rule(Answer(200, headers={"ETag": '"e"', "Content-Length": "0"}), method="HEAD")
     for attempt in (blobs.put("k", b""), blobs.start_upload("k"), blobs.copy(blobs, "k", "copy")):
         with pytest.raises(ConfigError, match="SSE-C, which is not supported"):
@@ -123,7 +123,7 @@ async def test_every_object_of_a_volume_is_encrypted(moto_s3: Engine) -> None:
         assert {"POST", "PUT"} == {call.method for call in stored}
         assert any("/oplog/" in call.path for call in stored)
         assert any("x-amz-copy-source" in call.headers for call in stored)
-        blobs = WireBlobs(S3Bucket(name, "", aws))
+        blobs = WireBlobs(name, "", aws)
         keys = [info.key async for info in list_all(blobs)]
         await blobs.close()
         refused = replace(config, data=S3Bucket(name, "", replace(aws, encryption="SSE-C")))

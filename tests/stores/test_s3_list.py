@@ -10,7 +10,7 @@ import pytest
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.s3.s3_blobs import S3Blobs
-from s3k_async.config import AwsConfig, S3Bucket, Secret
+from s3k_async.config import AwsConfig, Secret
 from s3k_async.errors import ResponseLostError, ServiceError
 from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.pagination import list_all
@@ -57,7 +57,7 @@ async def blobs(proxy: FaultProxy, s3_adapter: type[S3Blobs]) -> AsyncIterator[S
         connect_timeout=PATIENCE,
         read_timeout=PATIENCE,
     )
-    store = s3_adapter(S3Bucket("data", PREFIX, aws))
+    store = s3_adapter("data", PREFIX, aws)
     yield store
     await store.close()
 
@@ -213,7 +213,7 @@ ODD = [
 
 
 async def test_odd_keys_on_an_engine(s3_way: S3Way) -> None:
-    blobs = s3_way.adapter(S3Bucket(fresh_name("odd-keys"), "pre fix+%/", s3_way.engine.aws()))
+    blobs = s3_way.adapter(fresh_name("odd-keys"), "pre fix+%/", s3_way.engine.aws())
     await blobs.create()
     for key in ODD:
         await blobs.put(key, key.encode())

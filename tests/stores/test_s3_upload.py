@@ -12,7 +12,6 @@ import pytest
 from s3k_async._core.retry import RetryPolicy, retry
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.s3.s3_blobs import S3Blobs
-from s3k_async.config import S3Bucket
 from s3k_async.errors import BlobExistsError, ResponseLostError, ServiceError
 from s3k_async.stores.retrying_blobs import ReliableBlobs
 from tests.engines.process import Engine
@@ -47,7 +46,7 @@ async def proxy(engine: Engine) -> AsyncIterator[FaultProxy]:
 @pytest.fixture
 async def blobs(proxy: FaultProxy, engine: Engine, s3_way: S3Way) -> AsyncIterator[S3Blobs]:
     aws = replace(engine.aws(), endpoint=proxy.url)
-    store = s3_way.adapter(S3Bucket(fresh_name("upload"), "v/", aws))
+    store = s3_way.adapter(fresh_name("upload"), "v/", aws)
     await store.create()
     yield store
     proxy.clear()

@@ -17,7 +17,7 @@ import pytest
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.s3.s3_wire import WireBlobs
-from s3k_async.config import AwsConfig, S3Bucket, Secret
+from s3k_async.config import AwsConfig, Secret
 from s3k_async.errors import BlobNotFoundError, ConfigError, ResponseLostError, ThrottledError
 from s3k_async.stores.retrying_blobs import ReliableBlobs
 from tests.engines.process import PATIENCE, Engine
@@ -43,7 +43,7 @@ async def proxy() -> AsyncIterator[FaultProxy]:
 
 @pytest.fixture
 async def blobs(proxy: FaultProxy) -> AsyncIterator[WireBlobs]:
-    store = WireBlobs(S3Bucket("data", "p/", replace(AWS, endpoint=proxy.url)))
+    store = WireBlobs("data", "p/", replace(AWS, endpoint=proxy.url))
     yield store
     await store.close()
 
@@ -63,7 +63,7 @@ def by_botocore(call: Call) -> bool:
     ],
 )
 async def test_at_aws_a_bucket_has_its_own_host(name: str, prefix: str, path: str) -> None:
-    blobs = WireBlobs(S3Bucket(name, "", AWS))
+    blobs = WireBlobs(name, "", AWS)
     door = await blobs._find()
     assert (door.wire._prefix, door.path) == (prefix, path)
     await blobs.close()
@@ -74,7 +74,7 @@ async def test_an_endpoint_of_the_environment_takes_the_path(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.url)
     proxy.rule(Answer(200, b"x", {"ETag": '"e"'}))
-    blobs = WireBlobs(S3Bucket("data", "", AWS))
+    blobs = WireBlobs("data", "", AWS)
     assert await blobs.get("k") == b"x"
     assert proxy.calls[0].path == "/data/k"
     await blobs.close()
@@ -82,7 +82,7 @@ async def test_an_endpoint_of_the_environment_takes_the_path(
 
 async def test_an_endpoint_with_a_path(proxy: FaultProxy) -> None:
     proxy.rule(Answer(200, b"x", {"ETag": '"e"'}))
-    blobs = WireBlobs(S3Bucket("data", "", replace(AWS, endpoint=f"{proxy.url}/s3/")))
+    blobs = WireBlobs("data", "", replace(AWS, endpoint=f"{proxy.url}/s3/"))
     assert await blobs.get("k") == b"x"
     assert proxy.calls[0].path == "/s3/data/k"
     await blobs.close()
@@ -110,10 +110,10 @@ async def test_a_put_that_breaks_off_leaves_nothing_on_an_engine(
     """Without a checksum SeaweedFS keeps an empty object, which a creation that is sent again would
     run into."""
     body = b"x" * 200_000
-    blobs = WireBlobs(S3Bucket(fresh_name("cut"), "", seaweedfs.aws()))
+    blobs = WireBlobs(fresh_name("cut"), "", seaweedfs.aws())
     await blobs.create()
     async with FaultProxy() as proxy:
-        there = WireBlobs(S3Bucket(blobs._bucket, "", replace(seaweedfs.aws(), endpoint=proxy.url)))
+        there = WireBlobs(blobs._bucket, "", replace(seaweedfs.aws(), endpoint=proxy.url))
         proxy.rule(Answer(200, headers={"ETag": '"e"'}))
         await there.put("k", body)
         await there.close()
@@ -136,7 +136,7 @@ async def test_a_put_that_breaks_off_leaves_nothing_on_an_engine(
 
 
 async def test_an_engine_refuses_a_body_that_was_damaged(seaweedfs: Engine) -> None:
-    blobs = WireBlobs(S3Bucket(fresh_name("damaged"), "", seaweedfs.aws()))
+    blobs = WireBlobs(fresh_name("damaged"), "", seaweedfs.aws())
     await blobs.create()
     wire, path = await blobs._find()
     checksum = base64.b64encode(zlib.crc32(b"whole").to_bytes(4)).decode()
@@ -268,7 +268,7 @@ async def test_a_refused_head_is_asked_again_by_the_reference_only_once(
     "name", ["x--euw1-az1--x-s3", "arn:aws:s3:eu-west-1:111122223333:accesspoint/a"]
 )
 async def test_buckets_of_other_kinds_are_left_to_the_reference(name: str) -> None:
-    assert WireBlobs(S3Bucket(name, "", AWS))._by_reference
+    assert WireBlobs(name, "", AWS)._by_reference
 
 
 async def test_throttling_is_told_and_retried(blobs: WireBlobs, proxy: FaultProxy) -> None:
@@ -282,9 +282,7 @@ async def test_throttling_is_told_and_retried(blobs: WireBlobs, proxy: FaultProx
 
 async def test_a_cut_body_is_asked_for_again(seaweedfs: Engine) -> None:
     async with FaultProxy(seaweedfs.endpoint) as proxy:
-        blobs = WireBlobs(
-            S3Bucket(fresh_name("cut"), "", replace(seaweedfs.aws(), endpoint=proxy.url))
-        )
+        blobs = WireBlobs(fresh_name("cut"), "", replace(seaweedfs.aws(), endpoint=proxy.url))
         await blobs.create()
         await blobs.put("k", b"x" * 100_000)
         proxy.rule(Truncate(60_000), method="GET", times=2)
@@ -299,7 +297,7 @@ async def test_a_cut_body_is_asked_for_again(seaweedfs: Engine) -> None:
 
 
 async def test_a_pickle_is_its_settings_without_secrets() -> None:
-    blobs = WireBlobs(S3Bucket("data", "p/", AWS))
+    blobs = WireBlobs("data", "p/", AWS)
     stored = pickle.dumps(blobs)
     assert b"made-up" not in stored
     assert isinstance(pickle.loads(stored), WireBlobs)
@@ -307,6 +305,6 @@ async def test_a_pickle_is_its_settings_without_secrets() -> None:
 
 
 async def test_settings_that_make_no_client() -> None:
-    blobs = WireBlobs(S3Bucket("data", "", replace(AWS, endpoint="gopher://x")))
+    blobs = WireBlobs("data", "", replace(AWS, endpoint="gopher://x"))
     with pytest.raises(ConfigError):
         await blobs.get("k")

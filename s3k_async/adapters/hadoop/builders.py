@@ -7,15 +7,12 @@ here, so hints are dropped and a demand is refused unless it is known.
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Self
+from collections.abc import Awaitable, Callable
+from typing import Protocol, Self
 
 from s3k_async.adapters.hadoop.status import HadoopFileStatus
 from s3k_async.adapters.hadoop.streams import HadoopInputStream, HadoopOutputStream
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
-
-if TYPE_CHECKING:
-    from s3k_async.adapters.hadoop.filesystem import HadoopFileSystem
 
 __all__ = ["CreateFlag", "OpenFileBuilder", "OutputStreamBuilder"]
 
@@ -42,14 +39,19 @@ class CreateFlag(enum.Flag):
     IGNORE_CLIENT_LOCALITY = enum.auto()
 
 
+class FileCreator(Protocol):
+    """A filesystem, as far as it creates files."""
+
+    async def create(self, path: str, overwrite: bool = True) -> HadoopOutputStream: ...
+    async def create_non_recursive(self, path: str, flags: CreateFlag) -> HadoopOutputStream: ...
+
+
 class _Builder:
     """Options by name."""
 
     known: frozenset[str] = frozenset()
 
-    def __init__(self, filesystem: HadoopFileSystem, path: str) -> None:
-        filesystem.check_path(path)
-        self._filesystem = filesystem
+    def __init__(self, path: str) -> None:
         self._path = path
         self._demands: set[str] = set()
 
@@ -73,8 +75,12 @@ class OpenFileBuilder(_Builder):
 
     known = OPEN_OPTIONS
 
-    def __init__(self, filesystem: HadoopFileSystem, path: str) -> None:
-        super().__init__(filesystem, path)
+    def __init__(
+        self, path: str, qualified: str, open_path: Callable[[str], Awaitable[HadoopInputStream]]
+    ) -> None:
+        super().__init__(path)
+        self._qualified = qualified
+        self._open_path = open_path
         self._status: HadoopFileStatus | None = None
 
     def with_file_status(self, status: HadoopFileStatus | None) -> Self:
@@ -82,7 +88,7 @@ class OpenFileBuilder(_Builder):
 
         Raises InvalidArgumentError for the status of another path.
         """
-        if status is not None and status.path != self._filesystem.make_qualified(self._path):
+        if status is not None and status.path != self._qualified:
             raise InvalidArgumentError(f"the status of {status.path} was given", path=self._path)
         self._status = status
         return self
@@ -97,15 +103,16 @@ class OpenFileBuilder(_Builder):
     async def _open(self) -> HadoopInputStream:
         if self._status is not None and self._status.is_directory:
             raise PathNotFoundError("no such file", path=self._path)
-        return await self._filesystem.open(self._path)
+        return await self._open_path(self._path)
 
 
 class OutputStreamBuilder(_Builder):
     """Creates a file, replacing one that is there and requiring the parent to exist, unless told
     otherwise."""
 
-    def __init__(self, filesystem: HadoopFileSystem, path: str) -> None:
-        super().__init__(filesystem, path)
+    def __init__(self, path: str, filesystem: FileCreator) -> None:
+        super().__init__(path)
+        self._filesystem = filesystem
         self._flags = CreateFlag.CREATE | CreateFlag.OVERWRITE
         self._recursive = False
 

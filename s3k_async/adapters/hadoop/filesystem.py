@@ -214,7 +214,7 @@ class HadoopFileSystem:
 
     def open_file(self, path: str) -> OpenFileBuilder:
         """A builder of `open`."""
-        return OpenFileBuilder(self, path)
+        return OpenFileBuilder(path, self.make_qualified(path), self.open)
 
     async def create(self, path: str, overwrite: bool = True) -> HadoopOutputStream:
         """Create a file and its missing parents; what is written appears when the stream is closed.
@@ -234,7 +234,8 @@ class HadoopFileSystem:
 
     def create_file(self, path: str) -> OutputStreamBuilder:
         """A builder of `create`."""
-        return OutputStreamBuilder(self, path)
+        self.check_path(path)
+        return OutputStreamBuilder(path, self)
 
     async def create_non_recursive(
         self, path: str, flags: CreateFlag = CreateFlag.CREATE

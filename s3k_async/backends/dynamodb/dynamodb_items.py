@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.aws.access import AwsConfig
 from s3k_async.aws.error_mapping import Codes, map_exceptions
 from s3k_async.aws.session import AwsClient
-from s3k_async.backends.dynamodb import DynamoTable
 from s3k_async.backends.dynamodb.dynamodb_codec import (
     Wire,
     parse_cursor,
@@ -46,11 +46,16 @@ class DynamoTableAdmin:
     """
 
     def __init__(
-        self, table: DynamoTable, session: object | None = None, *, sources: Sources = SYSTEM
+        self,
+        name: str,
+        service: AwsConfig,
+        session: object | None = None,
+        *,
+        sources: Sources = SYSTEM,
     ) -> None:
-        self._table = table
-        self._name = table.name
-        self.aws = AwsClient("dynamodb", table.aws, session)
+        self._name = name
+        self._service = service
+        self.aws = AwsClient("dynamodb", service, session)
         self._sources = sources
         self._arn: str | None = None
 
@@ -58,7 +63,7 @@ class DynamoTableAdmin:
         return f"{type(self).__name__}({self._name!r}, {self.aws!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._table,)
+        return type(self), (self._name, self._service)
 
     async def _client(self) -> DynamoDBClient:
         client: DynamoDBClient = await self.aws.get()

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from s3k_async import _native
 from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.aws.access import AwsConfig
 from s3k_async.aws.error_mapping import dynamodb_refusal, map_exceptions
 from s3k_async.aws.service_answers import check_dynamodb
 from s3k_async.aws.signed_http import Answer, Wire
-from s3k_async.backends.dynamodb import DynamoTable
 from s3k_async.backends.dynamodb.dynamodb_codec import (
     cursor_text,
     decode_item,
@@ -46,9 +46,14 @@ class WireItems(DynamoTableAdmin):
     """
 
     def __init__(
-        self, table: DynamoTable, session: object | None = None, *, sources: Sources = SYSTEM
+        self,
+        name: str,
+        service: AwsConfig,
+        session: object | None = None,
+        *,
+        sources: Sources = SYSTEM,
     ) -> None:
-        super().__init__(table, session, sources=sources)
+        super().__init__(name, service, session, sources=sources)
         self._wire = Wire(self.aws, sources)
 
     async def get(self, key: Key) -> Item | None:

@@ -42,7 +42,9 @@ class S3Bucket(BlobLocation):
     def open(self, opening: OpenContext) -> BlobStore:
         from s3k_async.backends.s3.s3_wire import WireBlobs
 
-        return WireBlobs(self, opening.session, opening.sources)
+        return WireBlobs(
+            self.bucket, self.prefix, self.aws, opening.session, sources=opening.sources
+        )
 
     def text(self, home: str | None) -> str:  # noqa: ARG002
         return f"s3://{self.bucket}/{self.prefix}"

@@ -12,11 +12,11 @@ from urllib.parse import unquote_plus
 import anyio
 
 from s3k_async._core.concurrency import run_all
+from s3k_async.aws.access import AwsConfig
 from s3k_async.aws.bounds import in_time, read_body
 from s3k_async.aws.encryption import encryption_parameters
 from s3k_async.aws.error_mapping import Codes, map_exceptions, service_error
 from s3k_async.aws.session import AwsClient
-from s3k_async.backends.s3 import S3Bucket
 from s3k_async.backends.s3.s3_upload import S3Upload, request_body
 from s3k_async.errors import (
     BlobChangedError,
@@ -121,17 +121,19 @@ class S3Blobs:
     """Bytes in a part of a copy, unless that made more than 10,000 parts."""
     copy_concurrency = 8
 
-    def __init__(self, bucket: S3Bucket, session: object | None = None) -> None:
-        self._location = bucket
-        self._bucket = bucket.bucket
-        self._prefix = bucket.prefix
-        self._aws = AwsClient("s3", bucket.aws, session)
+    def __init__(
+        self, bucket: str, prefix: str, service: AwsConfig, session: object | None = None
+    ) -> None:
+        self._bucket = bucket
+        self._prefix = prefix
+        self._service = service
+        self._aws = AwsClient("s3", service, session)
 
     def __repr__(self) -> str:
         return f"S3Blobs({self._root!r}, {self._aws!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return S3Blobs, (self._location,)
+        return S3Blobs, (self._bucket, self._prefix, self._service)
 
     @property
     def _root(self) -> str:
@@ -144,7 +146,7 @@ class S3Blobs:
     def _encrypted(self) -> Any:
         """The encryption of what is stored. Raises ConfigError for a method that is not
         supported."""
-        return encryption_parameters(self._location.aws, self._root)
+        return encryption_parameters(self._service, self._root)
 
     def _full(self, key: str) -> str:
         """The object key of a key. Raises InvalidPathError."""
@@ -226,7 +228,7 @@ class S3Blobs:
                 answer = await client.get_object(**request)
                 async with answer["Body"] as body:
                     most = WHOLE if end is None else max(end - start, DOCUMENT)
-                    data = await read_body(body.content, most, self._location.aws.read_timeout)
+                    data = await read_body(body.content, most, self._service.read_timeout)
             if len(data) != answer.get("ContentLength", len(data)):
                 raise ResponseLostError(
                     "the connection broke before the whole answer came", path=self._uri(full)
@@ -323,7 +325,7 @@ class S3Blobs:
             # What went wrong is the error to see; parts that stay behind are found by `drop` or a
             # lifecycle rule.
             with (
-                anyio.move_on_after(self._location.aws.read_timeout, shield=True),
+                anyio.move_on_after(self._service.read_timeout, shield=True),
                 suppress(S3kError),
             ):
                 await upload.abort()

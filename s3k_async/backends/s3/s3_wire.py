@@ -21,12 +21,12 @@ import anyio.to_thread
 
 from s3k_async import _native
 from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.aws.access import AwsConfig
 from s3k_async.aws.encryption import encryption_headers
 from s3k_async.aws.error_mapping import Codes, map_exceptions, service_error
 from s3k_async.aws.fast_http import Bounds
 from s3k_async.aws.service_answers import check_s3
 from s3k_async.aws.signed_http import Answer, Headers, Wire
-from s3k_async.backends.s3 import S3Bucket
 from s3k_async.backends.s3.s3_blobs import (
     BY_COPY,
     BY_GET,
@@ -114,9 +114,15 @@ class WireBlobs(S3Blobs):
     """
 
     def __init__(
-        self, bucket: S3Bucket, session: object | None = None, sources: Sources = SYSTEM
+        self,
+        bucket: str,
+        prefix: str,
+        service: AwsConfig,
+        session: object | None = None,
+        *,
+        sources: Sources = SYSTEM,
     ) -> None:
-        super().__init__(bucket, session)
+        super().__init__(bucket, prefix, service, session)
         self._sources = sources
         self._door: _Door | None = None
         self._by_reference = not _PLAIN_BUCKET.fullmatch(self._bucket) or self._bucket.endswith(
@@ -127,7 +133,7 @@ class WireBlobs(S3Blobs):
         return f"WireBlobs({self._root!r}, {self._aws!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return WireBlobs, (self._location,)
+        return WireBlobs, (self._bucket, self._prefix, self._service)
 
     @_else_by_reference
     async def _put_object(
@@ -138,7 +144,7 @@ class WireBlobs(S3Blobs):
             ("x-amz-checksum-crc32", _base64(_native.crc32(body).to_bytes(4))),
             *_asking(body),
         ]
-        headers += encryption_headers(self._location.aws, self._root)
+        headers += encryption_headers(self._service, self._root)
         codes: Codes = {}
         if if_absent:
             headers.append(("If-None-Match", "*"))
@@ -206,7 +212,7 @@ class WireBlobs(S3Blobs):
         headers = [("x-amz-copy-source", quote(f"/{source_bucket}/{source_full}"))]
         if if_match is not None:
             headers.append(("x-amz-copy-source-if-match", f'"{if_match}"'))
-        headers += encryption_headers(self._location.aws, self._root)
+        headers += encryption_headers(self._service, self._root)
         answer = await self._send(
             "CopyObject",
             "PUT",
@@ -318,7 +324,7 @@ class WireBlobs(S3Blobs):
         if style.get("use_accelerate_endpoint"):
             self._by_reference = True
             raise _UnclearError("the bucket is reached by another host", path=self._root)
-        at_aws = self._location.aws.endpoint is None and _AWS_HOST.search(host) is not None
+        at_aws = self._service.endpoint is None and _AWS_HOST.search(host) is not None
         own_host = (
             at_aws
             and _HOST_NAME.fullmatch(self._bucket)
