@@ -5,63 +5,49 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from contextlib import suppress
 from glob import has_magic
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from anyio import to_thread
-from fsspec.asyn import AsyncFileSystem
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.compression import compr
 from fsspec.core import get_compression
-from fsspec.utils import isfilelike, stringify_path
+from fsspec.utils import other_paths, stringify_path
 
-from s3k_async._core.concurrency import gather
+from s3k_async._native import ancestors
 from s3k_async.adapters import fsspec_listing as looking
-from s3k_async.adapters.fsspec_arguments import (
-    Range,
-    need_depth,
-    overwrites,
-    ranges_of,
-    texts,
-)
-from s3k_async.adapters.fsspec_base import VolumeFileSystem, blocking
+from s3k_async.adapters.fsspec_arguments import overwrites, texts
+from s3k_async.adapters.fsspec_base import blocking
+from s3k_async.adapters.fsspec_changes import Pairs, rename
 from s3k_async.adapters.fsspec_files import (
     CompressedFile,
     S3kAsyncFile,
     S3kReadFile,
     S3kWriteFile,
 )
-from s3k_async.adapters.fsspec_listing import Info, info_of, is_reserved, status_of
-from s3k_async.adapters.fsspec_renames import merge, merges, pairs_of
-from s3k_async.adapters.fsspec_transfer import download, download_into, upload
+from s3k_async.adapters.fsspec_listing import is_reserved, status_of
+from s3k_async.adapters.fsspec_reading import FILES, ReadableFileSystem
+from s3k_async.adapters.fsspec_transfer import upload
+from s3k_async.bulk.expected_objects import delete_seen
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
+    ConflictError,
+    DirectoryNotEmptyError,
     InvalidArgumentError,
-    InvalidPathError,
     IsDirectoryError,
     NotDirectoryError,
     PathNotFoundError,
-    S3kError,
-    UncommittedFileError,
     UnsupportedError,
 )
-from s3k_async.file_ranges import existing, fetch_span
 from s3k_async.files import FileReader, FileWriter, check_mode
-from s3k_async.model import Entry
+from s3k_async.model import ROOT, FileStatus
 
 __all__ = ["S3kFileSystem"]
 
-T = TypeVar("T")
 
-FILES = 16
-"""Files that `put` and `get` stream at the same time, unless `batch_size` says otherwise."""
-PATHS = 16
-"""Files that `cat_ranges` reads at the same time."""
-
-
-class S3kFileSystem(VolumeFileSystem):
+class S3kFileSystem(ReadableFileSystem):
     """A volume for fsspec. Everything it promises is the client's (`s3k_async.S3kClient`).
 
     `volume` is what `S3kClient` takes: `s3k://name`, `./directory`, or nothing for the configured
@@ -77,306 +63,6 @@ class S3kFileSystem(VolumeFileSystem):
     for anew where it arrives. A file that is being written for the first time is not there for
     anybody before it is published. Raises ConfigError, and what the client's verbs raise.
     """
-
-    # Looking
-
-    async def _info(self, path: str, refresh: bool = False, **kwargs: Any) -> Info:
-        path = self._strip_protocol(path)
-        known = None if refresh else self._known(path)
-        return info_of(await status_of(await self._client(), path)) if known is None else known
-
-    async def _exists(self, path: str, **kwargs: Any) -> bool:
-        """As fsspec's: at a path that nothing can have (with a NUL, with too long a name) there is
-        nothing."""
-        try:
-            await self._info(path, **kwargs)
-        except (PathNotFoundError, InvalidPathError):
-            return False
-        return True
-
-    async def _isfile(self, path: str) -> bool:
-        return await self._type(path) == "file"
-
-    async def _isdir(self, path: str) -> bool:
-        return await self._type(path) == "directory"
-
-    async def _type(self, path: str) -> str | None:
-        try:
-            return cast(str, (await self._info(path))["type"])
-        except (PathNotFoundError, InvalidPathError):
-            return None
-
-    async def _sizes(self, paths: Sequence[str], batch_size: int | None = None) -> list[int]:
-        del batch_size
-        places = [self._strip_protocol(path) for path in paths]
-        statuses = await (await self._client()).stat_many(places)
-        for place, status in zip(places, statuses, strict=True):
-            if status is None:
-                raise PathNotFoundError("no such file or directory", path=place)
-        return [status.size for status in statuses if status is not None]
-
-    async def _ls(
-        self, path: str, detail: bool = True, refresh: bool = False, **kwargs: Any
-    ) -> list[Any]:
-        path = self._strip_protocol(path)
-        infos = None if refresh else self._ls_from_cache(path)
-        if infos is None:
-            forgotten = self._forgotten
-            infos = [
-                info_of(status) for status in await looking.children(await self._client(), path)
-            ]
-            is_listing = not infos or infos[0]["name"] != path
-            # A change during the listing has emptied the cache: do not fill it with the old state.
-            if is_listing and forgotten == self._forgotten:
-                self.dircache[path] = [dict(info) for info in infos]
-        return infos if detail else [info["name"] for info in infos]
-
-    async def _walk(
-        self,
-        path: str,
-        maxdepth: int | None = None,
-        topdown: bool = True,
-        on_error: str | Callable[[OSError], object] = "omit",
-        detail: bool = False,
-        **kwargs: Any,
-    ) -> AsyncIterator[tuple[str, Any, Any]]:
-        """As fsspec's. A directory that cannot be listed yields nothing, as with local files."""
-        need_depth(maxdepth)
-        path = self._strip_protocol(path)
-        try:
-            listing = await self._ls(path, detail=True, **kwargs)
-        except OSError as error:
-            if on_error == "raise":
-                raise
-            if callable(on_error):
-                on_error(error)
-            return
-        dirs, files = looking.divided(path, listing, detail=detail)
-        if topdown:
-            yield path, dirs, files
-        if maxdepth is None or maxdepth > 1:
-            deeper = None if maxdepth is None else maxdepth - 1
-            for name in list(dirs):
-                below = f"{path.rstrip('/')}/{name}"
-                async for found in self._walk(
-                    below, deeper, topdown, on_error, detail=detail, **kwargs
-                ):
-                    yield found
-        if not topdown:
-            yield path, dirs, files
-
-    async def _find(
-        self,
-        path: str,
-        maxdepth: int | None = None,
-        withdirs: bool = False,
-        detail: bool = False,
-        prefix: str = "",
-        **kwargs: Any,
-    ) -> Any:
-        need_depth(maxdepth)
-        client = await self._client()
-        path = self._strip_protocol(path)
-        found = await looking.find(
-            client, path, maxdepth=maxdepth, withdirs=withdirs, prefix=prefix
-        )
-        return found if detail else list(found)
-
-    async def _glob(
-        self,
-        path: str,
-        maxdepth: int | None = None,
-        detail: bool = False,
-        withdirs: bool = True,
-        **kwargs: Any,
-    ) -> Any:
-        need_depth(maxdepth)
-        pattern = self._strip_protocol(path)
-        if has_magic(pattern):
-            only_dirs = stringify_path(path).endswith("/")
-            found = await looking.glob(
-                await self._client(),
-                pattern,
-                maxdepth=maxdepth,
-                withdirs=withdirs,
-                only_dirs=only_dirs,
-            )
-        else:
-            try:
-                found = {pattern: await self._info(pattern, **kwargs)}
-            except PathNotFoundError:
-                found = {}
-        return found if detail else list(found)
-
-    async def _du(
-        self,
-        path: str,
-        total: bool = True,
-        maxdepth: int | None = None,
-        withdirs: bool = False,
-        **kwargs: Any,
-    ) -> int | dict[str, int]:
-        found = await self._find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True, **kwargs)
-        sizes = {name: info["size"] for name, info in found.items()}
-        return sum(sizes.values()) if total else sizes
-
-    async def _expand_path(
-        self,
-        path: Any,
-        recursive: bool = False,
-        maxdepth: int | None = None,
-        assume_literal: bool = False,
-    ) -> list[str]:
-        path = stringify_path(path)
-        return cast(
-            "list[str]", await super()._expand_path(path, recursive, maxdepth, assume_literal)
-        )
-
-    async def _created(self, path: str) -> datetime:
-        """When what is at the path was made, UTC."""
-        return datetime.fromtimestamp((await self._info(path, refresh=True))["created"], tz=UTC)
-
-    async def _modified(self, path: str) -> datetime:
-        """When what is at the path was last changed, UTC."""
-        return datetime.fromtimestamp((await self._info(path, refresh=True))["mtime"], tz=UTC)
-
-    async def _ukey(self, path: str) -> str:
-        """64 hex digits of what is at the path: its id and version, so other ones after each
-        change."""
-        return looking.ukey_of(await self._info(path, refresh=True))
-
-    async def _checksum(self, path: str) -> int:
-        """As `ukey`, a number."""
-        return int(await self._ukey(path), 16)
-
-    # Reading
-
-    async def _cat_file(
-        self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
-    ) -> bytes:
-        client = await self._client()
-        path = self._strip_protocol(path)
-        if start is not None or end is not None:
-            return (await looking.read_ranges(client, path, [(start, end)]))[0]
-        try:
-            return await client.read(path)
-        except UncommittedFileError as error:
-            raise _not_yet(path) from error
-
-    async def _cat(
-        self,
-        path: Any,
-        recursive: bool = False,
-        on_error: str = "raise",
-        batch_size: int | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """As fsspec's; `recursive` reads the files below a directory. Whole files take a request
-        for a hundred entries and one for the bytes of each, unless `batch_size` says how many are
-        read at once.
-        """
-        paths = await self._expand_path(path, recursive=recursive)
-        if len(paths) > 1 and batch_size is None and not kwargs:
-            contents = await self._whole(paths)
-        else:
-            contents = await gather(
-                lambda each: self._contents(each, kwargs), paths, limit=batch_size or PATHS
-            )
-        found = dict(zip(paths, contents, strict=True))
-        if recursive:
-            found = {
-                each: data for each, data in found.items() if not isinstance(data, IsDirectoryError)
-            }
-        single = not isinstance(path, list | tuple | set) and list(found) == [
-            self._strip_protocol(path)
-        ]
-        for data in found.values():
-            if isinstance(data, Exception) and (
-                on_error == "raise" or (single and on_error == "omit")
-            ):
-                raise data
-        if single:
-            return found[paths[0]]
-        return {
-            each: data
-            for each, data in found.items()
-            if on_error != "omit" or isinstance(data, bytes)
-        }
-
-    async def _whole(self, paths: list[str]) -> list[bytes | S3kError]:
-        try:
-            found = await (await self._client()).read_each(paths)
-        except S3kError as error:
-            return [error for _ in paths]
-        return [
-            _not_yet(path) if isinstance(data, UncommittedFileError) else data
-            for path, data in zip(paths, found, strict=True)
-        ]
-
-    async def _contents(self, path: str, options: dict[str, Any]) -> bytes | S3kError:
-        try:
-            return await self._cat_file(path, **options)
-        except S3kError as error:
-            return error
-
-    async def _cat_ranges(
-        self,
-        paths: list[str],
-        starts: Any,
-        ends: Any,
-        max_gap: int | None = None,
-        batch_size: int | None = None,
-        on_error: str = "return",
-        **kwargs: Any,
-    ) -> list[Any]:
-        """As fsspec's: one strong read of each file; ranges with at most `max_gap` bytes between
-        them (64 KiB unless given) are fetched as one.
-        """
-        wanted = ranges_of(paths, starts, ends)
-        places = [self._strip_protocol(path) for path in paths]
-        by_path: dict[str, list[Range]] = {}
-        for place, each in zip(places, wanted, strict=True):
-            by_path.setdefault(place, []).append(each)
-        client = await self._client()
-        gap = looking.GAP if max_gap is None else max_gap
-
-        async def read(item: tuple[str, list[Range]]) -> Iterator[bytes | S3kError]:
-            try:
-                return iter(await looking.read_ranges(client, *item, gap=gap))
-            except S3kError as error:
-                if on_error != "return":
-                    raise
-                return iter([error] * len(item[1]))
-
-        read_ones = await gather(read, by_path.items(), limit=batch_size or PATHS)
-        found = dict(zip(by_path, read_ones, strict=True))
-        return [next(found[place]) for place in places]
-
-    async def _get_file(
-        self,
-        rpath: str,
-        lpath: Any = None,
-        callback: Any = DEFAULT_CALLBACK,
-        outfile: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        """A file to a local path, or into an open file; of a directory, a local directory."""
-        client = await self._client()
-        path = self._strip_protocol(rpath)
-        file = lpath if outfile is None and isfilelike(lpath) else outfile
-        if file is not None:
-            await download_into(client, path, file, callback)
-            return
-        try:
-            await download(client, path, os.fspath(lpath), callback)
-        except IsDirectoryError:
-            if not await self._isdir(path):
-                raise
-            os.makedirs(lpath, exist_ok=True)
-
-    async def _get(self, rpath: Any, lpath: Any, recursive: bool = False, **kwargs: Any) -> Any:
-        kwargs["batch_size"] = kwargs.get("batch_size") or self.batch_size or FILES
-        return await super()._get(texts(rpath), texts(lpath), recursive=recursive, **kwargs)
 
     # Writing
 
@@ -505,7 +191,7 @@ class S3kFileSystem(VolumeFileSystem):
                 self.invalidate_cache(each)
 
     async def _rm_levels(self, client: S3kClient, path: Any, maxdepth: int) -> None:
-        if self._together is not None:
+        if self.in_transaction:
             raise UnsupportedError(
                 "a transaction removes directories as a whole, not down to a depth"
             )
@@ -548,30 +234,157 @@ class S3kFileSystem(VolumeFileSystem):
         maxdepth: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Rename: no bytes are copied, and each path moves at once. A file at the target is
-        replaced; a directory there receives the source beneath it, or among what is in it if the
-        source ends in "/": then, and with `maxdepth`, each file moves by itself. Directories move
-        with all that is in them, `recursive` or not.
+        """Rename: no bytes are copied, and each path moves atomically. A file at the target is
+        replaced. A directory at the target receives the source below it, or the source's children
+        if the source ends in "/": then, and with `maxdepth`, each file moves by itself. Directories
+        move with everything below them, `recursive` or not.
         """
         source, target = texts(path1), texts(path2)
         listed = isinstance(source, list) and isinstance(target, list)
-        if (maxdepth is not None and not listed) or await merges(self, source, target):
-            if self._together is not None:
+        if (maxdepth is not None and not listed) or await self._merges(source, target):
+            if self.in_transaction:
                 raise UnsupportedError(
                     "a transaction moves directories as a whole, not into one another"
                 )
             try:
-                await merge(self, source, target, maxdepth)
+                await self._merge(source, target, maxdepth)
             finally:
                 self.invalidate_cache()
             return
-        pairs = await pairs_of(self, source, target, recursive=recursive)
+        pairs = await self._pairs_of(source, target, recursive=recursive)
         try:
             await (await self._changes()).rename(pairs)
         finally:
             for pair in pairs:
                 self.invalidate_cache(pair[0])
                 self.invalidate_cache(pair[1])
+
+    async def _merges(self, source: object, target: object) -> bool:
+        """Whether fsspec would put what is in the source directory among what is in the target:
+        `mv("a/", "b")`."""
+        if (
+            not isinstance(source, str)
+            or not isinstance(target, str)
+            or not source.endswith("/")
+            or has_magic(source)
+        ):
+            return False
+        return (
+            self._strip_protocol(source) != ROOT
+            and await self._isdir(source)
+            and await self._isdir(target)
+        )
+
+    async def _merge(
+        self, source: str | list[str], target: str | list[str], maxdepth: int | None
+    ) -> None:
+        """Rename each file to where fsspec's `copy` would put it, then remove the directories that
+        are empty. Files that other clients add meanwhile stay, and so do those deeper than
+        `maxdepth`.
+
+        Raises the first failure; the other files were moved.
+        """
+        client = await self._client()
+        paths = await self._expand_path(source, recursive=True, maxdepth=maxdepth)
+        into = self._strip_protocol(target)
+        if isinstance(source, str) and has_magic(source):
+            beneath = len(paths) == 1
+        else:
+            beneath = (
+                isinstance(source, str)
+                and not source.endswith("/")
+                and await self._is_directory(target)
+            )
+        targets = other_paths(paths, into, exists=beneath, flatten=isinstance(source, list))
+        files: Pairs = []
+        directories: dict[str, tuple[FileStatus, str]] = {}
+        for path, place, status in zip(paths, targets, await client.stat_many(paths), strict=True):
+            if status is not None and status.is_dir:
+                directories[path] = status, place or ROOT
+            else:
+                files.append((path, place or ROOT))
+        made = {place for _, place in directories.values()}
+        for place in made:
+            await client.makedirs(place)
+        await rename(client, files)
+        for emptied in sorted(directories.keys() - {ROOT, *made}, reverse=True):
+            with suppress(ConflictError, DirectoryNotEmptyError, PathNotFoundError):
+                await client.delete(emptied, expected=directories[emptied][0])
+
+    async def _is_directory(self, target: str | list[str]) -> bool:
+        """Whether the target is a directory, or is meant to be one."""
+        return isinstance(target, str) and (target.endswith("/") or bool(await self._isdir(target)))
+
+    async def _pairs_of(
+        self, source: str | list[str], target: str | list[str], *, recursive: bool
+    ) -> Pairs:
+        """Sources and their targets. Patterns and lists have the meaning that fsspec's `copy` gives
+        them.
+
+        Raises PathNotFoundError, before anything is changed.
+        """
+        client = await self._client()
+        if isinstance(source, list) and isinstance(target, list):
+            return list(
+                zip(
+                    map(self._strip_protocol, source),
+                    map(self._strip_protocol, target),
+                    strict=True,
+                )
+            )
+        if isinstance(source, str) and isinstance(target, str) and not has_magic(source):
+            old, new = self._strip_protocol(source), self._strip_protocol(target)
+            await status_of(client, old)
+            beneath = old != new and await self._is_directory(target)
+            return [(old, f"{new.rstrip('/')}/{old.rpartition('/')[2]}" if beneath else new)]
+        return await self._expanded(source, target, recursive=recursive)
+
+    async def _expanded(
+        self, source: str | list[str], target: str | list[str], *, recursive: bool
+    ) -> Pairs:
+        """As fsspec expands paths for `copy`, without those below a directory that moves."""
+        paths = await self._expand_path(source, recursive=recursive)
+        if isinstance(source, str) and not recursive:
+            paths = [path for path in paths if not await self._isdir(path)]
+        into = self._strip_protocol(target)
+        targets = other_paths(
+            paths,
+            into,
+            exists=isinstance(source, str) and len(paths) == 1,
+            flatten=isinstance(source, list),
+        )
+        known = set(paths)
+        return [
+            pair
+            for pair in zip(paths, targets, strict=True)
+            if known.isdisjoint(ancestors(pair[0]))
+        ]
+
+    async def tree_at(self, path: str) -> list[FileStatus]:
+        """The status of a path and of everything below it, the top first. Raises
+        PathNotFoundError."""
+        client = await self._client()
+        top = await status_of(client, self._strip_protocol(path))
+        below = (
+            [status async for status in client.list(top.path, recursive=True)] if top.is_dir else []
+        )
+        return [top, *below]
+
+    async def remove_unchanged(self, tree: Sequence[FileStatus]) -> None:
+        """Remove what `tree_at` found, except entries that were changed since; in a transaction, at
+        its end.
+
+        Raises the first failure: ConflictError, DirectoryNotEmptyError.
+        """
+        try:
+            if self.in_transaction:
+                await (await self._changes()).remove(tree)
+                return
+            for error in (await delete_seen(await self._client(), tree)).values():
+                raise error
+        finally:
+            for status in tree:
+                self.invalidate_cache(status.path)
 
     # Files
 
@@ -606,7 +419,7 @@ class S3kFileSystem(VolumeFileSystem):
         **kwargs: Any,
     ) -> S3kReadFile | S3kWriteFile:
         if mode == "rb":
-            entry = self._wait(lambda: self._entry(path))
+            entry = self.run_blocking(lambda: self._entry(path))
             return S3kReadFile(
                 self,
                 entry,
@@ -614,9 +427,9 @@ class S3kFileSystem(VolumeFileSystem):
                 cache_type=cache_type,
                 cache_options=cache_options,
             )
-        writer = self._wait(lambda: self._writer(path, mode))
+        writer = self.run_blocking(lambda: self._writer(path, mode))
         # In a transaction closing a file makes it a part of that.
-        autocommit = autocommit or self._together is not None
+        autocommit = autocommit or self.in_transaction
         return S3kWriteFile(self, writer, mode, block_size=block_size, autocommit=autocommit)
 
     async def open_async(self, path: Any, mode: str = "rb", **kwargs: Any) -> S3kAsyncFile:
@@ -630,16 +443,6 @@ class S3kFileSystem(VolumeFileSystem):
             return S3kAsyncFile(self, await self._writer(inside, mode), mode)
         entry = await self._entry(inside)
         return S3kAsyncFile(self, FileReader((await self._client())._volume, entry), mode)
-
-    async def _entry(self, path: str) -> Entry:
-        volume = (await self._client())._volume()
-        with volume.calls.running():
-            return looking.readable(await existing(volume.store, self._strip_protocol(path)))
-
-    async def _fetch_span(self, entry: Entry, start: int, end: int) -> bytes:
-        volume = (await self._client())._volume()
-        with volume.calls.running():
-            return await fetch_span(volume.storage, entry, start, end)
 
     async def _writer(self, path: str, mode: str) -> FileWriter:
         client = await self._client()
@@ -656,26 +459,6 @@ class S3kFileSystem(VolumeFileSystem):
 
     # The same, blocking
 
-    info = blocking(_info)
-    exists = blocking(_exists)
-    isfile = blocking(_isfile)
-    isdir = blocking(_isdir)
-    size = blocking(AsyncFileSystem._size)
-    sizes = blocking(_sizes)
-    ls = blocking(_ls)
-    find = blocking(_find)
-    glob = blocking(_glob)
-    du = blocking(_du)
-    expand_path = blocking(_expand_path)
-    created = blocking(_created)
-    modified = blocking(_modified)
-    ukey = blocking(_ukey)
-    checksum = blocking(_checksum)
-    cat_file = blocking(_cat_file)
-    cat = blocking(_cat)
-    cat_ranges = blocking(_cat_ranges)
-    get_file = blocking(_get_file)
-    get = blocking(_get)
     pipe_file = blocking(_pipe_file)
     pipe = blocking(_pipe)
     put_file = blocking(_put_file)
@@ -690,15 +473,3 @@ class S3kFileSystem(VolumeFileSystem):
     copy = blocking(_copy)
     mv_file = blocking(_mv_file)
     mv = blocking(_mv)
-
-    def walk(
-        self, path: str, maxdepth: int | None = None, topdown: bool = True, **kwargs: Any
-    ) -> Iterator[Any]:
-        """As fsspec's."""
-        steps = self._walk(path, maxdepth, topdown, **kwargs)
-        while (step := self._wait(lambda: anext(steps, None))) is not None:
-            yield step
-
-
-def _not_yet(path: str) -> PathNotFoundError:
-    return PathNotFoundError("no such file yet: it is being written", path=path)

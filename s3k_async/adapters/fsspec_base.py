@@ -22,7 +22,12 @@ from s3k_async.adapters.fsspec_listing import Info
 from s3k_async.adapters.sessions import Sessions
 from s3k_async.client import Path, S3kClient, volume_text
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import CrossVolumeError, PathNotFoundError, WrongLoopError
+from s3k_async.errors import (
+    CrossVolumeError,
+    InvalidArgumentError,
+    PathNotFoundError,
+    WrongLoopError,
+)
 from s3k_async.model import ROOT
 from s3k_async.transaction import Transaction
 
@@ -37,7 +42,7 @@ def blocking(verb: Callable[..., Awaitable[Any]]) -> Any:
 
     @functools.wraps(verb)
     def waiting(self: VolumeFileSystem, *args: Any, **kwargs: Any) -> Any:
-        return self._wait(lambda: getattr(self, name)(*args, **kwargs))
+        return self.run_blocking(lambda: getattr(self, name)(*args, **kwargs))
 
     waiting.__name__ = name.removeprefix("_")
     return waiting
@@ -77,7 +82,7 @@ class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc
         self._aws = session
         self._name = config.name
         self._forgotten = 0
-        self._together: Transaction | None = None
+        self._collected: Transaction | None = None
         self._sessions = Sessions(config, session)
         self._sessions.abandon_with(self)
 
@@ -126,7 +131,7 @@ class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc
 
     def close_session(self) -> None:
         """As `close`, blocking."""
-        self._wait(self._sessions.close)
+        self.run_blocking(self._sessions.close)
 
     def _asked_name(self) -> str:
         # On the blocking client's loop: this is asked by methods of any loop that cannot wait.
@@ -138,19 +143,50 @@ class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc
 
     async def _changes(self) -> PendingChanges:
         client = await self._client()
-        return AtOnce(client) if self._together is None else Together(client, self._together)
+        return AtOnce(client) if self._collected is None else Together(client, self._collected)
 
-    async def _begun(self) -> Transaction:
+    @property
+    def in_transaction(self) -> bool:
+        """Whether changes are collected in a transaction."""
+        return self._collected is not None
+
+    def begin_changes(self) -> None:
+        """Collect changes in a transaction until `end_changes`. Raises InvalidArgumentError inside
+        another one."""
+        if self._collected is not None:
+            raise InvalidArgumentError("the filesystem is in a transaction already")
+        self._collected = self.run_blocking(self._new_transaction)
+        self._intrans = True
+
+    def end_changes(self, *, commit: bool) -> None:
+        """Commit the collected changes, or discard them. Raises as `Transaction.commit`; then
+        nothing was changed."""
+        transaction = self._collected
+        if transaction is None:
+            return
+        try:
+            if commit:
+                self.run_blocking(transaction.commit)
+        finally:
+            self._collected, self._intrans = None, False
+            self._transaction: VolumeTransaction | None = None
+            self._invalidated_caches_in_transaction.clear()
+            self.invalidate_cache()
+            self.run_blocking(transaction.discard)
+
+    async def _new_transaction(self) -> Transaction:
         return (await self._client()).transaction()
 
     def start_transaction(self) -> VolumeTransaction:
         """Begin what `end_transaction` ends; `with fs.transaction:` is better, since it ends it in
         any case."""
-        self._transaction = self.transaction_type(self)
-        self._transaction.start()
-        return self._transaction
+        transaction = self._transaction = self.transaction_type(self)
+        transaction.start()
+        return transaction
 
-    def _wait(self, call: Callable[[], Awaitable[T]]) -> T:
+    def run_blocking(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Await `call()` on the filesystem's loop, from a thread that does not run it. Raises
+        WrongLoopError."""
         loop = self.loop
         if loop is None:
             raise WrongLoopError(

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from fsspec.transaction import Transaction as FsspecTransaction
 
 from s3k_async._core.concurrency import gather
 from s3k_async.adapters.fsspec_listing import copy_into, readable, status_of, tops_of
-from s3k_async.adapters.fsspec_renames import Pairs, rename
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
-    InvalidArgumentError,
     PathExistsError,
     PathNotFoundError,
     UnsupportedError,
@@ -25,7 +23,10 @@ from s3k_async.model import ROOT, FileStatus
 from s3k_async.stores.blobs import Buffer
 from s3k_async.transaction import Transaction
 
-__all__ = ["AtOnce", "PendingChanges", "Together", "VolumeTransaction"]
+__all__ = ["AtOnce", "Pairs", "PendingChanges", "Together", "VolumeTransaction", "rename"]
+
+Pairs: TypeAlias = list[tuple[str, str]]
+"""Sources and targets of renames."""
 
 UPLOADS = 16
 """Files of one `pipe` that are uploaded at the same time in a transaction."""
@@ -150,25 +151,41 @@ class VolumeTransaction(FsspecTransaction):  # type: ignore[misc]  # fsspec is u
 
     def start(self) -> None:
         """Begin. Raises InvalidArgumentError inside another one."""
-        if self.fs._together is not None:
-            raise InvalidArgumentError("the filesystem is in a transaction already")
         self.files = deque()
-        self.fs._together = self.fs._wait(self.fs._begun)
-        self.fs._intrans = True
+        self.fs.begin_changes()
 
     def complete(self, commit: bool = True) -> None:
         """End it; where none was begun, or it has ended already, nothing. Raises what keeps it from
         happening; then nothing has happened.
         """
         fs = self.fs
-        if fs is None or fs._together is None:
-            return
-        transaction = fs._together
+        if fs is not None and fs.in_transaction:
+            self.fs = None
+            fs.end_changes(commit=commit)
+
+
+async def rename(client: S3kClient, pairs: Pairs) -> None:
+    """Rename each pair, files over files; missing parents of the targets are made. Several are not
+    one change.
+
+    Raises what the first that failed failed with.
+    """
+    pairs = [pair for pair in pairs if pair[0] != pair[1]]
+    if len(pairs) == 1:
         try:
-            if commit:
-                fs._wait(transaction.commit)
-        finally:
-            fs._together, fs._intrans, fs._transaction, self.fs = None, False, None, None
-            fs._invalidated_caches_in_transaction.clear()
-            fs.invalidate_cache()
-            fs._wait(transaction.discard)
+            await client.rename(*pairs[0], overwrite=True)
+        except PathNotFoundError:
+            await status_of(client, pairs[0][0])
+        else:
+            return
+    parents = {target.rpartition("/")[0] or ROOT for _, target in pairs}
+    for (source, _), status in zip(
+        pairs, await client.stat_many(source for source, _ in pairs), strict=True
+    ):
+        if status is None:
+            raise PathNotFoundError("no such file or directory", path=source)
+    for parent in sorted(parents - {ROOT}):
+        await client.makedirs(parent)
+    if pairs:
+        for _, error in (await client.rename_many(pairs, overwrite=True)).failures:
+            raise error

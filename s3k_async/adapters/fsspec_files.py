@@ -24,7 +24,7 @@ from s3k_async.model import Entry, status_of
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from s3k_async.adapters.fsspec import S3kFileSystem
+    from s3k_async.adapters.fsspec_reading import ReadableFileSystem
 
 __all__ = ["CompressedFile", "S3kAsyncFile", "S3kReadFile", "S3kWriteFile"]
 
@@ -46,7 +46,7 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
 
     def __init__(
         self,
-        fs: S3kFileSystem,
+        fs: ReadableFileSystem,
         entry: Entry,
         *,
         block_size: int | str | None = None,
@@ -117,7 +117,9 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
     def _fetch_range(self, start: int, end: int) -> bytes:
         data = cast(
             bytes,
-            self.fs._wait(lambda: self.fs._fetch_span(self._entry, start, min(end, self.size))),
+            self.fs.run_blocking(
+                lambda: self.fs.fetch_span(self._entry, start, min(end, self.size))
+            ),
         )
         self._check.add(start, data)
         return data
@@ -128,7 +130,7 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
 
 
 def _reopened(
-    fs: S3kFileSystem,
+    fs: ReadableFileSystem,
     entry: Entry,
     block_size: int,
     cache_type: str,
@@ -155,7 +157,7 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
 
     def __init__(
         self,
-        fs: S3kFileSystem,
+        fs: ReadableFileSystem,
         writer: FileWriter,
         mode: str,
         *,
@@ -184,7 +186,7 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
         step = self._writer.part_size
         for start in range(0, len(view), step):
             if self._writer.add(view[start : start + step]):
-                self.fs._wait(self._writer.drain)
+                self.fs.run_blocking(self._writer.drain)
         self.loc += len(view)
         return len(view)
 
@@ -207,7 +209,7 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
         """
         self._need_process()
         try:
-            self.fs._wait(self._writer.commit)
+            self.fs.run_blocking(self._writer.commit)
         finally:
             self._end()
             self.fs.invalidate_cache(self.path)
@@ -232,7 +234,7 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
         """Publish nothing, and leave nothing. No effect on a file that was published."""
         self._end()
         if self._pid == os.getpid() and not self._writer.over:
-            self.fs._wait(self._writer.discard)
+            self.fs.run_blocking(self._writer.discard)
 
     def __exit__(
         self,
@@ -362,7 +364,7 @@ class S3kAsyncFile(AbstractAsyncStreamedFile):  # type: ignore[misc]  # fsspec i
     """A file for coroutines: the client's reader or writer. Left by an exception, it publishes
     nothing."""
 
-    def __init__(self, fs: S3kFileSystem, file: FileReader | FileWriter, mode: str) -> None:
+    def __init__(self, fs: ReadableFileSystem, file: FileReader | FileWriter, mode: str) -> None:
         # Not the base's, which makes the cache of a blocking file.
         self.fs = fs
         self.path = file.name

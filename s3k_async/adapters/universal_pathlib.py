@@ -10,7 +10,6 @@ from fsspec.registry import get_filesystem_class
 from upath import UPath
 from upath.types import JoinablePathLike, WritablePathLike
 
-from s3k_async.adapters.fsspec_renames import remove_seen, seen_at
 from s3k_async.errors import CrossVolumeError
 
 __all__ = ["S3kPath"]
@@ -73,9 +72,9 @@ class S3kPath(UPath):
         return self._copied_and_removed(target, {})
 
     def _copied_and_removed(self, target: Any, options: dict[str, Any]) -> Any:
-        seen = self.fs._wait(lambda: seen_at(self.fs, self.path))
+        seen = self.fs.run_blocking(lambda: self.fs.tree_at(self.path))
         copied = self.copy(target, **options)
-        self.fs._wait(lambda: remove_seen(self.fs, seen))
+        self.fs.run_blocking(lambda: self.fs.remove_unchanged(seen))
         return copied
 
 

@@ -497,7 +497,7 @@ def test_cat_ranges_reads_each_entry_once_and_joins_what_is_near(fs: S3kFileSyst
             await fs._cat_ranges(["/a"] * 20, list(range(0, 200, 10)), list(range(5, 205, 10)))
         return counted.requests.of("table"), counted.requests.of("data")
 
-    assert fs._wait(requests) == (1, 2)  # 195 bytes, in parts of 100
+    assert fs.run_blocking(requests) == (1, 2)  # 195 bytes, in parts of 100
 
     missing = fs.cat_ranges(["/a", "/nowhere"], 0, 1)
     assert missing[0] == data[:1]
@@ -539,7 +539,7 @@ def test_cat_of_many_files_asks_the_table_once(fs: S3kFileSystem) -> None:
                 spent = counted.requests - before
         return found, spent.of("table"), spent.of("data")
 
-    found, table, data = fs._wait(requests)
+    found, table, data = fs.run_blocking(requests)
     assert (table, data) == (1, 20)
     assert {path: found.pop(path) for path in files} == files
     assert {path: type(error) for path, error in found.items()} == {
@@ -652,7 +652,7 @@ def test_every_loop_has_its_own_client(embedded: Path) -> None:
 def test_an_object_that_nobody_holds_closes_its_client(embedded: Path) -> None:
     fs = S3kFileSystem(embedded, skip_instance_cache=True)
     fs.pipe("/a", b"1")
-    client = fs._wait(fs._client)
+    client = fs.run_blocking(fs._client)
     del fs
     gc.collect()
 
@@ -675,7 +675,7 @@ def test_an_interrupt_cancels_the_call(embedded: Path) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            fs._wait(endless)
+            fs.run_blocking(endless)
     finally:
         signal.signal(signal.SIGINT, before)
     assert cancelled.is_set()
@@ -696,7 +696,7 @@ def test_blocking_calls_work_while_a_loop_runs(embedded: Path) -> None:
         fs.cat("/a")
 
     with pytest.raises(WrongLoopError):
-        fs._wait(on_its_own_loop)
+        fs.run_blocking(on_its_own_loop)
 
 
 async def test_files_for_coroutines(config: VolumeConfig) -> None:

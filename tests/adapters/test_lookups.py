@@ -12,7 +12,6 @@ from upath import UPath
 
 from s3k_async import S3kClient, S3kSyncClient
 from s3k_async.adapters import fsspec as fsspec_module
-from s3k_async.adapters import fsspec_renames
 from s3k_async.adapters.arrow import S3kHandler
 from s3k_async.adapters.fsspec import S3kFileSystem
 from s3k_async.adapters.universal_pathlib import S3kPath
@@ -179,7 +178,7 @@ def test_what_takes_the_place_of_an_emptied_directory_stays(
 ) -> None:
     others.write("/a/f", b"")
     others.makedirs("/b")
-    soon(monkeypatch, fsspec_renames, "rename", config, "/a", "file")
+    soon(monkeypatch, fsspec_module, "rename", config, "/a", "file")
     fs.mv("/a/", "/b", recursive=True)
     assert others.read("/a") == b"acknowledged"
     assert others.exists("/b/f")
