@@ -7,7 +7,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -184,3 +184,35 @@ def test_type_checkers_see_the_names_that_there_are() -> None:
     assert isinstance(seen, ast.List)
     named = {each.value for each in seen.elts if isinstance(each, ast.Constant)}
     assert named == set(s3k_async.__all__) - set(s3k_async.errors.__all__)
+
+
+REPLACES = frozenset({"create", "download", "upload", "write", "write_many"})
+"""Bytes from the caller replace a file, as `open(path, "wb")` does; an existing entry, upload or
+object is given a path only where nothing is."""
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_overwrite_has_one_default_for_bytes_and_one_for_entries(module: str) -> None:
+    found = {
+        name: parameter.default
+        for each in exported(module)
+        if isinstance(each, type)
+        for name, method in inspect.getmembers(each, inspect.isroutine)
+        if not name.startswith("_")
+        and (parameter := parameters(method).get("overwrite")) is not None
+        and parameter.default is not inspect.Parameter.empty
+    }
+    assert found
+    assert found == {name: name in REPLACES for name in found}
+
+
+def exported(module: str) -> list[object]:
+    package = importlib.import_module(module)
+    return [getattr(package, name) for name in package.__all__]
+
+
+def parameters(method: object) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(method).parameters  # type: ignore[arg-type]  # a routine
+    except ValueError:  # of the interpreter
+        return {}

@@ -33,8 +33,8 @@ class DynamoTable(TableLocation):
         name = text.removeprefix("dynamodb://")
         if not _NAME.fullmatch(name):
             raise ConfigError(
-                "a DynamoDB table's name has 3 to 255 letters, digits, '.', '_' and '-'; other "
-                f"tables are sqlite:PATH and memory://NAME; {text!r} is none of them",
+                f"{text!r} names no DynamoDB table: a name has 3 to 255 letters, digits, '.', '_' "
+                "and '-'; a table of another backend is named with its scheme",
                 path=text,
             )
         return cls(name, service)
