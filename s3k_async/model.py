@@ -22,6 +22,8 @@ __all__ = [
     "Failure",
     "FileStatus",
     "HashName",
+    "Operation",
+    "OperationKind",
     "Progress",
     "StagedFile",
     "VolumeKind",
@@ -35,6 +37,7 @@ UNCOMMITTED = "<uncommitted>"
 
 HashName = Literal["xxh3", "java31"]
 VolumeKind = Literal["native", "s3k-1.0"]
+OperationKind: TypeAlias = Literal["create", "update", "rename", "delete"]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -133,6 +136,25 @@ class Entry:
     def moved(self, path: str, *, operation: str) -> Entry:
         """The next version of the entry, at another path."""
         return replace(self, path=path, version=self.version + 1, operation=operation, pending="")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One change of one object, with its complete state on either side."""
+
+    id: str
+    """Operation id. Operations on different objects that one transaction applies may share it."""
+    kind: OperationKind
+    """`create`: a reservation or directory. `update`: content published. `rename`. `delete`: a
+    tombstone."""
+    object_id: str
+    version: int
+    """The version that the operation leads to: `after.version`, or for a delete `before.version +
+    1`."""
+    time_ms: int
+    """When the operation began, epoch milliseconds."""
+    before: Entry | None
+    after: Entry | None
 
 
 @dataclass(frozen=True, slots=True)

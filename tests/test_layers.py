@@ -1,12 +1,14 @@
 """The order of the layers in docs/design/001-the-volume.md: a module imports only from its own
 layer and those below.
 
-Every import statement counts, inside functions and under TYPE_CHECKING too.
+Every import statement counts, inside functions and under TYPE_CHECKING too, and so does what the
+native core imports while it runs.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,6 +116,33 @@ def test_modules_import_only_from_their_layer_and_below() -> None:
         if DEPTH.get(layer(name), -1) < DEPTH[layer(module)]
     ]
     assert not upward, "\n".join(upward)
+
+
+def rust_imports(text: str) -> set[str]:
+    """Modules of the package that Rust code names, but for the one that it defines."""
+    code = re.sub(r"//.*", "", text)
+    return set(re.findall(rf"\b{PACKAGE}(?:\.\w+)+", code)) - {f"{PACKAGE}._native"}
+
+
+def test_the_native_core_imports_only_from_its_layer() -> None:
+    found = {
+        f"{path.relative_to(ROOT.parent)} imports {name}"
+        for path in (ROOT.parent / "rust").rglob("*.rs")
+        for name in rust_imports(path.read_text(encoding="utf-8"))
+        if DEPTH.get(layer(name), -1) < DEPTH["_native"]
+    }
+    assert not found, "\n".join(sorted(found))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'py.import(intern!(py, "s3k_async.stores.items"))',
+        "pyo3::import_exception!(s3k_async.client, Missing);",
+    ],
+)
+def test_an_upward_import_in_rust_is_noticed(code: str) -> None:
+    assert any(DEPTH[layer(name)] < DEPTH["_native"] for name in rust_imports(code))
 
 
 @pytest.mark.parametrize(

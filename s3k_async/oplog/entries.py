@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from s3k_async import _native
 from s3k_async.errors import InvalidPathError, LogFormatError
-from s3k_async.model import ROOT, UNCOMMITTED, Entry
+from s3k_async.model import ROOT, UNCOMMITTED, Entry, Operation, OperationKind
 
 __all__ = [
     "FORMAT",
@@ -55,7 +55,6 @@ FORMAT: Final = 1
 MAX_VERSION: Final = 9_999_999_999
 """The key has ten digits for the version, so that the keys of an object sort by it."""
 
-OperationKind: TypeAlias = Literal["create", "update", "rename", "delete"]
 LogState: TypeAlias = Literal["pending", "committed"]
 
 _ENTRY: Final = "oplog-entry"
@@ -91,25 +90,6 @@ _ENTRY_FIELDS: Final[dict[str, tuple[type, ...]]] = {
     "lease_ms": _NUMBER,
     "pending": _TEXT,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One change of one object, with its complete state on either side."""
-
-    id: str
-    """Operation id. Operations on different objects that one transaction applies may share it."""
-    kind: OperationKind
-    """`create`: a reservation or directory. `update`: content published. `rename`. `delete`: a
-    tombstone."""
-    object_id: str
-    version: int
-    """The version that the operation leads to: `after.version`, or for a delete `before.version +
-    1`."""
-    time_ms: int
-    """When the operation began, epoch milliseconds."""
-    before: Entry | None
-    after: Entry | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,25 @@ An adapter sends one request for each call, maps foreign errors to ours and does
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
+from s3k_async._core.items import (
+    ABSENT,
+    OPERATION,
+    PARTITION,
+    SORT,
+    Action,
+    Check,
+    Condition,
+    Delete,
+    Item,
+    Key,
+    Put,
+    Update,
+    Value,
+)
 from s3k_async.errors import ThrottledError
 
 __all__ = [
@@ -18,6 +33,9 @@ __all__ = [
     "MAX_BATCH",
     "MAX_LOAD",
     "MAX_TRANSACTION",
+    "OPERATION",
+    "PARTITION",
+    "SORT",
     "Action",
     "Check",
     "Condition",
@@ -34,96 +52,12 @@ __all__ = [
     "Value",
 ]
 
-Value: TypeAlias = str | int | bool
-Item: TypeAlias = Mapping[str, Value]
-"""Attribute name to value, the key attributes `path` and `children` included. An adapter that reads
-an attribute of another type (a foreign item) gives its text form in the service's own JSON."""
-
-PARTITION = "path"
-SORT = "children"
-OPERATION = "op"
-"""The attribute that holds the id of the operation that wrote the item last."""
-
 MAX_TRANSACTION = 100
 """Actions in one transaction (a limit of DynamoDB that every adapter keeps)."""
 MAX_BATCH = 100
 """Keys in one BatchGetItem."""
 MAX_LOAD = 25
 """Items in one BatchWriteItem."""
-
-
-class Key(NamedTuple):
-    """Primary key of an item."""
-
-    partition: str
-    sort: str
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """What must hold of the stored item for an action to be applied.
-
-    `exists=False`: there is no item. Otherwise there is one whose attributes equal `equals` (same
-    type, same value) and which has none of the attributes in `missing`.
-    """
-
-    exists: bool = True
-    equals: Mapping[str, Value] = field(default_factory=dict)
-    missing: tuple[str, ...] = ()
-
-    def holds(self, item: Item | None) -> bool:
-        """Whether the stored item satisfies the condition."""
-        if item is None or not self.exists:
-            return item is None and not self.exists
-        return all(
-            name in item and type(item[name]) is type(value) and item[name] == value
-            for name, value in self.equals.items()
-        ) and not any(name in item for name in self.missing)
-
-
-ABSENT = Condition(exists=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """Write the whole item."""
-
-    item: Item
-    when: Condition
-
-    @property
-    def key(self) -> Key:
-        return Key(str(self.item[PARTITION]), str(self.item[SORT]))
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """Set some attributes of an existing item and remove others. The condition must require
-    existence."""
-
-    key: Key
-    when: Condition
-    set: Mapping[str, Value] = field(default_factory=dict)
-    remove: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Remove the item. The condition must require existence."""
-
-    key: Key
-    when: Condition
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Change nothing, but require the condition. Only inside a transaction."""
-
-    key: Key
-    when: Condition
-
-
-Action: TypeAlias = Put | Update | Delete | Check
 
 
 @dataclass(frozen=True, slots=True)
