@@ -35,7 +35,7 @@ from s3k_async.errors import (
     UnsupportedError,
     WrongLoopError,
 )
-from s3k_async.file_ranges import existing, need_readable, need_same, read_file, read_spans
+from s3k_async.file_ranges import need_readable, need_same, read_file, read_spans
 from s3k_async.files import FileReader, FileWriter, Opening, check_mode, open_reader, open_writer
 from s3k_async.listing import (
     EntryType,
@@ -50,6 +50,7 @@ from s3k_async.listing import (
     walk_pages,
 )
 from s3k_async.metadata.conflict_backoff import ConflictBackoff
+from s3k_async.metadata.entry_reader import existing
 from s3k_async.metadata.txn_record import JobRecord
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, Entry, FileStatus, status_of
 from s3k_async.physical_files import PhysicalPaths
@@ -313,7 +314,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         """
         volume = self._volume()
         listing = Listing(recursive, include_uncommitted, sorted)
-        return volume.calls.stream(record_batches(listing.pages(volume, self._path(path))))
+        return volume.calls.stream(record_batches(listing.pages(volume.store, self._path(path))))
 
     def walk(self, path: Path = ROOT) -> AsyncIterator[Walked]:
         """Each directory from `path` down, as (path, directories in it, files in it), parents
@@ -369,7 +370,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
         Raises PathNotFoundError.
         """
-        return await summary(self._volume(), self._path(path))
+        return await summary(self._volume().store, self._path(path))
 
     @call
     async def jobs(self) -> builtins.list[JobRecord]:
@@ -631,18 +632,20 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     # Pages, from which the blocking client reads too
 
     def _list_pages(self, path: Path, listing: Listing) -> Pages[FileStatus]:
-        return self._volume().calls.stream(list_pages(self._volume(), self._path(path), listing))
+        return self._volume().calls.stream(
+            list_pages(self._volume().store, self._path(path), listing)
+        )
 
     def _walk_pages(self, path: Path) -> Pages[Walked]:
-        return self._volume().calls.stream(walk_pages(self._volume(), self._path(path)))
+        return self._volume().calls.stream(walk_pages(self._volume().store, self._path(path)))
 
     def _find_pages(self, path: Path, **conditions: Any) -> Pages[FileStatus]:
         return self._volume().calls.stream(
-            find_pages(self._volume(), self._path(path), Filter(**conditions))
+            find_pages(self._volume().store, self._path(path), Filter(**conditions))
         )
 
     def _glob_pages(self, pattern: str) -> Pages[FileStatus]:
-        return self._volume().calls.stream(glob_pages(self._volume(), self._inside(pattern)))
+        return self._volume().calls.stream(glob_pages(self._volume().store, self._inside(pattern)))
 
     # Ours
 

@@ -31,7 +31,6 @@ from s3k_async.errors import (
 )
 from s3k_async.file_ranges import (
     SPAN_REQUESTS,
-    OpenVolume,
     SequentialCheck,
     check_empty,
     fetch_span,
@@ -45,6 +44,7 @@ from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.read_ahead import ReadAhead
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
 from s3k_async.stores.blobs import Buffer
+from s3k_async.volumes.volume import Volume
 
 __all__ = [
     "FileReader",
@@ -164,7 +164,7 @@ def bytes_of(data: object, path: str) -> memoryview:
         ) from error
 
 
-async def open_reader(volume: Callable[[], OpenVolume], path: str) -> FileReader:
+async def open_reader(volume: Callable[[], Volume], path: str) -> FileReader:
     """Open the file at a path. Raises PathNotFoundError, IsDirectoryError, UncommittedFileError."""
     entry = await volume().store.get(path)
     if entry is None:
@@ -172,9 +172,7 @@ async def open_reader(volume: Callable[[], OpenVolume], path: str) -> FileReader
     return FileReader(volume, entry)
 
 
-async def open_writer(
-    volume: Callable[[], OpenVolume], path: str, *, exclusive: bool
-) -> FileWriter:
+async def open_writer(volume: Callable[[], Volume], path: str, *, exclusive: bool) -> FileWriter:
     """Reserve a new path, or begin to replace the file there.
 
     Raises PathExistsError (`exclusive`), IsDirectoryError, NotDirectoryError, BusyError,
@@ -230,7 +228,7 @@ class FileReader:
 
     mode = "rb"
 
-    def __init__(self, volume: Callable[[], OpenVolume], entry: Entry) -> None:
+    def __init__(self, volume: Callable[[], Volume], entry: Entry) -> None:
         need_readable(entry)
         self._volume = volume
         self._entry = entry
@@ -447,7 +445,7 @@ class FileWriter:
 
     def __init__(
         self,
-        volume: Callable[[], OpenVolume],
+        volume: Callable[[], Volume],
         entry: Entry,
         upload: PhysicalWriter,
         *,

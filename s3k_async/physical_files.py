@@ -7,16 +7,14 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 from urllib.parse import unquote
 
-from s3k_async._core.active_calls import Calls
 from s3k_async.addresses import Path
 from s3k_async.hive_partitions import partition_values
 from s3k_async.listing import Listing
-from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, FileStatus, utc
 from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.volumes.volume import Volume
 
 __all__ = ["PhysicalFile", "PhysicalPaths"]
 
@@ -44,15 +42,6 @@ class PhysicalFile:
         return utc(self.mtime_ms)
 
 
-class _Volume(Protocol):
-    @property
-    def store(self) -> MetadataStore: ...
-    @property
-    def storage(self) -> PhysicalStorage: ...
-    @property
-    def calls(self) -> Calls: ...
-
-
 class PhysicalPaths:
     """What a client tells of the places of bytes."""
 
@@ -75,7 +64,7 @@ class PhysicalPaths:
         volume = self._volume()
         return volume.calls.stream(_pages(volume, self._path(path), Listing(recursive=recursive)))
 
-    def _volume(self) -> _Volume:
+    def _volume(self) -> Volume:
         raise NotImplementedError
 
     def _path(self, path: Path) -> str:
@@ -89,9 +78,9 @@ async def _each(pages: AsyncIterator[list[PhysicalFile]]) -> AsyncIterator[Physi
 
 
 async def _pages(
-    volume: _Volume, top: str, listing: Listing
+    volume: Volume, top: str, listing: Listing
 ) -> AsyncGenerator[list[PhysicalFile], None]:
-    async with aclosing(listing.pages(volume, top)) as pages:
+    async with aclosing(listing.pages(volume.store, top)) as pages:
         async for page in pages:
             known: dict[str, dict[str, str | None]] = {}
             files = [

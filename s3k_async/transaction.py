@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 from weakref import WeakSet
 
 import anyio
 
 from s3k_async import _native
-from s3k_async._core.active_calls import Calls, call, critical
+from s3k_async._core.active_calls import call, critical
 from s3k_async._core.metering import RequestCounter, counting_towards
 from s3k_async.addresses import Path
-from s3k_async.bulk.adoption import AdoptingVolume, look_at
+from s3k_async.bulk.adoption import look_at
 from s3k_async.bulk.publish import is_below
 from s3k_async.bulk.staged_uploads import drop_bytes, need_staged
 from s3k_async.errors import (
@@ -35,28 +35,20 @@ from s3k_async.errors import (
     UncommittedFileError,
     UnsupportedError,
 )
-from s3k_async.file_ranges import existing, need_same
+from s3k_async.file_ranges import need_same
 from s3k_async.files import FileWriter, Opening, bytes_of, check_mode
+from s3k_async.metadata.entry_reader import existing
 from s3k_async.metadata.multi_path_commit import change_together
 from s3k_async.metadata.mutations import Intent, MakeDirectory, Move, Remove, WriteFile
 from s3k_async.metadata.store import WriteTarget
-from s3k_async.metadata.volume_record import VolumeRecord
 from s3k_async.model import ROOT, UNCOMMITTED, ChangeResult, Content, Entry, FileStatus, StagedFile
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
 from s3k_async.stores.blobs import Buffer
+from s3k_async.volumes.volume import Volume
 
 __all__ = ["Transaction"]
 
 _LOG = logging.getLogger(__name__)
-
-
-class TransactedVolume(AdoptingVolume, Protocol):
-    """What transactions need of a volume."""
-
-    @property
-    def record(self) -> VolumeRecord: ...
-    @property
-    def calls(self) -> Calls: ...
 
 
 class Transaction:
@@ -78,7 +70,7 @@ class Transaction:
 
     def __init__(
         self,
-        volume: Callable[[], TransactedVolume],
+        volume: Callable[[], Volume],
         place: Callable[[Path], str],
         writers: WeakSet[FileWriter],
     ) -> None:

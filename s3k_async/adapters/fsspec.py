@@ -47,8 +47,9 @@ from s3k_async.errors import (
     UncommittedFileError,
     UnsupportedError,
 )
-from s3k_async.file_ranges import existing, fetch_span
+from s3k_async.file_ranges import fetch_span
 from s3k_async.files import FileReader, FileWriter, check_mode
+from s3k_async.metadata.entry_reader import existing
 from s3k_async.model import Entry
 
 __all__ = ["S3kFileSystem"]

@@ -23,9 +23,10 @@ from s3k_async.errors import (
     NotDirectoryError,
     PathNotFoundError,
 )
-from s3k_async.file_ranges import LOOKS, existing, need_readable, read_span
+from s3k_async.file_ranges import LOOKS, need_readable, read_span
 from s3k_async.files import FileReader, FileWriter
 from s3k_async.listing import Listing
+from s3k_async.metadata.entry_reader import existing
 from s3k_async.model import ROOT, Entry, FileStatus
 
 __all__ = [

@@ -12,8 +12,8 @@ from s3k_async._core.active_calls import call
 from s3k_async.adapters.fsspec_changes import PendingChanges
 from s3k_async.adapters.fsspec_listing import readable
 from s3k_async.client import S3kClient
-from s3k_async.file_ranges import existing
 from s3k_async.files import FileReader
+from s3k_async.metadata.entry_reader import existing
 from s3k_async.transfer import verified
 
 __all__ = ["download", "download_into", "upload"]

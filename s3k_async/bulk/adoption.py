@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import anyio
 
@@ -24,13 +24,12 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.conflict_backoff import ConflictBackoff
 from s3k_async.metadata.file_batches import prepare_many, publish_many
-from s3k_async.metadata.store import MetadataStore, WriteTarget
+from s3k_async.metadata.store import WriteTarget
 from s3k_async.model import ROOT, ChangeResult, Content, Entry
-from s3k_async.storage.physical import PhysicalStorage
-from s3k_async.stores.blobs import BlobStore
 from s3k_async.volumes.claims import belongs_to_a_volume
+from s3k_async.volumes.volume import Volume
 
-__all__ = ["LOOKS", "AdoptingVolume", "adopt_many", "canonical_uri", "is_own", "look_at"]
+__all__ = ["LOOKS", "adopt_many", "canonical_uri", "is_own", "look_at"]
 
 WINDOW = 1000
 """Pairs of a list that are looked at and published together."""
@@ -47,18 +46,7 @@ _Pair: TypeAlias = tuple[str, str]
 """A normalised path and a canonical URI."""
 
 
-class AdoptingVolume(Protocol):
-    """What adopting needs of a volume."""
-
-    @property
-    def store(self) -> MetadataStore: ...
-    @property
-    def storage(self) -> PhysicalStorage: ...
-    @property
-    def log_blobs(self) -> BlobStore | None: ...
-
-
-async def look_at(volume: AdoptingVolume, uri: str) -> Content:
+async def look_at(volume: Volume, uri: str) -> Content:
     """What an object that others have stored is, by one request: no checksum is known of it.
 
     Raises ArgumentTypeError, UnsupportedError (not in the data location, or one of the volume's
@@ -71,20 +59,20 @@ async def look_at(volume: AdoptingVolume, uri: str) -> Content:
     return Content(volume.storage.place.uri(key), info.size, info.etag, "")
 
 
-def canonical_uri(volume: AdoptingVolume, uri: str) -> str:
+def canonical_uri(volume: Volume, uri: str) -> str:
     """The URI by which entries name an object, however it is spelled. Raises as `look_at`, without
     a request."""
     return volume.storage.place.uri(_key(volume, uri))
 
 
-def is_own(volume: AdoptingVolume, key: str) -> bool:
+def is_own(volume: Volume, key: str) -> bool:
     """Whether an object of the data location belongs to this volume or to another: bytes of a file,
     log, mark."""
     log = volume.log_blobs and volume.storage.place_key(volume.log_blobs.uri("-"))
     return belongs_to_a_volume(key) or bool(log and key.startswith(log.removesuffix("-")))
 
 
-def _key(volume: AdoptingVolume, uri: str) -> str:
+def _key(volume: Volume, uri: str) -> str:
     """The key of an object that can be adopted."""
     if not isinstance(uri, str):
         raise ArgumentTypeError(f"a URI is text, not {type(uri).__name__}")
@@ -105,7 +93,7 @@ def _key(volume: AdoptingVolume, uri: str) -> str:
 
 
 async def adopt_many(
-    volume: AdoptingVolume,
+    volume: Volume,
     pairs: Iterable[tuple[str | os.PathLike[str], str]],
     normalise: Callable[[str | os.PathLike[str]], str],
     *,
@@ -130,7 +118,7 @@ def _windows(pairs: Iterable[tuple[str | os.PathLike[str], str]]) -> Iterator[li
 class _Adoption:
     """One list of objects on their way into the tree."""
 
-    volume: AdoptingVolume
+    volume: Volume
     overwrite: bool
     tally: ProgressTally
     normalise: Callable[[str | os.PathLike[str]], str]

@@ -14,13 +14,13 @@ from s3k_async.bulk.file_writes import write_many
 from s3k_async.bulk.path_changes import delete_many, rename_many
 from s3k_async.bulk.publish import ProgressCallback
 from s3k_async.errors import ArgumentTypeError, PartialFailureError, PathNotFoundError, S3kError
-from s3k_async.file_ranges import OpenVolume, read_file, read_version
+from s3k_async.file_ranges import read_file, read_version
 from s3k_async.model import ChangeResult, Entry, FileStatus, status_of
 from s3k_async.stores.blobs import Buffer
 
 if TYPE_CHECKING:
     from s3k_async.client import Path
-    from s3k_async.volumes import Volume
+    from s3k_async.volumes.volume import Volume
 
 __all__ = ["ManyPaths"]
 
@@ -207,7 +207,7 @@ class ManyPaths:
         raise NotImplementedError
 
 
-async def _read_all(volume: OpenVolume, paths: list[str]) -> dict[str, bytes | S3kError]:
+async def _read_all(volume: Volume, paths: list[str]) -> dict[str, bytes | S3kError]:
     """The bytes or the error of each path."""
     budget = ByteBudget(IN_FLIGHT)
     read: dict[str, bytes | S3kError] = dict.fromkeys(paths, b"")
@@ -223,7 +223,7 @@ async def _read_all(volume: OpenVolume, paths: list[str]) -> dict[str, bytes | S
     return read
 
 
-async def _read_one(volume: OpenVolume, path: str, entry: Found, budget: ByteBudget) -> bytes:
+async def _read_one(volume: Volume, path: str, entry: Found, budget: ByteBudget) -> bytes:
     if isinstance(entry, S3kError):
         raise entry
     if entry is None:

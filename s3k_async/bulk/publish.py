@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from s3k_async import _native
 from s3k_async._core.concurrency import run_all
@@ -18,14 +18,14 @@ from s3k_async.errors import (
     S3kError,
     UncommittedFileError,
 )
-from s3k_async.file_ranges import LOOKS, existing, need_readable
+from s3k_async.file_ranges import LOOKS, need_readable
 from s3k_async.files import bytes_of, drop_unpublished
 from s3k_async.metadata.conflict_backoff import ConflictBackoff
-from s3k_async.metadata.recursive import Tree
-from s3k_async.metadata.store import MetadataStore, WriteTarget
+from s3k_async.metadata.entry_reader import existing
+from s3k_async.metadata.store import WriteTarget
 from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, Entry, Progress
-from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.stores.blobs import Buffer
+from s3k_async.volumes.volume import Volume
 
 __all__ = ["ProgressCallback", "ProgressTally", "copy", "is_below", "publish_new", "touch", "write"]
 
@@ -39,18 +39,7 @@ COPIES = 16
 """Files of one recursive copy that are under way at the same time."""
 
 
-class PublishableVolume(Protocol):
-    """The parts of a volume that publishing needs."""
-
-    @property
-    def store(self) -> MetadataStore: ...
-    @property
-    def storage(self) -> PhysicalStorage: ...
-    @property
-    def tree(self) -> Tree: ...
-
-
-async def write(volume: PublishableVolume, path: str, data: Buffer, *, overwrite: bool) -> Entry:
+async def write(volume: Volume, path: str, data: Buffer, *, overwrite: bool) -> Entry:
     """Make `data` the file at the path."""
     view = bytes_of(data, path)
     return await publish_new(
@@ -58,9 +47,7 @@ async def write(volume: PublishableVolume, path: str, data: Buffer, *, overwrite
     )
 
 
-async def publish_new(
-    volume: PublishableVolume, path: str, upload: Upload, *, overwrite: bool
-) -> Entry:
+async def publish_new(volume: Volume, path: str, upload: Upload, *, overwrite: bool) -> Entry:
     """Upload and publish a file at the path; the last writer wins.
 
     A lost race is tried again for `Tuning.busy_timeout`; bytes that were uploaded for the same
@@ -97,7 +84,7 @@ async def publish_new(
         raise
 
 
-async def touch(volume: PublishableVolume, path: str) -> Entry:
+async def touch(volume: Volume, path: str) -> Entry:
     """Create an empty file, or give the file a new version with the same bytes and the time of
     now."""
     store = volume.store
@@ -154,9 +141,9 @@ def is_below(path: str, directory: str) -> bool:
 
 
 async def copy(
-    origin: PublishableVolume,
+    origin: Volume,
     source: str,
-    destination: PublishableVolume,
+    destination: Volume,
     target: str,
     *,
     overwrite: bool,
@@ -182,9 +169,9 @@ async def copy(
 
 
 async def _copy_file(
-    origin: PublishableVolume,
+    origin: Volume,
     entry: Entry,
-    destination: PublishableVolume,
+    destination: Volume,
     target: str,
     *,
     overwrite: bool,
@@ -203,9 +190,9 @@ async def _copy_file(
 
 
 async def _copy_version(
-    origin: PublishableVolume,
+    origin: Volume,
     entry: Entry,
-    destination: PublishableVolume,
+    destination: Volume,
     target: str,
     *,
     overwrite: bool,
@@ -227,9 +214,9 @@ async def _copy_version(
 
 
 async def _copy_tree(
-    origin: PublishableVolume,
+    origin: Volume,
     top: Entry,
-    destination: PublishableVolume,
+    destination: Volume,
     target: str,
     *,
     overwrite: bool,
