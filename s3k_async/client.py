@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
-from weakref import WeakSet
 
 import anyio
 
@@ -115,8 +114,6 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         self._session = session
         self._opened: _Opened | None = None
         self._counter = RequestCounter()
-        self._writers: WeakSet[FileWriter] = WeakSet()
-        self._transactions: WeakSet[Transaction] = WeakSet()
         self._closed: asyncio.Event | None = None
         """While it is being closed: set when that is over."""
 
@@ -235,24 +232,11 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         try:
             await calls.finish(seconds)
             with calls.own():
-                await self._drop_unfinished()
+                await calls.drop_unfinished(volume_text(self._config))
             await calls.ended()
         finally:
             self._opened = None
             await opened.volume.close()
-
-    async def _drop_unfinished(self) -> None:
-        """Drop the files that are still being written, and the transactions that are not over."""
-        name = volume_text(self._config)
-        for writer in list(self._writers):
-            if not writer.over:
-                message = f"the client of {name} was closed before the file was"
-                await writer._fail(ClosedClientError(message, path=writer.name))
-        for transaction in list(self._transactions):
-            message = (
-                "the client was closed before the transaction's end; nothing of it has happened"
-            )
-            await transaction._fail(ClosedClientError(message, path=name))
 
     # Looking
 
@@ -463,8 +447,8 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         check_mode(mode, place)
         self._volume()
         if mode == "rb":
-            return Opening(lambda: self._open_reader(place))
-        return Opening(lambda: self._open_writer(place, exclusive=mode == "xb"))
+            return Opening(lambda: open_reader(self._volume, place))
+        return Opening(lambda: open_writer(self._volume, place, exclusive=mode == "xb"))
 
     @call
     async def touch(self, path: Path) -> FileStatus:
@@ -485,10 +469,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
         What is raised inside leaves everything as it was.
         """
-        self._volume()
-        transaction = Transaction(self._volume, self._path, self._writers)
-        self._transactions.add(transaction)
-        return transaction
+        return Transaction(self._volume, self._path)
 
     @call
     async def makedirs(self, path: Path, *, exist_ok: bool = True) -> FileStatus:
@@ -667,16 +648,6 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         tally = ProgressTally("delete", progress)
         tally.add(entry)
         return tally.result
-
-    @call
-    async def _open_reader(self, path: str) -> FileReader:
-        return await open_reader(self._volume, path)
-
-    @call
-    async def _open_writer(self, path: str, *, exclusive: bool) -> FileWriter:
-        writer = await open_writer(self._volume, path, exclusive=exclusive)
-        self._writers.add(writer)
-        return writer
 
     def _volume(self) -> Volume:
         opened = self._opened

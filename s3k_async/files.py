@@ -17,6 +17,7 @@ from s3k_async._core.concurrency import to_the_end
 from s3k_async.errors import (
     ArgumentTypeError,
     BusyError,
+    ClosedClientError,
     ConflictError,
     InvalidArgumentError,
     IsDirectoryError,
@@ -166,10 +167,12 @@ def bytes_of(data: object, path: str) -> memoryview:
 
 async def open_reader(volume: Callable[[], Volume], path: str) -> FileReader:
     """Open the file at a path. Raises PathNotFoundError, IsDirectoryError, UncommittedFileError."""
-    entry = await volume().store.get(path)
-    if entry is None:
-        raise PathNotFoundError("no such file", path=path)
-    return FileReader(volume, entry)
+    opened = volume()
+    with opened.calls.running():
+        entry = await opened.store.get(path)
+        if entry is None:
+            raise PathNotFoundError("no such file", path=path)
+        return FileReader(volume, entry)
 
 
 async def open_writer(volume: Callable[[], Volume], path: str, *, exclusive: bool) -> FileWriter:
@@ -178,7 +181,16 @@ async def open_writer(volume: Callable[[], Volume], path: str, *, exclusive: boo
     Raises PathExistsError (`exclusive`), IsDirectoryError, NotDirectoryError, BusyError,
     ReadOnlyVolumeError.
     """
-    store, storage = volume().store, volume().storage
+    opened = volume()
+    with opened.calls.running():
+        target, entry = await _reserve(opened.store, path, exclusive=exclusive)
+        upload = opened.storage.writer(target.object_id)
+        return FileWriter(volume, entry, upload, reserved=target.current is None)
+
+
+async def _reserve(
+    store: MetadataStore, path: str, *, exclusive: bool
+) -> tuple[WriteTarget, Entry]:
     race = ConflictBackoff(store)
     reserved: list[Entry] = []
 
@@ -193,14 +205,12 @@ async def open_writer(volume: Callable[[], Volume], path: str, *, exclusive: boo
             if exclusive:
                 raise
             await race.lost(error)
-            continue
         except BaseException:
             if reserved and target.current is None:
                 await _abandon(store, reserved[0])
             raise
-        return FileWriter(
-            volume, reserved[0], storage.writer(target.object_id), reserved=target.current is None
-        )
+        else:
+            return target, reserved[0]
 
 
 async def _abandon(store: MetadataStore, reservation: Entry) -> None:
@@ -458,6 +468,7 @@ class FileWriter:
         self._status: FileStatus | None = None
         self._failure: Exception | None = None
         self._discarded = False
+        volume().calls.on_close(self, self._client_closed)
 
     def __repr__(self) -> str:
         return f"<FileWriter {self._entry.path!r} {self._upload.size} bytes>"
@@ -617,6 +628,12 @@ class FileWriter:
         # of the evidence.
         if not isinstance(error, OutcomeUnknownError):
             await self._drop()
+
+    async def _client_closed(self, client: str) -> None:
+        """Drop the file, unless it is over."""
+        if not self.over:
+            message = f"the client of {client} was closed before the file was"
+            await self._fail(ClosedClientError(message, path=self.name))
 
     async def _drop(self) -> None:
         """Abort the upload and remove our reservation; bounded, and shielded from cancellation."""

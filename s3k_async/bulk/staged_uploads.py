@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from weakref import WeakSet
 
 from s3k_async._core.active_calls import call
 from s3k_async._native import object_id_of
@@ -31,8 +30,6 @@ __all__ = ["StagedUploads", "StagedWriter", "drop_bytes", "need_staged"]
 class StagedUploads:
     """What a client does with uploads that a transaction, perhaps of another process, publishes."""
 
-    _writers: WeakSet[FileWriter]
-
     def stage(self) -> Opening[StagedWriter]:
         """Upload bytes that `Transaction.publish` makes a file, here or in another process; for
         `with`.
@@ -47,7 +44,7 @@ class StagedUploads:
         ReadOnlyVolumeError.
         """
         self._volume().store.require_writable(ROOT)
-        return Opening(self._open_staged)
+        return Opening(lambda: open_staged(self._volume))
 
     @call
     async def discard_staged(self, staged: Iterable[StagedFile]) -> None:
@@ -70,18 +67,17 @@ class StagedUploads:
                 failures=failures,
             ) from failures[0][1]
 
-    @call
-    async def _open_staged(self) -> StagedWriter:
-        volume = self._volume()
-        target = volume.store.target(ROOT, None)
-        writer = StagedWriter(
-            self._volume, target, volume.storage.writer(target.object_id), volume.record.volume_id
-        )
-        self._writers.add(writer)
-        return writer
-
     def _volume(self) -> Volume:
         raise NotImplementedError
+
+
+async def open_staged(volume: Callable[[], Volume]) -> StagedWriter:
+    """Begin an upload that a transaction is to publish."""
+    opened = volume()
+    with opened.calls.running():
+        target = opened.store.target(ROOT, None)
+        upload = opened.storage.writer(target.object_id)
+        return StagedWriter(volume, target, upload, opened.record.volume_id)
 
 
 class StagedWriter(FileWriter):
