@@ -11,6 +11,7 @@ from s3k_async.errors import (
     ConflictError,
     CorruptDataError,
     DataMissingError,
+    InvalidArgumentError,
     IsDirectoryError,
     UncommittedFileError,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "need_readable",
     "need_same",
     "read_file",
+    "read_ranges",
     "read_span",
     "read_spans",
     "read_version",
@@ -186,6 +188,14 @@ async def read_spans(
             gone = error
     assert gone is not None
     raise gone
+
+
+async def read_ranges(volume: Volume, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    """The bytes [start, end) of each range. Raises InvalidArgumentError, and as `read_spans`."""
+    for start, end in ranges:
+        if not 0 <= start <= end:
+            raise InvalidArgumentError(f"[{start}, {end}) is not a byte range", path=path)
+    return (await read_spans(volume, path, ranges))[1]
 
 
 async def read_file(volume: Volume, path: str) -> bytes:

@@ -14,6 +14,7 @@ import anyio
 
 from s3k_async._core.active_calls import critical
 from s3k_async._core.concurrency import to_the_end
+from s3k_async._native import Xxh3_128
 from s3k_async.errors import (
     ArgumentTypeError,
     BusyError,
@@ -39,11 +40,12 @@ from s3k_async.file_ranges import (
     read_span,
 )
 from s3k_async.metadata.conflict_backoff import ConflictBackoff
+from s3k_async.metadata.entry_reader import existing
 from s3k_async.metadata.store import MetadataStore, WriteTarget
 from s3k_async.model import Content, Entry, FileStatus, status_of
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.read_ahead import ReadAhead
-from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
+from s3k_async.storage.upload import CHECKSUM_PREFIX, CLEANUP_SECONDS, PhysicalWriter
 from s3k_async.stores.blobs import Buffer
 from s3k_async.volumes.volume import Volume
 
@@ -53,6 +55,7 @@ __all__ = [
     "Opening",
     "bytes_of",
     "check_mode",
+    "checksum",
     "drop_unpublished",
     "open_reader",
     "open_writer",
@@ -173,6 +176,19 @@ async def open_reader(volume: Callable[[], Volume], path: str) -> FileReader:
         if entry is None:
             raise PathNotFoundError("no such file", path=path)
         return FileReader(volume, entry)
+
+
+async def checksum(volume: Volume, path: str) -> str:
+    """The checksum of a file as it is recorded, or computed now."""
+    entry = await existing(volume.store, path)
+    need_readable(entry)
+    if entry.checksum:
+        return entry.checksum
+    digest = Xxh3_128()
+    async with FileReader(lambda: volume, entry) as reader:
+        async for chunk in reader:
+            digest.update(chunk)
+    return CHECKSUM_PREFIX + digest.hexdigest()
 
 
 async def open_writer(volume: Callable[[], Volume], path: str, *, exclusive: bool) -> FileWriter:

@@ -5,11 +5,11 @@ All of them see a job wholly or not at all, as far as `s3k_async.metadata.consis
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from s3k_async._core.concurrency import merge
 from s3k_async._native import Entries
@@ -29,15 +29,19 @@ __all__ = [
     "EntryType",
     "Filter",
     "Listing",
+    "PagedIterator",
     "Walked",
     "arrow_schema",
     "find_pages",
     "glob_pages",
     "list_pages",
+    "pages_of",
     "record_batches",
     "summary",
     "walk_pages",
 ]
+
+T = TypeVar("T")
 
 BATCH_ROWS = 2048
 """A record batch of a listing has at least so many rows, unless it is the last, and not many more
@@ -131,6 +135,48 @@ class Listing:
         if self.sorted:
             return walk_in_order(view, path) if self.recursive else view.children_in_order(path)
         return walk(view, path) if self.recursive else view.children(path)
+
+
+class PagedIterator(AsyncGenerator[T, None]):
+    """The values of pages, one by one; `pages` for callers that take a page at a time."""
+
+    def __init__(self, pages: AsyncGenerator[list[T], None]) -> None:
+        self.pages = pages
+        self._values = _each(pages)
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self._values
+
+    def __anext__(self) -> Coroutine[Any, Any, T]:
+        return self._values.__anext__()
+
+    def asend(self, value: None) -> Coroutine[Any, Any, T]:
+        """As `anext`: the values take no value."""
+        return self._values.asend(value)
+
+    def athrow(self, *error: Any) -> Coroutine[Any, Any, T]:
+        """Raise an error where the next value is awaited."""
+        return self._values.athrow(*error)
+
+    def aclose(self) -> Coroutine[Any, Any, None]:
+        """Let go of what is read ahead."""
+        return self._values.aclose()
+
+
+async def _each(pages: AsyncIterator[list[T]]) -> AsyncGenerator[T, None]:
+    async for page in pages:
+        for value in page:
+            yield value
+
+
+def pages_of(values: AsyncIterator[T]) -> AsyncIterator[list[T]]:
+    """The pages that values come in; of others, a page for each."""
+    return values.pages if isinstance(values, PagedIterator) else _single_values(values)
+
+
+async def _single_values(values: AsyncIterator[T]) -> AsyncIterator[list[T]]:
+    async for value in values:
+        yield [value]
 
 
 async def _single(page: Entries) -> AsyncGenerator[Entries, None]:

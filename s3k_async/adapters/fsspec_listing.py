@@ -25,7 +25,7 @@ from s3k_async.errors import (
 )
 from s3k_async.file_ranges import LOOKS, need_readable, read_span
 from s3k_async.files import FileReader, FileWriter
-from s3k_async.listing import Listing
+from s3k_async.listing import pages_of
 from s3k_async.metadata.entry_reader import existing
 from s3k_async.model import ROOT, Entry, FileStatus
 
@@ -144,7 +144,7 @@ async def find(
 
 async def _whole(client: S3kClient, path: str) -> AsyncIterator[Sequence[FileStatus]]:
     try:
-        async for page in client._list_pages(path, Listing(recursive=True)):
+        async for page in pages_of(client.list(path, recursive=True)):
             yield page
     except PathNotFoundError:
         return

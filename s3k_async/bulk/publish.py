@@ -151,7 +151,28 @@ async def copy(
     progress: ProgressCallback | None,
 ) -> ChangeResult:
     """Copy a file, or with `recursive` a directory, within a volume or between two."""
-    tally = ProgressTally("copy", progress)
+    with destination.calls.running():
+        return await _copy(
+            origin,
+            source,
+            destination,
+            target,
+            overwrite=overwrite,
+            recursive=recursive,
+            tally=ProgressTally("copy", progress),
+        )
+
+
+async def _copy(
+    origin: Volume,
+    source: str,
+    destination: Volume,
+    target: str,
+    *,
+    overwrite: bool,
+    recursive: bool,
+    tally: ProgressTally,
+) -> ChangeResult:
     entry = await existing(origin.store, source)
     if not entry.is_dir:
         tally.add(await _copy_file(origin, entry, destination, target, overwrite=overwrite))
