@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
@@ -58,7 +59,15 @@ from s3k_async.listing import (
 )
 from s3k_async.metadata.entry_reader import existing
 from s3k_async.metadata.txn_record import JobRecord
-from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus, StagedFile, status_of
+from s3k_async.model import (
+    ROOT,
+    ChangeResult,
+    ContentSummary,
+    Entry,
+    FileStatus,
+    StagedFile,
+    status_of,
+)
 from s3k_async.physical_files import PhysicalFile, physical_pages, physical_path
 from s3k_async.stores.blobs import Buffer
 from s3k_async.transaction import Transaction
@@ -69,7 +78,7 @@ if TYPE_CHECKING:
     from s3k_async.settings.keywords import Settings
     from s3k_async.volumes import Volume
 
-__all__ = ["HURRY", "SCHEME", "Path", "S3kClient", "volume_text"]
+__all__ = ["HURRY", "SCHEME", "Path", "S3kClient", "reader_of", "volume_of", "volume_text"]
 
 T = TypeVar("T")
 
@@ -781,6 +790,12 @@ def volume_of(client: S3kClient) -> Volume:
     """The open volume of a client, for modules that work on it directly. Raises ClosedClientError,
     ForkedClientError, WrongLoopError."""
     return client._volume()
+
+
+def reader_of(client: S3kClient, entry: Entry) -> FileReader:
+    """The file of an entry that was read before: nothing is asked. Raises IsDirectoryError,
+    UncommittedFileError."""
+    return FileReader(partial(volume_of, client), entry)
 
 
 def volume_text(config: VolumeConfig) -> str:

@@ -26,14 +26,12 @@ from s3k_async._core.metering import RequestCounter, Requests
 from s3k_async._sync.loop_thread import Bridge, current_bridge
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async.bulk.staged_uploads import StagedWriter
-from s3k_async.client import HURRY, Path, S3kClient, volume_of, volume_text
+from s3k_async.client import HURRY, Path, S3kClient, reader_of, volume_of, volume_text
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ClosedClientError
 from s3k_async.files import FileReader, FileWriter, Opening
 from s3k_async.listing import pages_of
-from s3k_async.model import (
-    Entry,
-)
+from s3k_async.model import Entry
 from s3k_async.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -196,7 +194,7 @@ class BlockingClient:
         session = self._session()
 
         async def opened() -> FileReader:
-            return FileReader(partial(volume_of, await session.opened()), entry)
+            return reader_of(await session.opened(), entry)
 
         return SyncFileReader(session.bridge, session.bridge.run(opened), self)
 

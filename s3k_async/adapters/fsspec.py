@@ -36,7 +36,7 @@ from s3k_async.adapters.fsspec_files import (
 from s3k_async.adapters.fsspec_listing import Info, info_of, is_reserved, status_of
 from s3k_async.adapters.fsspec_renames import merge, merges, pairs_of
 from s3k_async.adapters.fsspec_transfer import download, download_into, upload
-from s3k_async.client import S3kClient
+from s3k_async.client import S3kClient, reader_of, volume_of
 from s3k_async.errors import (
     InvalidArgumentError,
     InvalidPathError,
@@ -48,7 +48,7 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.file_ranges import fetch_span
-from s3k_async.files import FileReader, FileWriter, check_mode
+from s3k_async.files import FileWriter, check_mode
 from s3k_async.metadata.entry_reader import existing
 from s3k_async.model import Entry
 
@@ -629,15 +629,15 @@ class S3kFileSystem(VolumeFileSystem):
         if mode != "rb":
             return S3kAsyncFile(self, await self._writer(inside, mode), mode)
         entry = await self._entry(inside)
-        return S3kAsyncFile(self, FileReader((await self._client())._volume, entry), mode)
+        return S3kAsyncFile(self, reader_of(await self._client(), entry), mode)
 
     async def _entry(self, path: str) -> Entry:
-        volume = (await self._client())._volume()
+        volume = volume_of(await self._client())
         with volume.calls.running():
             return looking.readable(await existing(volume.store, self._strip_protocol(path)))
 
     async def _fetch_span(self, entry: Entry, start: int, end: int) -> bytes:
-        volume = (await self._client())._volume()
+        volume = volume_of(await self._client())
         with volume.calls.running():
             return await fetch_span(volume.storage, entry, start, end)
 
@@ -650,7 +650,7 @@ class S3kFileSystem(VolumeFileSystem):
         if mode == "ab" and writer._entry.committed:
             # A new version: what is there, and what is written. Published only over the version
             # that was copied.
-            async with FileReader(client._volume, writer._entry) as reader:
+            async with reader_of(client, writer._entry) as reader:
                 await looking.copy_into(writer, reader)
         return writer
 
