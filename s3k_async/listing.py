@@ -137,26 +137,18 @@ class Listing:
         return walk(view, path) if self.recursive else view.children(path)
 
 
-class PagedIterator(AsyncGenerator[T, None]):
+class PagedIterator(AsyncIterator[T]):
     """The values of pages, one by one; `pages` for callers that take a page at a time."""
 
     def __init__(self, pages: AsyncGenerator[list[T], None]) -> None:
         self.pages = pages
         self._values = _each(pages)
 
-    def __aiter__(self) -> AsyncIterator[T]:
+    def __aiter__(self) -> AsyncIterator[T]:  # noqa: PYI034 - a generator is faster than this
         return self._values
 
     def __anext__(self) -> Coroutine[Any, Any, T]:
         return self._values.__anext__()
-
-    def asend(self, value: None) -> Coroutine[Any, Any, T]:
-        """As `anext`: the values take no value."""
-        return self._values.asend(value)
-
-    def athrow(self, *error: Any) -> Coroutine[Any, Any, T]:
-        """Raise an error where the next value is awaited."""
-        return self._values.athrow(*error)
 
     def aclose(self) -> Coroutine[Any, Any, None]:
         """Let go of what is read ahead."""
@@ -171,12 +163,9 @@ async def _each(pages: AsyncIterator[list[T]]) -> AsyncGenerator[T, None]:
 
 def pages_of(values: AsyncIterator[T]) -> AsyncIterator[list[T]]:
     """The pages that values come in; of others, a page for each."""
-    return values.pages if isinstance(values, PagedIterator) else _single_values(values)
-
-
-async def _single_values(values: AsyncIterator[T]) -> AsyncIterator[list[T]]:
-    async for value in values:
-        yield [value]
+    if isinstance(values, PagedIterator):
+        return values.pages
+    return ([value] async for value in values)
 
 
 async def _single(page: Entries) -> AsyncGenerator[Entries, None]:

@@ -138,7 +138,10 @@ class Twin:
             return f"self._begin(SyncTransaction, {hop})"
         if "AsyncIterator[" in returns:
             return f"self._each({hop})"
-        return f"self._{'open' if 'Opening[' in returns else 'call'}({hop})"
+        if "Opening[" in returns:
+            made = _translated(returns, TYPES)
+            return f"self._open_file({hop})" if "|" in made else f"self._open({made}, {hop})"
+        return f"self._call({hop})"
 
 
 def _is_import(statement: ast.stmt) -> bool:

@@ -20,12 +20,11 @@ from collections.abc import (
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack
 
 from s3k_async._core.metering import RequestCounter, Requests
 from s3k_async._sync.loop_thread import Bridge, current_bridge
-from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
-from s3k_async.bulk.staged_uploads import StagedWriter
+from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, sync_file
 from s3k_async.client import HURRY, Path, S3kClient, reader_of, volume_of, volume_text
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ClosedClientError
@@ -42,6 +41,7 @@ __all__ = ["BlockingClient", "BlockingTransaction"]
 T = TypeVar("T")
 B = TypeVar("B")
 
+Verb: TypeAlias = Callable[[S3kClient], Awaitable[T]]
 PagesOf: TypeAlias = Callable[[S3kClient], AsyncIterator[Sequence[T]]]
 
 
@@ -63,6 +63,14 @@ class _Session:
                     seconds = min(HURRY, self.client.config.tuning.close_timeout)
                     self.bridge.register(self, partial(self.close, timeout=seconds))
         return self.client
+
+    def run(self, verb: Verb[T]) -> T:
+        """The result of a verb, which runs on the bridge's loop."""
+
+        async def called() -> T:
+            return await verb(await self.opened())
+
+        return self.bridge.run(called)
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - bounds a part of it
         """Close the client; it opens again if it is used again."""
@@ -191,20 +199,14 @@ class BlockingClient:
 
         Raises IsDirectoryError, UncommittedFileError.
         """
-        session = self._session()
 
-        async def opened() -> FileReader:
-            return reader_of(await session.opened(), entry)
+        async def opened(fs: S3kClient) -> FileReader:
+            return reader_of(fs, entry)
 
-        return SyncFileReader(session.bridge, session.bridge.run(opened), self)
+        return self._open(SyncFileReader, opened)
 
-    def _call(self, verb: Callable[[S3kClient], Awaitable[T]]) -> T:
-        session = self._session()
-
-        async def called() -> T:
-            return await verb(await session.opened())
-
-        return session.bridge.run(called)
+    def _call(self, verb: Verb[T]) -> T:
+        return self._session().run(verb)
 
     def _call_with(
         self, other: BlockingClient, verb: Callable[[S3kClient, S3kClient], Awaitable[T]]
@@ -217,39 +219,28 @@ class BlockingClient:
 
         return self._call(called)
 
-    @overload
-    def _open(self, verb: Callable[[S3kClient], Opening[StagedWriter]]) -> SyncStagedWriter: ...
-    @overload
-    def _open(
-        self, verb: Callable[[S3kClient], Opening[FileReader] | Opening[FileWriter]]
-    ) -> SyncFileReader | SyncFileWriter: ...
-    def _open(
-        self, verb: Callable[[S3kClient], Opening[Any]]
-    ) -> SyncFileReader | SyncFileWriter | SyncStagedWriter:
+    def _open(self, made: Callable[[Bridge, T, object], B], verb: Verb[T]) -> B:
+        """What a verb opens, as `made` makes it blocking."""
         session = self._session()
+        return made(session.bridge, session.run(verb), self)
 
-        async def opened() -> FileReader | FileWriter:
-            file: FileReader | FileWriter = await verb(await session.opened())
-            return file
+    def _open_file(
+        self, verb: Callable[[S3kClient], Opening[FileReader] | Opening[FileWriter]]
+    ) -> SyncFileReader | SyncFileWriter:
+        async def opened(fs: S3kClient) -> FileReader | FileWriter:
+            return await verb(fs)
 
-        file = session.bridge.run(opened)
-        if isinstance(file, FileReader):
-            return SyncFileReader(session.bridge, file, self)
-        if isinstance(file, StagedWriter):
-            return SyncStagedWriter(session.bridge, file, self)
-        return SyncFileWriter(session.bridge, file, self)
+        return self._open(sync_file, opened)
 
     def _begin(
         self,
         made: Callable[[Bridge, Transaction, object], B],
         verb: Callable[[S3kClient], Transaction],
     ) -> B:
-        session = self._session()
+        async def begun(fs: S3kClient) -> Transaction:
+            return verb(fs)
 
-        async def begun() -> Transaction:
-            return verb(await session.opened())
-
-        return made(session.bridge, session.bridge.run(begun), self)
+        return self._open(made, begun)
 
     def _each(self, verb: Callable[[S3kClient], AsyncIterator[T]]) -> Iterator[T]:
         """The values that a verb yields."""
@@ -324,8 +315,12 @@ class BlockingTransaction:
     def _call(self, verb: Callable[[Transaction], Awaitable[T]]) -> T:
         return self._bridge.run(lambda: verb(self._transaction))
 
-    def _open(self, verb: Callable[[Transaction], Opening[FileWriter]]) -> SyncFileWriter:
-        return SyncFileWriter(self._bridge, self._call(verb), self._owner)
+    def _open(
+        self,
+        made: Callable[[Bridge, T, object], B],
+        verb: Callable[[Transaction], Awaitable[T]],
+    ) -> B:
+        return made(self._bridge, self._call(verb), self._owner)
 
 
 def _unpickled(cls: type[BlockingClient], config: VolumeConfig) -> BlockingClient:

@@ -280,7 +280,7 @@ class S3kSyncClient(BlockingClient):
         text); when opened PathNotFoundError, PathExistsError (`xb`), IsDirectoryError,
         NotDirectoryError, UncommittedFileError.
         """
-        return self._open(lambda fs: fs.open(path, mode))
+        return self._open_file(lambda fs: fs.open(path, mode))
 
     def stage(self) -> SyncStagedWriter:
         """Upload bytes that `Transaction.publish` makes a file, here or in another process; for
@@ -295,7 +295,7 @@ class S3kSyncClient(BlockingClient):
         collection removes the others. After an exception or `discard` nothing remains. Raises
         ReadOnlyVolumeError.
         """
-        return self._open(lambda fs: fs.stage())
+        return self._open(SyncStagedWriter, lambda fs: fs.stage())
 
     def discard_staged(self, staged: Iterable[StagedFile]) -> None:
         """Drop the bytes of uploads that will not be published; those that are gone are fine.

@@ -43,7 +43,7 @@ class SyncTransaction(BlockingTransaction):
         Bytes are uploaded as they are written. Left by an exception, or discarded, it is no part of
         the transaction. Raises UnsupportedError for other modes, and as `write`.
         """
-        return self._open(lambda tx: tx.open(path, mode))
+        return self._open(SyncFileWriter, lambda tx: tx.open(path, mode))
 
     def publish(self, path: Path, staged: StagedFile, *, overwrite: bool = False) -> None:
         """Make what was staged (`S3kClient.stage`), perhaps by another process, the file at a path

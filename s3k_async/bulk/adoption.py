@@ -104,8 +104,7 @@ async def adopt_many(
     volume.store.require_writable(ROOT)
     adoption = _Adoption(volume, overwrite, ProgressTally("adopt", progress), normalise)
     await run_all(adoption.window, _windows(pairs), limit=WINDOWS)
-    done = adoption.tally.result
-    return ChangeResult(done.files, 0, done.bytes, failures=tuple(adoption.failures))
+    return adoption.tally.result
 
 
 def _windows(pairs: Iterable[tuple[str | os.PathLike[str], str]]) -> Iterator[list[object]]:
@@ -122,7 +121,6 @@ class _Adoption:
     overwrite: bool
     tally: ProgressTally
     normalise: Callable[[str | os.PathLike[str]], str]
-    failures: list[tuple[str, Exception]] = field(default_factory=list)
     preparing: anyio.Lock = field(default_factory=anyio.Lock)
     """Windows take turns, so that what one has read and made of their directories is known to the
     next."""
@@ -133,10 +131,8 @@ class _Adoption:
 
         async def look(pair: _Pair) -> None:
             path, uri = pair
-            try:
+            with self.tally.noting(path):
                 contents[path] = await look_at(self.volume, uri)
-            except S3kError as error:
-                self.failures.append((path, error))
 
         await run_all(look, self._distinct(self._pairs(given)), limit=LOOKS)
         targets = await self._targets(contents)
@@ -151,7 +147,7 @@ class _Adoption:
             if isinstance(outcome, Entry):
                 self.tally.add(outcome)
             elif not isinstance(outcome, _LOST):
-                self.failures.append((path, outcome))
+                self.tally.failures.append((path, outcome))
         await run_all(lambda path: self._alone(path, contents[path]), lost, limit=LOST)
 
     def _pairs(self, given: Sequence[object]) -> list[_Pair]:
@@ -166,7 +162,7 @@ class _Adoption:
                 path = self.normalise(path)
                 found.append((path, canonical_uri(self.volume, uri)))
             except S3kError as error:
-                self.failures.append((str(path), error))
+                self.tally.failures.append((str(path), error))
         return found
 
     def _distinct(self, pairs: list[_Pair]) -> list[_Pair]:
@@ -179,7 +175,7 @@ class _Adoption:
                 error = InvalidArgumentError(
                     f"the {what} occurs several times in the list", path=path
                 )
-                self.failures.append((path, error))
+                self.tally.failures.append((path, error))
         return [(path, uri) for path, uri in pairs if paths[path] == uris[uri] == 1]
 
     async def _targets(self, contents: dict[str, Content]) -> list[WriteTarget]:
@@ -189,17 +185,17 @@ class _Adoption:
             async with self.preparing:
                 found = await prepare_many(self.volume.store, list(contents))
         except S3kError as error:
-            self.failures += [(path, error) for path in contents]
+            self.tally.failures += [(path, error) for path in contents]
             return targets
         for path, prepared in found.items():
             if isinstance(prepared, S3kError):
-                self.failures.append((path, prepared))
+                self.tally.failures.append((path, prepared))
             elif prepared.current is None or (
                 self.overwrite and not _is(prepared.current, contents[path])
             ):
                 targets.append(prepared)
             elif not _is(prepared.current, contents[path]):
-                self.failures.append((path, PathExistsError("the file exists", path=path)))
+                self.tally.failures.append((path, PathExistsError("the file exists", path=path)))
         return targets
 
     async def _alone(self, path: str, content: Content) -> None:
@@ -219,7 +215,7 @@ class _Adoption:
                 else:
                     return
         except S3kError as error:
-            self.failures.append((path, error))
+            self.tally.failures.append((path, error))
 
 
 def _is(entry: Entry, content: Content) -> bool:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from s3k_async._core.concurrency import run_all
-from s3k_async.bulk.publish import ProgressCallback, is_below
+from s3k_async.bulk.publish import ProgressCallback, ProgressTally, is_below
 from s3k_async.errors import (
     ArgumentTypeError,
     ConflictError,
@@ -24,7 +23,7 @@ from s3k_async.errors import (
     S3kError,
 )
 from s3k_async.file_ranges import need_same
-from s3k_async.metadata.bulk_moves import BulkOutcome, Failure, delete_files
+from s3k_async.metadata.bulk_moves import BulkOutcome, delete_files
 from s3k_async.metadata.codec import in_columns
 from s3k_async.metadata.conflict_backoff import ConflictBackoff
 from s3k_async.metadata.entry_reader import existing
@@ -133,17 +132,17 @@ async def rename_many(
     """Rename the files of the list, then each of its directories."""
     store = volume.store
     store.require_writable(ROOT)
-    tally = _Tally("rename", progress)
+    tally = ProgressTally("rename", progress)
     renames = PairRenames(store, overwrite=overwrite, missing_ok=missing_ok)
     fit = _apart(_pairs(store, pairs, normalise, tally), tally)
     for start in range(0, len(fit), CHUNK):
         renames.done = BulkOutcome()
         await renames.rename(fit[start : start + CHUNK])
-        tally.add(renames.done)
+        _add(tally, renames.done)
     for pair in renames.directories:
         change = rename(volume, pair.source, pair.target, overwrite=overwrite)
-        await tally.watch(change, pair.source)
-    return tally.result()
+        await _watch(tally, change, pair.source)
+    return tally.result
 
 
 async def delete_many(
@@ -156,21 +155,9 @@ async def delete_many(
     progress: ProgressCallback | None,
 ) -> ChangeResult:
     """Delete the files of the list, then its directories, the deepest first."""
-    with volume.freeing_space():
-        return await _delete_many(volume, paths, normalise, recursive, missing_ok, progress)
-
-
-async def _delete_many(
-    volume: Volume,
-    paths: Iterable[str | os.PathLike[str]],
-    normalise: Normalise,
-    recursive: bool,
-    missing_ok: bool,
-    progress: ProgressCallback | None,
-) -> ChangeResult:
     store = volume.store
     store.require_writable(ROOT)
-    tally = _Tally("delete", progress)
+    tally = ProgressTally("delete", progress)
     wanted = _paths(store, paths, normalise, tally)
     directories: list[str] = []
 
@@ -197,30 +184,28 @@ async def _delete_many(
                 done.failures.append(
                     (path, PathNotFoundError("no such file or directory", path=path))
                 )
-        tally.add(done)
+        _add(tally, done)
 
     async def delete_directory(path: str) -> None:
         change = delete(volume, path, recursive=recursive, missing_ok=missing_ok)
-        await tally.watch(change, path)
+        await _watch(tally, change, path)
 
-    await run_all(
-        delete_chunk,
-        (wanted[start : start + CHUNK] for start in range(0, len(wanted), CHUNK)),
-        limit=DELETING,
-    )
-    by_depth: dict[int, list[str]] = {}
-    for path in directories:
-        by_depth.setdefault(path.count("/"), []).append(path)
-    for depth in sorted(by_depth, reverse=True):
-        await run_all(delete_directory, by_depth[depth], limit=DELETING)
-    return tally.result()
+    with volume.freeing_space():
+        chunks = (wanted[start : start + CHUNK] for start in range(0, len(wanted), CHUNK))
+        await run_all(delete_chunk, chunks, limit=DELETING)
+        by_depth: dict[int, list[str]] = {}
+        for path in directories:
+            by_depth.setdefault(path.count("/"), []).append(path)
+        for depth in sorted(by_depth, reverse=True):
+            await run_all(delete_directory, by_depth[depth], limit=DELETING)
+    return tally.result
 
 
 def _pairs(
     store: MetadataStore,
     pairs: Iterable[tuple[str | os.PathLike[str], str | os.PathLike[str]]],
     normalise: Normalise,
-    tally: _Tally,
+    tally: ProgressTally,
 ) -> list[RenamePair]:
     fit: dict[RenamePair, None] = {}
     for pair in pairs:
@@ -237,7 +222,7 @@ def _is_pair(value: object) -> bool:
     return isinstance(value, tuple | list) and len(value) == 2
 
 
-def _apart(pairs: Sequence[RenamePair], tally: _Tally) -> list[RenamePair]:
+def _apart(pairs: Sequence[RenamePair], tally: ProgressTally) -> list[RenamePair]:
     """The pairs whose paths no other pair names: what the others would lead to depends on their
     order."""
     uses = Counter(path for pair in pairs for path in {pair.source, pair.target})
@@ -256,7 +241,7 @@ def _paths(
     store: MetadataStore,
     paths: Iterable[str | os.PathLike[str]],
     normalise: Normalise,
-    tally: _Tally,
+    tally: ProgressTally,
 ) -> list[str]:
     if isinstance(paths, str | bytes):
         raise ArgumentTypeError("a list of paths is wanted, not one path")
@@ -277,45 +262,16 @@ def _fitting(store: MetadataStore, path: str) -> str:
     return path
 
 
-class _Tally:
-    """What was done so far."""
+def _add(tally: ProgressTally, done: BulkOutcome) -> None:
+    tally.failures += done.failures
+    tally.count(ChangeResult(done.files, 0, done.bytes))
 
-    def __init__(self, operation: str, progress: ProgressCallback | None) -> None:
-        self._operation = operation
-        self._progress = progress
-        self._files = self._directories = self._bytes = 0
-        self.failures: list[Failure] = []
 
-    @contextmanager
-    def noting(self, given: object) -> Iterator[None]:
-        """Note an error of the body as that of one item of the list."""
-        try:
-            yield
-        except S3kError as error:
-            self.failures.append((str(given), error))
-
-    def add(self, done: BulkOutcome) -> None:
-        self.failures += done.failures
-        self._count(ChangeResult(done.files, 0, done.bytes))
-
-    async def watch(self, change: Awaitable[ChangeResult], path: str) -> None:
-        """Note what became of one directory."""
-        try:
-            done = await change
-        except S3kError as error:
-            self.failures.append((path, error))
-        else:
-            self._count(done, path)
-
-    def result(self) -> ChangeResult:
-        return ChangeResult(
-            self._files, self._directories, self._bytes, failures=tuple(self.failures)
-        )
-
-    def _count(self, done: ChangeResult, path: str | None = None) -> None:
-        self._files += done.files
-        self._directories += done.directories
-        self._bytes += done.bytes
-        if self._progress is not None:
-            count = self._files + self._directories
-            self._progress(Progress(self._operation, count, bytes=self._bytes, path=path))
+async def _watch(tally: ProgressTally, change: Awaitable[ChangeResult], path: str) -> None:
+    """Note what became of one directory."""
+    try:
+        done = await change
+    except S3kError as error:
+        tally.failures.append((path, error))
+    else:
+        tally.count(done, path)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -108,12 +109,13 @@ async def touch(volume: Volume, path: str) -> Entry:
 
 
 class ProgressTally:
-    """Counts changes and reports progress."""
+    """Counts changes, collects failures and reports progress."""
 
     def __init__(self, operation: str, progress: ProgressCallback | None) -> None:
         self._operation = operation
         self._progress = progress
         self._done = ChangeTally()
+        self.failures = self._done.failures
 
     @property
     def result(self) -> ChangeResult:
@@ -122,17 +124,25 @@ class ProgressTally:
 
     def add(self, entry: Entry) -> None:
         """One file or directory more is done."""
+        self.count(ChangeResult(int(not entry.is_dir), int(entry.is_dir), entry.size), entry.path)
+
+    def count(self, more: ChangeResult, path: str | None = None) -> None:
+        """Several are done."""
         done = self._done
-        done.directories += entry.is_dir
-        done.files += not entry.is_dir
-        done.bytes += entry.size
+        done.files += more.files
+        done.directories += more.directories
+        done.bytes += more.bytes
         if self._progress is not None:
             count = done.files + done.directories
-            self._progress(Progress(self._operation, count, bytes=done.bytes, path=entry.path))
+            self._progress(Progress(self._operation, count, bytes=done.bytes, path=path))
 
-    def failed(self, path: str, error: S3kError) -> None:
-        """One entry failed."""
-        self._done.failures.append((path, error))
+    @contextmanager
+    def noting(self, path: object) -> Iterator[None]:
+        """Note an error of the body as the failure of one path."""
+        try:
+            yield
+        except S3kError as error:
+            self.failures.append((str(path), error))
 
 
 def is_below(path: str, directory: str) -> bool:
@@ -151,42 +161,22 @@ async def copy(
     progress: ProgressCallback | None,
 ) -> ChangeResult:
     """Copy a file, or with `recursive` a directory, within a volume or between two."""
+    tally = ProgressTally("copy", progress)
     with destination.calls.running():
-        return await _copy(
-            origin,
-            source,
-            destination,
-            target,
-            overwrite=overwrite,
-            recursive=recursive,
-            tally=ProgressTally("copy", progress),
-        )
-
-
-async def _copy(
-    origin: Volume,
-    source: str,
-    destination: Volume,
-    target: str,
-    *,
-    overwrite: bool,
-    recursive: bool,
-    tally: ProgressTally,
-) -> ChangeResult:
-    entry = await existing(origin.store, source)
-    if not entry.is_dir:
-        tally.add(await _copy_file(origin, entry, destination, target, overwrite=overwrite))
+        entry = await existing(origin.store, source)
+        if not entry.is_dir:
+            tally.add(await _copy_file(origin, entry, destination, target, overwrite=overwrite))
+            return tally.result
+        if not recursive:
+            raise IsDirectoryError(
+                "the source is a directory; copying one has to be asked for", path=source
+            )
+        if origin is destination and is_below(target, source):
+            raise RenameIntoSelfError(
+                "a directory cannot be copied to itself or below itself", path=target
+            )
+        await _copy_tree(origin, entry, destination, target, overwrite=overwrite, tally=tally)
         return tally.result
-    if not recursive:
-        raise IsDirectoryError(
-            "the source is a directory; copying one has to be asked for", path=source
-        )
-    if origin is destination and is_below(target, source):
-        raise RenameIntoSelfError(
-            "a directory cannot be copied to itself or below itself", path=target
-        )
-    await _copy_tree(origin, entry, destination, target, overwrite=overwrite, tally=tally)
-    return tally.result
 
 
 async def _copy_file(
@@ -254,7 +244,7 @@ async def _copy_tree(
             else:
                 done = await _copy_file(origin, entry, destination, place, overwrite=overwrite)
         except S3kError as error:
-            tally.failed(entry.path, error)
+            tally.failures.append((entry.path, error))
         else:
             tally.add(done)
 
