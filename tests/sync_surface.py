@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from s3k_async._sync.session import BlockingClient, BlockingTransaction
+from s3k_async._sync.sync_session import BlockingClient, BlockingTransaction
 from s3k_async.client import S3kClient
 from s3k_async.transaction import Transaction
 
@@ -47,7 +47,7 @@ HEAD: Final = '''\
 
 from __future__ import annotations
 from collections.abc import Iterator
-from s3k_async._sync.session import {base}
+from s3k_async._sync.sync_session import {base}
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async._sync.sync_transaction import SyncTransaction
 {imports}

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, overload
 
-from s3k_async._sync.session import BlockingClient
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
+from s3k_async._sync.sync_session import BlockingClient
 from s3k_async._sync.sync_transaction import SyncTransaction
 from s3k_async.addresses import Path
 from s3k_async.bulk.publish import ProgressCallback

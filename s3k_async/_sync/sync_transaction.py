@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from s3k_async._sync.session import BlockingTransaction
 from s3k_async._sync.sync_files import SyncFileWriter
+from s3k_async._sync.sync_session import BlockingTransaction
 from s3k_async.addresses import Path
 from s3k_async.model import ChangeResult, FileStatus, StagedFile
 from s3k_async.stores.blobs import Buffer
