@@ -5,42 +5,50 @@ from __future__ import annotations
 import asyncio
 import builtins
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 import anyio
 
 from s3k_async import _native
 from s3k_async._core.active_calls import call
 from s3k_async._core.metering import RequestCounter, Requests, counted, counting
-from s3k_async._native import Xxh3_128
 from s3k_async.addresses import SCHEME, Path, inside
-from s3k_async.bulk.path_verbs import ManyPaths
-from s3k_async.bulk.publish import ProgressCallback, ProgressTally, copy, is_below, touch, write
-from s3k_async.bulk.staged_uploads import StagedUploads
+from s3k_async.bulk.adoption import adopt_many
+from s3k_async.bulk.file_reads import exists_many, read_each, read_many, stat_many
+from s3k_async.bulk.file_writes import write_many
+from s3k_async.bulk.path_changes import delete, delete_many, rename, rename_many
+from s3k_async.bulk.publish import ProgressCallback, copy, touch, write
+from s3k_async.bulk.staged_uploads import StagedWriter, discard_staged, open_staged
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
+    ArgumentTypeError,
     ClosedClientError,
-    ConflictError,
     ForkedClientError,
-    InvalidArgumentError,
-    PathNotFoundError,
-    PermissionDeniedError,
-    RenameIntoSelfError,
+    S3kError,
     UnsupportedError,
     WrongLoopError,
 )
-from s3k_async.file_ranges import existing, need_readable, need_same, read_file, read_spans
-from s3k_async.files import FileReader, FileWriter, Opening, check_mode, open_reader, open_writer
+from s3k_async.file_ranges import read_file, read_ranges
+from s3k_async.files import (
+    FileReader,
+    FileWriter,
+    Opening,
+    check_mode,
+    checksum,
+    open_reader,
+    open_writer,
+)
 from s3k_async.listing import (
     EntryType,
     Filter,
     Listing,
+    PagedIterator,
     Walked,
     find_pages,
     glob_pages,
@@ -49,11 +57,18 @@ from s3k_async.listing import (
     summary,
     walk_pages,
 )
-from s3k_async.metadata.conflict_backoff import ConflictBackoff
+from s3k_async.metadata.entry_reader import existing
 from s3k_async.metadata.txn_record import JobRecord
-from s3k_async.model import ROOT, ChangeResult, ContentSummary, Entry, FileStatus, status_of
-from s3k_async.physical_files import PhysicalPaths
-from s3k_async.storage.upload import CHECKSUM_PREFIX
+from s3k_async.model import (
+    ROOT,
+    ChangeResult,
+    ContentSummary,
+    Entry,
+    FileStatus,
+    StagedFile,
+    status_of,
+)
+from s3k_async.physical_files import PhysicalFile, physical_pages, physical_path
 from s3k_async.stores.blobs import Buffer
 from s3k_async.transaction import Transaction
 
@@ -63,14 +78,12 @@ if TYPE_CHECKING:
     from s3k_async.settings.keywords import Settings
     from s3k_async.volumes import Volume
 
-__all__ = ["HURRY", "SCHEME", "Path", "S3kClient", "volume_text"]
+__all__ = ["HURRY", "SCHEME", "Path", "S3kClient", "reader_of", "volume_of", "volume_text"]
 
 T = TypeVar("T")
 
 HURRY = 2.0
 """Seconds that calls under way are given at most when the client is left by an exception."""
-
-Pages: TypeAlias = AsyncIterator[list[T]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +93,7 @@ class _Opened:
     pid: int
 
 
-class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
+class S3kClient:
     """A volume as a filesystem, for asyncio. Used by `async with`, by the event loop and process
     that entered it.
 
@@ -114,8 +127,6 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         self._session = session
         self._opened: _Opened | None = None
         self._counter = RequestCounter()
-        self._writers: WeakSet[FileWriter] = WeakSet()
-        self._transactions: WeakSet[Transaction] = WeakSet()
         self._closed: asyncio.Event | None = None
         """While it is being closed: set when that is over."""
 
@@ -201,7 +212,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         opened = self._opened
         if opened is None or opened.pid != os.getpid():
             return
-        self._need_loop(opened)
+        calls = self._volume().calls  # raises WrongLoopError
         if self._closed is not None:
             await self._closed.wait()
             return
@@ -218,7 +229,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
                         if cancelled is not None:
                             closing.cancel()
                         cancelled = error
-                        opened.volume.calls.hurry()
+                        calls.hurry()
         finally:
             self._opened = None
             self._closed.set()
@@ -234,24 +245,11 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         try:
             await calls.finish(seconds)
             with calls.own():
-                await self._drop_unfinished()
+                await calls.drop_unfinished(volume_text(self._config))
             await calls.ended()
         finally:
             self._opened = None
             await opened.volume.close()
-
-    async def _drop_unfinished(self) -> None:
-        """Drop the files that are still being written, and the transactions that are not over."""
-        name = volume_text(self._config)
-        for writer in list(self._writers):
-            if not writer.over:
-                message = f"the client of {name} was closed before the file was"
-                await writer._fail(ClosedClientError(message, path=writer.name))
-        for transaction in list(self._transactions):
-            message = (
-                "the client was closed before the transaction's end; nothing of it has happened"
-            )
-            await transaction._fail(ClosedClientError(message, path=name))
 
     # Looking
 
@@ -297,7 +295,8 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         were read. In no order, or `sorted` by name (by UTF-8 bytes), with each directory followed
         by what is in it. Raises PathNotFoundError.
         """
-        return _each(self._list_pages(path, Listing(recursive, include_uncommitted, sorted)))
+        listing = Listing(recursive, include_uncommitted, sorted)
+        return self._values(list_pages(self._volume().store, self._path(path), listing))
 
     def list_batches(
         self,
@@ -313,7 +312,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         """
         volume = self._volume()
         listing = Listing(recursive, include_uncommitted, sorted)
-        return volume.calls.stream(record_batches(listing.pages(volume, self._path(path))))
+        return volume.calls.stream(record_batches(listing.pages(volume.store, self._path(path))))
 
     def walk(self, path: Path = ROOT) -> AsyncIterator[Walked]:
         """Each directory from `path` down, as (path, directories in it, files in it), parents
@@ -322,7 +321,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         The children of one directory are sorted by name and held in memory. A file yields nothing.
         Raises PathNotFoundError.
         """
-        return _each(self._walk_pages(path))
+        return self._values(walk_pages(self._volume().store, self._path(path)))
 
     def find(
         self,
@@ -342,17 +341,8 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         are exclusive modification times, epoch milliseconds or an aware `datetime`. Raises
         PathNotFoundError, InvalidArgumentError.
         """
-        return _each(
-            self._find_pages(
-                path,
-                pattern=pattern,
-                type=type,
-                min_size=min_size,
-                max_size=max_size,
-                newer_than=newer_than,
-                older_than=older_than,
-            )
-        )
+        wanted = Filter(pattern, type, min_size, max_size, newer_than, older_than)
+        return self._values(find_pages(self._volume().store, self._path(path), wanted))
 
     def glob(self, pattern: str) -> AsyncIterator[FileStatus]:
         """What matches a pattern of `*`, `?`, `[..]`, `**` and `{a,b}`, each once, in no order.
@@ -360,7 +350,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         See `s3k_async.globbing`. Only directories in which something can match are listed. Raises
         InvalidArgumentError.
         """
-        return _each(self._glob_pages(pattern))
+        return self._values(glob_pages(self._volume().store, inside(pattern, self.name)))
 
     @call
     async def content_summary(self, path: Path) -> ContentSummary:
@@ -369,7 +359,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
         Raises PathNotFoundError.
         """
-        return await summary(self._volume(), self._path(path))
+        return await summary(self._volume().store, self._path(path))
 
     @call
     async def jobs(self) -> builtins.list[JobRecord]:
@@ -385,16 +375,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, DataMissingError,
         CorruptDataError.
         """
-        volume = self._volume()
-        entry = await existing(volume.store, self._path(path))
-        need_readable(entry)
-        if entry.checksum:
-            return entry.checksum
-        digest = Xxh3_128()
-        async with FileReader(self._volume, entry) as reader:
-            async for chunk in reader:
-                digest.update(chunk)
-        return CHECKSUM_PREFIX + digest.hexdigest()
+        return await checksum(self._volume(), self._path(path))
 
     @call
     async def physical_path(self, path: Path) -> str:
@@ -402,10 +383,24 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
         Raises PathNotFoundError, IsDirectoryError, UncommittedFileError.
         """
-        volume = self._volume()
-        entry = await existing(volume.store, self._path(path))
-        need_readable(entry)
-        return volume.storage.uri(entry.physical or "")
+        return await physical_path(self._volume(), self._path(path))
+
+    def physical_paths(
+        self, path: Path = ROOT, *, recursive: bool = True
+    ) -> AsyncIterator[PhysicalFile]:
+        """The committed files below a directory, or without `recursive` in it, or a file itself,
+        with the URIs of their bytes and the values in the `name=value` directories between.
+
+            files = [file async for file in client.physical_paths("/sales")]
+            spark.read.parquet(*[file.uri for file in files])
+
+        The files are those of a listing, which sees an atomic change of many wholly or not at all
+        (`list`); their bytes stay for the grace period of garbage collection, whatever becomes of
+        the files. Raises PathNotFoundError.
+        """
+        return self._values(
+            physical_pages(self._volume(), self._path(path), Listing(recursive=recursive))
+        )
 
     # Reading and writing
 
@@ -427,12 +422,46 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
         Raises InvalidArgumentError (a negative start, or an end before the start), and as `read`.
         """
-        for start, end in ranges:
-            if not 0 <= start <= end:
-                raise InvalidArgumentError(
-                    f"[{start}, {end}) is not a byte range", path=self._path(path)
-                )
-        return (await read_spans(self._volume(), self._path(path), ranges))[1]
+        return await read_ranges(self._volume(), self._path(path), ranges)
+
+    @call
+    async def stat_many(self, paths: Iterable[Path]) -> builtins.list[FileStatus | None]:
+        """What is at each path, in the order of the paths; None where nothing is.
+
+        The same path may come several times. Raises the errors of the table, for all paths
+        together.
+        """
+        return await stat_many(self._volume(), self._paths(paths))
+
+    @call
+    async def exists_many(self, paths: Iterable[Path]) -> builtins.list[bool]:
+        """Whether something is at each path, in the order of the paths, files that are being
+        written included.
+
+        Raises as `stat_many`.
+        """
+        return await exists_many(self._volume(), self._paths(paths))
+
+    @call
+    async def read_many(self, paths: Iterable[Path]) -> builtins.list[bytes]:
+        """Whole files, in the order of the paths, each as `read` gives it, size and checksum
+        verified.
+
+        Up to 64 files are read at once, and no more than 64 MiB of them (a longer file alone); the
+        result holds all of them. Every file is tried; PartialFailureError, whose `failures` are the
+        paths with what `read` would raise for them, is raised at the end. A path that comes several
+        times is read once. Errors of the table that leave all entries unknown are raised as
+        themselves.
+        """
+        return await read_many(self._volume(), self._paths(paths))
+
+    @call
+    async def read_each(self, paths: Iterable[Path]) -> builtins.list[bytes | S3kError]:
+        """As `read_many`, with the error of a file that could not be read in its place.
+
+        Errors of the table that leave all entries unknown are raised.
+        """
+        return await read_each(self._volume(), self._paths(paths))
 
     @call
     async def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> FileStatus:
@@ -443,6 +472,20 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         leads through a file), NoSpaceError, OutcomeUnknownError.
         """
         return status_of(await write(self._volume(), self._path(path), data, overwrite=overwrite))
+
+    @call
+    @counted
+    async def write_many(
+        self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True
+    ) -> ChangeResult:
+        """Write a list of (path, data), up to a hundred entries in a request, with missing parents
+        made once.
+
+        Each file is there or not by itself, as `write` does it; the order is not kept. What fails
+        is listed in the result and keeps no other from being written; a path that is named twice is
+        refused with InvalidArgumentError. Raises ArgumentTypeError for what is no list of pairs.
+        """
+        return await write_many(self._volume(), files, self._path, overwrite=overwrite)
 
     @overload
     def open(self, path: Path, mode: Literal["rb"] = ...) -> Opening[FileReader]: ...
@@ -462,8 +505,35 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         check_mode(mode, place)
         self._volume()
         if mode == "rb":
-            return Opening(lambda: self._open_reader(place))
-        return Opening(lambda: self._open_writer(place, exclusive=mode == "xb"))
+            return Opening(lambda: open_reader(self._volume, place))
+        return Opening(lambda: open_writer(self._volume, place, exclusive=mode == "xb"))
+
+    def stage(self) -> Opening[StagedWriter]:
+        """Upload bytes that `Transaction.publish` makes a file, here or in another process; for
+        `with`.
+
+            async with client.stage() as file:
+                await file.write(data)
+            send(file.staged)
+
+        Staged bytes are in no listing, and neither in the table nor in the log. They must be
+        published within `Tuning.lease` of the opening of the file; after the grace period garbage
+        collection removes the others. After an exception or `discard` nothing remains. Raises
+        ReadOnlyVolumeError.
+        """
+        self._volume().store.require_writable(ROOT)
+        return Opening(lambda: open_staged(self._volume))
+
+    @call
+    async def discard_staged(self, staged: Iterable[StagedFile]) -> None:
+        """Drop the bytes of uploads that will not be published; those that are gone are fine.
+
+        Only for files that are certainly unpublished, so not after OutcomeUnknownError: garbage
+        collection decides about those. Raises InvalidArgumentError (another volume's),
+        ReadOnlyVolumeError, PartialFailureError (with the keys that could not be dropped, which
+        garbage collection removes).
+        """
+        await discard_staged(self._volume(), staged)
 
     @call
     async def touch(self, path: Path) -> FileStatus:
@@ -484,10 +554,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
         What is raised inside leaves everything as it was.
         """
-        self._volume()
-        transaction = Transaction(self._volume, self._path, self._writers)
-        self._transactions.add(transaction)
-        return transaction
+        return Transaction(self._volume, self._path)
 
     @call
     async def makedirs(self, path: Path, *, exist_ok: bool = True) -> FileStatus:
@@ -520,22 +587,14 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         NotDirectoryError, RenameIntoSelfError (a directory to itself or below itself),
         UncommittedFileError (also where a new file below is being written), BusyError.
         """
-        volume = self._volume()
-        old, new = self._path(source), self._path(target)
-        entry = await existing(volume.store, old)
-        if entry.is_dir:
-            if is_below(new, old):
-                raise RenameIntoSelfError(
-                    "the target is the directory itself or below it", path=new
-                )
-            tree = volume.atomic if atomic else volume.tree
-            moved = await tree.rename(entry, new, progress=progress)
-            return moved.raise_for_failures(path=old)
-        if new == old:
-            return ChangeResult()
-        tally = ProgressTally("rename", progress)
-        tally.add(await volume.store.rename_file(entry, new, overwrite=overwrite))
-        return tally.result
+        return await rename(
+            self._volume(),
+            self._path(source),
+            self._path(target),
+            overwrite=overwrite,
+            atomic=atomic,
+            progress=progress,
+        )
 
     @call
     @counted
@@ -560,23 +619,94 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         Raises PathNotFoundError (unless `missing_ok`), DirectoryNotEmptyError,
         PermissionDeniedError (the root), ConflictError (not what is `expected`), BusyError.
         """
-        volume, place = self._volume(), self._path(path)
-        if place == ROOT:
-            raise PermissionDeniedError("the root cannot be deleted", path=place)
-        race = ConflictBackoff(volume.store)
-        while True:
-            try:
-                entry = await existing(volume.store, place)
-                if expected is not None:
-                    need_same(expected, entry)
-                try:
-                    return await self._delete(volume, entry, recursive, atomic, progress)
-                except ConflictError as error:
-                    await race.lost(error)
-            except PathNotFoundError:
-                if missing_ok:
-                    return ChangeResult()
-                raise
+        return await delete(
+            self._volume(),
+            self._path(path),
+            recursive=recursive,
+            missing_ok=missing_ok,
+            atomic=atomic,
+            expected=expected,
+            progress=progress,
+        )
+
+    @call
+    @counted
+    async def adopt_many(
+        self,
+        pairs: Iterable[tuple[Path, str]],
+        *,
+        overwrite: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Make objects in the volume's data location files by a list of (path, URI), without
+        copying them.
+
+        Each is adopted by itself, as `Transaction.adopt` does it, up to a hundred entries in a
+        request, with missing parents made once; the order is not kept. The list is taken a thousand
+        pairs at a time. What fails is listed in the result by its path and keeps no other from
+        being adopted; what is adopted at its path already is left as it is and not counted, so that
+        the same list can be finished later. Of pairs that name one path, or one object, within a
+        thousand all are refused with InvalidArgumentError; further apart, each is taken as it
+        comes. Raises ArgumentTypeError for what is no list of pairs.
+        """
+        return await adopt_many(
+            self._volume(), pairs, self._path, overwrite=overwrite, progress=progress
+        )
+
+    @call
+    @counted
+    async def rename_many(
+        self,
+        pairs: Iterable[tuple[Path, Path]],
+        *,
+        overwrite: bool = False,
+        missing_ok: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Rename by a list of (source, target), up to 50 files in a request; the result lists what
+        failed.
+
+        Each pair is renamed as `rename` does it: files first, then directories in the order of the
+        list. A pair that fails is listed by its source and keeps no other from being done. Pairs
+        that share a path, as (a, b) and (b, c) do, are refused with InvalidArgumentError, all of
+        them: what they lead to would depend on their order, and on how far an earlier call had
+        come. With `missing_ok` a pair whose source is gone is done if something is at its target,
+        so that the same list can be finished later. Raises ArgumentTypeError for what is no list of
+        pairs.
+        """
+        return await rename_many(
+            self._volume(),
+            pairs,
+            self._path,
+            overwrite=overwrite,
+            missing_ok=missing_ok,
+            progress=progress,
+        )
+
+    @call
+    @counted
+    async def delete_many(
+        self,
+        paths: Iterable[Path],
+        *,
+        recursive: bool = False,
+        missing_ok: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Remove what is at the paths, up to 100 files in a request; the result lists what failed.
+
+        Each is removed as `delete` does it: files first, then directories, the deepest first. A
+        path that fails is listed and keeps no other from being done; a path that is named twice
+        counts once. Raises ArgumentTypeError for what is no list.
+        """
+        return await delete_many(
+            self._volume(),
+            paths,
+            self._path,
+            recursive=recursive,
+            missing_ok=missing_ok,
+            progress=progress,
+        )
 
     @call
     async def copy(
@@ -616,64 +746,20 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         Bytes go through this process unless both volumes are in one service that can copy between
         them. Raises as `copy`.
         """
-        there = other._volume()
-        with there.calls.running():
-            return await copy(
-                self._volume(),
-                self._path(source),
-                there,
-                other._path(target),
-                overwrite=overwrite,
-                recursive=recursive,
-                progress=progress,
-            )
-
-    # Pages, from which the blocking client reads too
-
-    def _list_pages(self, path: Path, listing: Listing) -> Pages[FileStatus]:
-        return self._volume().calls.stream(list_pages(self._volume(), self._path(path), listing))
-
-    def _walk_pages(self, path: Path) -> Pages[Walked]:
-        return self._volume().calls.stream(walk_pages(self._volume(), self._path(path)))
-
-    def _find_pages(self, path: Path, **conditions: Any) -> Pages[FileStatus]:
-        return self._volume().calls.stream(
-            find_pages(self._volume(), self._path(path), Filter(**conditions))
+        return await copy(
+            self._volume(),
+            self._path(source),
+            volume_of(other),
+            _native.normalize(inside(target, other.name)),
+            overwrite=overwrite,
+            recursive=recursive,
+            progress=progress,
         )
 
-    def _glob_pages(self, pattern: str) -> Pages[FileStatus]:
-        return self._volume().calls.stream(glob_pages(self._volume(), self._inside(pattern)))
+    # Internal
 
-    # Ours
-
-    async def _delete(
-        self,
-        volume: Volume,
-        entry: Entry,
-        recursive: bool,
-        atomic: bool,
-        progress: ProgressCallback | None,
-    ) -> ChangeResult:
-        with volume.freeing_space():
-            if entry.is_dir and recursive:
-                tree = volume.atomic if atomic else volume.tree
-                deleted = await tree.delete(entry, progress=progress)
-                return deleted.raise_for_failures(path=entry.path)
-            store = volume.store
-            await (store.remove_directory(entry) if entry.is_dir else store.delete_file(entry))
-        tally = ProgressTally("delete", progress)
-        tally.add(entry)
-        return tally.result
-
-    @call
-    async def _open_reader(self, path: str) -> FileReader:
-        return await open_reader(self._volume, path)
-
-    @call
-    async def _open_writer(self, path: str, *, exclusive: bool) -> FileWriter:
-        writer = await open_writer(self._volume, path, exclusive=exclusive)
-        self._writers.add(writer)
-        return writer
+    def _values(self, pages: AsyncIterator[builtins.list[T]]) -> PagedIterator[T]:
+        return PagedIterator(self._volume().calls.stream(pages))
 
     def _volume(self) -> Volume:
         opened = self._opened
@@ -685,18 +771,31 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
             raise ForkedClientError(
                 "the client was opened in a parent process; open a new one", path=self.name
             )
-        self._need_loop(opened)
-        return opened.volume
-
-    def _need_loop(self, opened: _Opened) -> None:
         if asyncio.get_running_loop() is not opened.loop:
             raise WrongLoopError("the client belongs to another event loop", path=self.name)
+        return opened.volume
 
     def _path(self, path: Path) -> str:
-        return _native.normalize(self._inside(path))
+        if isinstance(path, str) and path[:1] == "/":
+            return _native.normalize(path)  # as most are given: no URL, nothing to look up
+        return _native.normalize(inside(path, self.name))
 
-    def _inside(self, path: Path) -> str:
-        return inside(path, self.name)
+    def _paths(self, paths: Iterable[Path]) -> builtins.list[str]:
+        if isinstance(paths, str | bytes):
+            raise ArgumentTypeError("a list of paths is wanted, not one path")
+        return [self._path(path) for path in paths]
+
+
+def volume_of(client: S3kClient) -> Volume:
+    """The open volume of a client, for modules that work on it directly. Raises ClosedClientError,
+    ForkedClientError, WrongLoopError."""
+    return client._volume()
+
+
+def reader_of(client: S3kClient, entry: Entry) -> FileReader:
+    """The file of an entry that was read before: nothing is asked. Raises IsDirectoryError,
+    UncommittedFileError."""
+    return FileReader(partial(volume_of, client), entry)
 
 
 def volume_text(config: VolumeConfig) -> str:
@@ -708,9 +807,3 @@ def _unpickled(cls: type[S3kClient], config: VolumeConfig) -> S3kClient:
     from s3k_async.settings import with_local_secrets
 
     return cls(config=with_local_secrets(config))
-
-
-async def _each(pages: Pages[T]) -> AsyncIterator[T]:
-    async for page in pages:
-        for value in page:
-            yield value

@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Protocol
 
-from s3k_async._core.active_calls import Calls
 from s3k_async._core.concurrency import gather
 from s3k_async._native import Xxh3_128
 from s3k_async.errors import (
     ConflictError,
     CorruptDataError,
     DataMissingError,
+    InvalidArgumentError,
     IsDirectoryError,
-    PathNotFoundError,
     UncommittedFileError,
 )
-from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.entry_reader import existing
 from s3k_async.model import Content, Entry, FileStatus
 from s3k_async.storage.physical import PhysicalStorage, checksum_of, is_uri
 from s3k_async.storage.upload import CHECKSUM_PREFIX
+from s3k_async.volumes.volume import Volume
 
 __all__ = [
     "LOOKS",
     "SPAN_REQUESTS",
-    "OpenVolume",
     "SequentialCheck",
     "check_empty",
-    "existing",
     "fetch_span",
     "need_readable",
     "need_same",
     "read_file",
+    "read_ranges",
     "read_span",
     "read_spans",
     "read_version",
@@ -44,31 +42,6 @@ RANGES = 16
 """Spans of one call that are fetched at the same time."""
 LOOKS = 3
 """How often a file is looked up whose bytes are replaced and collected under our hands."""
-
-
-class OpenVolume(Protocol):
-    """What files need of a volume."""
-
-    @property
-    def store(self) -> MetadataStore: ...
-    @property
-    def storage(self) -> PhysicalStorage: ...
-    @property
-    def calls(self) -> Calls: ...
-
-
-class PathReader(Protocol):
-    """Reads of single paths: a store, or a view of it."""
-
-    async def get(self, path: str) -> Entry | None: ...
-
-
-async def existing(store: PathReader, path: str) -> Entry:
-    """The entry at a path. Raises PathNotFoundError."""
-    entry = await store.get(path)
-    if entry is None:
-        raise PathNotFoundError("no such file or directory", path=path)
-    return entry
 
 
 def need_same(seen: FileStatus, entry: Entry) -> None:
@@ -186,7 +159,7 @@ async def check_empty(storage: PhysicalStorage, entry: Entry) -> None:
 
 
 async def read_spans(
-    volume: OpenVolume, path: str, spans: Sequence[tuple[int, int | None]]
+    volume: Volume, path: str, spans: Sequence[tuple[int, int | None]]
 ) -> tuple[Entry, list[bytes]]:
     """Spans [start, end) of one version of a file, cut at its end, and that version; None is the
     end.
@@ -217,12 +190,20 @@ async def read_spans(
     raise gone
 
 
-async def read_file(volume: OpenVolume, path: str) -> bytes:
+async def read_ranges(volume: Volume, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    """The bytes [start, end) of each range. Raises InvalidArgumentError, and as `read_spans`."""
+    for start, end in ranges:
+        if not 0 <= start <= end:
+            raise InvalidArgumentError(f"[{start}, {end}) is not a byte range", path=path)
+    return (await read_spans(volume, path, ranges))[1]
+
+
+async def read_file(volume: Volume, path: str) -> bytes:
     """A whole file, its size and checksum verified. Raises as `read_spans`."""
     return (await read_spans(volume, path, [(0, None)]))[1][0]
 
 
-async def read_version(volume: OpenVolume, entry: Entry) -> bytes | None:
+async def read_version(volume: Volume, entry: Entry) -> bytes | None:
     """The bytes of the version that the entry names, size and checksum verified; None if they are
     gone.
 

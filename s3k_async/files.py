@@ -14,9 +14,11 @@ import anyio
 
 from s3k_async._core.active_calls import critical
 from s3k_async._core.concurrency import to_the_end
+from s3k_async._native import Xxh3_128
 from s3k_async.errors import (
     ArgumentTypeError,
     BusyError,
+    ClosedClientError,
     ConflictError,
     InvalidArgumentError,
     IsDirectoryError,
@@ -31,7 +33,6 @@ from s3k_async.errors import (
 )
 from s3k_async.file_ranges import (
     SPAN_REQUESTS,
-    OpenVolume,
     SequentialCheck,
     check_empty,
     fetch_span,
@@ -39,12 +40,14 @@ from s3k_async.file_ranges import (
     read_span,
 )
 from s3k_async.metadata.conflict_backoff import ConflictBackoff
+from s3k_async.metadata.entry_reader import existing
 from s3k_async.metadata.store import MetadataStore, WriteTarget
 from s3k_async.model import Content, Entry, FileStatus, status_of
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.read_ahead import ReadAhead
-from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
+from s3k_async.storage.upload import CHECKSUM_PREFIX, CLEANUP_SECONDS, PhysicalWriter
 from s3k_async.stores.blobs import Buffer
+from s3k_async.volumes.volume import Volume
 
 __all__ = [
     "FileReader",
@@ -52,6 +55,7 @@ __all__ = [
     "Opening",
     "bytes_of",
     "check_mode",
+    "checksum",
     "drop_unpublished",
     "open_reader",
     "open_writer",
@@ -164,23 +168,45 @@ def bytes_of(data: object, path: str) -> memoryview:
         ) from error
 
 
-async def open_reader(volume: Callable[[], OpenVolume], path: str) -> FileReader:
+async def open_reader(volume: Callable[[], Volume], path: str) -> FileReader:
     """Open the file at a path. Raises PathNotFoundError, IsDirectoryError, UncommittedFileError."""
-    entry = await volume().store.get(path)
-    if entry is None:
-        raise PathNotFoundError("no such file", path=path)
-    return FileReader(volume, entry)
+    opened = volume()
+    with opened.calls.running():
+        entry = await opened.store.get(path)
+        if entry is None:
+            raise PathNotFoundError("no such file", path=path)
+        return FileReader(volume, entry)
 
 
-async def open_writer(
-    volume: Callable[[], OpenVolume], path: str, *, exclusive: bool
-) -> FileWriter:
+async def checksum(volume: Volume, path: str) -> str:
+    """The checksum of a file as it is recorded, or computed now."""
+    entry = await existing(volume.store, path)
+    need_readable(entry)
+    if entry.checksum:
+        return entry.checksum
+    digest = Xxh3_128()
+    async with FileReader(lambda: volume, entry) as reader:
+        async for chunk in reader:
+            digest.update(chunk)
+    return CHECKSUM_PREFIX + digest.hexdigest()
+
+
+async def open_writer(volume: Callable[[], Volume], path: str, *, exclusive: bool) -> FileWriter:
     """Reserve a new path, or begin to replace the file there.
 
     Raises PathExistsError (`exclusive`), IsDirectoryError, NotDirectoryError, BusyError,
     ReadOnlyVolumeError.
     """
-    store, storage = volume().store, volume().storage
+    opened = volume()
+    with opened.calls.running():
+        target, entry = await _reserve(opened.store, path, exclusive=exclusive)
+        upload = opened.storage.writer(target.object_id)
+        return FileWriter(volume, entry, upload, reserved=target.current is None)
+
+
+async def _reserve(
+    store: MetadataStore, path: str, *, exclusive: bool
+) -> tuple[WriteTarget, Entry]:
     race = ConflictBackoff(store)
     reserved: list[Entry] = []
 
@@ -195,14 +221,12 @@ async def open_writer(
             if exclusive:
                 raise
             await race.lost(error)
-            continue
         except BaseException:
             if reserved and target.current is None:
                 await _abandon(store, reserved[0])
             raise
-        return FileWriter(
-            volume, reserved[0], storage.writer(target.object_id), reserved=target.current is None
-        )
+        else:
+            return target, reserved[0]
 
 
 async def _abandon(store: MetadataStore, reservation: Entry) -> None:
@@ -230,7 +254,7 @@ class FileReader:
 
     mode = "rb"
 
-    def __init__(self, volume: Callable[[], OpenVolume], entry: Entry) -> None:
+    def __init__(self, volume: Callable[[], Volume], entry: Entry) -> None:
         need_readable(entry)
         self._volume = volume
         self._entry = entry
@@ -447,7 +471,7 @@ class FileWriter:
 
     def __init__(
         self,
-        volume: Callable[[], OpenVolume],
+        volume: Callable[[], Volume],
         entry: Entry,
         upload: PhysicalWriter,
         *,
@@ -460,6 +484,7 @@ class FileWriter:
         self._status: FileStatus | None = None
         self._failure: Exception | None = None
         self._discarded = False
+        volume().calls.on_close(self, self._client_closed)
 
     def __repr__(self) -> str:
         return f"<FileWriter {self._entry.path!r} {self._upload.size} bytes>"
@@ -619,6 +644,12 @@ class FileWriter:
         # of the evidence.
         if not isinstance(error, OutcomeUnknownError):
             await self._drop()
+
+    async def _client_closed(self, client: str) -> None:
+        """Drop the file, unless it is over."""
+        if not self.over:
+            message = f"the client of {client} was closed before the file was"
+            await self._fail(ClosedClientError(message, path=self.name))
 
     async def _drop(self) -> None:
         """Abort the upload and remove our reservation; bounded, and shielded from cancellation."""

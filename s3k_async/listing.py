@@ -5,21 +5,21 @@ All of them see a job wholly or not at all, as far as `s3k_async.metadata.consis
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from s3k_async._core.concurrency import merge
 from s3k_async._native import Entries
 from s3k_async.errors import InvalidArgumentError
-from s3k_async.file_ranges import existing
 from s3k_async.globbing import glob_entries, matcher
 from s3k_async.metadata.codec import in_columns
 from s3k_async.metadata.consistent_listing import SnapshotView, steadily
+from s3k_async.metadata.directories import DirectoryStore
+from s3k_async.metadata.entry_reader import existing
 from s3k_async.metadata.ordered_walk import walk, walk_in_order
-from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import EPOCH, ROOT, ContentSummary, FileStatus, status_of
 
 if TYPE_CHECKING:
@@ -29,15 +29,19 @@ __all__ = [
     "EntryType",
     "Filter",
     "Listing",
+    "PagedIterator",
     "Walked",
     "arrow_schema",
     "find_pages",
     "glob_pages",
     "list_pages",
+    "pages_of",
     "record_batches",
     "summary",
     "walk_pages",
 ]
+
+T = TypeVar("T")
 
 BATCH_ROWS = 2048
 """A record batch of a listing has at least so many rows, unless it is the last, and not many more
@@ -50,13 +54,6 @@ MILLISECOND = timedelta(milliseconds=1)
 EntryType: TypeAlias = Literal["file", "directory"]
 Walked: TypeAlias = tuple[str, list[FileStatus], list[FileStatus]]
 """A directory, the directories in it and the files in it."""
-
-
-class ListableVolume(Protocol):
-    """The parts of a volume that a listing reads."""
-
-    @property
-    def store(self) -> MetadataStore: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +116,10 @@ class Listing:
     include_uncommitted: bool = False
     sorted: bool = False
 
-    def pages(self, volume: ListableVolume, path: str) -> AsyncGenerator[Entries, None]:
+    def pages(self, store: DirectoryStore, path: str) -> AsyncGenerator[Entries, None]:
         """The entries in pages that are not empty; of a file, the file itself. Raises
         PathNotFoundError."""
-        return steadily(volume.store, lambda view: self.pages_of(view, path))
+        return steadily(store, lambda view: self.pages_of(view, path))
 
     async def pages_of(self, view: SnapshotView, path: str) -> AsyncGenerator[Entries, None]:
         """`pages` of one attempt."""
@@ -140,21 +137,52 @@ class Listing:
         return walk(view, path) if self.recursive else view.children(path)
 
 
+class PagedIterator(AsyncIterator[T]):
+    """The values of pages, one by one; `pages` for callers that take a page at a time."""
+
+    def __init__(self, pages: AsyncGenerator[list[T], None]) -> None:
+        self.pages = pages
+        self._values = _each(pages)
+
+    def __aiter__(self) -> AsyncIterator[T]:  # noqa: PYI034 - a generator is faster than this
+        return self._values
+
+    def __anext__(self) -> Coroutine[Any, Any, T]:
+        return self._values.__anext__()
+
+    def aclose(self) -> Coroutine[Any, Any, None]:
+        """Let go of what is read ahead."""
+        return self._values.aclose()
+
+
+async def _each(pages: AsyncIterator[list[T]]) -> AsyncGenerator[T, None]:
+    async for page in pages:
+        for value in page:
+            yield value
+
+
+def pages_of(values: AsyncIterator[T]) -> AsyncIterator[list[T]]:
+    """The pages that values come in; of others, a page for each."""
+    if isinstance(values, PagedIterator):
+        return values.pages
+    return ([value] async for value in values)
+
+
 async def _single(page: Entries) -> AsyncGenerator[Entries, None]:
     yield page
 
 
 async def list_pages(
-    volume: ListableVolume, path: str, listing: Listing
+    store: DirectoryStore, path: str, listing: Listing
 ) -> AsyncIterator[list[FileStatus]]:
     """`Listing.pages` as callers see them."""
-    async with aclosing(listing.pages(volume, path)) as pages:
+    async with aclosing(listing.pages(store, path)) as pages:
         async for page in pages:
             yield page.statuses()
 
 
 async def find_pages(
-    volume: ListableVolume, path: str, wanted: Filter
+    store: DirectoryStore, path: str, wanted: Filter
 ) -> AsyncIterator[list[FileStatus]]:
     """What is below a directory (or a file itself) and meets the filter, in pages."""
     root = path if path == ROOT else path + "/"
@@ -165,20 +193,20 @@ async def find_pages(
                 if selected := wanted.select(page, root):
                     yield selected
 
-    async with aclosing(steadily(volume.store, found)) as pages:
+    async with aclosing(steadily(store, found)) as pages:
         async for page in pages:
             yield page
 
 
-async def glob_pages(volume: ListableVolume, pattern: str) -> AsyncIterator[list[FileStatus]]:
+async def glob_pages(store: DirectoryStore, pattern: str) -> AsyncIterator[list[FileStatus]]:
     """What matches a pattern, in pages."""
-    async with aclosing(steadily(volume.store, lambda view: glob_entries(view, pattern))) as pages:
+    async with aclosing(steadily(store, lambda view: glob_entries(view, pattern))) as pages:
         async for page in pages:
             if shown := [status_of(entry) for entry in page if not entry.is_reservation]:
                 yield shown
 
 
-async def summary(volume: ListableVolume, path: str) -> ContentSummary:
+async def summary(store: DirectoryStore, path: str) -> ContentSummary:
     """Totals of a subtree, itself counted. Reservations count for nothing. Raises
     PathNotFoundError."""
 
@@ -191,7 +219,7 @@ async def summary(volume: ListableVolume, path: str) -> ContentSummary:
                     yield page.totals()
 
     length, files, directories = 0, 0, 0
-    async with aclosing(steadily(volume.store, totals)) as sums:
+    async with aclosing(steadily(store, totals)) as sums:
         async for more_files, more_directories, more_bytes in sums:
             files += more_files
             directories += more_directories
@@ -199,10 +227,10 @@ async def summary(volume: ListableVolume, path: str) -> ContentSummary:
     return ContentSummary(length, files, directories)
 
 
-async def walk_pages(volume: ListableVolume, path: str) -> AsyncIterator[list[Walked]]:
+async def walk_pages(store: DirectoryStore, path: str) -> AsyncIterator[list[Walked]]:
     """Every directory from `path` down with its children, each after the one it is in. A page is
     one directory."""
-    async with aclosing(steadily(volume.store, lambda view: _walked(view, path))) as pages:
+    async with aclosing(steadily(store, lambda view: _walked(view, path))) as pages:
         async for walked in pages:
             yield [walked]
 

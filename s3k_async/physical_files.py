@@ -3,22 +3,21 @@ readers."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 from urllib.parse import unquote
 
-from s3k_async._core.active_calls import Calls
-from s3k_async.addresses import Path
+from s3k_async.file_ranges import need_readable
 from s3k_async.hive_partitions import partition_values
 from s3k_async.listing import Listing
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.model import ROOT, FileStatus, utc
+from s3k_async.metadata.entry_reader import existing
+from s3k_async.model import FileStatus, utc
 from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.volumes.volume import Volume
 
-__all__ = ["PhysicalFile", "PhysicalPaths"]
+__all__ = ["PhysicalFile", "physical_pages", "physical_path"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,54 +43,19 @@ class PhysicalFile:
         return utc(self.mtime_ms)
 
 
-class _Volume(Protocol):
-    @property
-    def store(self) -> MetadataStore: ...
-    @property
-    def storage(self) -> PhysicalStorage: ...
-    @property
-    def calls(self) -> Calls: ...
+async def physical_path(volume: Volume, path: str) -> str:
+    """The URI of a file's bytes."""
+    entry = await existing(volume.store, path)
+    need_readable(entry)
+    return volume.storage.uri(entry.physical or "")
 
 
-class PhysicalPaths:
-    """What a client tells of the places of bytes."""
-
-    def physical_paths(
-        self, path: Path = ROOT, *, recursive: bool = True
-    ) -> AsyncIterator[PhysicalFile]:
-        """The committed files below a directory, or without `recursive` in it, or a file itself,
-        with the URIs of their bytes and the values in the `name=value` directories between.
-
-            files = [file async for file in client.physical_paths("/sales")]
-            spark.read.parquet(*[file.uri for file in files])
-
-        The files are those of a listing, which sees an atomic change of many wholly or not at all
-        (`list`); their bytes stay for the grace period of garbage collection, whatever becomes of
-        the files. Raises PathNotFoundError.
-        """
-        return _each(self._physical_pages(path, recursive))
-
-    def _physical_pages(self, path: Path, recursive: bool) -> AsyncIterator[list[PhysicalFile]]:
-        volume = self._volume()
-        return volume.calls.stream(_pages(volume, self._path(path), Listing(recursive=recursive)))
-
-    def _volume(self) -> _Volume:
-        raise NotImplementedError
-
-    def _path(self, path: Path) -> str:
-        raise NotImplementedError
-
-
-async def _each(pages: AsyncIterator[list[PhysicalFile]]) -> AsyncIterator[PhysicalFile]:
-    async for page in pages:
-        for file in page:
-            yield file
-
-
-async def _pages(
-    volume: _Volume, top: str, listing: Listing
+async def physical_pages(
+    volume: Volume, top: str, listing: Listing
 ) -> AsyncGenerator[list[PhysicalFile], None]:
-    async with aclosing(listing.pages(volume, top)) as pages:
+    """The committed files of a listing, with the values in the `name=value` directories between
+    `top` and each."""
+    async with aclosing(listing.pages(volume.store, top)) as pages:
         async for page in pages:
             known: dict[str, dict[str, str | None]] = {}
             files = [

@@ -5,23 +5,23 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import Protocol, Self
-from weakref import WeakSet
+from typing import Self
 
 import anyio
 
 from s3k_async import _native
-from s3k_async._core.active_calls import Calls, call, critical
+from s3k_async._core.active_calls import call, critical
 from s3k_async._core.metering import RequestCounter, counting_towards
 from s3k_async.addresses import Path
-from s3k_async.bulk.adoption import AdoptingVolume, look_at
+from s3k_async.bulk.adoption import look_at
 from s3k_async.bulk.publish import is_below
 from s3k_async.bulk.staged_uploads import drop_bytes, need_staged
 from s3k_async.errors import (
+    ClosedClientError,
     InvalidArgumentError,
     IsDirectoryError,
     NotDirectoryError,
@@ -35,28 +35,20 @@ from s3k_async.errors import (
     UncommittedFileError,
     UnsupportedError,
 )
-from s3k_async.file_ranges import existing, need_same
+from s3k_async.file_ranges import need_same
 from s3k_async.files import FileWriter, Opening, bytes_of, check_mode
+from s3k_async.metadata.entry_reader import existing
 from s3k_async.metadata.multi_path_commit import change_together
 from s3k_async.metadata.mutations import Intent, MakeDirectory, Move, Remove, WriteFile
 from s3k_async.metadata.store import WriteTarget
-from s3k_async.metadata.volume_record import VolumeRecord
 from s3k_async.model import ROOT, UNCOMMITTED, ChangeResult, Content, Entry, FileStatus, StagedFile
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
 from s3k_async.stores.blobs import Buffer
+from s3k_async.volumes.volume import Volume
 
 __all__ = ["Transaction"]
 
 _LOG = logging.getLogger(__name__)
-
-
-class TransactedVolume(AdoptingVolume, Protocol):
-    """What transactions need of a volume."""
-
-    @property
-    def record(self) -> VolumeRecord: ...
-    @property
-    def calls(self) -> Calls: ...
 
 
 class Transaction:
@@ -78,13 +70,11 @@ class Transaction:
 
     def __init__(
         self,
-        volume: Callable[[], TransactedVolume],
+        volume: Callable[[], Volume],
         place: Callable[[Path], str],
-        writers: WeakSet[FileWriter],
     ) -> None:
         self._volume = volume
         self._place = place
-        self._writers = writers
         self._claims = _Claims()
         self._intents: list[Intent] = []
         self._published: set[str] = set()
@@ -96,6 +86,7 @@ class Transaction:
         self._failure: S3kError | None = None
         """Why it is over, if its caller has not ended it."""
         self._result: ChangeResult | None = None
+        volume().calls.on_close(self, self._client_closed)
 
     def __repr__(self) -> str:
         return f"<Transaction of {len(self._intents)} {'over' if self._over else 'open'}>"
@@ -338,10 +329,13 @@ class Transaction:
                 await writer.discard()
             await self._drop()
 
-    async def _fail(self, error: S3kError) -> None:
-        """Discard it, unless it is over, and raise `error` where its caller goes on."""
+    async def _client_closed(self, client: str) -> None:
+        """Discard it, unless it is over, and raise the reason where its caller goes on."""
         if not self._over:
-            self._failure = error
+            message = (
+                "the client was closed before the transaction's end; nothing of it has happened"
+            )
+            self._failure = ClosedClientError(message, path=client)
             await self.discard()
 
     async def __aenter__(self) -> Self:
@@ -409,10 +403,22 @@ class Transaction:
             target = await self._target(place, overwrite=overwrite)
             self._need_open()
             upload = self._volume().storage.writer(target.object_id)
-        writer = _Writer(self, target, upload, overwrite=overwrite)
+        writer = _Writer(
+            self._volume,
+            target,
+            upload,
+            self._requests,
+            self._take_in,
+            self._let_go,
+            overwrite=overwrite,
+        )
         self._files[writer] = None
-        self._writers.add(writer)
         return writer
+
+    async def _take_in(self, writer: _Writer, content: Content) -> None:
+        """The file is whole."""
+        await self._note_file(writer.target, content, overwrite=writer.overwrite)
+        del self._files[writer]
 
     def _let_go(self, writer: _Writer) -> None:
         """Nothing comes of the file."""
@@ -477,38 +483,42 @@ class _Writer(FileWriter):
 
     def __init__(
         self,
-        transaction: Transaction,
+        volume: Callable[[], Volume],
         target: WriteTarget,
         upload: PhysicalWriter,
+        requests: RequestCounter,
+        finished: Callable[[_Writer, Content], Awaitable[None]],
+        given_up: Callable[[_Writer], None],
         *,
         overwrite: bool,
     ) -> None:
-        now = transaction._volume().store.sources.now_ms()
+        now = volume().store.sources.now_ms()
         blank = Entry(
             target.path, False, target.object_id, 1, now // 1000, now, physical=UNCOMMITTED
         )
-        super().__init__(transaction._volume, target.current or blank, upload, reserved=False)
-        self._transaction = transaction
-        self._target = target
-        self._overwrite = overwrite
+        super().__init__(volume, target.current or blank, upload, reserved=False)
+        self._requests = requests
+        self._finished = finished
+        self._given_up = given_up
+        self.target = target
+        self.overwrite = overwrite
 
     async def write(self, data: Buffer) -> int:
-        with counting_towards(self._transaction._requests):
+        with counting_towards(self._requests):
             return await super().write(data)
 
     async def drain(self) -> None:
-        with counting_towards(self._transaction._requests):
+        with counting_towards(self._requests):
             await super().drain()
 
     async def commit(self) -> FileStatus:
         """Make the file, which has to be whole, a part of the transaction. The status is what it
         will be like."""
-        with counting_towards(self._transaction._requests):
+        with counting_towards(self._requests):
             return await super().commit()
 
     async def _publish(self, content: Content) -> Entry:
-        await self._transaction._note_file(self._target, content, overwrite=self._overwrite)
-        del self._transaction._files[self]
+        await self._finished(self, content)
         will_be = self._entry.with_content(content, mtime_ms=self._entry.mtime_ms, operation="")
         return replace(will_be, committed=False)
 
@@ -516,11 +526,11 @@ class _Writer(FileWriter):
         await super()._fail(error)
         # Nothing but the transaction could publish the bytes: that some were perhaps stored is no
         # reason to hold it up.
-        self._transaction._let_go(self)
+        self._given_up(self)
 
     async def _drop(self) -> None:
         await super()._drop()
-        self._transaction._let_go(self)
+        self._given_up(self)
 
 
 class _Claims:

@@ -10,13 +10,13 @@ has changed nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Protocol, Self, TypeVar, cast
-from weakref import WeakSet
+from typing import Any, Final, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast
+from weakref import WeakKeyDictionary, WeakMethod, WeakSet
 
 import anyio
 
@@ -26,6 +26,7 @@ __all__ = ["Calls", "call", "critical", "incidental", "note_change", "optional"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Drop: TypeAlias = Callable[[str], Awaitable[None]]
 
 RETURNING: Final = 1.0
 """Seconds in which a call that has changed something may return when the time for closing is over.
@@ -38,9 +39,10 @@ class Calls:
     """The calls of one open volume. Belongs to one event loop."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
         self._running: set[_Call] = set()
         self._streams: WeakSet[Stream[Any]] = WeakSet()
+        self._unfinished: WeakKeyDictionary[object, WeakMethod[Drop]] = WeakKeyDictionary()
         self._waiter: asyncio.Future[None] | None = None
         self._hurried = False
         self.closing = False
@@ -53,10 +55,23 @@ class Calls:
         """
         return _Call(self, late=late)
 
+    def is_inside(self) -> bool:
+        """Whether the code is a part of one of these calls."""
+        return any(running.calls is self and not running.over for running in _current.get())
+
+    def begin(self, call: _Call) -> None:
+        """Count a call among those under way."""
+        self._running.add(call)
+
+    def end(self, call: _Call) -> None:
+        """Count it no more."""
+        self._running.discard(call)
+        self._wake()
+
     def admit(self) -> None:
         """Raise ClosedClientError unless calls may begin, or this is a part of one."""
-        if self.closing and not self._is_inside():
-            raise ClosedClientError("the client is closed, or is being closed", path=self._name)
+        if self.closing and not self.is_inside():
+            raise ClosedClientError("the client is closed, or is being closed", path=self.name)
 
     def stream(self, pages: AsyncIterator[T]) -> AsyncGenerator[T, None]:
         """The pages, each step a call; they are closed with the client."""
@@ -76,6 +91,19 @@ class Calls:
         with self.own():
             for stream in list(self._streams):
                 await stream.aclose()
+
+    def on_close(self, owner: object, drop: Drop) -> None:
+        """Have a method of an unfinished file or transaction called when the client closes, unless
+        its owner is gone by then."""
+        self._unfinished[owner] = WeakMethod(drop)
+
+    async def drop_unfinished(self, client: str) -> None:
+        """Drop files and transactions, the latest first: a file before the transaction that it
+        belongs to. `client` is how messages name the client."""
+        for method in reversed(list(self._unfinished.values())):
+            drop = method()
+            if drop is not None:
+                await drop(client)
 
     async def ended(self) -> None:
         """Wait for what was cancelled, or came late."""
@@ -112,19 +140,9 @@ class Calls:
             await asyncio.wait([self._waiter], timeout=left)
         return True
 
-    def _begun(self, call: _Call) -> None:
-        self._running.add(call)
-
-    def _ended(self, call: _Call) -> None:
-        self._running.discard(call)
-        self._wake()
-
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-    def _is_inside(self) -> bool:
-        return any(running.calls is self and not running.over for running in _current.get())
 
 
 class _Call:
@@ -144,7 +162,7 @@ class _Call:
         self._optional: set[anyio.CancelScope] = set()
 
     def __enter__(self) -> Self:
-        if self.calls._is_inside():
+        if self.calls.is_inside():
             return self
         if not self._late:
             self.calls.admit()
@@ -152,7 +170,7 @@ class _Call:
         self._cancelling = self._task.cancelling() if self._task is not None else 0
         self._outer = _current.get()
         _current.set((*self._outer, self))
-        self.calls._begun(self)
+        self.calls.begin(self)
         return self
 
     def __exit__(
@@ -165,7 +183,7 @@ class _Call:
             return
         self.over = True
         _current.set(self._outer)
-        self.calls._ended(self)
+        self.calls.end(self)
         if self._cancelled and self._task is not None:
             others = self._task.uncancel() - self._cancelling
             if isinstance(error, asyncio.CancelledError) and others <= 0:
@@ -215,11 +233,11 @@ class _Call:
         if self._changed:
             return OutcomeUnknownError(
                 "the client was closed during the call; some changes may have been applied",
-                path=self.calls._name,
+                path=self.calls.name,
             )
         return ClosedClientError(
             "the client was closed during the call; no changes were applied",
-            path=self.calls._name,
+            path=self.calls.name,
         )
 
 

@@ -18,7 +18,7 @@ from s3k_async.model import FileStatus, StagedFile
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-__all__ = ["SyncFileReader", "SyncFileWriter", "SyncStagedWriter"]
+__all__ = ["SyncFileReader", "SyncFileWriter", "SyncStagedWriter", "sync_file"]
 
 T = TypeVar("T")
 
@@ -261,3 +261,12 @@ class SyncStagedWriter(SyncFileWriter):
         """What was uploaded, once the writer is closed; raises UnsupportedError before, and if it
         was discarded."""
         return self._writer.staged
+
+
+def sync_file(
+    bridge: Bridge, file: FileReader | FileWriter, owner: object
+) -> SyncFileReader | SyncFileWriter:
+    """A file of either kind, blocking."""
+    if isinstance(file, FileReader):
+        return SyncFileReader(bridge, file, owner)
+    return SyncFileWriter(bridge, file, owner)

@@ -31,7 +31,7 @@ from s3k_async.adapters.fsspec_listing import is_reserved, status_of
 from s3k_async.adapters.fsspec_reading import FILES, ReadableFileSystem
 from s3k_async.adapters.fsspec_transfer import upload
 from s3k_async.bulk.expected_objects import delete_seen
-from s3k_async.client import S3kClient
+from s3k_async.client import S3kClient, reader_of
 from s3k_async.errors import (
     ConflictError,
     DirectoryNotEmptyError,
@@ -41,7 +41,7 @@ from s3k_async.errors import (
     PathNotFoundError,
     UnsupportedError,
 )
-from s3k_async.files import FileReader, FileWriter, check_mode
+from s3k_async.files import FileWriter, check_mode
 from s3k_async.model import ROOT, FileStatus
 
 __all__ = ["S3kFileSystem"]
@@ -442,7 +442,7 @@ class S3kFileSystem(ReadableFileSystem):
         if mode != "rb":
             return S3kAsyncFile(self, await self._writer(inside, mode), mode)
         entry = await self._entry(inside)
-        return S3kAsyncFile(self, FileReader((await self._client())._volume, entry), mode)
+        return S3kAsyncFile(self, reader_of(await self._client(), entry), mode)
 
     async def _writer(self, path: str, mode: str) -> FileWriter:
         client = await self._client()
@@ -453,7 +453,7 @@ class S3kFileSystem(ReadableFileSystem):
         if mode == "ab" and writer._entry.committed:
             # A new version: what is there, and what is written. Published only over the version
             # that was copied.
-            async with FileReader(client._volume, writer._entry) as reader:
+            async with reader_of(client, writer._entry) as reader:
                 await looking.copy_into(writer, reader)
         return writer
 

@@ -11,14 +11,14 @@ from fsspec.transaction import Transaction as FsspecTransaction
 
 from s3k_async._core.concurrency import gather
 from s3k_async.adapters.fsspec_listing import copy_into, readable, status_of, tops_of
-from s3k_async.client import S3kClient
+from s3k_async.client import S3kClient, reader_of, volume_of
 from s3k_async.errors import (
     PathExistsError,
     PathNotFoundError,
     UnsupportedError,
 )
-from s3k_async.file_ranges import existing
-from s3k_async.files import FileReader, FileWriter, Opening
+from s3k_async.files import FileWriter, Opening
+from s3k_async.metadata.entry_reader import existing
 from s3k_async.model import ROOT, FileStatus
 from s3k_async.stores.blobs import Buffer
 from s3k_async.transaction import Transaction
@@ -62,7 +62,7 @@ class AtOnce:
         return self._client.open(path, mode)  # type: ignore[return-value]  # the modes here write
 
     async def make_directory(self, path: str, *, parents: bool, exist_ok: bool) -> None:
-        volume = self._client._volume()
+        volume = volume_of(self._client)
         with volume.calls.running():
             await volume.store.make_directory(path, parents=parents, exist_ok=exist_ok)
 
@@ -120,9 +120,9 @@ class Together:
         await self._transaction.makedirs(path)
 
     async def copy(self, source: str, target: str) -> None:
-        entry = readable(await existing(self._client._volume().store, source))
+        entry = readable(await existing(volume_of(self._client).store, source))
         writer = await self.open(target, "wb")
-        await copy_into(writer, FileReader(self._client._volume, entry))
+        await copy_into(writer, reader_of(self._client, entry))
         await writer.close()
 
     async def remove(self, statuses: Sequence[FileStatus]) -> None:

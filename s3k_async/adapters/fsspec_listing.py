@@ -16,16 +16,17 @@ from s3k_async._core.active_calls import call
 from s3k_async._core.concurrency import gather
 from s3k_async._native import ancestors
 from s3k_async.adapters.fsspec_arguments import Range
-from s3k_async.client import S3kClient
+from s3k_async.client import S3kClient, volume_of
 from s3k_async.errors import (
     CorruptDataError,
     DataMissingError,
     NotDirectoryError,
     PathNotFoundError,
 )
-from s3k_async.file_ranges import LOOKS, existing, need_readable, read_span
+from s3k_async.file_ranges import LOOKS, need_readable, read_span
 from s3k_async.files import FileReader, FileWriter
-from s3k_async.listing import Listing
+from s3k_async.listing import pages_of
+from s3k_async.metadata.entry_reader import existing
 from s3k_async.model import ROOT, Entry, FileStatus
 
 __all__ = [
@@ -143,7 +144,7 @@ async def find(
 
 async def _whole(client: S3kClient, path: str) -> AsyncIterator[Sequence[FileStatus]]:
     try:
-        async for page in client._list_pages(path, Listing(recursive=True)):
+        async for page in pages_of(client.list(path, recursive=True)):
             yield page
     except PathNotFoundError:
         return
@@ -220,7 +221,7 @@ async def read_ranges(
     was replaced and collected meanwhile is looked up again. Raises PathNotFoundError,
     IsDirectoryError, DataMissingError, CorruptDataError.
     """
-    volume = client._volume()
+    volume = volume_of(client)
     entry = readable(await existing(volume.store, path))
     for _ in range(LOOKS):
         try:
@@ -235,7 +236,7 @@ async def read_ranges(
 async def _read_ranges(
     client: S3kClient, entry: Entry, ranges: Sequence[Range], gap: int
 ) -> list[bytes]:
-    storage = client._volume().storage
+    storage = volume_of(client).storage
     spans = [slice(start, end).indices(entry.size)[:2] for start, end in ranges]
     blocks = _joined(spans, gap)
     fetched = await gather(lambda block: read_span(storage, entry, *block), blocks, limit=RANGES)

@@ -18,6 +18,7 @@ from s3k_async.adapters.fsspec_arguments import Range, need_depth, ranges_of, te
 from s3k_async.adapters.fsspec_base import VolumeFileSystem, blocking
 from s3k_async.adapters.fsspec_listing import Info, info_of, status_of
 from s3k_async.adapters.fsspec_transfer import download, download_into
+from s3k_async.client import volume_of
 from s3k_async.errors import (
     InvalidPathError,
     IsDirectoryError,
@@ -25,7 +26,8 @@ from s3k_async.errors import (
     S3kError,
     UncommittedFileError,
 )
-from s3k_async.file_ranges import existing, fetch_span
+from s3k_async.file_ranges import fetch_span
+from s3k_async.metadata.entry_reader import existing
 from s3k_async.model import Entry
 
 __all__ = ["FILES", "ReadableFileSystem"]
@@ -340,12 +342,12 @@ class ReadableFileSystem(VolumeFileSystem):
         return await super()._get(texts(rpath), texts(lpath), recursive=recursive, **kwargs)
 
     async def _entry(self, path: str) -> Entry:
-        volume = (await self._client())._volume()
+        volume = volume_of(await self._client())
         with volume.calls.running():
             return looking.readable(await existing(volume.store, self._strip_protocol(path)))
 
     async def fetch_span(self, entry: Entry, start: int, end: int) -> bytes:
-        volume = (await self._client())._volume()
+        volume = volume_of(await self._client())
         with volume.calls.running():
             return await fetch_span(volume.storage, entry, start, end)
 

@@ -11,9 +11,9 @@ from s3k_async import local_tree
 from s3k_async._core.active_calls import call
 from s3k_async.adapters.fsspec_changes import PendingChanges
 from s3k_async.adapters.fsspec_listing import readable
-from s3k_async.client import S3kClient
-from s3k_async.file_ranges import existing
+from s3k_async.client import S3kClient, reader_of, volume_of
 from s3k_async.files import FileReader
+from s3k_async.metadata.entry_reader import existing
 from s3k_async.transfer import verified
 
 __all__ = ["download", "download_into", "upload"]
@@ -78,4 +78,4 @@ async def download_into(client: S3kClient, source: str, file: Any, callback: Any
 
 @call
 async def _opened(client: S3kClient, source: str) -> FileReader:
-    return FileReader(client._volume, readable(await existing(client._volume().store, source)))
+    return reader_of(client, readable(await existing(volume_of(client).store, source)))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import anyio
 
@@ -24,13 +24,12 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.conflict_backoff import ConflictBackoff
 from s3k_async.metadata.file_batches import prepare_many, publish_many
-from s3k_async.metadata.store import MetadataStore, WriteTarget
+from s3k_async.metadata.store import WriteTarget
 from s3k_async.model import ROOT, ChangeResult, Content, Entry
-from s3k_async.storage.physical import PhysicalStorage
-from s3k_async.stores.blobs import BlobStore
 from s3k_async.volumes.claims import belongs_to_a_volume
+from s3k_async.volumes.volume import Volume
 
-__all__ = ["LOOKS", "AdoptingVolume", "adopt_many", "canonical_uri", "is_own", "look_at"]
+__all__ = ["LOOKS", "adopt_many", "canonical_uri", "is_own", "look_at"]
 
 WINDOW = 1000
 """Pairs of a list that are looked at and published together."""
@@ -47,18 +46,7 @@ _Pair: TypeAlias = tuple[str, str]
 """A normalised path and a canonical URI."""
 
 
-class AdoptingVolume(Protocol):
-    """What adopting needs of a volume."""
-
-    @property
-    def store(self) -> MetadataStore: ...
-    @property
-    def storage(self) -> PhysicalStorage: ...
-    @property
-    def log_blobs(self) -> BlobStore | None: ...
-
-
-async def look_at(volume: AdoptingVolume, uri: str) -> Content:
+async def look_at(volume: Volume, uri: str) -> Content:
     """What an object that others have stored is, by one request: no checksum is known of it.
 
     Raises ArgumentTypeError, UnsupportedError (not in the data location, or one of the volume's
@@ -71,20 +59,20 @@ async def look_at(volume: AdoptingVolume, uri: str) -> Content:
     return Content(volume.storage.place.uri(key), info.size, info.etag, "")
 
 
-def canonical_uri(volume: AdoptingVolume, uri: str) -> str:
+def canonical_uri(volume: Volume, uri: str) -> str:
     """The URI by which entries name an object, however it is spelled. Raises as `look_at`, without
     a request."""
     return volume.storage.place.uri(_key(volume, uri))
 
 
-def is_own(volume: AdoptingVolume, key: str) -> bool:
+def is_own(volume: Volume, key: str) -> bool:
     """Whether an object of the data location belongs to this volume or to another: bytes of a file,
     log, mark."""
     log = volume.log_blobs and volume.storage.place_key(volume.log_blobs.uri("-"))
     return belongs_to_a_volume(key) or bool(log and key.startswith(log.removesuffix("-")))
 
 
-def _key(volume: AdoptingVolume, uri: str) -> str:
+def _key(volume: Volume, uri: str) -> str:
     """The key of an object that can be adopted."""
     if not isinstance(uri, str):
         raise ArgumentTypeError(f"a URI is text, not {type(uri).__name__}")
@@ -105,7 +93,7 @@ def _key(volume: AdoptingVolume, uri: str) -> str:
 
 
 async def adopt_many(
-    volume: AdoptingVolume,
+    volume: Volume,
     pairs: Iterable[tuple[str | os.PathLike[str], str]],
     normalise: Callable[[str | os.PathLike[str]], str],
     *,
@@ -116,8 +104,7 @@ async def adopt_many(
     volume.store.require_writable(ROOT)
     adoption = _Adoption(volume, overwrite, ProgressTally("adopt", progress), normalise)
     await run_all(adoption.window, _windows(pairs), limit=WINDOWS)
-    done = adoption.tally.result
-    return ChangeResult(done.files, 0, done.bytes, failures=tuple(adoption.failures))
+    return adoption.tally.result
 
 
 def _windows(pairs: Iterable[tuple[str | os.PathLike[str], str]]) -> Iterator[list[object]]:
@@ -130,11 +117,10 @@ def _windows(pairs: Iterable[tuple[str | os.PathLike[str], str]]) -> Iterator[li
 class _Adoption:
     """One list of objects on their way into the tree."""
 
-    volume: AdoptingVolume
+    volume: Volume
     overwrite: bool
     tally: ProgressTally
     normalise: Callable[[str | os.PathLike[str]], str]
-    failures: list[tuple[str, Exception]] = field(default_factory=list)
     preparing: anyio.Lock = field(default_factory=anyio.Lock)
     """Windows take turns, so that what one has read and made of their directories is known to the
     next."""
@@ -145,10 +131,8 @@ class _Adoption:
 
         async def look(pair: _Pair) -> None:
             path, uri = pair
-            try:
+            with self.tally.noting(path):
                 contents[path] = await look_at(self.volume, uri)
-            except S3kError as error:
-                self.failures.append((path, error))
 
         await run_all(look, self._distinct(self._pairs(given)), limit=LOOKS)
         targets = await self._targets(contents)
@@ -163,7 +147,7 @@ class _Adoption:
             if isinstance(outcome, Entry):
                 self.tally.add(outcome)
             elif not isinstance(outcome, _LOST):
-                self.failures.append((path, outcome))
+                self.tally.failures.append((path, outcome))
         await run_all(lambda path: self._alone(path, contents[path]), lost, limit=LOST)
 
     def _pairs(self, given: Sequence[object]) -> list[_Pair]:
@@ -178,7 +162,7 @@ class _Adoption:
                 path = self.normalise(path)
                 found.append((path, canonical_uri(self.volume, uri)))
             except S3kError as error:
-                self.failures.append((str(path), error))
+                self.tally.failures.append((str(path), error))
         return found
 
     def _distinct(self, pairs: list[_Pair]) -> list[_Pair]:
@@ -191,7 +175,7 @@ class _Adoption:
                 error = InvalidArgumentError(
                     f"the {what} occurs several times in the list", path=path
                 )
-                self.failures.append((path, error))
+                self.tally.failures.append((path, error))
         return [(path, uri) for path, uri in pairs if paths[path] == uris[uri] == 1]
 
     async def _targets(self, contents: dict[str, Content]) -> list[WriteTarget]:
@@ -201,17 +185,17 @@ class _Adoption:
             async with self.preparing:
                 found = await prepare_many(self.volume.store, list(contents))
         except S3kError as error:
-            self.failures += [(path, error) for path in contents]
+            self.tally.failures += [(path, error) for path in contents]
             return targets
         for path, prepared in found.items():
             if isinstance(prepared, S3kError):
-                self.failures.append((path, prepared))
+                self.tally.failures.append((path, prepared))
             elif prepared.current is None or (
                 self.overwrite and not _is(prepared.current, contents[path])
             ):
                 targets.append(prepared)
             elif not _is(prepared.current, contents[path]):
-                self.failures.append((path, PathExistsError("the file exists", path=path)))
+                self.tally.failures.append((path, PathExistsError("the file exists", path=path)))
         return targets
 
     async def _alone(self, path: str, content: Content) -> None:
@@ -231,7 +215,7 @@ class _Adoption:
                 else:
                     return
         except S3kError as error:
-            self.failures.append((path, error))
+            self.tally.failures.append((path, error))
 
 
 def _is(entry: Entry, content: Content) -> bool:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from s3k_async._core.active_calls import call
 from s3k_async._core.concurrency import run_all
-from s3k_async.client import S3kClient
+from s3k_async.client import S3kClient, volume_of
 from s3k_async.errors import BusyError, ConflictError, LogFormatError, PathNotFoundError, S3kError
 from s3k_async.metadata.codec import in_columns
 from s3k_async.metadata.column_plan import plan_deletes
@@ -79,7 +79,7 @@ async def rename_expected(
         )
 
     renames = PairRenames(
-        client._volume().store,
+        volume_of(client).store,
         overwrite=overwrite,
         missing_ok=False,
         need=lambda path, found: means[path].need(found),
@@ -102,7 +102,7 @@ async def delete_expected(
     """Remove what is meant, each by itself; none is above another one. A directory goes with
     `recursive` only, unless it is empty, and with all that is in it by then.
     """
-    store = client._volume().store
+    store = volume_of(client).store
     errors: Errors = {}
     files: list[Entry] = []
     alone: list[ExpectedObject] = []
@@ -168,7 +168,7 @@ async def delete_seen(client: S3kClient, entries: Iterable[FileStatus]) -> Error
 async def _delete_files(client: S3kClient, files: Sequence[Entry], errors: Errors) -> set[str]:
     """Remove files at the versions that were read, many in a transaction; those that have to be
     looked at again."""
-    store = client._volume().store
+    store = volume_of(client).store
     if not files:
         return set()
     plan = plan_deletes(in_columns(files, store.keys), store.sources)
@@ -191,7 +191,7 @@ async def _alone(
 ) -> None:
     """Make a change in a transaction of its own, which rests on the version that its verb has
     seen."""
-    race = ConflictBackoff(client._volume().store)
+    race = ConflictBackoff(volume_of(client).store)
     while True:
         async with client.transaction() as transaction:
             await change(transaction)

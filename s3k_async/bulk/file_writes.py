@@ -16,7 +16,7 @@ from typing import TypeAlias
 import anyio
 
 from s3k_async._core.concurrency import ByteBudget, run_all
-from s3k_async.bulk.publish import PublishableVolume, write
+from s3k_async.bulk.publish import write
 from s3k_async.errors import (
     ArgumentTypeError,
     ConflictError,
@@ -29,6 +29,7 @@ from s3k_async.metadata.file_batches import prepare_many, publish_many
 from s3k_async.metadata.store import WriteTarget
 from s3k_async.model import ROOT, ChangeResult, Content, Entry
 from s3k_async.stores.blobs import Buffer
+from s3k_async.volumes.volume import Volume
 
 __all__ = ["write_many"]
 
@@ -48,7 +49,7 @@ _File: TypeAlias = tuple[str, memoryview]
 
 
 async def write_many(
-    volume: PublishableVolume,
+    volume: Volume,
     files: Iterable[tuple[str | os.PathLike[str], Buffer]],
     normalise: Callable[[str | os.PathLike[str]], str],
     *,
@@ -79,7 +80,7 @@ def _windows(files: list[_File]) -> Iterator[list[_File]]:
 class _Load:
     """One list of files on its way into the volume."""
 
-    volume: PublishableVolume
+    volume: Volume
     overwrite: bool
     files: int = 0
     bytes: int = 0

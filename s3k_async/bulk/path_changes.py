@@ -1,33 +1,38 @@
-"""Renames and deletions of lists of paths: batched reads and transactions, with a result for each
-path.
+"""Renames and deletions, of one path and of lists of paths.
 
-Files come first, many in a request; then the directories, one after the other.
+Of a list, files come first, many in a request; then the directories, one after the other. Each path
+has its own result.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from s3k_async._core.concurrency import run_all
-from s3k_async.bulk.publish import ProgressCallback
+from s3k_async.bulk.publish import ProgressCallback, ProgressTally, is_below
 from s3k_async.errors import (
     ArgumentTypeError,
+    ConflictError,
     InvalidArgumentError,
     PathNotFoundError,
     PermissionDeniedError,
+    RenameIntoSelfError,
     S3kError,
 )
-from s3k_async.metadata.bulk_moves import BulkOutcome, Failure, delete_files
+from s3k_async.file_ranges import need_same
+from s3k_async.metadata.bulk_moves import BulkOutcome, delete_files
 from s3k_async.metadata.codec import in_columns
+from s3k_async.metadata.conflict_backoff import ConflictBackoff
+from s3k_async.metadata.entry_reader import existing
 from s3k_async.metadata.pair_renames import PairRenames, RenamePair
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.model import ROOT, ChangeResult, Progress
+from s3k_async.model import ROOT, ChangeResult, Entry, FileStatus, Progress
+from s3k_async.volumes.volume import Volume
 
-__all__ = ["Normalise", "delete_many", "rename_many"]
+__all__ = ["Normalise", "delete", "delete_many", "rename", "rename_many"]
 
 Normalise: TypeAlias = Callable[[str | os.PathLike[str]], str]
 """The normalised path that a caller means. Raises S3kError for what is none."""
@@ -38,42 +43,121 @@ DELETING = 4
 """Chunks of files, or directories, that are being deleted at the same time."""
 
 
+async def rename(
+    volume: Volume,
+    source: str,
+    target: str,
+    *,
+    overwrite: bool,
+    atomic: bool = True,
+    progress: ProgressCallback | None = None,
+) -> ChangeResult:
+    """Move a file or a directory."""
+    entry = await existing(volume.store, source)
+    if entry.is_dir:
+        if is_below(target, source):
+            raise RenameIntoSelfError("the target is the directory itself or below it", path=target)
+        tree = volume.atomic if atomic else volume.tree
+        moved = await tree.rename(entry, target, progress=progress)
+        return moved.raise_for_failures(path=source)
+    if target == source:
+        return ChangeResult()
+    renamed = await volume.store.rename_file(entry, target, overwrite=overwrite)
+    return _single("rename", renamed, progress)
+
+
+async def delete(
+    volume: Volume,
+    path: str,
+    *,
+    recursive: bool,
+    missing_ok: bool,
+    atomic: bool = True,
+    expected: FileStatus | None = None,
+    progress: ProgressCallback | None = None,
+) -> ChangeResult:
+    """Remove what is at a path: with `expected`, only the version of a file, or the directory, that
+    was seen there."""
+    if path == ROOT:
+        raise PermissionDeniedError("the root cannot be deleted", path=path)
+    race = ConflictBackoff(volume.store)
+    while True:
+        try:
+            entry = await existing(volume.store, path)
+            if expected is not None:
+                need_same(expected, entry)
+            try:
+                return await _delete(volume, entry, recursive, atomic, progress)
+            except ConflictError as error:
+                await race.lost(error)
+        except PathNotFoundError:
+            if missing_ok:
+                return ChangeResult()
+            raise
+
+
+async def _delete(
+    volume: Volume,
+    entry: Entry,
+    recursive: bool,
+    atomic: bool,
+    progress: ProgressCallback | None,
+) -> ChangeResult:
+    with volume.freeing_space():
+        if entry.is_dir and recursive:
+            tree = volume.atomic if atomic else volume.tree
+            deleted = await tree.delete(entry, progress=progress)
+            return deleted.raise_for_failures(path=entry.path)
+        store = volume.store
+        await (store.remove_directory(entry) if entry.is_dir else store.delete_file(entry))
+    return _single("delete", entry, progress)
+
+
+def _single(operation: str, entry: Entry, progress: ProgressCallback | None) -> ChangeResult:
+    """The result of a change of one file or directory."""
+    if progress is not None:
+        progress(Progress(operation, 1, bytes=entry.size, path=entry.path))
+    return ChangeResult(int(not entry.is_dir), int(entry.is_dir), entry.size)
+
+
 async def rename_many(
-    store: MetadataStore,
+    volume: Volume,
     pairs: Iterable[tuple[str | os.PathLike[str], str | os.PathLike[str]]],
     normalise: Normalise,
-    rename: Callable[[str, str], Awaitable[ChangeResult]],
     *,
     overwrite: bool,
     missing_ok: bool,
     progress: ProgressCallback | None,
 ) -> ChangeResult:
-    """Rename the files of the list, then each of its directories by `rename`."""
+    """Rename the files of the list, then each of its directories."""
+    store = volume.store
     store.require_writable(ROOT)
-    tally = _Tally("rename", progress)
+    tally = ProgressTally("rename", progress)
     renames = PairRenames(store, overwrite=overwrite, missing_ok=missing_ok)
     fit = _apart(_pairs(store, pairs, normalise, tally), tally)
     for start in range(0, len(fit), CHUNK):
         renames.done = BulkOutcome()
         await renames.rename(fit[start : start + CHUNK])
-        tally.add(renames.done)
+        _add(tally, renames.done)
     for pair in renames.directories:
-        await tally.watch(rename(pair.source, pair.target), pair.source)
-    return tally.result()
+        change = rename(volume, pair.source, pair.target, overwrite=overwrite)
+        await _watch(tally, change, pair.source)
+    return tally.result
 
 
 async def delete_many(
-    store: MetadataStore,
+    volume: Volume,
     paths: Iterable[str | os.PathLike[str]],
     normalise: Normalise,
-    delete: Callable[[str], Awaitable[ChangeResult]],
     *,
+    recursive: bool,
     missing_ok: bool,
     progress: ProgressCallback | None,
 ) -> ChangeResult:
-    """Delete the files of the list, then its directories by `delete`, the deepest first."""
+    """Delete the files of the list, then its directories, the deepest first."""
+    store = volume.store
     store.require_writable(ROOT)
-    tally = _Tally("delete", progress)
+    tally = ProgressTally("delete", progress)
     wanted = _paths(store, paths, normalise, tally)
     directories: list[str] = []
 
@@ -100,26 +184,28 @@ async def delete_many(
                 done.failures.append(
                     (path, PathNotFoundError("no such file or directory", path=path))
                 )
-        tally.add(done)
+        _add(tally, done)
 
-    await run_all(
-        delete_chunk,
-        (wanted[start : start + CHUNK] for start in range(0, len(wanted), CHUNK)),
-        limit=DELETING,
-    )
-    by_depth: dict[int, list[str]] = {}
-    for path in directories:
-        by_depth.setdefault(path.count("/"), []).append(path)
-    for depth in sorted(by_depth, reverse=True):
-        await run_all(lambda path: tally.watch(delete(path), path), by_depth[depth], limit=DELETING)
-    return tally.result()
+    async def delete_directory(path: str) -> None:
+        change = delete(volume, path, recursive=recursive, missing_ok=missing_ok)
+        await _watch(tally, change, path)
+
+    with volume.freeing_space():
+        chunks = (wanted[start : start + CHUNK] for start in range(0, len(wanted), CHUNK))
+        await run_all(delete_chunk, chunks, limit=DELETING)
+        by_depth: dict[int, list[str]] = {}
+        for path in directories:
+            by_depth.setdefault(path.count("/"), []).append(path)
+        for depth in sorted(by_depth, reverse=True):
+            await run_all(delete_directory, by_depth[depth], limit=DELETING)
+    return tally.result
 
 
 def _pairs(
     store: MetadataStore,
     pairs: Iterable[tuple[str | os.PathLike[str], str | os.PathLike[str]]],
     normalise: Normalise,
-    tally: _Tally,
+    tally: ProgressTally,
 ) -> list[RenamePair]:
     fit: dict[RenamePair, None] = {}
     for pair in pairs:
@@ -136,7 +222,7 @@ def _is_pair(value: object) -> bool:
     return isinstance(value, tuple | list) and len(value) == 2
 
 
-def _apart(pairs: Sequence[RenamePair], tally: _Tally) -> list[RenamePair]:
+def _apart(pairs: Sequence[RenamePair], tally: ProgressTally) -> list[RenamePair]:
     """The pairs whose paths no other pair names: what the others would lead to depends on their
     order."""
     uses = Counter(path for pair in pairs for path in {pair.source, pair.target})
@@ -155,7 +241,7 @@ def _paths(
     store: MetadataStore,
     paths: Iterable[str | os.PathLike[str]],
     normalise: Normalise,
-    tally: _Tally,
+    tally: ProgressTally,
 ) -> list[str]:
     if isinstance(paths, str | bytes):
         raise ArgumentTypeError("a list of paths is wanted, not one path")
@@ -176,45 +262,16 @@ def _fitting(store: MetadataStore, path: str) -> str:
     return path
 
 
-class _Tally:
-    """What was done so far."""
+def _add(tally: ProgressTally, done: BulkOutcome) -> None:
+    tally.failures += done.failures
+    tally.count(ChangeResult(done.files, 0, done.bytes))
 
-    def __init__(self, operation: str, progress: ProgressCallback | None) -> None:
-        self._operation = operation
-        self._progress = progress
-        self._files = self._directories = self._bytes = 0
-        self.failures: list[Failure] = []
 
-    @contextmanager
-    def noting(self, given: object) -> Iterator[None]:
-        """Note an error of the body as that of one item of the list."""
-        try:
-            yield
-        except S3kError as error:
-            self.failures.append((str(given), error))
-
-    def add(self, done: BulkOutcome) -> None:
-        self.failures += done.failures
-        self._count(ChangeResult(done.files, 0, done.bytes))
-
-    async def watch(self, change: Awaitable[ChangeResult], path: str) -> None:
-        """Note what became of one directory."""
-        try:
-            done = await change
-        except S3kError as error:
-            self.failures.append((path, error))
-        else:
-            self._count(done, path)
-
-    def result(self) -> ChangeResult:
-        return ChangeResult(
-            self._files, self._directories, self._bytes, failures=tuple(self.failures)
-        )
-
-    def _count(self, done: ChangeResult, path: str | None = None) -> None:
-        self._files += done.files
-        self._directories += done.directories
-        self._bytes += done.bytes
-        if self._progress is not None:
-            count = self._files + self._directories
-            self._progress(Progress(self._operation, count, bytes=self._bytes, path=path))
+async def _watch(tally: ProgressTally, change: Awaitable[ChangeResult], path: str) -> None:
+    """Note what became of one directory."""
+    try:
+        done = await change
+    except S3kError as error:
+        tally.failures.append((path, error))
+    else:
+        tally.count(done, path)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from s3k_async import _native
 from s3k_async._core.concurrency import run_all
@@ -18,14 +19,14 @@ from s3k_async.errors import (
     S3kError,
     UncommittedFileError,
 )
-from s3k_async.file_ranges import LOOKS, existing, need_readable
+from s3k_async.file_ranges import LOOKS, need_readable
 from s3k_async.files import bytes_of, drop_unpublished
 from s3k_async.metadata.conflict_backoff import ConflictBackoff
-from s3k_async.metadata.recursive import Tree
-from s3k_async.metadata.store import MetadataStore, WriteTarget
+from s3k_async.metadata.entry_reader import existing
+from s3k_async.metadata.store import WriteTarget
 from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, Entry, Progress
-from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.stores.blobs import Buffer
+from s3k_async.volumes.volume import Volume
 
 __all__ = ["ProgressCallback", "ProgressTally", "copy", "is_below", "publish_new", "touch", "write"]
 
@@ -39,18 +40,7 @@ COPIES = 16
 """Files of one recursive copy that are under way at the same time."""
 
 
-class PublishableVolume(Protocol):
-    """The parts of a volume that publishing needs."""
-
-    @property
-    def store(self) -> MetadataStore: ...
-    @property
-    def storage(self) -> PhysicalStorage: ...
-    @property
-    def tree(self) -> Tree: ...
-
-
-async def write(volume: PublishableVolume, path: str, data: Buffer, *, overwrite: bool) -> Entry:
+async def write(volume: Volume, path: str, data: Buffer, *, overwrite: bool) -> Entry:
     """Make `data` the file at the path."""
     view = bytes_of(data, path)
     return await publish_new(
@@ -58,9 +48,7 @@ async def write(volume: PublishableVolume, path: str, data: Buffer, *, overwrite
     )
 
 
-async def publish_new(
-    volume: PublishableVolume, path: str, upload: Upload, *, overwrite: bool
-) -> Entry:
+async def publish_new(volume: Volume, path: str, upload: Upload, *, overwrite: bool) -> Entry:
     """Upload and publish a file at the path; the last writer wins.
 
     A lost race is tried again for `Tuning.busy_timeout`; bytes that were uploaded for the same
@@ -97,7 +85,7 @@ async def publish_new(
         raise
 
 
-async def touch(volume: PublishableVolume, path: str) -> Entry:
+async def touch(volume: Volume, path: str) -> Entry:
     """Create an empty file, or give the file a new version with the same bytes and the time of
     now."""
     store = volume.store
@@ -121,12 +109,13 @@ async def touch(volume: PublishableVolume, path: str) -> Entry:
 
 
 class ProgressTally:
-    """Counts changes and reports progress."""
+    """Counts changes, collects failures and reports progress."""
 
     def __init__(self, operation: str, progress: ProgressCallback | None) -> None:
         self._operation = operation
         self._progress = progress
         self._done = ChangeTally()
+        self.failures = self._done.failures
 
     @property
     def result(self) -> ChangeResult:
@@ -135,17 +124,25 @@ class ProgressTally:
 
     def add(self, entry: Entry) -> None:
         """One file or directory more is done."""
+        self.count(ChangeResult(int(not entry.is_dir), int(entry.is_dir), entry.size), entry.path)
+
+    def count(self, more: ChangeResult, path: str | None = None) -> None:
+        """Several are done."""
         done = self._done
-        done.directories += entry.is_dir
-        done.files += not entry.is_dir
-        done.bytes += entry.size
+        done.files += more.files
+        done.directories += more.directories
+        done.bytes += more.bytes
         if self._progress is not None:
             count = done.files + done.directories
-            self._progress(Progress(self._operation, count, bytes=done.bytes, path=entry.path))
+            self._progress(Progress(self._operation, count, bytes=done.bytes, path=path))
 
-    def failed(self, path: str, error: S3kError) -> None:
-        """One entry failed."""
-        self._done.failures.append((path, error))
+    @contextmanager
+    def noting(self, path: object) -> Iterator[None]:
+        """Note an error of the body as the failure of one path."""
+        try:
+            yield
+        except S3kError as error:
+            self.failures.append((str(path), error))
 
 
 def is_below(path: str, directory: str) -> bool:
@@ -154,9 +151,9 @@ def is_below(path: str, directory: str) -> bool:
 
 
 async def copy(
-    origin: PublishableVolume,
+    origin: Volume,
     source: str,
-    destination: PublishableVolume,
+    destination: Volume,
     target: str,
     *,
     overwrite: bool,
@@ -165,26 +162,27 @@ async def copy(
 ) -> ChangeResult:
     """Copy a file, or with `recursive` a directory, within a volume or between two."""
     tally = ProgressTally("copy", progress)
-    entry = await existing(origin.store, source)
-    if not entry.is_dir:
-        tally.add(await _copy_file(origin, entry, destination, target, overwrite=overwrite))
+    with destination.calls.running():
+        entry = await existing(origin.store, source)
+        if not entry.is_dir:
+            tally.add(await _copy_file(origin, entry, destination, target, overwrite=overwrite))
+            return tally.result
+        if not recursive:
+            raise IsDirectoryError(
+                "the source is a directory; copying one has to be asked for", path=source
+            )
+        if origin is destination and is_below(target, source):
+            raise RenameIntoSelfError(
+                "a directory cannot be copied to itself or below itself", path=target
+            )
+        await _copy_tree(origin, entry, destination, target, overwrite=overwrite, tally=tally)
         return tally.result
-    if not recursive:
-        raise IsDirectoryError(
-            "the source is a directory; copying one has to be asked for", path=source
-        )
-    if origin is destination and is_below(target, source):
-        raise RenameIntoSelfError(
-            "a directory cannot be copied to itself or below itself", path=target
-        )
-    await _copy_tree(origin, entry, destination, target, overwrite=overwrite, tally=tally)
-    return tally.result
 
 
 async def _copy_file(
-    origin: PublishableVolume,
+    origin: Volume,
     entry: Entry,
-    destination: PublishableVolume,
+    destination: Volume,
     target: str,
     *,
     overwrite: bool,
@@ -203,9 +201,9 @@ async def _copy_file(
 
 
 async def _copy_version(
-    origin: PublishableVolume,
+    origin: Volume,
     entry: Entry,
-    destination: PublishableVolume,
+    destination: Volume,
     target: str,
     *,
     overwrite: bool,
@@ -227,9 +225,9 @@ async def _copy_version(
 
 
 async def _copy_tree(
-    origin: PublishableVolume,
+    origin: Volume,
     top: Entry,
-    destination: PublishableVolume,
+    destination: Volume,
     target: str,
     *,
     overwrite: bool,
@@ -246,7 +244,7 @@ async def _copy_tree(
             else:
                 done = await _copy_file(origin, entry, destination, place, overwrite=overwrite)
         except S3kError as error:
-            tally.failed(entry.path, error)
+            tally.failures.append((entry.path, error))
         else:
             tally.add(done)
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
-from weakref import WeakSet
 
-from s3k_async._core.active_calls import call
 from s3k_async._native import object_id_of
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -16,72 +13,23 @@ from s3k_async.errors import (
     S3kError,
     UnsupportedError,
 )
-from s3k_async.files import FileWriter, Opening
+from s3k_async.files import FileWriter
 from s3k_async.metadata.store import WriteTarget
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry, StagedFile
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.upload import PhysicalWriter
+from s3k_async.volumes.volume import Volume
 
-if TYPE_CHECKING:
-    from s3k_async.volumes import Volume
-
-__all__ = ["StagedUploads", "StagedWriter", "drop_bytes", "need_staged"]
+__all__ = ["StagedWriter", "discard_staged", "drop_bytes", "need_staged", "open_staged"]
 
 
-class StagedUploads:
-    """What a client does with uploads that a transaction, perhaps of another process, publishes."""
-
-    _writers: WeakSet[FileWriter]
-
-    def stage(self) -> Opening[StagedWriter]:
-        """Upload bytes that `Transaction.publish` makes a file, here or in another process; for
-        `with`.
-
-            async with client.stage() as file:
-                await file.write(data)
-            send(file.staged)
-
-        Staged bytes are in no listing, and neither in the table nor in the log. They must be
-        published within `Tuning.lease` of the opening of the file; after the grace period garbage
-        collection removes the others. After an exception or `discard` nothing remains. Raises
-        ReadOnlyVolumeError.
-        """
-        self._volume().store.require_writable(ROOT)
-        return Opening(self._open_staged)
-
-    @call
-    async def discard_staged(self, staged: Iterable[StagedFile]) -> None:
-        """Drop the bytes of uploads that will not be published; those that are gone are fine.
-
-        Only for files that are certainly unpublished, so not after OutcomeUnknownError: garbage
-        collection decides about those. Raises InvalidArgumentError (another volume's),
-        ReadOnlyVolumeError, PartialFailureError (with the keys that could not be dropped, which
-        garbage collection removes).
-        """
-        volume = self._volume()
-        volume.store.require_writable(ROOT)
-        given = list(staged)
-        for each in given:
-            need_staged(each, volume.record.volume_id)
-        failures = await drop_bytes(volume.storage, [each.content.physical for each in given])
-        if failures:
-            raise PartialFailureError(
-                f"{len(failures)} of {len(given)} staged files could not be dropped",
-                failures=failures,
-            ) from failures[0][1]
-
-    @call
-    async def _open_staged(self) -> StagedWriter:
-        volume = self._volume()
-        target = volume.store.target(ROOT, None)
-        writer = StagedWriter(
-            self._volume, target, volume.storage.writer(target.object_id), volume.record.volume_id
-        )
-        self._writers.add(writer)
-        return writer
-
-    def _volume(self) -> Volume:
-        raise NotImplementedError
+async def open_staged(volume: Callable[[], Volume]) -> StagedWriter:
+    """Begin an upload that a transaction is to publish."""
+    opened = volume()
+    with opened.calls.running():
+        target = opened.store.target(ROOT, None)
+        upload = opened.storage.writer(target.object_id)
+        return StagedWriter(volume, target, upload, opened.record.volume_id)
 
 
 class StagedWriter(FileWriter):
@@ -125,6 +73,21 @@ class StagedWriter(FileWriter):
         self._staged = StagedFile(self._volume_id, self._entry.id, content, self._lease_ms)
         will_be = self._entry.with_content(content, mtime_ms=self._entry.mtime_ms, operation="")
         return replace(will_be, committed=False)
+
+
+async def discard_staged(volume: Volume, staged: Iterable[StagedFile]) -> None:
+    """Drop the bytes of uploads that will not be published. Raises PartialFailureError with the
+    keys that remain."""
+    volume.store.require_writable(ROOT)
+    given = list(staged)
+    for each in given:
+        need_staged(each, volume.record.volume_id)
+    failures = await drop_bytes(volume.storage, [each.content.physical for each in given])
+    if failures:
+        raise PartialFailureError(
+            f"{len(failures)} of {len(given)} staged files could not be dropped",
+            failures=failures,
+        ) from failures[0][1]
 
 
 def need_staged(staged: object, volume_id: str) -> StagedFile:

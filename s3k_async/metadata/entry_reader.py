@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from typing import Protocol
 
 from s3k_async import _native
 from s3k_async._core.concurrency import merge
 from s3k_async._native import Entries
-from s3k_async.errors import ItemFormatError
+from s3k_async.errors import ItemFormatError, PathNotFoundError
 from s3k_async.metadata.codec import from_item, from_items
 from s3k_async.metadata.intent_view import IntentView, Seeing
 from s3k_async.metadata.keys import KeyScheme
@@ -18,7 +19,7 @@ from s3k_async.model import ROOT, Entry
 from s3k_async.stores.items import Item, ItemStore
 from s3k_async.stores.pagination import query_all, scan_all
 
-__all__ = ["ROOT_ENTRY", "EntryReader"]
+__all__ = ["ROOT_ENTRY", "EntryReader", "existing"]
 
 ROOT_ENTRY = Entry(
     path=ROOT,
@@ -37,6 +38,20 @@ ORDERED_ROWS = 50_000
 `WHOLE_PAGES`."""
 WHOLE_PAGES = 16
 """Suffixes of which a listing in order reads pages as large as they come."""
+
+
+class PathReader(Protocol):
+    """Reads of single paths: a store, or a view of it."""
+
+    async def get(self, path: str) -> Entry | None: ...
+
+
+async def existing(store: PathReader, path: str) -> Entry:
+    """The entry at a path. Raises PathNotFoundError."""
+    entry = await store.get(path)
+    if entry is None:
+        raise PathNotFoundError("no such file or directory", path=path)
+    return entry
 
 
 class EntryReader:

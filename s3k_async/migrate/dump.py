@@ -110,7 +110,7 @@ async def _found(
     if top.is_dir and top.path != ROOT:
         yield in_columns([top], volume.store.keys)
     listing = Listing(recursive=True, include_uncommitted=include_uncommitted)
-    async with aclosing(listing.pages(volume, top.path)) as pages:
+    async with aclosing(listing.pages(volume.store, top.path)) as pages:
         async for page in pages:
             yield page
 

@@ -127,7 +127,7 @@ async def retire_log(
 async def _compare(old: Volume, new: Volume, done: Retirement) -> None:
     """Note files of the old volume that the new one does not have."""
     listing = Listing(recursive=True, include_uncommitted=True)
-    async with aclosing(listing.pages(old, ROOT)) as pages:
+    async with aclosing(listing.pages(old.store, ROOT)) as pages:
         async for page in pages:
             files = [entry for entry in page if not entry.is_dir]
             done.reservations += sum(not entry.committed for entry in files)

@@ -168,7 +168,7 @@ class _PagesOf:
                 yield [in_columns([top], volume.store.keys)]
         listing = Listing(recursive=self.whole, include_uncommitted=self.header.uncommitted)
         try:
-            async with aclosing(listing.pages(volume, self.directory)) as pages:
+            async with aclosing(listing.pages(volume.store, self.directory)) as pages:
                 async for page in pages:
                     if not is_top and page[0].path == self.directory:
                         return  # a file by now, which the directory above tells of

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 
 from s3k_async._core.concurrency import run_all
 from s3k_async._sync.sync_client import S3kSyncClient
-from s3k_async.bulk.adoption import LOOKS, AdoptingVolume, canonical_uri, is_own, look_at
+from s3k_async.bulk.adoption import LOOKS, canonical_uri, is_own, look_at
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -50,6 +50,7 @@ from s3k_async.spark.saved_plan import SavedPlan
 from s3k_async.spark.settings import SparkVolume, patient, spark_volume
 from s3k_async.spark.worker_client import each_partition
 from s3k_async.stores.pagination import list_all, list_first_level
+from s3k_async.volumes.volume import Volume
 
 __all__ = ["import_objects", "objects_below", "objects_of_inventory"]
 
@@ -290,7 +291,7 @@ def _first_level(
     return pages
 
 
-def _is_none(volume: AdoptingVolume, key: str) -> bool:
+def _is_none(volume: Volume, key: str) -> bool:
     """Whether an object is not to be imported: the volume's, or the marker of a directory."""
     return key.endswith("/") or is_own(volume, key)
 

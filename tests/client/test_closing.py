@@ -13,6 +13,7 @@ import pytest
 from s3k_async import S3kClient, S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ClosedClientError, OutcomeUnknownError
+from s3k_async.listing import pages_of
 from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume, open_volume
@@ -257,7 +258,7 @@ async def test_listings_that_are_left_half_way_end() -> None:
         ]
         for listing in listings:
             await anext(listing)
-        pages = fs._walk_pages("/")
+        pages = pages_of(fs.walk("/"))
         await anext(pages)
     with pytest.raises(ClosedClientError):
         await anext(pages)

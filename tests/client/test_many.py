@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from s3k_async._sync.sync_client import S3kSyncClient
-from s3k_async.bulk import path_verbs
+from s3k_async.bulk import file_reads
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -122,7 +122,7 @@ async def test_a_large_file_among_small_ones(
     fs: S3kClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The budget is smaller than it; so it waits, and is read all the same."""
-    monkeypatch.setattr(path_verbs, "IN_FLIGHT", 100)
+    monkeypatch.setattr(file_reads, "IN_FLIGHT", 100)
     await fs.write("/large", b"l" * 1000)
     for number in range(10):
         await fs.write(f"/small-{number}", b"s" * 30)

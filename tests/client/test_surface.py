@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_overloads, overload
+
+import pytest
 
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
@@ -14,6 +17,7 @@ from s3k_async.bulk.staged_uploads import StagedWriter
 from s3k_async.client import S3kClient
 from s3k_async.files import FileReader, FileWriter
 from s3k_async.transaction import Transaction
+from tests.sync_surface import TWINS, Twin
 
 CLIENTS = (S3kClient, Transaction)
 PAIRS = [
@@ -79,6 +83,14 @@ def first_paragraph(member: object) -> str:
 
 def shared() -> list[tuple[type, type, str]]:
     return [(ours, theirs, name) for ours, theirs in PAIRS for name in public(ours)]
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+def test_the_blocking_verbs_are_those_that_are_generated(twin: Twin) -> None:
+    stored = twin.target.read_text("utf-8").splitlines()
+    found = difflib.unified_diff(stored, twin.source().splitlines(), lineterm="", n=0)
+    difference = "\n".join(found)
+    assert not difference, f"run python -m tests.sync_surface:\n{difference}"
 
 
 def test_both_have_the_same_members() -> None:

@@ -88,7 +88,7 @@ def told(status: object) -> str:
 async def listed(
     place: Place, path: str = "/", *, recursive: bool = True, sorted: bool = False
 ) -> Found:
-    pages = list_pages(place, path, Listing(recursive=recursive, sorted=sorted))
+    pages = list_pages(place.store, path, Listing(recursive=recursive, sorted=sorted))
     return frozenset([told(status) async for page in pages for status in page])
 
 
@@ -98,7 +98,7 @@ async def in_order(place: Place) -> Found:
 
 async def walked(place: Place) -> Found:
     found: set[str] = set()
-    async for page in walk_pages(place, "/"):
+    async for page in walk_pages(place.store, "/"):
         for _, directories, files in page:
             found |= {told(status) for status in (*directories, *files)}
     return frozenset(found)
@@ -106,22 +106,28 @@ async def walked(place: Place) -> Found:
 
 async def searched(place: Place) -> Found:
     return frozenset(
-        [told(each) async for page in find_pages(place, "/", Filter(type="file")) for each in page]
+        [
+            told(each)
+            async for page in find_pages(place.store, "/", Filter(type="file"))
+            for each in page
+        ]
     )
 
 
 async def globbed(place: Place) -> Found:
     return frozenset(
-        [told(each) async for page in glob_pages(place, "/{a,b,k}/*/[fgh]") for each in page]
+        [told(each) async for page in glob_pages(place.store, "/{a,b,k}/*/[fgh]") for each in page]
     )
 
 
 async def globbed_from_the_root(place: Place) -> Found:
-    return frozenset([told(each) async for page in glob_pages(place, "/*/**/*") for each in page])
+    return frozenset(
+        [told(each) async for page in glob_pages(place.store, "/*/**/*") for each in page]
+    )
 
 
 async def summed(place: Place) -> Found:
-    return frozenset([str(await summary(place, "/"))])
+    return frozenset([str(await summary(place.store, "/"))])
 
 
 def renaming(hand: Hand) -> list[Step]:
@@ -250,7 +256,9 @@ async def test_a_rename_between_two_partitions_of_one_directory_is_seen_wholly_o
     async def look(there: Place) -> Found:
         if not pattern:
             return await listed(there, recursive=False)
-        return frozenset([told(each) async for page in glob_pages(there, pattern) for each in page])
+        return frozenset(
+            [told(each) async for page in glob_pages(there.store, pattern) for each in page]
+        )
 
     keys = (await place(f"keys {pattern}", 2)).store.keys
     assert keys.key("/a").partition != keys.key("/d").partition
@@ -412,7 +420,7 @@ async def test_a_large_listing_that_is_left_early_reads_no_more(
 ) -> None:
     monkeypatch.setattr(consistent_listing, "STEADY_ROWS", 2)
     there = await place("left")
-    pages = list_pages(there, "/", Listing(recursive=True))
+    pages = list_pages(there.store, "/", Listing(recursive=True))
     assert await anext(pages)
     assert isinstance(pages, AsyncGenerator)
     await pages.aclose()
@@ -429,7 +437,7 @@ async def test_an_error_of_the_second_reading_is_raised_before_the_first_page() 
         lambda call: call.method == "get_many", PathNotFoundError("no", path="/")
     )
     with pytest.raises(PathNotFoundError):
-        await anext(list_pages(there, "/", Listing()))
+        await anext(list_pages(there.store, "/", Listing()))
 
 
 async def test_a_volume_open_for_reading_only_has_no_jobs() -> None:
@@ -445,7 +453,7 @@ async def test_one_entry_is_true_by_itself() -> None:
     """A file that is listed, and a single name that is looked for, need no second reading."""
     there = await place("single")
     assert await listed(there, "/k/h") == {"/k/h 2"}
-    assert [each async for page in glob_pages(there, "/k/h") for each in page]
+    assert [each async for page in glob_pages(there.store, "/k/h") for each in page]
     assert [call.method for call in there.faults.calls] == ["get", "get_many"]
 
 
@@ -453,12 +461,14 @@ async def test_names_that_are_looked_for_are_looked_for_twice() -> None:
     """Their directories were not read, so they are read themselves."""
     there = await place("names")
     await globbed(there)
-    pages = [page async for page in glob_pages(there, "/{a/d/f,k/h}")]
+    pages = [page async for page in glob_pages(there.store, "/{a/d/f,k/h}")]
     assert {status.path for page in pages for status in page} == {"/a/d/f", "/k/h"}
     job = there.hand.change("J", [(TREE[2], GONE), (TREE[6], GONE)])
     before = len(there.faults.calls)
     there.due[before + 2] = job
-    again = [status.path async for page in glob_pages(there, "/{a/d/f,k/h}") for status in page]
+    again = [
+        status.path async for page in glob_pages(there.store, "/{a/d/f,k/h}") for status in page
+    ]
     assert again == []
 
 

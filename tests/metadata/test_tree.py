@@ -266,7 +266,7 @@ async def test_a_failure_below_is_listed_and_the_rest_is_deleted(rig: Rig) -> No
 async def test_summary_counts_committed_files_and_directories(rig: Rig) -> None:
     await grow(rig, "/a")
     await rig.store.reserve(await rig.store.prepare("/a/open"), exclusive=True)
-    assert await summary(rig, "/a") == ContentSummary(63, 21, 4)
+    assert await summary(rig.store, "/a") == ContentSummary(63, 21, 4)
 
 
 async def test_every_change_is_in_the_log(rig: Rig) -> None:

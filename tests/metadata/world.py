@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from anyio import sleep_forever
 
@@ -27,6 +28,7 @@ from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.stores.retrying_blobs import ReliableBlobs
 from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.testing import FaultPlan
+from s3k_async.volumes.volume import Volume
 from tests.support import FakeClock, fake_sources
 
 __all__ = ["GROWN", "Client", "Paths", "World"]
@@ -54,7 +56,8 @@ class Client:
             await self.store.changes.log.drained()
 
     async def write(self, path: str, data: bytes, *, overwrite: bool = True) -> None:
-        await publish.write(self, path, data, overwrite=overwrite)
+        # It has the parts of a volume that writing uses.
+        await publish.write(cast(Volume, self), path, data, overwrite=overwrite)
 
     async def need(self, path: str) -> Entry:
         entry = await self.store.get(path)

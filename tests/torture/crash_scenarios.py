@@ -52,12 +52,12 @@ def verb_of(scenario: str) -> str:
 
 
 async def save(fs: S3kClient, mode: str) -> None:
-    async with await fs._open_writer("/d/f", exclusive=mode == "xb") as file:
+    async with fs.open("/d/f", "xb" if mode == "xb" else "wb") as file:
         await file.write(LONG)
 
 
 async def discard(fs: S3kClient) -> None:
-    file = await fs._open_writer("/d/f", exclusive=False)
+    file = await fs.open("/d/f", "wb")
     await file.write(b"new")
     await file.discard()
 

@@ -1,0 +1,329 @@
+"""What the blocking client and transaction have beside their verbs, which are generated
+(`sync_client`, `sync_transaction`): opening, closing, and calls over one event loop in a thread of
+this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractContextManager
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack
+
+from s3k_async._core.metering import RequestCounter, Requests
+from s3k_async._sync.loop_thread import Bridge, current_bridge
+from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, sync_file
+from s3k_async.client import HURRY, Path, S3kClient, reader_of, volume_of, volume_text
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import ClosedClientError
+from s3k_async.files import FileReader, FileWriter, Opening
+from s3k_async.listing import pages_of
+from s3k_async.model import Entry
+from s3k_async.transaction import Transaction
+
+if TYPE_CHECKING:
+    from s3k_async.settings.keywords import Settings
+
+__all__ = ["BlockingClient", "BlockingTransaction"]
+
+T = TypeVar("T")
+B = TypeVar("B")
+
+Verb: TypeAlias = Callable[[S3kClient], Awaitable[T]]
+PagesOf: TypeAlias = Callable[[S3kClient], AsyncIterator[Sequence[T]]]
+
+
+class _Session:
+    """An async client of this process, opened on the bridge's loop when it is first needed."""
+
+    def __init__(self, config: VolumeConfig, aws: object) -> None:
+        self.pid = os.getpid()
+        self.bridge: Bridge = current_bridge()
+        self.client = S3kClient(config=config, session=aws)
+        self._opening = asyncio.Lock()
+
+    async def opened(self) -> S3kClient:
+        """The client, open."""
+        if self.client.closed:
+            async with self._opening:
+                if self.client.closed:
+                    await self.client.open_volume()
+                    seconds = min(HURRY, self.client.config.tuning.close_timeout)
+                    self.bridge.register(self, partial(self.close, timeout=seconds))
+        return self.client
+
+    def run(self, verb: Verb[T]) -> T:
+        """The result of a verb, which runs on the bridge's loop."""
+
+        async def called() -> T:
+            return await verb(await self.opened())
+
+        return self.bridge.run(called)
+
+    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - bounds a part of it
+        """Close the client; it opens again if it is used again."""
+        async with self._opening:
+            self.bridge.unregister(self)
+            await self.client.close(timeout=timeout)
+
+
+class BlockingClient:
+    """A volume as a filesystem, blocking. The same verbs and parameters as `S3kClient`.
+
+    It opens at the first call, or by `with`, and closes at the end of `with`, by `close`, or when
+    the interpreter exits. Any number of threads may use it, running event loops in the caller do
+    not matter, and a forked or spawned child that has it opens the volume for itself. A call from a
+    callback of its own (progress) raises WrongLoopError; Ctrl-C cancels the call under way. A
+    pickled client is its configuration without secrets, which are looked for anew where it arrives.
+
+    Every method may raise InvalidPathError, CrossVolumeError (the URL of another volume),
+    ClosedClientError, ReadOnlyVolumeError for changes, BusyError while others move or delete what
+    is needed, and the services' errors; the first call also what `open_volume` raises.
+    """
+
+    def __init__(
+        self,
+        volume: Path | None = None,
+        *,
+        config: VolumeConfig | Path | None = None,
+        context: str | None = None,
+        hadoop: Mapping[str, object] | None = None,
+        session: object | Mapping[str, object] | None = None,
+        **settings: Unpack[Settings],
+    ) -> None:
+        from s3k_async.settings import resolve
+
+        self._config = resolve(volume, config=config, context=context, hadoop=hadoop, **settings)
+        self._aws = session
+        self._closed = False
+        self._sessions: dict[int, _Session] = {}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} {'closed' if self._closed else 'open'}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self), self._config)
+
+    @property
+    def name(self) -> str:
+        """The volume's name, which its URL has; of an embedded volume it may be empty before the
+        client is entered."""
+        return self.config.name
+
+    @property
+    def config(self) -> VolumeConfig:
+        """What the client opens; once it is entered, with what the volume record decides filled
+        in."""
+        session = self._sessions.get(os.getpid())
+        return self._config if session is None else session.client.config
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client was closed."""
+        return self._closed
+
+    @property
+    def requests(self) -> Requests:
+        """What the client asked of the services since it was made, opening and deferred work
+        included.
+
+        In this process: a forked child counts anew.
+        """
+        session = self._sessions.get(os.getpid())
+        return Requests() if session is None else session.client.requests
+
+    def count(self) -> AbstractContextManager[RequestCounter]:
+        """Count what this client asks of the services for the body of a `with`, tasks that it
+        starts included.
+
+        Other threads count for themselves.
+        """
+        return self._session().client.count()
+
+    def __enter__(self) -> Self:
+        self.open_volume()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        seconds = self.config.tuning.close_timeout
+        self.close(timeout=seconds if kind is None else min(seconds, HURRY))
+
+    def open_volume(self) -> None:
+        """What entering the client does, for callers that cannot; `close` ends it.
+
+        Harmless when it is open. Raises VolumeNotFoundError, NotAVolumeError, VolumeFormatError,
+        VolumeMismatchError.
+        """
+        self._closed = False
+        session = self._session()
+        session.bridge.run(session.opened)
+
+    def close(self, *, timeout: float | None = None) -> None:
+        """Wait for the calls that are under way and for the operation log, then release connections
+        and files.
+
+        The calls are those of other threads. Further calls raise ClosedClientError at once. Calls
+        that run longer than `timeout` seconds (None: the setting `close_timeout`) are cancelled:
+        each raises ClosedClientError, and then has changed nothing, or OutcomeUnknownError. What is
+        still being written, or in a transaction, is dropped, not published. Harmless when called
+        again, and in a forked child, which has nothing open.
+        """
+        self._closed = True
+        session = self._sessions.get(os.getpid())
+        if session is not None:
+            session.bridge.run(lambda: session.close(timeout=timeout))
+
+    def _finish_deferred(self) -> None:
+        """Wait for the marks of the log that are still being written."""
+        self._call(lambda fs: volume_of(fs).log.drained())
+
+    def _open_version(self, entry: Entry) -> SyncFileReader:
+        """A file whose entry is known already: the table is asked nothing.
+
+        Raises IsDirectoryError, UncommittedFileError.
+        """
+
+        async def opened(fs: S3kClient) -> FileReader:
+            return reader_of(fs, entry)
+
+        return self._open(SyncFileReader, opened)
+
+    def _call(self, verb: Verb[T]) -> T:
+        return self._session().run(verb)
+
+    def _call_with(
+        self, other: BlockingClient, verb: Callable[[S3kClient, S3kClient], Awaitable[T]]
+    ) -> T:
+        """A verb that takes another client."""
+        there = other._session()
+
+        async def called(fs: S3kClient) -> T:
+            return await verb(fs, await there.opened())
+
+        return self._call(called)
+
+    def _open(self, made: Callable[[Bridge, T, object], B], verb: Verb[T]) -> B:
+        """What a verb opens, as `made` makes it blocking."""
+        session = self._session()
+        return made(session.bridge, session.run(verb), self)
+
+    def _open_file(
+        self, verb: Callable[[S3kClient], Opening[FileReader] | Opening[FileWriter]]
+    ) -> SyncFileReader | SyncFileWriter:
+        async def opened(fs: S3kClient) -> FileReader | FileWriter:
+            return await verb(fs)
+
+        return self._open(sync_file, opened)
+
+    def _begin(
+        self,
+        made: Callable[[Bridge, Transaction, object], B],
+        verb: Callable[[S3kClient], Transaction],
+    ) -> B:
+        async def begun(fs: S3kClient) -> Transaction:
+            return verb(fs)
+
+        return self._open(made, begun)
+
+    def _each(self, verb: Callable[[S3kClient], AsyncIterator[T]]) -> Iterator[T]:
+        """The values that a verb yields."""
+        return self._iterate(lambda fs: pages_of(verb(fs)))
+
+    def _iterate(self, pages_of: PagesOf[T]) -> Iterator[T]:
+        """What is in the pages; a hop over the bridge for each page."""
+        return self._values(self._session(), pages_of)
+
+    def _values(self, session: _Session, pages_of: PagesOf[T]) -> Iterator[T]:
+        pages: deque[AsyncIterator[Sequence[T]]] = deque()
+
+        async def next_page() -> Sequence[T] | None:
+            if not pages:
+                pages.append(pages_of(await session.opened()))
+            return await anext(pages[0], None)
+
+        async def close() -> None:
+            for generator in pages:
+                if isinstance(generator, AsyncGenerator):
+                    await generator.aclose()
+
+        try:
+            while (page := session.bridge.run(next_page)) is not None:
+                yield from page
+        finally:
+            # Not waited for: a generator may be finalised on any thread, the loop's own included.
+            session.bridge.post(close)
+
+    def _session(self) -> _Session:
+        if self._closed:
+            raise ClosedClientError("the client is closed", path=volume_text(self.config))
+        pid = os.getpid()
+        session = self._sessions.get(pid)
+        if session is None:
+            # setdefault, not a lock, which a fork could leave locked for ever. Sessions of parent
+            # processes stay: they must not be finalised here.
+            made = _Session(self._config, self._aws)
+            session = self._sessions.setdefault(pid, made)
+            if session is made:
+                weakref.finalize(self, session.bridge.post, session.close).atexit = False
+        return session
+
+
+class BlockingTransaction:
+    """Several changes that happen together, at the end of `with` or by `commit`, or not at all.
+
+    As `Transaction`; any number of threads may use it.
+    """
+
+    def __init__(self, bridge: Bridge, transaction: Transaction, owner: object) -> None:
+        self._bridge = bridge
+        self._transaction = transaction
+        self._owner = owner
+        """Kept from being finalised, which would close the volume."""
+
+    def __repr__(self) -> str:
+        return f"<Sync{repr(self._transaction)[1:]}"
+
+    def __enter__(self) -> Self:
+        self._call(lambda tx: tx.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._call(lambda tx: tx.__aexit__(kind, error, trace))
+
+    def _call(self, verb: Callable[[Transaction], Awaitable[T]]) -> T:
+        return self._bridge.run(lambda: verb(self._transaction))
+
+    def _open(
+        self,
+        made: Callable[[Bridge, T, object], B],
+        verb: Callable[[Transaction], Awaitable[T]],
+    ) -> B:
+        return made(self._bridge, self._call(verb), self._owner)
+
+
+def _unpickled(cls: type[BlockingClient], config: VolumeConfig) -> BlockingClient:
+    from s3k_async.settings import with_local_secrets
+
+    return cls(config=with_local_secrets(config))
