@@ -184,7 +184,7 @@ class MarkFilter:
         log says of their object; `damaged`: whether something about it cannot be understood.
         """
         verdict = self._verdict(blob, records, damaged=damaged)
-        if not verdict.is_dead:
+        if not verdict.is_deletable:
             self.done.count(verdict.reason, blob.size)
             return None
         if not self._place.scoped and not verdict.operations:

@@ -16,15 +16,16 @@ from s3k_async.oplog.log_reader import latest
 from s3k_async.stores.blobs import BlobInfo
 
 __all__ = [
+    "DELETABLE",
     "GRACE_SECONDS",
+    "KEPT",
     "LATE_SECONDS",
     "PHYSICAL_KEY",
     "RULES",
     "Ages",
-    "Dead",
     "GcFacts",
-    "Kept",
     "KeyOf",
+    "Reason",
     "Verdict",
     "judge",
     "named_by",
@@ -41,10 +42,12 @@ LATE_SECONDS: Final = 900.0
 it writes to log and table, and each of these is sent again for a minute at most. Services refuse
 requests that were signed so long ago."""
 
-Dead: TypeAlias = Literal["deleted", "replaced", "unpublished", "unnamed"]
-"""Why bytes are collected. `unnamed`: in a volume without a log, where no more is known."""
-Kept: TypeAlias = Literal["damaged", "lost"]
-"""Why bytes are kept that the table does not name."""
+Reason: TypeAlias = Literal["deleted", "replaced", "unpublished", "unnamed", "damaged", "lost"]
+"""What is known of an unreferenced data object. `unnamed`: in a volume without a log, where no more
+is known."""
+DELETABLE: Final[frozenset[Reason]] = frozenset({"deleted", "replaced", "unpublished", "unnamed"})
+"""The only reasons for which a data object may be deleted."""
+KEPT: Final[frozenset[Reason]] = frozenset({"damaged", "lost"})
 KeyOf: TypeAlias = Callable[[str], str | None]
 """The key, below the volume's data location, of what an entry names as its bytes; None if it lies
 elsewhere."""
@@ -124,7 +127,7 @@ def _is_deleted(case: GcFacts) -> bool:
     return any(operation.after is None for operation in case.last)
 
 
-RULES: Final[tuple[tuple[str, Callable[[GcFacts], bool], Dead | Kept], ...]] = (
+RULES: Final[tuple[tuple[str, Callable[[GcFacts], bool], Reason], ...]] = (
     (
         "something in the log about its object cannot be understood",
         lambda case: case.damaged,
@@ -148,7 +151,7 @@ class Verdict:
     """What is to become of a blob."""
 
     blob: BlobInfo
-    reason: Dead | Kept
+    reason: Reason
     since_ms: int
     """From when on, at the latest, nobody could open it any more."""
     is_pending: bool
@@ -159,8 +162,8 @@ class Verdict:
     """Version and id of the operations on entries that name it."""
 
     @property
-    def is_dead(self) -> bool:
-        return self.reason not in ("damaged", "lost")
+    def is_deletable(self) -> bool:
+        return self.reason in DELETABLE
 
 
 def judge(case: GcFacts) -> Verdict:

@@ -51,7 +51,8 @@ FRESH_MOST = 1_000_000
 class Swept:
     """What sweep did. `deleted` is by reason, `kept` tells why candidates were left: `waiting`,
     `named` (the table names them after all), `changed` (the log does, since they were marked),
-    `undecided` (they may yet be published), `unowned` as in `Marked`.
+    `undecided` (they may yet be published), `damaged` (of a verdict that does not allow deletion),
+    `unowned` as in `Marked`.
     """
 
     deleted: dict[str, ObjectCount] = field(default_factory=dict)
@@ -228,8 +229,10 @@ class Sweeper:
         `GarbageCollector.sweep`."""
         await need_settled(self._place.store.items, self._record)
         grace_ms = self._ages.grace_ms
+        # A list of another version may hold verdicts that this one does not know.
+        left = self._leave("damaged", batch, lambda verdict: not verdict.is_deletable)
         left = self._leave(
-            "waiting", batch, lambda verdict: verdict.since_ms + grace_ms > self._now_ms
+            "waiting", left, lambda verdict: verdict.since_ms + grace_ms > self._now_ms
         )
         if not self._place.scoped:  # a list that an older version has marked may name them
             left = self._leave("unowned", left, lambda verdict: not verdict.operations)
