@@ -183,7 +183,9 @@ class MarkFilter:
         """The verdict on bytes that no item names, if they may go; else None. `records`: what the
         log says of their object; `damaged`: whether something about it cannot be understood.
         """
-        verdict = self._verdict(blob, records, damaged=damaged)
+        place = self._place
+        logged = place.log is not None
+        verdict = judge(GcFacts(blob, records, damaged, place.key_of, self._now_ms, logged))
         if not verdict.is_deletable:
             self.done.count(verdict.reason, blob.size)
             return None
@@ -224,11 +226,6 @@ class MarkFilter:
         except ItemFormatError:
             return None
         return entry if is_over(entry, self._now_ms, self._ages) else None
-
-    def _verdict(self, blob: BlobInfo, records: Sequence[LogRecord], *, damaged: bool) -> Verdict:
-        if self._place.log is None and not damaged:
-            return Verdict(blob, "unnamed", self._now_ms, False, (), ())
-        return judge(GcFacts(blob, records, damaged, self._place.key_of))
 
 
 class Marker:

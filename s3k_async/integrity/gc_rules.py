@@ -1,7 +1,5 @@
-"""The rules of gc: the verdict on an unreferenced data object, from its log records and its age.
-
-Pure. Each row of RULES is a condition and a verdict; the first condition that holds decides.
-"""
+"""The rules of gc: a decision table from the log records of an unreferenced data object to a
+verdict."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from s3k_async.integrity.rule_table import Rule, RuleTable
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.log_reader import latest
@@ -45,9 +44,7 @@ requests that were signed so long ago."""
 Reason: TypeAlias = Literal["deleted", "replaced", "unpublished", "unnamed", "damaged", "lost"]
 """What is known of an unreferenced data object. `unnamed`: in a volume without a log, where no more
 is known."""
-DELETABLE: Final[frozenset[Reason]] = frozenset({"deleted", "replaced", "unpublished", "unnamed"})
-"""The only reasons for which a data object may be deleted."""
-KEPT: Final[frozenset[Reason]] = frozenset({"damaged", "lost"})
+GcAction: TypeAlias = Literal["delete", "keep"]
 KeyOf: TypeAlias = Callable[[str], str | None]
 """The key, below the volume's data location, of what an entry names as its bytes; None if it lies
 elsewhere."""
@@ -80,8 +77,12 @@ class GcFacts:
     blob: BlobInfo
     records: Sequence[LogRecord]
     damaged: bool
-    """Whether the log holds something about the object that cannot be understood."""
+    """Whether the log or the table holds something about the object that cannot be understood."""
     key_of: KeyOf
+    now_ms: int
+    """When the mark phase began, by the clock of the data."""
+    logged: bool = True
+    """Whether the volume has a log."""
 
     def names(self, entry: Entry | None) -> bool:
         """Whether the entry's bytes are this blob."""
@@ -127,23 +128,30 @@ def _is_deleted(case: GcFacts) -> bool:
     return any(operation.after is None for operation in case.last)
 
 
-RULES: Final[tuple[tuple[str, Callable[[GcFacts], bool], Reason], ...]] = (
+RULES: Final[RuleTable[GcFacts, Reason, GcAction]] = RuleTable(
+    "data objects",
+    "each old data object that no item of the table references",
+    {
+        "a record or item of its object is unreadable": lambda case: case.damaged,
+        "the volume has no log": lambda case: not case.logged,
+        "the last committed operation references it": _is_live_in_the_log,
+        "a pending operation references it": _is_pending,
+        "nothing is committed for its object": lambda case: not case.last,
+        "the last committed operation removes its object": _is_deleted,
+    },
     (
-        "something in the log about its object cannot be understood",
-        lambda case: case.damaged,
-        "damaged",
+        Rule(("a record or item of its object is unreadable",), "damaged", "keep"),
+        Rule(("the volume has no log",), "unnamed", "delete"),
+        Rule(("the last committed operation references it",), "lost", "keep"),
+        Rule(("a pending operation references it",), "unpublished", "delete"),
+        Rule(("nothing is committed for its object",), "unpublished", "delete"),
+        Rule(("the last committed operation removes its object",), "deleted", "delete"),
+        Rule((), "replaced", "delete"),
     ),
-    (
-        "the log's last committed operation names it, the table does not",
-        _is_live_in_the_log,
-        "lost",
-    ),
-    ("only a pending operation names it", _is_pending, "unpublished"),
-    ("the log does not know its object", lambda case: not case.last, "unpublished"),
-    ("the log's last committed operation removes its object", _is_deleted, "deleted"),
-    ("the log's last committed operation names other bytes", lambda _: True, "replaced"),
 )
-"""Condition in words, condition, verdict."""
+KEPT: Final = frozenset(rule.outcome for rule in RULES.rules if rule.action != "delete")
+DELETABLE: Final = frozenset(rule.outcome for rule in RULES.rules) - KEPT
+"""The only reasons for which a data object may be deleted: every rule that gives them says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,16 +176,17 @@ class Verdict:
 
 def judge(case: GcFacts) -> Verdict:
     """The verdict on a blob that nobody can publish any more."""
-    reason = next(verdict for _, holds, verdict in RULES if holds(case))
     touching = [record.operation for record in case.records if case.touches(record.operation)]
-    if touching:
+    if not case.logged:
+        since = case.now_ms
+    elif touching:
         since = max(operation.time_ms for operation in touching)
     else:
         # Compaction has dropped what named it; what it has kept came after that.
         since = min((record.operation.time_ms for record in case.records), default=0)
     return Verdict(
         blob=case.blob,
-        reason=reason,
+        reason=RULES.first(case).outcome,
         since_ms=max(case.blob.mtime_ms, since),
         is_pending=_is_pending(case),
         paths=tuple(sorted(_paths(touching))),

@@ -10,9 +10,9 @@ skipped. `docs/fsck.md` shows these tables, and a test compares.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from s3k_async import _native
@@ -30,6 +30,7 @@ from s3k_async.integrity.facts import (
     Visibility,
     standing,
 )
+from s3k_async.integrity.rule_table import Rule, RuleTable
 from s3k_async.metadata.lease import expired
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation, job_of_segment, pending_segment
@@ -43,15 +44,12 @@ __all__ = [
     "Facts",
     "Finding",
     "FindingKind",
-    "RuleTable",
-    "VerifyRule",
     "decide",
     "decide_change",
     "decide_item",
     "decide_log_object",
     "decide_parent",
     "next_version",
-    "reached",
     "same_blob",
 ]
 
@@ -74,62 +72,8 @@ COMPARED_BINARY: Final = ("path", "id", "version", "ctime", "size", "committed")
 S = TypeVar("S")
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyRule:
-    """If all of `when` hold, the finding is of this kind, and the action repairs it. Without a kind
-    there is no finding."""
-
-    when: tuple[str, ...]
-    kind: FindingKind | None = None
-    action: Action = "none"
-    detail: str = ""
-    """What is told; `{…}` are filled from the case."""
-
-
-@dataclass(frozen=True, slots=True)
-class RuleTable(Generic[S]):
-    """Rules on one kind of facts. The first rule that matches decides, and the last one always
-    matches."""
-
-    name: str
-    about: str
-    conditions: Mapping[str, Callable[[S], bool]] = field(repr=False)
-    rows: Sequence[VerifyRule]
-
-    def first(self, subject: S) -> VerifyRule:
-        """The row that decides."""
-        known: dict[str, bool] = {}
-
-        def holds(condition: str) -> bool:
-            if condition not in known:
-                known[condition] = self.conditions[condition](subject)
-            return known[condition]
-
-        row = next(row for row in self.rows if all(holds(condition) for condition in row.when))
-        for watch in _watches:
-            watch(self.name, row)
-        return row
-
-
-_watches: list[Callable[[str, VerifyRule], None]] = []
-
-
-class reached:  # noqa: N801 - used as a function is
-    """While it is entered, gathers (table, row) of every decision: tests ask whether all rows were
-    reached."""
-
-    def __init__(self) -> None:
-        self.rows: set[tuple[str, VerifyRule]] = set()
-
-    def __enter__(self) -> set[tuple[str, VerifyRule]]:
-        _watches.append(self._note)
-        return self.rows
-
-    def __exit__(self, *_: object) -> None:
-        _watches.remove(self._note)
-
-    def _note(self, table: str, row: VerifyRule) -> None:
-        self.rows.add((table, row))
+VerifyRule: TypeAlias = Rule[FindingKind | None, Action]
+VerifyTable: TypeAlias = RuleTable[S, FindingKind | None, Action]
 
 
 def same_blob(key: str, physical: str | None) -> bool:
@@ -345,82 +289,82 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "logged": lambda case: case.facts.logged,
 }
 
-ROW_OK: Final = VerifyRule(())
+ROW_OK: Final[VerifyRule] = Rule((), None, "none")
 
-IDS: Final = RuleTable(
+IDS: Final[VerifyTable[_Case]] = RuleTable(
     "ids",
     "each of several entries with one object id",
     CONDITIONS,
     (
-        VerifyRule(("only entry",)),
-        VerifyRule(("keeps the id",)),
-        VerifyRule(("entry young",)),
-        VerifyRule(
+        Rule(("only entry",), None, "none"),
+        Rule(("keeps the id",), None, "none"),
+        Rule(("entry young",), None, "none"),
+        Rule(
             ("S3-FileSystem 1.0", "directory", "of several versions"),
             "rename_unfinished",
             "none",
             "a rename of the directory is under way, or was interrupted: {paths}",
         ),
-        VerifyRule(
+        Rule(
             ("directory",),
             "duplicate_id",
             "renumber",
             "more than one directory has this id: {paths}",
         ),
-        VerifyRule(
+        Rule(
             ("size differs",),
             "duplicate_id",
             "report",
             "several entries have this id, and no whole bytes: {paths}",
         ),
-        VerifyRule((), "duplicate_id", "renumber", "more than one entry has this id: {paths}"),
+        Rule((), "duplicate_id", "renumber", "more than one entry has this id: {paths}"),
     ),
 )
-RESERVATIONS: Final = RuleTable(
+RESERVATIONS: Final[VerifyTable[_Case]] = RuleTable(
     "reservations",
     "each entry",
     CONDITIONS,
     (
-        VerifyRule(("no reservation",)),
-        VerifyRule(("lease runs",)),
-        VerifyRule(("entry young",)),
-        VerifyRule(("upload complete",)),
-        VerifyRule(
+        Rule(("no reservation",), None, "none"),
+        Rule(("lease runs",), None, "none"),
+        Rule(("entry young",), None, "none"),
+        Rule(("upload complete",), None, "none"),
+        Rule(
             ("S3-FileSystem 1.0",),
             "reservation_open",
             "none",
             "uncommitted for {age:,} s; there are no leases, so its writer may still be at work",
         ),
-        VerifyRule((), "reservation_expired", "remove_entry", "its writer never committed it"),
+        Rule((), "reservation_expired", "remove_entry", "its writer never committed it"),
     ),
 )
-OPERATIONS: Final = RuleTable(
+OPERATIONS: Final[VerifyTable[_Case]] = RuleTable(
     "operations",
     "each operation that is pending in the log",
     CONDITIONS,
     (
-        VerifyRule(("of an open segment",)),
-        VerifyRule(("operation young",)),
-        VerifyRule(
+        Rule(("of an open segment",), None, "none"),
+        Rule(("operation young",), None, "none"),
+        Rule(
             ("table shows it",),
             "log_pending",
             "commit_log",
             "{operation} is pending: it happened; commit it",
         ),
-        VerifyRule(
+        Rule(
             ("a later one began from it",),
             "log_pending",
             "commit_log",
             "{operation} is pending: a later one began from it, so it happened; commit it",
         ),
-        VerifyRule(("lease runs",)),
-        VerifyRule(
+        Rule(("lease runs",), None, "none"),
+        Rule(
             ("commits the reservation", "its bytes are whole"),
             "log_pending",
             "roll_forward",
             "{operation} is pending: all its bytes are there; publish it",
         ),
-        VerifyRule(
+        Rule(
             (),
             "log_pending",
             "roll_back_log",
@@ -428,61 +372,59 @@ OPERATIONS: Final = RuleTable(
         ),
     ),
 )
-LOG: Final = RuleTable(
+LOG: Final[VerifyTable[_Case]] = RuleTable(
     "log",
     "each object id, against the newest state that the log has committed",
     CONDITIONS,
     (
-        VerifyRule(("not logged",)),
-        VerifyRule(("something pending",)),
-        VerifyRule(("several entries",)),
-        VerifyRule(("log young",)),
-        VerifyRule(("no entry", "log: nothing")),
-        VerifyRule(("no entry", "log: removed")),
-        VerifyRule(
+        Rule(("not logged",), None, "none"),
+        Rule(("something pending",), None, "none"),
+        Rule(("several entries",), None, "none"),
+        Rule(("log young",), None, "none"),
+        Rule(("no entry", "log: nothing"), None, "none"),
+        Rule(("no entry", "log: removed"), None, "none"),
+        Rule(
             ("no entry", "log: reservation"),
             "entry_missing",
             "log_removal",
             "the log says it is reserved",
         ),
-        VerifyRule(
+        Rule(
             ("no entry", "log: bytes missing"),
             "entry_missing",
             "log_removal",
             "the log says it exists; no bytes",
         ),
-        VerifyRule(
+        Rule(
             ("no entry", "log: directory", "path is taken by a directory"),
             "entry_missing",
             "log_removal",
             "the log says it exists; another directory is at its path",
         ),
-        VerifyRule(
+        Rule(
             ("no entry", "path is taken"),
             "entry_missing",
             "report",
             "the log says it exists; its path is taken",
         ),
-        VerifyRule(("no entry",), "entry_missing", "restore_entry", "the log says it exists"),
-        VerifyRule(("lease runs",)),
-        VerifyRule(("entry young",)),
-        VerifyRule(
-            ("log: nothing",), "log_missing", "log_again", "the log does not know this object"
-        ),
-        VerifyRule(
+        Rule(("no entry",), "entry_missing", "restore_entry", "the log says it exists"),
+        Rule(("lease runs",), None, "none"),
+        Rule(("entry young",), None, "none"),
+        Rule(("log: nothing",), "log_missing", "log_again", "the log does not know this object"),
+        Rule(
             ("log: conflict",),
             "log_conflict",
             "log_again",
             "several operations committed one version: {conflict}",
         ),
-        VerifyRule(("log: removed",), "log_disagrees", "log_again", "the log says it was deleted"),
-        VerifyRule(
+        Rule(("log: removed",), "log_disagrees", "log_again", "the log says it was deleted"),
+        Rule(
             ("log: newer, same path", "bytes missing", "log: bytes whole"),
             "log_disagrees",
             "restore_entry",
             "the log knows a newer version, whose bytes are there",
         ),
-        VerifyRule(
+        Rule(
             ("log: differs",),
             "log_disagrees",
             "log_again",
@@ -491,23 +433,21 @@ LOG: Final = RuleTable(
         ROW_OK,
     ),
 )
-DATA: Final = RuleTable(
+DATA: Final[VerifyTable[_Case]] = RuleTable(
     "data",
     "each entry, against its bytes",
     CONDITIONS,
     (
-        VerifyRule(("directory",)),
-        VerifyRule(("reservation",)),
-        VerifyRule(
-            ("bytes missing",), "data_missing", "report", "its physical object does not exist"
-        ),
-        VerifyRule(
+        Rule(("directory",), None, "none"),
+        Rule(("reservation",), None, "none"),
+        Rule(("bytes missing",), "data_missing", "report", "its physical object does not exist"),
+        Rule(
             ("size differs",),
             "size_mismatch",
             "report",
             "the entry says {entry.size} bytes, the physical object has {stored}",
         ),
-        VerifyRule(
+        Rule(
             ("adopted, etag differs",),
             "etag_mismatch",
             "report",
@@ -516,20 +456,18 @@ DATA: Final = RuleTable(
         ROW_OK,
     ),
 )
-BLOBS: Final = RuleTable(
+BLOBS: Final[VerifyTable[_Case]] = RuleTable(
     "blobs",
     "each physical object",
     CONDITIONS,
     (
-        VerifyRule(("named by an entry",)),
-        VerifyRule(("blob young",)),
-        VerifyRule(("named by the log",)),
-        VerifyRule(
-            ("foreign key",), "foreign_blob", "none", "not a physical key of the volume; skipped"
-        ),
-        VerifyRule(("object known",), "collectable_data", "none", "left by an overwrite or delete"),
-        VerifyRule(("logged",), "collectable_data", "none", "never published"),
-        VerifyRule((), "orphan_data", "report", "no entry names it, and there is no log"),
+        Rule(("named by an entry",), None, "none"),
+        Rule(("blob young",), None, "none"),
+        Rule(("named by the log",), None, "none"),
+        Rule(("foreign key",), "foreign_blob", "none", "not a physical key of the volume; skipped"),
+        Rule(("object known",), "collectable_data", "none", "left by an overwrite or delete"),
+        Rule(("logged",), "collectable_data", "none", "never published"),
+        Rule((), "orphan_data", "report", "no entry names it, and there is no log"),
     ),
 )
 """The log names an object before the table does. So where there is a log and it does not know them,
@@ -594,13 +532,13 @@ def next_version(facts: Facts) -> int:
 
 
 def _found(
-    table: RuleTable[_Case], case: _Case, *, path: str = "", key: str = "", size: int = 0
+    table: VerifyTable[_Case], case: _Case, *, path: str = "", key: str = "", size: int = 0
 ) -> list[Finding]:
     row = table.first(case)
-    if row.kind is None:
+    if row.outcome is None:
         return []
-    object_id = "" if row.kind == "foreign_blob" else case.facts.object_id
-    return [Finding(row.kind, _detail(row, case), object_id, path, key, size, row.action)]
+    object_id = "" if row.outcome == "foreign_blob" else case.facts.object_id
+    return [Finding(row.outcome, _detail(row, case), object_id, path, key, size, row.action)]
 
 
 def _detail(row: VerifyRule, case: _Case) -> str:
@@ -647,7 +585,7 @@ _CHANGES: Final = {
 }
 """What is told of a job, by its kind."""
 
-ITEMS: Final[RuleTable[ItemFacts]] = RuleTable(
+ITEMS: Final[VerifyTable[ItemFacts]] = RuleTable(
     "items",
     "each item that is no entry of the volume, or not where it belongs",
     {
@@ -656,15 +594,15 @@ ITEMS: Final[RuleTable[ItemFacts]] = RuleTable(
         "its place is free": lambda item: item.is_free,
     },
     (
-        VerifyRule(("foreign",), "foreign_item", "report", "not an item of this volume"),
-        VerifyRule(("unreadable",), "item_damaged", "quarantine", "{problem}"),
-        VerifyRule(
+        Rule(("foreign",), "foreign_item", "report", "not an item of this volume"),
+        Rule(("unreadable",), "item_damaged", "quarantine", "{problem}"),
+        Rule(
             ("its place is free",),
             "item_misplaced",
             "move_item",
             "the name does not belong to this suffix",
         ),
-        VerifyRule(
+        Rule(
             (),
             "item_misplaced",
             "quarantine",
@@ -672,16 +610,16 @@ ITEMS: Final[RuleTable[ItemFacts]] = RuleTable(
         ),
     ),
 )
-LOG_OBJECTS: Final[RuleTable[LogObjectFacts]] = RuleTable(
+LOG_OBJECTS: Final[VerifyTable[LogObjectFacts]] = RuleTable(
     "log objects",
     "each object of the log that cannot be understood",
     {"newer format": lambda found: found.is_newer},
     (
-        VerifyRule(("newer format",), "log_newer", "report", "{problem}"),
-        VerifyRule((), "log_damaged", "quarantine", "{problem}"),
+        Rule(("newer format",), "log_newer", "report", "{problem}"),
+        Rule((), "log_damaged", "quarantine", "{problem}"),
     ),
 )
-PARENTS: Final[RuleTable[ParentFacts]] = RuleTable(
+PARENTS: Final[VerifyTable[ParentFacts]] = RuleTable(
     "parents",
     "each path that has entries below it and is not a directory of the table",
     {
@@ -689,14 +627,12 @@ PARENTS: Final[RuleTable[ParentFacts]] = RuleTable(
         "a file is there": lambda found: found.is_file,
     },
     (
-        VerifyRule(("child young",)),
-        VerifyRule(
-            ("a file is there",), "missing_parent", "report", "its parent is not a directory"
-        ),
-        VerifyRule((), "missing_parent", "make_parent", "its parent is not there"),
+        Rule(("child young",), None, "none"),
+        Rule(("a file is there",), "missing_parent", "report", "its parent is not a directory"),
+        Rule((), "missing_parent", "make_parent", "its parent is not there"),
     ),
 )
-CHANGES: Final[RuleTable[ChangeFacts]] = RuleTable(
+CHANGES: Final[VerifyTable[ChangeFacts]] = RuleTable(
     "changes",
     "each job record with the segments of its operations, and each other segment, of which the log "
     "knows no end",
@@ -712,24 +648,24 @@ CHANGES: Final[RuleTable[ChangeFacts]] = RuleTable(
         ),
     },
     (
-        VerifyRule(("lease runs",)),
-        VerifyRule(("entries one by one",), "stale_job", "settle_job", "its owner's lease ran out"),
-        VerifyRule(
+        Rule(("lease runs",), None, "none"),
+        Rule(("entries one by one",), "stale_job", "settle_job", "its owner's lease ran out"),
+        Rule(
             ("published",),
             "interrupted_change",
             "finish_change",
             "{change} was interrupted after it took effect: nothing is lost, and repair finishes "
             "it{left}",
         ),
-        VerifyRule(
+        Rule(
             ("not published",),
             "interrupted_change",
             "finish_change",
             "{change} was interrupted before it took effect: nothing was changed, and repair "
             "removes what it prepared{left}",
         ),
-        VerifyRule(("segment young",)),
-        VerifyRule(
+        Rule(("segment young",), None, "none"),
+        Rule(
             (),
             "interrupted_change",
             "finish_change",
@@ -739,15 +675,7 @@ CHANGES: Final[RuleTable[ChangeFacts]] = RuleTable(
     ),
 )
 
-TABLES: Final[
-    Sequence[
-        RuleTable[_Case]
-        | RuleTable[ItemFacts]
-        | RuleTable[LogObjectFacts]
-        | RuleTable[ParentFacts]
-        | RuleTable[ChangeFacts]
-    ]
-] = (
+TABLES: Final[tuple[VerifyTable[Any], ...]] = (
     IDS,
     RESERVATIONS,
     OPERATIONS,
@@ -802,6 +730,6 @@ def decide_change(facts: ChangeFacts) -> list[Finding]:
 def _loose(
     row: VerifyRule, detail: str, *, object_id: str = "", path: str = "", key: str = ""
 ) -> list[Finding]:
-    if row.kind is None:
+    if row.outcome is None:
         return []
-    return [Finding(row.kind, detail, object_id, path, key, action=row.action)]
+    return [Finding(row.outcome, detail, object_id, path, key, action=row.action)]
