@@ -23,6 +23,7 @@ from s3k_async.stores.blobs import BlobInfo
 
 __all__ = [
     "NOTES",
+    "NOT_LOGGED",
     "PROBLEMS",
     "Action",
     "ChangeFacts",
@@ -36,7 +37,7 @@ __all__ = [
     "Visibility",
     "adopted_by",
     "objects_of",
-    "standing",
+    "visibility_of",
 ]
 
 FindingKind = Literal[
@@ -94,6 +95,10 @@ NOTES: Final[frozenset[str]] = frozenset(
 PROBLEMS: Final[frozenset[str]] = frozenset(FindingKind.__args__) - NOTES  # type: ignore[attr-defined]
 
 
+NOT_LOGGED: Final = ObjectState()
+"""Of an object that the log does not know."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that fsck found. `object_id`, `path` and `key` say what it is about, as far as that
@@ -132,8 +137,8 @@ class Facts:
     """Items of the table with this id, as they are stored: one, unless something went wrong or is
     under way. An item that is another object now, and this one once the job that marks it is
     published, is among them."""
-    truth: ObjectState | None = None
-    """What the log says; None if it does not know the id."""
+    log_state: ObjectState = NOT_LOGGED
+    """What the log says."""
     blobs: Sequence[BlobInfo] = ()
     """Physical objects whose key ends in this id, and those that an entry or the log names."""
     logged: bool = True
@@ -248,7 +253,7 @@ class Visibility:
     """Whether a job that lives is changing one of them."""
 
 
-def standing(facts: Facts) -> Visibility:
+def visibility_of(facts: Facts) -> Visibility:
     """Resolve the marks of an object's entries: those of dead jobs by what the job had reached."""
     sides: list[Entry] = []
     stale: list[Entry] = []

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from s3k_async.integrity.facts import NOT_LOGGED
 from s3k_async.integrity.rule_table import Rule, RuleTable
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation
-from s3k_async.oplog.log_reader import latest
+from s3k_async.oplog.log_reader import ObjectState, latest
 from s3k_async.stores.blobs import BlobInfo
 
 __all__ = [
@@ -100,20 +101,17 @@ class GcFacts:
     def last(self) -> list[Operation]:
         """The committed operations of the highest version: one, unless the log contradicts
         itself."""
-        truth = latest(self.records).get(self._object_id)
-        if truth is None or truth.committed is None:
-            return []
-        return [record.operation for record in truth.conflict or (truth.committed,)]
+        return [record.operation for record in self._log_state.last]
 
     @property
     def pending(self) -> list[Operation]:
         """What may have happened after that."""
-        truth = latest(self.records).get(self._object_id)
-        return [] if truth is None else [record.operation for record in truth.pending]
+        return [record.operation for record in self._log_state.pending]
 
     @property
-    def _object_id(self) -> str:
-        return self.records[0].operation.object_id if self.records else ""
+    def _log_state(self) -> ObjectState:
+        object_id = self.records[0].operation.object_id if self.records else ""
+        return latest(self.records).get(object_id, NOT_LOGGED)
 
 
 def _is_live_in_the_log(case: GcFacts) -> bool:

@@ -17,7 +17,7 @@ from s3k_async.errors import (
     InvalidArgumentError,
     LogFormatError,
 )
-from s3k_async.integrity.audit import AuditTrail, Deed
+from s3k_async.integrity.audit import AuditRecord, AuditTrail
 from s3k_async.integrity.gc_candidates import CandidateReader
 from s3k_async.integrity.gc_mark import (
     CollectedData,
@@ -281,7 +281,7 @@ class Sweeper:
         }
 
     async def _delete(self, verdicts: list[Verdict]) -> None:
-        await self._audit.write([_deed(verdict) for verdict in verdicts])
+        await self._audit.write([_audit_record(verdict) for verdict in verdicts])
         step = MAX_DELETION if self._rate is not None else BATCH
         for start in range(0, len(verdicts), step):
             some, began = verdicts[start : start + step], self._sources.monotonic()
@@ -302,7 +302,7 @@ class Sweeper:
                 await self._sources.sleep(max(0.0, pause))
 
 
-def _deed(verdict: Verdict) -> Deed:
+def _audit_record(verdict: Verdict) -> AuditRecord:
     blob = verdict.blob
     return {
         "deed": "delete",

@@ -15,10 +15,10 @@ from typing import Final
 
 from s3k_async import errors
 from s3k_async._core.concurrency import gather
-from s3k_async.integrity.audit import AuditTrail, Deed
+from s3k_async.integrity.audit import AuditRecord, AuditTrail
 from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.facts import Action, Facts, Finding, ParentFacts
-from s3k_async.integrity.recheck import decided, look_again, parent_facts
+from s3k_async.integrity.recheck import confirmed_findings, fresh_facts, parent_facts
 from s3k_async.integrity.repair_actions import (
     FsckVolume,
     LeftError,
@@ -166,17 +166,17 @@ async def verify_volume(
     an interruption. Raises InvalidArgumentError (the directory is that of another run), the stores'
     errors.
     """
-    ground = scope_of(volume)
+    scope = scope_of(volume)
     verifier = Verifier(
-        ground.store,
-        ground.blobs,
-        ground.log,
-        ground.sources,
+        scope.store,
+        scope.blobs,
+        scope.log,
+        scope.sources,
         grace=grace,
-        log_blobs=ground.log_blobs,
-        place=ground.place,
+        log_blobs=scope.log_blobs,
+        place=scope.place,
         held=held,
-        legacy=ground.legacy,
+        legacy=scope.legacy,
     )
     return await verifier.verify(path, deep=deep, directory=directory, progress=progress)
 
@@ -206,20 +206,20 @@ async def repair_volume(
         raise errors.ReadOnlyVolumeError(
             "the volume is open for reading only", path=volume.record.name
         )
-    ground = scope_of(volume, grace=grace, path=path)
-    audit = None if dry_run else AuditTrail(volume.log_blobs, ground.sources.uuid(), audit_file)
+    scope = scope_of(volume, grace=grace, path=path)
+    audit = None if dry_run else AuditTrail(volume.log_blobs, scope.sources.uuid(), audit_file)
     report = RepairReport(audit.run if audit else "", dry_run)
     raced = False
     while report.rounds < ROUNDS:
         report.rounds += 1
-        parts = Shuffle(directory and os.path.join(directory, f"{report.rounds:02d}"), held=held)
-        collector = Collector(ground, parts)
+        shuffle = Shuffle(directory and os.path.join(directory, f"{report.rounds:02d}"), held=held)
+        collector = Collector(scope, shuffle)
         try:
-            if collector.decided >= parts.count:
+            if collector.decided >= shuffle.count:
                 continue  # an interrupted run was through with it
             tell = progress or (lambda _: None)
             await collector.scan(tell)
-            this = RepairRound(collector, Repairer(volume, ground, collector.tail), audit, report)
+            this = RepairRound(collector, Repairer(volume, scope, collector.tail), audit, report)
             await this.run(tell)
         finally:
             collector.close()
@@ -241,7 +241,7 @@ class RepairRound:
     ) -> None:
         """`audit`: None changes nothing."""
         self._collector = collector
-        self._ground = collector.ground
+        self._scope = collector.scope
         self._repairer = repairer
         self._audit = audit
         self._report = report
@@ -263,16 +263,16 @@ class RepairRound:
         self._report.left = left
         await self.loose()
         if self.finished:
-            collector.decided = collector.parts.count
+            collector.decided = collector.shuffle.count
             collector.save()
             return
-        for number in range(collector.decided, collector.parts.count):
+        for number in range(collector.decided, collector.shuffle.count):
             await self.objects(number)
             collector.decided = number + 1
             collector.save()
-            total = collector.parts.count
+            total = collector.shuffle.count
             tell(Progress("fsck", number + 1, total, phase="repairing", unit="parts"))
-        for number in range(collector.parts.count):
+        for number in range(collector.shuffle.count):
             await self.parents(collector.lonely(number))
         if not self.done:
             await self.unknown_directories()
@@ -286,8 +286,8 @@ class RepairRound:
 
     async def objects(self, number: int) -> None:
         """Repair the objects of one part."""
-        async for batch in decided(
-            self._ground, self._collector.facts(number), self._collector.tail
+        async for batch in confirmed_findings(
+            self._scope, self._collector.facts(number), self._collector.tail
         ):
             self._report.left.add(finding for _, found in batch for finding in found)
             await self._objects(batch)
@@ -295,7 +295,7 @@ class RepairRound:
     async def parents(self, lonely: Iterable[Child], *, later: bool = False) -> None:
         """Make the directories that are missing, unless the log's own are still to be put back,
         here or elsewhere (`later`)."""
-        for facts in await parent_facts(self._ground, lonely):
+        for facts in await parent_facts(self._scope, lonely):
             found = decide_parent(facts)
             self._report.left.add(found)
             if not (later or (self.waiting and self.done)):
@@ -325,7 +325,7 @@ class RepairRound:
             again = [task.facts for task in done if isinstance(task.facts, Facts)]
             said = [
                 (facts, decide(facts))
-                for facts in await look_again(self._ground, again, self._collector.tail)
+                for facts in await fresh_facts(self._scope, again, self._collector.tail)
             ]
 
     async def _repair_found(self, tasks: Sequence[Task]) -> list[Task]:
@@ -355,17 +355,17 @@ class RepairRound:
             done += [
                 task for task, each in zip(some, results, strict=True) if each.outcome == "done"
             ]
-        await self._ground.store.changes.log.drained()
+        await self._scope.store.changes.log.drained()
         self.done += len(done)
         return done
 
-    async def _tell(self, lines: Sequence[Deed]) -> None:
+    async def _tell(self, lines: Sequence[AuditRecord]) -> None:
         """Write lines into the audit trail: what is about to be done, or what became of it."""
         assert self._audit is not None
         head = {
             "run": self._audit.run,
             "round": self._report.rounds,
-            "time_ms": self._ground.sources.now_ms(),
+            "time_ms": self._scope.sources.now_ms(),
         }
         await self._audit.write([{**head, **line} for line in lines])
 

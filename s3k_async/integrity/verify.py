@@ -12,7 +12,13 @@ from s3k_async._core.concurrency import run_all
 from s3k_async._core.runtime import Sources
 from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.facts import ChangeFacts, Finding, ItemFacts, LogObjectFacts
-from s3k_async.integrity.recheck import READS, checked_bytes, decided, item_facts, parent_facts
+from s3k_async.integrity.recheck import (
+    READS,
+    checked_bytes,
+    confirmed_findings,
+    item_facts,
+    parent_facts,
+)
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import HELD, Shuffle
 from s3k_async.integrity.verify_rules import (
@@ -94,7 +100,7 @@ class Verifier:
         """`log_blobs`: where the log is; with it, objects of newer formats are told from damaged
         ones. `place`: as of `Scope`. `held`: what is kept in memory before it is written to files.
         `legacy`: the volume is S3-FileSystem 1.0's, log or not."""
-        self._ground = Scope(
+        self._scope = Scope(
             store, blobs, log, log_blobs, sources, int(grace * 1000), legacy=legacy, place=place
         )
         self._held = held
@@ -113,29 +119,29 @@ class Verifier:
         from. Raises the stores' errors, InvalidArgumentError (the directory is that of another
         run); damage is a finding, never an error.
         """
-        ground = replace(self._ground, path=path)
-        parts = Shuffle(directory, held=self._held)
-        collector = Collector(ground, parts)
+        scope = replace(self._scope, path=path)
+        shuffle = Shuffle(directory, held=self._held)
+        collector = Collector(scope, shuffle)
         try:
             report = VerifyReport()
             tell = progress or (lambda _: None)
             await collector.scan(tell)
             report.count(collector.counts)
             report.add(finding for _, finding in await loose(collector))
-            for number in range(parts.count):
+            for number in range(shuffle.count):
                 report.add(await self._part(collector, number, deep=deep))
-                tell(Progress("fsck", number + 1, parts.count, phase="comparing", unit="parts"))
+                tell(Progress("fsck", number + 1, shuffle.count, phase="comparing", unit="parts"))
             return report
         finally:
             collector.close()
 
     async def _part(self, collector: Collector, number: int, *, deep: bool) -> list[Finding]:
         """The findings of one part: those that an earlier run has kept, or new ones."""
-        parts = collector.parts
+        shuffle = collector.shuffle
         if number < collector.decided:
-            return list(parts.read("found", number))
+            return list(shuffle.read("found", number))
         found = await part_findings(collector, number, deep=deep)
-        parts.keep("found", number, found)
+        shuffle.keep("found", number, found)
         collector.decided = number + 1
         collector.save()
         return found
@@ -146,13 +152,13 @@ async def part_findings(collector: Collector, number: int, *, deep: bool) -> lis
     facts = collector.facts(number)
     found = [
         finding
-        async for batch in decided(collector.ground, facts, collector.tail)
+        async for batch in confirmed_findings(collector.scope, facts, collector.tail)
         for _, some in batch
         for finding in some
     ]
     found += [
         finding
-        for lonely in await parent_facts(collector.ground, collector.lonely(number))
+        for lonely in await parent_facts(collector.scope, collector.lonely(number))
         for finding in decide_parent(lonely)
     ]
     return found + (await _deep(collector, number) if deep else [])
@@ -163,7 +169,7 @@ async def loose(
 ) -> list[tuple[ItemFacts | LogObjectFacts | ChangeFacts, Finding]]:
     """The findings about what has no object id, with what they are about; items are read anew."""
     seen = collector.loose
-    items = await item_facts(collector.ground, seen.items)
+    items = await item_facts(collector.scope, seen.items)
     found: list[tuple[ItemFacts | LogObjectFacts | ChangeFacts, Finding]] = [
         (item, finding) for item in items for finding in decide_item(item)
     ]
@@ -177,10 +183,10 @@ async def _deep(collector: Collector, number: int) -> list[Finding]:
     found: list[Finding] = []
 
     async def read(entry: Entry) -> None:
-        finding = await checked_bytes(collector.ground, entry)
+        finding = await checked_bytes(collector.scope, entry)
         if finding is not None:
             found.append(finding)
 
-    entries: Iterable[Entry] = collector.parts.read("entries", number)
+    entries: Iterable[Entry] = collector.shuffle.read("entries", number)
     await run_all(read, (entry for entry in entries if entry.checksum), limit=READS)
     return found

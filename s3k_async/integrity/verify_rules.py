@@ -9,7 +9,7 @@ skipped. `docs/fsck.md` shows these tables, and a test compares.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, TypeAlias, TypeVar
@@ -28,7 +28,7 @@ from s3k_async.integrity.facts import (
     LogObjectFacts,
     ParentFacts,
     Visibility,
-    standing,
+    visibility_of,
 )
 from s3k_async.integrity.rule_table import Rule, RuleTable
 from s3k_async.metadata.lease import expired
@@ -94,13 +94,14 @@ def same_blob(key: str, physical: str | None) -> bool:
 class _Case:
     """An object's facts, and the one of its parts that is being looked at."""
 
-    def __init__(self, facts: Facts, stand: Visibility) -> None:
+    def __init__(self, facts: Facts, visible: Visibility) -> None:
         self.facts = facts
-        self.stand = stand
-        self.truth = facts.truth
-        committed = facts.truth.committed if facts.truth else None
+        self.visible = visible
+        self.pending = facts.log_state.pending
+        self.logged_state = facts.log_state.entry
+        committed = facts.log_state.committed
         self.operation: Operation | None = committed.operation if committed else None
-        self.entry: Entry = stand.entries[0] if stand.entries else NOBODY
+        self.entry: Entry = visible.entries[0] if visible.entries else NO_ENTRY
         self.record: LogRecord = NO_RECORD
         self.blob: BlobInfo = NO_BLOB
 
@@ -120,20 +121,13 @@ class _Case:
         return other
 
     @cached_property
-    def pending(self) -> Sequence[LogRecord]:
-        return self.truth.pending if self.truth else ()
-
-    @cached_property
     def keeper(self) -> Entry:
         """Of several entries with the id, the one whose id it is: the log's, else the newest."""
-        logged = self.operation.after.path if self.operation and self.operation.after else None
+        logged = self.logged_state.path if self.logged_state else None
         return min(
-            self.stand.entries, key=lambda entry: (entry.path != logged, -entry.version, entry.path)
+            self.visible.entries,
+            key=lambda entry: (entry.path != logged, -entry.version, entry.path),
         )
-
-    @cached_property
-    def logged_state(self) -> Entry | None:
-        return self.operation.after if self.operation else None
 
     def has_bytes(self, entry: Entry | None, *, whole: bool = False) -> bool:
         """Whether the object that the entry names is there; `whole`: and as large as the entry
@@ -148,7 +142,7 @@ class _Case:
     def moved_entry_by_entry(self) -> bool:
         """Whether the directory is one of a rename of S3-FileSystem 1.0: at its target it is one
         version on."""
-        versions = [entry.version for entry in self.stand.entries]
+        versions = [entry.version for entry in self.visible.entries]
         return self.entry.is_dir and len(set(versions)) == len(versions)
 
     def was_replaced(self) -> bool:
@@ -169,8 +163,8 @@ class _Case:
         id, but not what it is."""
         operation = self.record.operation
         if operation.after is None:
-            return not self.stand.entries
-        return any(_shows(entry, operation) for entry in self.stand.entries)
+            return not self.visible.entries
+        return any(_shows(entry, operation) for entry in self.visible.entries)
 
     def built_upon(self) -> bool:
         """Whether a later operation began from what this one wrote. The id alone does not tell: a
@@ -190,7 +184,7 @@ class _Case:
         return (
             after is not None
             and after.committed
-            and len(self.stand.entries) == 1
+            and len(self.visible.entries) == 1
             and self.entry.is_reservation
             and self.entry.path == after.path
             and self.entry.version < after.version
@@ -200,7 +194,7 @@ class _Case:
 
     def differences(self) -> list[str]:
         after = self.logged_state
-        if after is None or self.entry is NOBODY:
+        if after is None or self.entry is NO_ENTRY:
             return []
         compared = COMPARED_BINARY if self.facts.legacy else COMPARED
         different = [name for name in compared if getattr(self.entry, name) != getattr(after, name)]
@@ -211,7 +205,7 @@ class _Case:
     def named(self) -> bool:
         return any(
             not entry.is_dir and same_blob(self.blob.key, entry.physical)
-            for entry in (*self.stand.entries, *self.facts.entries)
+            for entry in (*self.visible.entries, *self.facts.entries)
         )
 
     def named_by_log(self) -> bool:
@@ -226,14 +220,14 @@ class _Case:
         return bool(self.facts.entries) or self.operation is not None or bool(self.pending)
 
 
-NOBODY: Final = Entry(path="", is_dir=True, id="", version=0, ctime=0, mtime_ms=0)
-NO_RECORD: Final = LogRecord(Operation("", "delete", "", 1, 0, NOBODY, None), "pending")
+NO_ENTRY: Final = Entry(path="", is_dir=True, id="", version=0, ctime=0, mtime_ms=0)
+NO_RECORD: Final = LogRecord(Operation("", "delete", "", 1, 0, NO_ENTRY, None), "pending")
 NO_BLOB: Final = BlobInfo("", 0, "")
 
 CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
-    "only entry": lambda case: len(case.stand.entries) <= 1,
-    "several entries": lambda case: len(case.stand.entries) > 1,
-    "no entry": lambda case: not case.stand.entries,
+    "only entry": lambda case: len(case.visible.entries) <= 1,
+    "several entries": lambda case: len(case.visible.entries) > 1,
+    "no entry": lambda case: not case.visible.entries,
     "keeps the id": lambda case: case.entry is case.keeper,
     "entry young": lambda case: case.facts.is_young(case.entry.mtime_ms),
     "directory": lambda case: case.entry.is_dir,
@@ -265,7 +259,7 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "log: reservation": lambda case: (
         case.logged_state is not None and case.logged_state.is_reservation
     ),
-    "log: conflict": lambda case: bool(case.truth and case.truth.conflict),
+    "log: conflict": lambda case: bool(case.facts.log_state.conflict),
     "log: directory": lambda case: case.logged_state is not None and case.logged_state.is_dir,
     "log: bytes missing": lambda case: not case.has_bytes(case.logged_state),
     "log: bytes whole": lambda case: case.has_bytes(case.logged_state, whole=True),
@@ -477,11 +471,11 @@ knows whose they are."""
 
 def decide(facts: Facts) -> list[Finding]:
     """Everything that is wrong with, or worth noting of, one object."""
-    stand = standing(facts)
-    if stand.in_flux:
+    visible = visibility_of(facts)
+    if visible.in_flux:
         return []
-    case = _Case(facts, stand)
-    entries = [case.of(entry=entry) for entry in stand.entries]
+    case = _Case(facts, visible)
+    entries = [case.of(entry=entry) for entry in visible.entries]
     found = [
         Finding(
             "stale_mark",
@@ -490,7 +484,7 @@ def decide(facts: Facts) -> list[Finding]:
             entry.path,
             action="settle_job",
         )
-        for entry in stand.stale
+        for entry in visible.stale
         if not facts.is_reported_with_job(entry)
     ]
     for each in entries:
@@ -503,8 +497,8 @@ def decide(facts: Facts) -> list[Finding]:
         )
         found += [replace(finding, version=record.operation.version) for finding in said]
     logged = case.logged_state
-    path = stand.entries[0].path if stand.entries else logged.path if logged else ""
-    committed = facts.truth.committed if facts.truth else None
+    path = visible.entries[0].path if visible.entries else logged.path if logged else ""
+    committed = facts.log_state.committed
     found += _found(LOG, case, path=path, key=committed.key if committed else "")
     for each in entries:
         found += _found(DATA, each, path=each.entry.path, key=str(each.entry.physical))
@@ -522,13 +516,9 @@ def _is_open(record: LogRecord, unfinished: Collection[str]) -> bool:
 
 def next_version(facts: Facts) -> int:
     """A version that neither the table nor the log has used for this object."""
-    records = [*(facts.truth.pending if facts.truth else ())]
-    if facts.truth and facts.truth.committed:
-        records.append(facts.truth.committed)
-    used = [entry.version for entry in facts.entries] + [
-        record.operation.version for record in records
-    ]
-    return max(used, default=0) + 1
+    records = (*facts.log_state.last, *facts.log_state.pending)
+    used = [entry.version for entry in facts.entries]
+    return max([*used, *(record.operation.version for record in records)], default=0) + 1
 
 
 def _found(
@@ -546,11 +536,10 @@ def _detail(row: VerifyRule, case: _Case) -> str:
         return row.detail
     operation = case.record.operation
     sizes = [blob.size for blob in case.facts.blobs if same_blob(blob.key, case.entry.physical)]
-    conflict = case.truth.conflict if case.truth else ()
     return row.detail.format(
-        paths=", ".join(sorted(entry.path for entry in case.stand.entries)),
+        paths=", ".join(sorted(entry.path for entry in case.visible.entries)),
         operation=f"{operation.kind} to version {operation.version}",
-        conflict=", ".join(record.operation.id for record in conflict),
+        conflict=", ".join(record.operation.id for record in case.facts.log_state.conflict),
         differences=", ".join(case.differences()),
         entry=case.entry,
         age=(case.facts.now_ms - case.entry.mtime_ms) // 1000,
