@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from s3k_async import _native
 from s3k_async._core.concurrency import merge
-from s3k_async.errors import InvalidArgumentError, ItemFormatError
+from s3k_async.errors import InvalidArgumentError
 from s3k_async.integrity.facts import (
     NOT_LOGGED,
     ChangeFacts,
@@ -25,24 +25,20 @@ from s3k_async.integrity.facts import (
 from s3k_async.integrity.scans import FactRecord, blob_facts, log_facts, table_facts
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import Child, FactKind, Shuffle, State
-from s3k_async.metadata.codec import from_item
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.txn_record import JOB_PARTITION, JobRecord, record_from
-from s3k_async.metadata.write_intent import parse_mark
+from s3k_async.metadata.txn_record import JobRecord
 from s3k_async.model import ROOT, Entry, Progress
 from s3k_async.oplog.entries import segment_key
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
 from s3k_async.oplog.tail import LogPosition, LogTail, position_of
-from s3k_async.stores.items import Key
 from s3k_async.stores.key_ranges import HEX
 
-__all__ = ["LOOSE", "Collector", "Unkeyed", "jobs_of", "read_item"]
+__all__ = ["LOOSE", "Collector", "Unkeyed"]
 
 SEGMENTS: Final = 4
 LISTINGS: Final = 4
 """Listings of bytes at once: each holds a page, of 10,000 keys in a directory."""
 LOOSE: Final = frozenset({"items", "log_objects", "jobs", "segments"})
-"""Piles of what has no object id."""
+"""Kinds without an object id."""
 STATE_FORMAT: Final = 4
 _POSITION: Final = tuple(LogPosition.__dataclass_fields__)
 
@@ -59,7 +55,7 @@ class Unkeyed:
     segments: list[OpenSegment] = field(default_factory=list)
 
     def add(self, kind: FactKind, fact: Any) -> None:
-        """Add to the list that is called as a kind."""
+        """Add to the list of the kind."""
         getattr(self, kind).append(fact)
 
 
@@ -120,7 +116,7 @@ class Collector:
             self._tail.close()
 
     def save(self) -> None:
-        """Keep how far this has come."""
+        """Save the progress of the run."""
         self.shuffle.save_state(
             {
                 "format": STATE_FORMAT,
@@ -135,7 +131,7 @@ class Collector:
         )
 
     def facts(self, number: int) -> list[Facts]:
-        """What is known of the objects of one part, by id, marks not looked up yet."""
+        """The facts about the objects of one part, by id, without jobs."""
         entries: dict[str, list[Entry]] = {}
         for entry in self.shuffle.read("entries", number):
             entries.setdefault(entry.id, []).append(entry)
@@ -143,8 +139,7 @@ class Collector:
         blobs: dict[str, list[Any]] = {}
         adopted = set(self.shuffle.read("adopted", number))
         for blob in self.shuffle.read("blobs", number):
-            # Which object an adopted one is of its key does not tell: `look.with_adopted` asks for
-            # it.
+            # The key of an adopted object holds no object id: see `recheck.with_adopted`.
             if blob.key not in adopted:
                 blobs.setdefault(_native.object_id_of(blob.key) or blob.key, []).append(blob)
         return [
@@ -174,7 +169,7 @@ class Collector:
         ]
 
     def _concerns(self, job: JobRecord) -> bool:
-        """Whether a job may have marked what is looked at."""
+        """Whether a job may have marked entries of the scope."""
         tops = [path for path in (job.source, job.target) if path]
         below = [self.scope.path.startswith(path + "/") for path in tops]
         return not tops or any(map(self.scope.holds, tops)) or any(below)
@@ -267,7 +262,7 @@ class Collector:
             tell(Progress("fsck", self.counts.blobs, phase="data", unit="objects"))
 
     def put(self, facts: Iterable[FactRecord]) -> None:
-        """Put facts where they belong."""
+        """Add facts to the shuffle, or to those without an object id."""
         for kind, key, fact in facts:
             if kind in LOOSE:
                 self.loose.add(kind, fact)
@@ -299,37 +294,3 @@ class Collector:
             [JobRecord(**each) for each in state["jobs"]],
             [OpenSegment(**each) for each in state["segments"]],
         )
-
-
-async def jobs_of(
-    store: MetadataStore, entries: Iterable[Entry]
-) -> tuple[dict[str, JobRecord], frozenset[str]]:
-    """The records of the jobs that mark the entries, and the ids of those whose record cannot be
-    read."""
-    ids = set()
-    for entry in entries:
-        if entry.pending:
-            try:
-                ids.add(parse_mark(entry.pending).job)
-            except ItemFormatError:
-                continue
-    if not ids:
-        return {}, frozenset()
-    items = await store.items.get_many([Key(JOB_PARTITION, job_id) for job_id in sorted(ids)])
-    records: dict[str, JobRecord] = {}
-    unreadable = set()
-    for key, item in items.items():
-        try:
-            records[key.sort] = record_from(item)
-        except ItemFormatError:
-            unreadable.add(key.sort)
-    return records, frozenset(unreadable)
-
-
-async def read_item(store: MetadataStore, path: str) -> Entry | None:
-    """The stored item at a path as an entry; None if nothing is there that can be understood."""
-    item = await store.items.get(store.keys.key(path))
-    try:
-        return None if item is None else from_item(item, store.keys)
-    except ItemFormatError:
-        return None

@@ -36,6 +36,7 @@ __all__ = [
     "ParentFacts",
     "Visibility",
     "adopted_by",
+    "intent_of",
     "objects_of",
     "visibility_of",
 ]
@@ -154,7 +155,7 @@ class Facts:
     """Paths that the log gives this object and at which others stand; whether they are directories.
     """
     unreadable_jobs: frozenset[str] = frozenset()
-    """Ids of jobs whose record cannot be read: nobody knows whether they are over."""
+    """Ids of jobs whose record cannot be read, so that their state is unknown."""
 
     unfinished: frozenset[str] = frozenset()
     """Keys of interrupted changes that could not be finished as a whole: their marks and operations
@@ -162,7 +163,7 @@ class Facts:
 
     def is_reported_with_job(self, entry: Entry) -> bool:
         """Whether the entry's mark is reported, and removed, with the job that set it."""
-        mark = _mark(entry)
+        mark = intent_of(entry)
         job = self.jobs.get(mark.job) if mark is not None else None
         return job is not None and job.kind != "mark" and job.id not in self.unfinished
 
@@ -262,7 +263,7 @@ def visibility_of(facts: Facts) -> Visibility:
         if not entry.pending:
             sides.append(entry)
             continue
-        mark = _mark(entry)
+        mark = intent_of(entry)
         job = facts.jobs.get(mark.job) if mark else None
         in_flux |= (job is not None and not expired(job.lease_ms, facts.now_ms)) or (
             mark is not None and mark.job in facts.unreadable_jobs
@@ -277,24 +278,22 @@ def visibility_of(facts: Facts) -> Visibility:
 def objects_of(entry: Entry) -> set[str]:
     """The ids of the objects that a stored item is, or will be when the job that marks it is
     published."""
-    mark = _mark(entry) if entry.pending else None
-    return (
-        {entry.id, mark.then.id}
-        if mark is not None and isinstance(mark.then, Entry)
-        else {entry.id}
-    )
+    return {side.id for side in _sides(entry)}
 
 
 def adopted_by(entry: Entry) -> list[str]:
     """The URIs of adopted bytes that a stored item names, or will when the job that marks it is
     published."""
-    mark = _mark(entry) if entry.pending else None
-    sides = [entry, mark.then] if mark is not None and isinstance(mark.then, Entry) else [entry]
-    return [side.physical for side in sides if side.physical and is_uri(side.physical)]
+    return [side.physical for side in _sides(entry) if side.physical and is_uri(side.physical)]
 
 
-def _mark(entry: Entry) -> WriteIntent | None:
-    """The entry's mark; None for one that nobody can read, which is dropped as that of no job."""
+def _sides(entry: Entry) -> list[Entry]:
+    intent = intent_of(entry) if entry.pending else None
+    return [entry, intent.then] if intent and isinstance(intent.then, Entry) else [entry]
+
+
+def intent_of(entry: Entry) -> WriteIntent | None:
+    """The write intent of an entry; None for an unreadable one, which counts as that of no job."""
     try:
         return parse_mark(entry.pending)
     except ItemFormatError:

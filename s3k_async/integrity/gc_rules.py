@@ -62,7 +62,7 @@ class Ages:
 
     @property
     def unpublishable_ms(self) -> int:
-        """The age from which on nobody can publish what was uploaded, ms."""
+        """The age from which an upload can no longer be published, ms."""
         return int((self.lease + self.late) * 1000)
 
     @property
@@ -82,7 +82,7 @@ class GcFacts:
     key_of: KeyOf
     now_ms: int
     """When the mark phase began, by the clock of the data."""
-    logged: bool = True
+    logged: bool
     """Whether the volume has a log."""
 
     def names(self, entry: Entry | None) -> bool:
@@ -154,12 +154,12 @@ DELETABLE: Final = frozenset(rule.outcome for rule in RULES.rules) - KEPT
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is to become of a blob."""
+    """The decision about a blob."""
 
     blob: BlobInfo
     reason: Reason
     since_ms: int
-    """From when on, at the latest, nobody could open it any more."""
+    """The latest time at which it can have become unreferenced."""
     is_pending: bool
     """Whether an operation that names it may, for all the log knows, have happened."""
     paths: tuple[str, ...]
@@ -173,7 +173,7 @@ class Verdict:
 
 
 def judge(case: GcFacts) -> Verdict:
-    """The verdict on a blob that nobody can publish any more."""
+    """The verdict on a blob that can no longer be published."""
     touching = [record.operation for record in case.records if case.touches(record.operation)]
     if not case.logged:
         since = case.now_ms

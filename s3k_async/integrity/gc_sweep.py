@@ -41,7 +41,7 @@ from s3k_async.stores.pagination import list_all
 __all__ = ["BATCH", "GarbageCollector", "MarkedState", "Sweeper", "Swept"]
 
 BATCH = 10_000
-"""Candidates that are looked at and deleted together."""
+"""Candidates that are rechecked and deleted together."""
 READS = 32
 FRESH_MOST = 1_000_000
 """Keys that new segments of the log may name before a list counts as too old."""
@@ -86,8 +86,7 @@ class GarbageCollector:
         if place.log is None and not exclusive:
             raise InvalidArgumentError(
                 "without a log only the table can tell what is live, and it cannot be read at one "
-                "moment: nobody else"
-                " may change the volume meanwhile (exclusive)"
+                "moment: no other client may change the volume meanwhile (exclusive)"
             )
         self._place = place
         self._sources = sources
@@ -193,8 +192,8 @@ class MarkedState:
 
 
 class Sweeper:
-    """Sweeps candidates batch by batch. Each batch is looked at anew and by itself, so that others
-    may sweep other batches, or the same, at the same time.
+    """Sweeps candidates batch by batch. Each batch is rechecked by itself, so that other batches,
+    or the same, may be swept concurrently.
     """
 
     def __init__(
@@ -264,7 +263,7 @@ class Sweeper:
 
     async def _named(self, verdicts: list[Verdict]) -> set[str]:
         """What is named at any path at which the log has ever seen one of the candidates named, and
-        what fsck may yet publish, because the reservation that it is for stands there.
+        what fsck may yet publish, because its reservation is still there.
         """
         store = self._place.store
         paths = sorted({path for verdict in verdicts for path in verdict.paths})

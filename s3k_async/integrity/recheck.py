@@ -9,7 +9,6 @@ from typing import Final
 from s3k_async import _native
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async.errors import BlobNotFoundError, InvalidPathError, ItemFormatError, LogFormatError
-from s3k_async.integrity.collector import jobs_of, read_item
 from s3k_async.integrity.facts import (
     NOT_LOGGED,
     Facts,
@@ -18,6 +17,7 @@ from s3k_async.integrity.facts import (
     LogObjectFacts,
     ParentFacts,
     adopted_by,
+    intent_of,
     objects_of,
 )
 from s3k_async.integrity.scans import checked_entry
@@ -25,7 +25,8 @@ from s3k_async.integrity.scope import Scope
 from s3k_async.integrity.shuffle import Child
 from s3k_async.integrity.verify_rules import decide
 from s3k_async.metadata.codec import from_item
-from s3k_async.metadata.txn_record import JOB_PARTITION, record_from
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.txn_record import JOB_PARTITION, JobRecord, record_from
 from s3k_async.model import ROOT, UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
 from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, ObjectState, latest
@@ -40,6 +41,7 @@ __all__ = [
     "fresh_facts",
     "item_facts",
     "parent_facts",
+    "read_item",
     "still_damaged",
     "with_jobs",
 ]
@@ -49,17 +51,34 @@ BATCH: Final = 500
 CHUNK: Final = 8 * 1024 * 1024
 """Bytes of a blob that are read at once."""
 ATTEMPTS: Final = 4
-"""How often an object that keeps changing is looked at."""
+"""How often an object that keeps changing is read."""
+
+
+async def read_item(store: MetadataStore, path: str) -> Entry | None:
+    """The stored entry at a path; None if there is none that can be read."""
+    item = await store.items.get(store.keys.key(path))
+    try:
+        return None if item is None else from_item(item, store.keys)
+    except ItemFormatError:
+        return None
 
 
 async def with_jobs(scope: Scope, facts: Sequence[Facts]) -> list[Facts]:
     """The facts with the records of the jobs that mark their entries."""
     marked = [entry for each in facts for entry in each.entries if entry.pending]
-    if not marked:
+    ids = {intent.job for entry in marked if (intent := intent_of(entry)) is not None}
+    if not ids:
         return list(facts)
-    jobs, unreadable = await jobs_of(scope.store, marked)
+    jobs: dict[str, JobRecord] = {}
+    unreadable = set()
+    keys = [Key(JOB_PARTITION, job) for job in sorted(ids)]
+    for key, item in (await scope.store.items.get_many(keys)).items():
+        try:
+            jobs[key.sort] = record_from(item)
+        except ItemFormatError:
+            unreadable.add(key.sort)
     return [
-        replace(each, jobs=jobs, unreadable_jobs=unreadable)
+        replace(each, jobs=jobs, unreadable_jobs=frozenset(unreadable))
         if any(entry.pending for entry in each.entries)
         else each
         for each in facts
@@ -67,8 +86,8 @@ async def with_jobs(scope: Scope, facts: Sequence[Facts]) -> list[Facts]:
 
 
 async def with_adopted(scope: Scope, facts: Sequence[Facts]) -> list[Facts]:
-    """The facts with the adopted bytes that their entries name: which object they are of, no
-    listing tells."""
+    """The facts with the adopted objects that their entries reference: the listing does not show
+    which object id they belong to."""
     found: dict[str, list[BlobInfo]] = {}
 
     async def look(object_id: str, uri: str) -> None:
@@ -92,9 +111,8 @@ async def with_adopted(scope: Scope, facts: Sequence[Facts]) -> list[Facts]:
 async def confirmed_findings(
     scope: Scope, facts: Sequence[Facts], tail: LogTail | None
 ) -> AsyncIterator[list[tuple[Facts, list[Finding]]]]:
-    """What is to be said of the objects, in batches; what seemed to be a problem, from a second
-    look. Objects of which there is nothing to say are left out. `tail`: what was logged since they
-    were gathered.
+    """The findings about the objects, in batches; problems are decided again from a recheck.
+    Objects without findings are left out. `tail`: what was logged since the scan.
     """
     for start in range(0, len(facts), BATCH):
         batch = await with_adopted(scope, await with_jobs(scope, facts[start : start + BATCH]))
@@ -113,7 +131,7 @@ async def confirmed_findings(
 
 @dataclass(slots=True)
 class _Seen:
-    """What the second look has found of one object."""
+    """What the recheck has read of one object."""
 
     entries: list[Entry] = field(default_factory=list)
     occupied: dict[str, bool] = field(default_factory=dict)
@@ -130,11 +148,11 @@ async def fresh_facts(
     A change is in the log before it is in the table. So the table is read between two readings of
     the log: what was known, and what the log says after that. If both say the same of an object,
     nothing has changed it in between, and what the table lacks was not moved or removed. Otherwise
-    all is read again. No clock has a part in this. `tail`: what was logged since the facts were
+    all is read again. No clock is involved. `tail`: what was logged since the facts were
     gathered; without it segments are not read, but for those with what was pending.
 
     An object whose entries are all gone from where they were is left out, and so is one that keeps
-    changing: only the next look at the whole volume can tell where it is.
+    changing: only the next scan of the volume can find it.
     """
     fresh: list[Facts] = []
     left = list(suspects)
@@ -194,7 +212,7 @@ async def _entries(scope: Scope, suspects: Sequence[Facts], seen: dict[str, _See
 
 
 async def _below_files(scope: Scope, suspects: Sequence[Facts], seen: dict[str, _Seen]) -> None:
-    """A path whose directory's place a file has taken is taken, too."""
+    """A path below a file counts as occupied."""
 
     async def look(each: Facts) -> None:
         logged = each.log_state.entry
@@ -279,7 +297,7 @@ async def _heads(scope: Scope, facts: Facts, seen: _Seen) -> None:
 
 
 async def item_facts(scope: Scope, found: Sequence[ItemFacts]) -> list[ItemFacts]:
-    """What is still to be said of items that seemed to be wrong, read anew."""
+    """The facts about suspect items, read anew; those that are correct now are left out."""
 
     async def look(facts: ItemFacts) -> ItemFacts | None:
         store = scope.store
@@ -320,7 +338,7 @@ async def still_damaged(scope: Scope, facts: LogObjectFacts) -> bool:
 
 
 async def parent_facts(scope: Scope, lonely: Iterable[Child]) -> list[ParentFacts]:
-    """What stands of the entries that seemed to have no parent, read anew."""
+    """The facts about entries without a parent, read anew; the others are left out."""
 
     async def look(child: Child) -> ParentFacts | None:
         parent_path, path, object_id, mtime_ms = child

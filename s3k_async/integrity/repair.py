@@ -28,7 +28,7 @@ from s3k_async.integrity.repair_actions import (
 )
 from s3k_async.integrity.scope import Scope
 from s3k_async.integrity.shuffle import HELD, Child, Shuffle
-from s3k_async.integrity.verify import GRACE_SECONDS, Tell, Verifier, VerifyReport, loose
+from s3k_async.integrity.verify import GRACE_SECONDS, LISTED, Tell, VerifyReport, loose, verify
 from s3k_async.integrity.verify_rules import decide, decide_parent
 from s3k_async.model import ROOT, Progress
 from s3k_async.oplog.log_reader import JavaLogReader, LogReader
@@ -58,13 +58,12 @@ ORDER: Final[Sequence[Action]] = (
     "log_removal",
     "restore_entry",
 )
-"""In which order the findings about one object are repaired, each after a new look at it."""
+"""The order in which the findings about one object are repaired, each after a recheck."""
 ROUNDS: Final = 20
 STEPS: Final = 8
 """Actions on one object in one round."""
 AT_ONCE: Final = 8
 BATCH: Final = 200
-LISTED: Final = 100_000
 
 _LEFT: Final = (
     errors.BlobNotFoundError,
@@ -78,7 +77,7 @@ _LEFT: Final = (
     errors.TransactionConflictError,
     LeftError,
 )
-"""Another client was faster, or the next run can tell what became of it."""
+"""Another client was faster, or the next run can decide."""
 _FAILED: Final = (
     errors.CorruptDataError,
     errors.DataMissingError,
@@ -113,11 +112,11 @@ class RepairReport:
     repairs: list[RepairOutcome] = field(default_factory=list)
     """The first of them, at most `listed`."""
     left: VerifyReport = field(default_factory=VerifyReport)
-    """What the last look at the volume found: of a dry run, everything."""
+    """The findings of the last scan; of a dry run, all."""
     listed: int = LISTED
 
     def add(self, some: Iterable[RepairOutcome]) -> None:
-        """Count what became of findings."""
+        """Count the outcomes of repairs."""
         for each in some:
             self.outcomes[each.finding.action, each.outcome] += 1
             if len(self.repairs) < self.listed:
@@ -159,26 +158,15 @@ async def verify_volume(
     progress: Tell | None = None,
     held: int = HELD,
 ) -> VerifyReport:
-    """Tell what is wrong in an open volume, or below a path of it; changes nothing.
+    """Check an open volume, or the tree below a path of it; changes nothing.
 
     `grace`: seconds; what is younger is not reported. `deep`: read every byte and compare
     checksums. `directory`: keeps the parts of a large volume, so that the same call goes on after
     an interruption. Raises InvalidArgumentError (the directory is that of another run), the stores'
     errors.
     """
-    scope = scope_of(volume)
-    verifier = Verifier(
-        scope.store,
-        scope.blobs,
-        scope.log,
-        scope.sources,
-        grace=grace,
-        log_blobs=scope.log_blobs,
-        place=scope.place,
-        held=held,
-        legacy=scope.legacy,
-    )
-    return await verifier.verify(path, deep=deep, directory=directory, progress=progress)
+    scope = scope_of(volume, grace=grace, path=path)
+    return await verify(scope, deep=deep, directory=directory, progress=progress, held=held)
 
 
 async def repair_volume(
@@ -192,12 +180,12 @@ async def repair_volume(
     progress: Tell | None = None,
     held: int = HELD,
 ) -> RepairReport:
-    """Repair what is wrong in an open volume, or below a path of it.
+    """Repair an open volume, or the tree below a path of it.
 
-    `dry_run`: change nothing and tell what would be done. `grace`: seconds; what is younger is left
-    alone. `audit_file`: a local file to which the audit trail is added, beside the one in the log's
-    place. `directory`: keeps the parts of a large volume, so that the same call goes on after an
-    interruption; it may be removed afterwards. Running it again after an error is always right.
+    `dry_run`: change nothing and report what would be done. `grace`: seconds; what is younger is
+    skipped. `audit_file`: a local file to which the audit trail is added, beside the one in the
+    log's place. `directory`: keeps the parts of a large volume, so that the same call goes on after
+    an interruption; it may be removed afterwards. Running it again after an error is always right.
 
     Raises ReadOnlyVolumeError (s3k-1.0 volumes, and all that are open for reading
     only), InvalidArgumentError (the directory is that of another run), the stores' errors.
@@ -247,17 +235,16 @@ class RepairRound:
         self._report = report
         self.done = 0
         self.lost = 0
-        """Actions that another client was faster at: what is left has to be read again."""
+        """Actions that another client was faster at: they need a new scan."""
         self._written = 0
         """Lines of the audit trail that say what is to be done."""
         self.finished = False
-        """Whether a change of many entries was brought to its end: the rest is told by a new look.
-        """
+        """Whether a change of many entries was finished: the rest needs a new scan."""
         self.waiting: dict[str, Finding] = {}
-        """Entries that are to be put back, by the directory that is to be there first."""
+        """Entries to restore, by the directory that must exist first."""
 
     async def run(self, tell: Tell = lambda _: None) -> None:
-        """Repair what the gatherer has seen."""
+        """Repair the findings of the collector."""
         collector, left = self._collector, VerifyReport()
         left.count(collector.counts)
         self._report.left = left
@@ -302,15 +289,14 @@ class RepairRound:
                 await self._repair_found([Task(finding, facts) for finding in found])
 
     async def unknown_directories(self) -> None:
-        """Make the directories that are waited for: nothing else could be repaired, so the log does
-        not know them."""
+        """Create the directories that entries wait for: nothing else could be repaired, so the log
+        does not know them."""
         await self._repair_found(
             [_parent_task(parent, child) for parent, child in self.waiting.items()]
         )
 
     async def _objects(self, batch: Sequence[tuple[Facts, list[Finding]]]) -> None:
-        """Repair the objects of a batch one finding at a time, and look at each again in
-        between."""
+        """Repair the objects of a batch one finding at a time, with a recheck after each."""
         said = list(batch)
         for _ in range(STEPS):
             if self._audit is None:
@@ -360,7 +346,7 @@ class RepairRound:
         return done
 
     async def _tell(self, lines: Sequence[AuditRecord]) -> None:
-        """Write lines into the audit trail: what is about to be done, or what became of it."""
+        """Write records into the audit trail: what is about to be done, or its outcome."""
         assert self._audit is not None
         head = {
             "run": self._audit.run,

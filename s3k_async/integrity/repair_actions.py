@@ -110,16 +110,16 @@ class FsckVolume(Protocol):
 
 
 class LeftError(S3kError):
-    """What was to be repaired is not what it was; it is left as it is."""
+    """The state has changed since the finding; nothing was done."""
 
 
 class MissingDirectoryError(LeftError):
-    """What was to be put back needs a directory, `path`, that is not there."""
+    """The parent directory, `path`, of an entry to restore does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A finding that is to be repaired, and what it was found from."""
+    """A finding to repair, and its facts."""
 
     finding: Finding
     facts: Facts | ItemFacts | LogObjectFacts | ParentFacts | ChangeFacts
@@ -196,20 +196,19 @@ class Repairer:
         await self._commit(operation)
 
     async def _log_again(self, task: Task) -> None:
-        """The table is right: the entry gets a version that nobody has used, and the log says
-        so."""
+        """Log the entry of the table again, at an unused version."""
         facts = self._facts(task)
         entry = self._entry(task)
         after = replace(entry, version=next_version(facts), operation=self._sources.uuid())
         await self._change("update", entry, after)
 
     async def _log_removal(self, task: Task) -> None:
-        """The log speaks of something that is gone for good."""
+        """Write a tombstone for an object of which only the log is left."""
         facts = self._facts(task)
         await self._tombstone(facts, facts.log_state.entry)
 
     async def _tombstone(self, facts: Facts, state: Entry | None) -> None:
-        """The same one whoever writes it: several at one version would be a conflict."""
+        """Deterministic, since different tombstones of one version would be a conflict."""
         if state is None:
             raise LeftError("there is no state to be removed", path=facts.object_id)
         version = next_version(facts)
@@ -222,9 +221,8 @@ class Repairer:
     # Entries
 
     async def _restore_entry(self, task: Task) -> None:
-        """Put back what the log says, at its version, below a directory that stands. It is looked
-        for once more: that nothing is at its path may also be because somebody has put it back, and
-        another client has moved it since."""
+        """Restore the logged entry, at its version, below an existing directory. The object is
+        searched once more: another repair may have restored it, and a client moved it since."""
         facts = next(iter(await fresh_facts(self._scope, [self._facts(task)], self._tail)), None)
         if facts is None or task.finding not in decide(facts):
             raise LeftError("it is not missing any more", path=task.finding.path)
@@ -289,8 +287,7 @@ class Repairer:
         await self._store.changes.run([operation], lambda _: self._store.items.write(put))
 
     async def _settle_job(self, task: Task) -> None:
-        """End what a dead job has left: all of its marks are folded in or dropped, and its record
-        is removed."""
+        """Finish an abandoned job: its marks are applied or removed, and its record is deleted."""
         if isinstance(task.facts, ChangeFacts):
             assert task.facts.job is not None
             await self._complete(await self._abandoned(task.facts.job))
@@ -363,10 +360,10 @@ class Repairer:
         assert isinstance(task.facts, ParentFacts)
         await self._store.make_directory(task.facts.parent)
 
-    # What cannot be understood, or is in a wrong place
+    # Unreadable and misplaced items
 
     async def _move_item(self, task: Task) -> None:
-        """Put an entry from a wrong partition where its name belongs."""
+        """Move an entry to the partition that its name belongs to."""
         item = await self._item(task)
         try:
             entry = from_item(item, self._store.keys)
@@ -405,7 +402,7 @@ class Repairer:
             await blobs.copy(blobs, key, name)
         await blobs.delete(key)
 
-    # What these stand on
+    # Reads and writes of the actions
 
     async def _item(self, task: Task) -> Item:
         """The item as it is now."""
@@ -422,8 +419,7 @@ class Repairer:
         await self._store.changes.run([operation], lambda _: self._store.items.write(put))
 
     async def _put_log(self, key: str, data: bytes) -> None:
-        """Write an object of the log; the same bytes may be there, also of somebody who repairs the
-        same thing now."""
+        """Write an object of the log; a concurrent repair may have written the same bytes."""
         blobs = self._log()
         try:
             await blobs.put(key, data, if_absent=True)

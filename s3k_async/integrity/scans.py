@@ -43,7 +43,7 @@ FactRecord: TypeAlias = tuple[FactKind, str, Any]
 """A kind, the key by which a fact is divided, and the fact."""
 
 BATCH: Final = 500
-"""Things that are handed on at once, where they come one by one."""
+"""Facts in one list, where they come one by one."""
 JAVA_LOG_SUFFIX: Final = ".info"
 """S3-FileSystem 1.0 keeps its log among the data."""
 OWN_PARTITIONS: Final = frozenset({"s3k:volume", "s3k:root", JOB_PARTITION})
@@ -61,7 +61,7 @@ _NEWEST: Final = {
 async def table_facts(
     scope: Scope, segment: int, segments: int, counts: ScanCounts
 ) -> AsyncIterator[list[FactRecord]]:
-    """What one of the table's scan segments holds, page by page, added to the counts. Raises the
+    """The facts of one scan segment of the table, page by page, added to the counts. Raises the
     store's errors."""
     async for items in scan_all(scope.store.items, segment, segments):
         yield _of_items(scope, items, counts)
@@ -101,7 +101,7 @@ def _is_ours(scope: Scope, item: Item, facts: list[FactRecord]) -> bool:
 
 
 def _understood(scope: Scope, items: list[Item], facts: list[FactRecord]) -> list[Entry]:
-    """The entries of the items; those that are none are taken out of the list and noted."""
+    """The entries of the items; unreadable items are removed from the list and noted."""
     try:
         entries = list(from_items(items, scope.store.keys))
         for entry in entries:
@@ -163,8 +163,7 @@ def _add(scope: Scope, entry: Entry, facts: list[FactRecord], counts: ScanCounts
 async def log_facts(
     scope: Scope, findings: AsyncIterable[Finding], counts: ScanCounts
 ) -> AsyncIterator[list[FactRecord]]:
-    """What some findings of the volume's log are, added to the counts. Raises the store's
-    errors."""
+    """The facts of some records of the log, added to the counts. Raises the store's errors."""
     facts: list[FactRecord] = []
     open_segments: dict[str, OpenSegment] = {}
     async for finding in findings:

@@ -39,7 +39,7 @@ __all__ = [
 PARTS: Final = 256
 """Parts of a volume that does not fit into memory."""
 HELD: Final = 20_000
-"""Things of all kinds that are held in memory before the first is written to a file."""
+"""Facts of all kinds that are held in memory before the first is written to a file."""
 BUFFER: Final = 16 * 1024
 """Characters for one file that are gathered before they are written."""
 BUFFERED: Final = 8 * 1024 * 1024
@@ -113,7 +113,7 @@ def to_line(kind: FactKind, fact: object) -> str:
 
 
 def from_line(kind: FactKind, line: str | bytes) -> Any:
-    """The fact that a line of a kind is."""
+    """The fact in a line."""
     return _CODECS[kind][1](json.loads(line))
 
 
@@ -136,7 +136,7 @@ class _Lines:
 
 
 class Shuffle:
-    """Piles of facts, each fact in the part that its key belongs to.
+    """Facts by kind, each in the part that its key belongs to.
 
     `directory`: where the files are, and stay; without one, a temporary directory is made when it
     is needed.
@@ -163,7 +163,7 @@ class Shuffle:
         return PARTS if self._spilling else 1
 
     def add(self, kind: FactKind, key: str, fact: object) -> None:
-        """Put a fact where all others of the same key are."""
+        """Add a fact to the part of its key."""
         number = hash_of(key) % PARTS
         if self._spilling:
             self._buffer(kind, number, fact)
@@ -205,12 +205,12 @@ class Shuffle:
         self._flush(kind, number)
 
     def flush(self) -> None:
-        """Write what is gathered into the files, unless all is held in memory."""
+        """Write the buffers into the files, unless all is held in memory."""
         for kind, number in list(self._lines):
             self._flush(kind, number)
 
     def forget(self, kinds: tuple[FactKind, ...]) -> None:
-        """Drop whole kinds: they are about to be gathered again."""
+        """Drop whole kinds before they are collected again."""
         for key in [key for key in self._parts if key[0] in kinds]:
             del self._parts[key]
         for kind in kinds if self._directory is not None else ():
@@ -250,7 +250,7 @@ class Shuffle:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def _buffer(self, kind: FactKind, number: int, fact: object) -> None:
-        """Gather a line: a fact takes several times the memory of its line."""
+        """Buffer a line: a fact takes several times the memory of its line."""
         lines = self._lines.setdefault((kind, number), _Lines())
         added = lines.add(to_line(kind, fact))
         self._buffered += added

@@ -9,8 +9,8 @@ skipped. `docs/fsck.md` shows these tables, and a test compares.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -91,34 +91,33 @@ def same_blob(key: str, physical: str | None) -> bool:
 # One object id
 
 
+NO_ENTRY: Final = Entry(path="", is_dir=True, id="", version=0, ctime=0, mtime_ms=0)
+NO_RECORD: Final = LogRecord(Operation("", "delete", "", 1, 0, NO_ENTRY, None), "pending")
+NO_BLOB: Final = BlobInfo("", 0, "")
+
+
+@dataclass(frozen=True)
 class _Case:
-    """An object's facts, and the one of its parts that is being looked at."""
+    """An object's facts, and the entry, record or blob in question."""
 
-    def __init__(self, facts: Facts, visible: Visibility) -> None:
-        self.facts = facts
-        self.visible = visible
-        self.pending = facts.log_state.pending
-        self.logged_state = facts.log_state.entry
-        committed = facts.log_state.committed
-        self.operation: Operation | None = committed.operation if committed else None
-        self.entry: Entry = visible.entries[0] if visible.entries else NO_ENTRY
-        self.record: LogRecord = NO_RECORD
-        self.blob: BlobInfo = NO_BLOB
+    facts: Facts
+    visible: Visibility
+    entry: Entry = NO_ENTRY
+    record: LogRecord = NO_RECORD
+    blob: BlobInfo = NO_BLOB
 
-    def of(
-        self,
-        *,
-        entry: Entry | None = None,
-        record: LogRecord | None = None,
-        blob: BlobInfo | None = None,
-    ) -> _Case:
-        """The same, looking at another part."""
-        other = _Case.__new__(_Case)
-        other.__dict__.update(self.__dict__)
-        other.entry = entry if entry is not None else self.entry
-        other.record = record if record is not None else self.record
-        other.blob = blob if blob is not None else self.blob
-        return other
+    @property
+    def pending(self) -> Sequence[LogRecord]:
+        return self.facts.log_state.pending
+
+    @property
+    def logged_state(self) -> Entry | None:
+        return self.facts.log_state.entry
+
+    @property
+    def operation(self) -> Operation | None:
+        committed = self.facts.log_state.committed
+        return committed.operation if committed else None
 
     @cached_property
     def keeper(self) -> Entry:
@@ -192,6 +191,13 @@ class _Case:
             and self.record is self.pending[-1]
         )
 
+    def upload_complete(self) -> bool:
+        """Whether a pending operation would commit the reservation, and its bytes are whole."""
+        return any(
+            case.unfinished() and case.has_bytes(case.record.operation.after, whole=True)
+            for case in (replace(self, record=record) for record in self.pending)
+        )
+
     def differences(self) -> list[str]:
         after = self.logged_state
         if after is None or self.entry is NO_ENTRY:
@@ -220,10 +226,6 @@ class _Case:
         return bool(self.facts.entries) or self.operation is not None or bool(self.pending)
 
 
-NO_ENTRY: Final = Entry(path="", is_dir=True, id="", version=0, ctime=0, mtime_ms=0)
-NO_RECORD: Final = LogRecord(Operation("", "delete", "", 1, 0, NO_ENTRY, None), "pending")
-NO_BLOB: Final = BlobInfo("", 0, "")
-
 CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "only entry": lambda case: len(case.visible.entries) <= 1,
     "several entries": lambda case: len(case.visible.entries) > 1,
@@ -236,10 +238,7 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "reservation": lambda case: case.entry.is_reservation,
     "no reservation": lambda case: not case.entry.is_reservation,
     "lease runs": lambda case: case.lease_runs(case.entry),
-    "upload complete": lambda case: any(
-        case.of(record=record).unfinished() and case.has_bytes(record.operation.after, whole=True)
-        for record in case.pending
-    ),
+    "upload complete": lambda case: case.upload_complete(),
     "bytes missing": lambda case: not case.has_bytes(case.entry),
     "size differs": lambda case: not case.has_bytes(case.entry, whole=True),
     "adopted, etag differs": lambda case: case.was_replaced(),
@@ -465,17 +464,17 @@ BLOBS: Final[VerifyTable[_Case]] = RuleTable(
     ),
 )
 """The log names an object before the table does. So where there is a log and it does not know them,
-bytes were never published: a writer died, or was cancelled, after its upload. Without a log nobody
-knows whose they are."""
+bytes were never published: a writer died, or was cancelled, after its upload. Without a log their
+owner is unknown."""
 
 
 def decide(facts: Facts) -> list[Finding]:
-    """Everything that is wrong with, or worth noting of, one object."""
+    """All findings about one object."""
     visible = visibility_of(facts)
     if visible.in_flux:
         return []
-    case = _Case(facts, visible)
-    entries = [case.of(entry=entry) for entry in visible.entries]
+    case = _Case(facts, visible, visible.entries[0] if visible.entries else NO_ENTRY)
+    entries = [replace(case, entry=entry) for entry in visible.entries]
     found = [
         Finding(
             "stale_mark",
@@ -493,7 +492,10 @@ def decide(facts: Facts) -> list[Finding]:
     for record in case.pending if facts.logged else ():
         state = record.operation.after or record.operation.before
         said = _found(
-            OPERATIONS, case.of(record=record), path=state.path if state else "", key=record.key
+            OPERATIONS,
+            replace(case, record=record),
+            path=state.path if state else "",
+            key=record.key,
         )
         found += [replace(finding, version=record.operation.version) for finding in said]
     logged = case.logged_state
@@ -503,7 +505,7 @@ def decide(facts: Facts) -> list[Finding]:
     for each in entries:
         found += _found(DATA, each, path=each.entry.path, key=str(each.entry.physical))
     for blob in facts.blobs:
-        found += _found(BLOBS, case.of(blob=blob), key=blob.key, size=blob.size)
+        found += _found(BLOBS, replace(case, blob=blob), key=blob.key, size=blob.size)
     return found
 
 
@@ -572,7 +574,7 @@ _CHANGES: Final = {
     "transaction": "a transaction",
     "mark": "a change of {job.source}",
 }
-"""What is told of a job, by its kind."""
+"""How details name a job, by its kind."""
 
 ITEMS: Final[VerifyTable[ItemFacts]] = RuleTable(
     "items",
@@ -676,49 +678,45 @@ TABLES: Final[tuple[VerifyTable[Any], ...]] = (
     PARENTS,
     CHANGES,
 )
-"""Every decision that fsck makes of a volume whose table stands."""
+"""All decisions of fsck about a volume that has its table."""
 
 
 def decide_item(facts: ItemFacts) -> list[Finding]:
-    """What is wrong with an item that is no entry, or that is in a wrong partition."""
-    row = ITEMS.first(facts)
-    return _loose(
-        row, row.detail.format(problem=facts.problem), key=f"{facts.partition} / {facts.sort}"
-    )
+    """The finding about an item that is no entry, or in the wrong partition."""
+    return _loose(ITEMS, facts, key=f"{facts.partition} / {facts.sort}", problem=facts.problem)
 
 
 def decide_log_object(facts: LogObjectFacts) -> list[Finding]:
-    """What is wrong with a log object that cannot be understood."""
-    row = LOG_OBJECTS.first(facts)
-    return _loose(row, row.detail.format(problem=facts.problem), key=facts.key)
+    """The finding about an unreadable log object."""
+    return _loose(LOG_OBJECTS, facts, key=facts.key, problem=facts.problem)
 
 
 def decide_parent(facts: ParentFacts) -> list[Finding]:
-    """What is wrong with an entry whose parent is no directory of the table."""
-    row = PARENTS.first(facts)
-    return _loose(row, row.detail, object_id=facts.child_id, path=facts.child)
+    """The finding about an entry whose parent is no directory of the table."""
+    return _loose(PARENTS, facts, object_id=facts.child_id, path=facts.child)
 
 
 def decide_change(facts: ChangeFacts) -> list[Finding]:
     """The finding about an interrupted change of many entries: one, however many entries."""
-    row, job = CHANGES.first(facts), facts.job
+    job, count = facts.job, len(facts.segments)
+    left = f" ({facts.operations:,} operations in {count:,} log segments)" if count else ""
     change = _CHANGES[job.kind].format(job=job) if job else ""
-    left = (
-        f" ({facts.operations:,} operations in {len(facts.segments):,} log segments)"
-        if facts.segments
-        else ""
-    )
-    return _loose(
-        row,
-        row.detail.format(change=change, left=left),
-        path=job.source if job else "",
-        key=facts.key,
-    )
+    path = job.source if job else ""
+    return _loose(CHANGES, facts, path=path, key=facts.key, change=change, left=left)
 
 
 def _loose(
-    row: VerifyRule, detail: str, *, object_id: str = "", path: str = "", key: str = ""
+    table: VerifyTable[S],
+    facts: S,
+    *,
+    object_id: str = "",
+    path: str = "",
+    key: str = "",
+    **words: str,
 ) -> list[Finding]:
+    """The finding by one table; `words` fill its detail."""
+    row = table.first(facts)
     if row.outcome is None:
         return []
+    detail = row.detail.format(**words)
     return [Finding(row.outcome, detail, object_id, path, key, action=row.action)]

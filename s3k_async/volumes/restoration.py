@@ -90,7 +90,7 @@ Planner: TypeAlias = Callable[[DamagedVolume], Awaitable[PlannedRestore]]
 
 @dataclass(frozen=True, slots=True)
 class _Alone:
-    """Planned and written by this machine."""
+    """Planned and written by this process."""
 
     plan: RestorePlan
     audit: str | None
@@ -157,8 +157,7 @@ async def restore_volume(
 
     Raises VolumeNotFoundError (no place carries the volume's mark), NotAVolumeError,
     ReadOnlyVolumeError for kind `s3k-1.0`, UnsupportedError for a volume without log, BusyError,
-    ItemFormatError (repair the table first), and the services' errors. Damage is told in the
-    report.
+    ItemFormatError (repair the table first), and the services' errors. Damage is in the report.
     """
     where = config.table.label
     if config.kind == "s3k-1.0":
