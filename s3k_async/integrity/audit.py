@@ -16,9 +16,9 @@ import anyio
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.file_modes import open_private
 
-__all__ = ["AuditTrail", "Deed"]
+__all__ = ["AuditRecord", "AuditTrail"]
 
-Deed: TypeAlias = Mapping[str, object]
+AuditRecord: TypeAlias = Mapping[str, object]
 """One change, as JSON."""
 
 
@@ -33,14 +33,14 @@ class AuditTrail:
         self._file = file
         self._number = 0
 
-    async def write(self, deeds: Sequence[Deed]) -> None:
+    async def write(self, records: Sequence[AuditRecord]) -> None:
         """Write a batch down, durably as the stores are. Raises the store's errors and OSError:
         then nothing may be done.
         """
-        if not deeds:
+        if not records:
             return
         data = b"".join(
-            json.dumps(deed, separators=(",", ":")).encode("ascii") + b"\n" for deed in deeds
+            json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n" for record in records
         )
         if self._blobs is not None:
             await self._blobs.put(f"audit/{self.run}/{self._number:06d}", data, if_absent=True)

@@ -11,17 +11,17 @@ from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.write_intent import job_of, parse_mark
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation
-from s3k_async.oplog.segments import Segment, SegmentMark
+from s3k_async.oplog.segments import Segment, SegmentCommit
 
-__all__ = ["happened", "mark_of"]
+__all__ = ["happened", "segment_commit"]
 
 ROWS: Final = 500
 """Operations whose paths are looked at together."""
 
 
-async def mark_of(
+async def segment_commit(
     store: MetadataStore, begun: Segment, job: str, *, published: bool
-) -> SegmentMark | None:
+) -> SegmentCommit | None:
     """The committed mark of a segment; None if none of its operations took effect or can still do
     so. The mark names operations as unknown whose outcome the table does not show; these are
     decided per object.
@@ -44,14 +44,16 @@ async def mark_of(
     if not succeeded and not unknown:
         return None
     everything = len(succeeded) == len(verdicts)
-    return SegmentMark(begun.id, len(begun.operations), None if everything else succeeded, unknown)
+    return SegmentCommit(
+        begun.id, len(begun.operations), None if everything else succeeded, unknown
+    )
 
 
 def happened(
     operation: Operation, stored: Mapping[str, Entry], job: str, *, published: bool
 ) -> bool | None:
     """Whether an operation took effect, according to the entries stored at its paths; None if they
-    do not show it. Arguments as for `mark_of`.
+    do not show it. Arguments as for `segment_commit`.
 
     An entry with the id and version of the operation proves that it took effect. The version alone
     does not prove it: a repeated rename leads a directory to the same path and version. An entry

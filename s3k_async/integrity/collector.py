@@ -13,29 +13,32 @@ from typing import Any, Final
 
 from s3k_async import _native
 from s3k_async._core.concurrency import merge
-from s3k_async.errors import InvalidArgumentError, ItemFormatError
-from s3k_async.integrity.facts import ChangeFacts, Facts, ItemFacts, LogObjectFacts, OpenSegment
-from s3k_async.integrity.scans import Thing, blob_things, log_things, table_things
+from s3k_async.errors import InvalidArgumentError
+from s3k_async.integrity.facts import (
+    NOT_LOGGED,
+    ChangeFacts,
+    Facts,
+    ItemFacts,
+    LogObjectFacts,
+    OpenSegment,
+)
+from s3k_async.integrity.scans import FactRecord, blob_facts, log_facts, table_facts
 from s3k_async.integrity.scope import ScanCounts, Scope
-from s3k_async.integrity.shuffle import Child, Pile, Shuffle, State
-from s3k_async.metadata.codec import from_item
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.txn_record import JOB_PARTITION, JobRecord, record_from
-from s3k_async.metadata.write_intent import parse_mark
+from s3k_async.integrity.shuffle import Child, FactKind, Shuffle, State
+from s3k_async.metadata.txn_record import JobRecord
 from s3k_async.model import ROOT, Entry, Progress
 from s3k_async.oplog.entries import segment_key
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
 from s3k_async.oplog.tail import LogPosition, LogTail, position_of
-from s3k_async.stores.items import Key
 from s3k_async.stores.key_ranges import HEX
 
-__all__ = ["LOOSE", "Collector", "Unkeyed", "jobs_of", "read_item"]
+__all__ = ["LOOSE", "Collector", "Unkeyed"]
 
 SEGMENTS: Final = 4
 LISTINGS: Final = 4
 """Listings of bytes at once: each holds a page, of 10,000 keys in a directory."""
 LOOSE: Final = frozenset({"items", "log_objects", "jobs", "segments"})
-"""Piles of what has no object id."""
+"""Kinds without an object id."""
 STATE_FORMAT: Final = 4
 _POSITION: Final = tuple(LogPosition.__dataclass_fields__)
 
@@ -51,9 +54,9 @@ class Unkeyed:
     jobs: list[JobRecord] = field(default_factory=list)
     segments: list[OpenSegment] = field(default_factory=list)
 
-    def add(self, pile: Pile, thing: Any) -> None:
-        """Add to the list that is called as a pile."""
-        getattr(self, pile).append(thing)
+    def add(self, kind: FactKind, fact: Any) -> None:
+        """Add to the list of the kind."""
+        getattr(self, kind).append(fact)
 
 
 class Collector:
@@ -61,19 +64,19 @@ class Collector:
 
     def __init__(
         self,
-        ground: Scope,
-        parts: Shuffle,
+        scope: Scope,
+        shuffle: Shuffle,
         *,
         now_ms: int | None = None,
         position: LogPosition | None = None,
     ) -> None:
         """`now_ms`: when the volume was looked at, if that was before; `position`: where the log
         ended then."""
-        self.ground = ground
-        self.parts = parts
+        self.scope = scope
+        self.shuffle = shuffle
         self.counts = ScanCounts()
         self.loose = Unkeyed()
-        self.now_ms = ground.sources.now_ms() if now_ms is None else now_ms
+        self.now_ms = scope.sources.now_ms() if now_ms is None else now_ms
         self.position = position or LogPosition()
         self.decided = 0
         """Parts that an earlier run has decided."""
@@ -81,11 +84,16 @@ class Collector:
         """As of `Facts`."""
         self._tail: LogTail | None = None
         self._done: list[str] = []
-        self._resume(parts.load_state())
+        self._resume(shuffle.load_state())
+
+    @property
+    def ground(self) -> Scope:
+        """The scope; `spark` still uses the name."""
+        return self.scope
 
     async def scan(self, tell: Tell) -> None:
         """Read all three. Raises the stores' errors; damage is a fact, never an error."""
-        table: tuple[Pile, ...] = ("entries", "directories", "children", "adopted")
+        table: tuple[FactKind, ...] = ("entries", "directories", "children", "adopted")
         await self._stage("table", table, lambda: self._scan_table(tell))
         await self._stage("log", ("records",), lambda: self._scan_log(tell))
         await self._stage("data", ("blobs",), lambda: self._scan_blobs(tell))
@@ -93,14 +101,14 @@ class Collector:
     @property
     def tail(self) -> LogTail | None:
         """What was logged since the log was scanned; None for a log without segments."""
-        if self._tail is None and isinstance(self.ground.log, LogReader):
-            self._tail = LogTail(self.ground.log, self.position)
+        if self._tail is None and isinstance(self.scope.log, LogReader):
+            self._tail = LogTail(self.scope.log, self.position)
         return self._tail
 
     def close(self) -> None:
         """Remove the temporary files, those of the parts included."""
         self.close_tail()
-        self.parts.close()
+        self.shuffle.close()
 
     def close_tail(self) -> None:
         """Remove the temporary file of what was logged since the scan."""
@@ -108,11 +116,11 @@ class Collector:
             self._tail.close()
 
     def save(self) -> None:
-        """Keep how far this has come."""
-        self.parts.save_state(
+        """Save the progress of the run."""
+        self.shuffle.save_state(
             {
                 "format": STATE_FORMAT,
-                "scope": self._scope(),
+                "scope": self._identity(),
                 "now_ms": self.now_ms,
                 "done": self._done,
                 "decided": self.decided,
@@ -123,26 +131,25 @@ class Collector:
         )
 
     def facts(self, number: int) -> list[Facts]:
-        """What is known of the objects of one part, by id, marks not looked up yet."""
+        """The facts about the objects of one part, by id, without jobs."""
         entries: dict[str, list[Entry]] = {}
-        for entry in self.parts.read("entries", number):
+        for entry in self.shuffle.read("entries", number):
             entries.setdefault(entry.id, []).append(entry)
-        truths = latest(self.parts.read("records", number))
+        log_states = latest(self.shuffle.read("records", number))
         blobs: dict[str, list[Any]] = {}
-        adopted = set(self.parts.read("adopted", number))
-        for blob in self.parts.read("blobs", number):
-            # Which object an adopted one is of its key does not tell: `look.with_adopted` asks for
-            # it.
+        adopted = set(self.shuffle.read("adopted", number))
+        for blob in self.shuffle.read("blobs", number):
+            # The key of an adopted object holds no object id: see `recheck.with_adopted`.
             if blob.key not in adopted:
                 blobs.setdefault(_native.object_id_of(blob.key) or blob.key, []).append(blob)
         return [
             self._facts(
                 object_id,
                 entries.get(object_id, ()),
-                truths.get(object_id),
+                log_states.get(object_id, NOT_LOGGED),
                 blobs.get(object_id, ()),
             )
-            for object_id in sorted(self._ids(entries, truths, blobs))
+            for object_id in sorted(self._ids(entries, log_states, blobs))
         ]
 
     def changes(self) -> list[ChangeFacts]:
@@ -156,23 +163,23 @@ class Collector:
         elsewhere = {job.id for job in self.loose.jobs if not self._concerns(job)}
         return [
             ChangeFacts(
-                key, jobs.get(key), tuple(segments.get(key, ())), self.now_ms, self.ground.grace_ms
+                key, jobs.get(key), tuple(segments.get(key, ())), self.now_ms, self.scope.grace_ms
             )
             for key in sorted((jobs.keys() | segments.keys()) - elsewhere)
         ]
 
     def _concerns(self, job: JobRecord) -> bool:
-        """Whether a job may have marked what is looked at."""
+        """Whether a job may have marked entries of the scope."""
         tops = [path for path in (job.source, job.target) if path]
-        below = [self.ground.path.startswith(path + "/") for path in tops]
-        return not tops or any(map(self.ground.holds, tops)) or any(below)
+        below = [self.scope.path.startswith(path + "/") for path in tops]
+        return not tops or any(map(self.scope.holds, tops)) or any(below)
 
     def lonely(self, number: int) -> Iterator[Child]:
         """Of each parent that is no directory of the table, in one part, the first of its children
         by name."""
-        directories = {ROOT, *self.parts.read("directories", number)}
+        directories = {ROOT, *self.shuffle.read("directories", number)}
         first: dict[str, Child] = {}
-        for child in self.parts.read("children", number):
+        for child in self.shuffle.read("children", number):
             parent = child[0]
             if parent not in directories and (parent not in first or child[1] < first[parent][1]):
                 first[parent] = child
@@ -182,94 +189,96 @@ class Collector:
         self,
         object_id: str,
         entries: Sequence[Entry],
-        truth: ObjectState | None,
+        log_state: ObjectState,
         blobs: Sequence[Any],
     ) -> Facts:
-        legacy = self.ground.is_legacy
+        legacy = self.scope.is_legacy
         is_dir = bool(entries) and entries[0].is_dir
         return Facts(
             object_id=object_id,
             now_ms=self.now_ms,
-            grace_ms=self.ground.grace_ms,
+            grace_ms=self.scope.grace_ms,
             entries=entries,
-            truth=truth,
+            log_state=log_state,
             blobs=blobs,
-            logged=self.ground.log is not None and not (legacy and is_dir),
+            logged=self.scope.log is not None and not (legacy and is_dir),
             legacy=legacy,
             unfinished=frozenset(self.unfinished),
         )
 
     def _ids(
-        self, entries: dict[str, list[Entry]], truths: dict[str, ObjectState], blobs: Iterable[str]
+        self,
+        entries: dict[str, list[Entry]],
+        log_states: dict[str, ObjectState],
+        blobs: Iterable[str],
     ) -> set[str]:
-        if self.ground.path == ROOT:
-            return entries.keys() | truths.keys() | set(blobs)
+        if self.scope.path == ROOT:
+            return entries.keys() | log_states.keys() | set(blobs)
 
-        def is_below(truth: ObjectState) -> bool:
-            state = truth.committed.operation.after if truth.committed else None
-            return state is not None and self.ground.holds(state.path)
+        def is_below(log_state: ObjectState) -> bool:
+            return log_state.entry is not None and self.scope.holds(log_state.entry.path)
 
         return entries.keys() | {
-            object_id for object_id, truth in truths.items() if is_below(truth)
+            object_id for object_id, log_state in log_states.items() if is_below(log_state)
         }
 
     # Stages
 
-    async def _stage(self, name: str, piles: tuple[Pile, ...], scan: Callable[[], Any]) -> None:
+    async def _stage(self, name: str, kinds: tuple[FactKind, ...], scan: Callable[[], Any]) -> None:
         if name in self._done:
             return
-        self.parts.forget(piles)
+        self.shuffle.forget(kinds)
         await scan()
-        self.parts.flush()
+        self.shuffle.flush()
         self._done.append(name)
         self.save()
 
     async def _scan_table(self, tell: Tell) -> None:
         segments = [
-            table_things(self.ground, segment, SEGMENTS, self.counts) for segment in range(SEGMENTS)
+            table_facts(self.scope, segment, SEGMENTS, self.counts) for segment in range(SEGMENTS)
         ]
-        async for things in merge(segments, limit=SEGMENTS):
-            self.put(things)
+        async for facts in merge(segments, limit=SEGMENTS):
+            self.put(facts)
             done = self.counts.files + self.counts.directories
             tell(Progress("fsck", done, phase="table", unit="entries"))
 
     async def _scan_log(self, tell: Tell) -> None:
-        if self.ground.log is None:
+        if self.scope.log is None:
             return
-        if isinstance(self.ground.log, LogReader):
-            self.position = await position_of(self.ground.log)
-        async for things in log_things(self.ground, self.ground.log.records(), self.counts):
-            self.put(things)
+        if isinstance(self.scope.log, LogReader):
+            self.position = await position_of(self.scope.log)
+        async for facts in log_facts(self.scope, self.scope.log.records(), self.counts):
+            self.put(facts)
             tell(Progress("fsck", self.counts.log_records, phase="log", unit="operations"))
 
     async def _scan_blobs(self, tell: Tell) -> None:
         ranges = [
-            blob_things(self.ground, keys, self.counts)
-            for group in self.ground.ranges(len(HEX))
+            blob_facts(self.scope, keys, self.counts)
+            for group in self.scope.ranges(len(HEX))
             for keys in group
         ]
-        async for things in merge(ranges, limit=LISTINGS):
-            self.put(things)
+        async for facts in merge(ranges, limit=LISTINGS):
+            self.put(facts)
             tell(Progress("fsck", self.counts.blobs, phase="data", unit="objects"))
 
-    def put(self, things: Iterable[Thing]) -> None:
-        """Put things where they belong."""
-        for pile, key, thing in things:
-            if pile in LOOSE:
-                self.loose.add(pile, thing)
+    def put(self, facts: Iterable[FactRecord]) -> None:
+        """Add facts to the shuffle, or to those without an object id."""
+        for kind, key, fact in facts:
+            if kind in LOOSE:
+                self.loose.add(kind, fact)
             else:
-                self.parts.add(pile, key, thing)
+                self.shuffle.add(kind, key, fact)
 
     # Going on
 
-    def _scope(self) -> list[Any]:
-        keys = self.ground.store.keys
-        return [keys.volume, keys.suffix_count, self.ground.path, self.ground.grace_ms]
+    def _identity(self) -> list[Any]:
+        keys = self.scope.store.keys
+        return [keys.volume, keys.suffix_count, self.scope.path, self.scope.grace_ms]
 
     def _resume(self, state: State) -> None:
         if not state:
             return
-        if state.get("format") != STATE_FORMAT or state.get("scope") != self._scope():
+        if state.get("format") != STATE_FORMAT or state.get("scope") != self._identity():
             raise InvalidArgumentError(
                 "the directory holds an interrupted fsck of another volume or with other options; "
                 "give another directory"
@@ -285,37 +294,3 @@ class Collector:
             [JobRecord(**each) for each in state["jobs"]],
             [OpenSegment(**each) for each in state["segments"]],
         )
-
-
-async def jobs_of(
-    store: MetadataStore, entries: Iterable[Entry]
-) -> tuple[dict[str, JobRecord], frozenset[str]]:
-    """The records of the jobs that mark the entries, and the ids of those whose record cannot be
-    read."""
-    ids = set()
-    for entry in entries:
-        if entry.pending:
-            try:
-                ids.add(parse_mark(entry.pending).job)
-            except ItemFormatError:
-                continue
-    if not ids:
-        return {}, frozenset()
-    items = await store.items.get_many([Key(JOB_PARTITION, job_id) for job_id in sorted(ids)])
-    records: dict[str, JobRecord] = {}
-    unreadable = set()
-    for key, item in items.items():
-        try:
-            records[key.sort] = record_from(item)
-        except ItemFormatError:
-            unreadable.add(key.sort)
-    return records, frozenset(unreadable)
-
-
-async def read_item(store: MetadataStore, path: str) -> Entry | None:
-    """The stored item at a path as an entry; None if nothing is there that can be understood."""
-    item = await store.items.get(store.keys.key(path))
-    try:
-        return None if item is None else from_item(item, store.keys)
-    except ItemFormatError:
-        return None

@@ -23,6 +23,7 @@ from s3k_async.stores.blobs import BlobInfo
 
 __all__ = [
     "NOTES",
+    "NOT_LOGGED",
     "PROBLEMS",
     "Action",
     "ChangeFacts",
@@ -35,8 +36,9 @@ __all__ = [
     "ParentFacts",
     "Visibility",
     "adopted_by",
+    "intent_of",
     "objects_of",
-    "standing",
+    "visibility_of",
 ]
 
 FindingKind = Literal[
@@ -94,6 +96,10 @@ NOTES: Final[frozenset[str]] = frozenset(
 PROBLEMS: Final[frozenset[str]] = frozenset(FindingKind.__args__) - NOTES  # type: ignore[attr-defined]
 
 
+NOT_LOGGED: Final = ObjectState()
+"""Of an object that the log does not know."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that fsck found. `object_id`, `path` and `key` say what it is about, as far as that
@@ -132,8 +138,8 @@ class Facts:
     """Items of the table with this id, as they are stored: one, unless something went wrong or is
     under way. An item that is another object now, and this one once the job that marks it is
     published, is among them."""
-    truth: ObjectState | None = None
-    """What the log says; None if it does not know the id."""
+    log_state: ObjectState = NOT_LOGGED
+    """What the log says."""
     blobs: Sequence[BlobInfo] = ()
     """Physical objects whose key ends in this id, and those that an entry or the log names."""
     logged: bool = True
@@ -149,7 +155,7 @@ class Facts:
     """Paths that the log gives this object and at which others stand; whether they are directories.
     """
     unreadable_jobs: frozenset[str] = frozenset()
-    """Ids of jobs whose record cannot be read: nobody knows whether they are over."""
+    """Ids of jobs whose record cannot be read, so that their state is unknown."""
 
     unfinished: frozenset[str] = frozenset()
     """Keys of interrupted changes that could not be finished as a whole: their marks and operations
@@ -157,7 +163,7 @@ class Facts:
 
     def is_reported_with_job(self, entry: Entry) -> bool:
         """Whether the entry's mark is reported, and removed, with the job that set it."""
-        mark = _mark(entry)
+        mark = intent_of(entry)
         job = self.jobs.get(mark.job) if mark is not None else None
         return job is not None and job.kind != "mark" and job.id not in self.unfinished
 
@@ -248,7 +254,7 @@ class Visibility:
     """Whether a job that lives is changing one of them."""
 
 
-def standing(facts: Facts) -> Visibility:
+def visibility_of(facts: Facts) -> Visibility:
     """Resolve the marks of an object's entries: those of dead jobs by what the job had reached."""
     sides: list[Entry] = []
     stale: list[Entry] = []
@@ -257,7 +263,7 @@ def standing(facts: Facts) -> Visibility:
         if not entry.pending:
             sides.append(entry)
             continue
-        mark = _mark(entry)
+        mark = intent_of(entry)
         job = facts.jobs.get(mark.job) if mark else None
         in_flux |= (job is not None and not expired(job.lease_ms, facts.now_ms)) or (
             mark is not None and mark.job in facts.unreadable_jobs
@@ -272,24 +278,22 @@ def standing(facts: Facts) -> Visibility:
 def objects_of(entry: Entry) -> set[str]:
     """The ids of the objects that a stored item is, or will be when the job that marks it is
     published."""
-    mark = _mark(entry) if entry.pending else None
-    return (
-        {entry.id, mark.then.id}
-        if mark is not None and isinstance(mark.then, Entry)
-        else {entry.id}
-    )
+    return {side.id for side in _sides(entry)}
 
 
 def adopted_by(entry: Entry) -> list[str]:
     """The URIs of adopted bytes that a stored item names, or will when the job that marks it is
     published."""
-    mark = _mark(entry) if entry.pending else None
-    sides = [entry, mark.then] if mark is not None and isinstance(mark.then, Entry) else [entry]
-    return [side.physical for side in sides if side.physical and is_uri(side.physical)]
+    return [side.physical for side in _sides(entry) if side.physical and is_uri(side.physical)]
 
 
-def _mark(entry: Entry) -> WriteIntent | None:
-    """The entry's mark; None for one that nobody can read, which is dropped as that of no job."""
+def _sides(entry: Entry) -> list[Entry]:
+    intent = intent_of(entry) if entry.pending else None
+    return [entry, intent.then] if intent and isinstance(intent.then, Entry) else [entry]
+
+
+def intent_of(entry: Entry) -> WriteIntent | None:
+    """The write intent of an entry; None for an unreadable one, which counts as that of no job."""
     try:
         return parse_mark(entry.pending)
     except ItemFormatError:

@@ -123,16 +123,16 @@ class ObjectCount:
 @dataclass(slots=True)
 class Marked:
     """What mark found. `counts` is by reason: of the bytes that can go `deleted`, `replaced`,
-    `unpublished`, `unnamed`; of those that stay `named`, `young`, `waiting` (nobody names them, but
-    not for a grace period yet), `lost` (the log says that they are live, the table has no entry),
+    `unpublished`, `unnamed`; of those that stay `named`, `young`, `waiting` (unreferenced, but not
+    for a grace period yet), `lost` (the log says that they are live, the table has no entry),
     `damaged` (something about them cannot be understood), `foreign` (the key is none of a
     volume's), `unowned` (the place may be shared, and the log does not name them).
     """
 
     counts: dict[str, ObjectCount] = field(default_factory=dict)
     reservations: list[Entry] = field(default_factory=list)
-    """Files whose writers have had their time; of these and of the uploads MOST, the next run finds
-    the others."""
+    """Files whose writers' leases have expired; of these and of the uploads at most MOST, the next
+    run finds the others."""
     uploads: list[tuple[BlobStore, Unfinished]] = field(default_factory=list)
     entries: int = 0
 
@@ -169,7 +169,7 @@ class MarkFilter:
         return old
 
     def items(self, page: Sequence[Item]) -> References:
-        """What items name. Reservations whose writers have had their time are noted."""
+        """What items name. Expired reservations are noted."""
         if len(self.done.reservations) < MOST:
             self.done.reservations += [
                 entry for item in page if (entry := self._expired(item)) is not None
@@ -183,8 +183,10 @@ class MarkFilter:
         """The verdict on bytes that no item names, if they may go; else None. `records`: what the
         log says of their object; `damaged`: whether something about it cannot be understood.
         """
-        verdict = self._verdict(blob, records, damaged=damaged)
-        if not verdict.is_dead:
+        place = self._place
+        logged = place.log is not None
+        verdict = judge(GcFacts(blob, records, damaged, place.key_of, self._now_ms, logged))
+        if not verdict.is_deletable:
             self.done.count(verdict.reason, blob.size)
             return None
         if not self._place.scoped and not verdict.operations:
@@ -225,11 +227,6 @@ class MarkFilter:
             return None
         return entry if is_over(entry, self._now_ms, self._ages) else None
 
-    def _verdict(self, blob: BlobInfo, records: Sequence[LogRecord], *, damaged: bool) -> Verdict:
-        if self._place.log is None and not damaged:
-            return Verdict(blob, "unnamed", self._now_ms, False, (), ())
-        return judge(GcFacts(blob, records, damaged, self._place.key_of))
-
 
 class Marker:
     """Marks one volume. `directory`: where the temporary file is made, about 200 bytes for each
@@ -251,7 +248,7 @@ class Marker:
     async def mark(self, path: str) -> Marked:
         """Write the list of candidates to a local file.
 
-        Raises ReadOnlyVolumeError (a volume of S3-FileSystem 1.0, whose writers keep none of our
+        Raises ReadOnlyVolumeError (a volume of S3-FileSystem 1.0, whose writers follow none of our
         rules), BusyError (the volume is being loaded or moved), LogFormatError and ItemFormatError
         (something in the log or the table cannot be understood, nor what it concerns),
         VolumeMismatchError (the table is empty, the log is not), and the stores' errors.
@@ -388,7 +385,7 @@ def object_of(blob: BlobInfo) -> str:
 
 
 def is_over(entry: Entry, now_ms: int, ages: Ages) -> bool:
-    """Whether an entry is a reservation that its writer can make nothing of any more."""
+    """Whether an entry is a reservation that its writer can no longer publish."""
     over = 0 < entry.lease_ms < now_ms - int(ages.late * 1000)
     return entry.is_reservation and over and not entry.pending
 

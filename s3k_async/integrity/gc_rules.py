@@ -1,7 +1,5 @@
-"""The rules of gc: the verdict on an unreferenced data object, from its log records and its age.
-
-Pure. Each row of RULES is a condition and a verdict; the first condition that holds decides.
-"""
+"""The rules of gc: a decision table from the log records of an unreferenced data object to a
+verdict."""
 
 from __future__ import annotations
 
@@ -10,21 +8,24 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from s3k_async.integrity.facts import NOT_LOGGED
+from s3k_async.integrity.rule_table import Rule, RuleTable
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation
-from s3k_async.oplog.log_reader import latest
+from s3k_async.oplog.log_reader import ObjectState, latest
 from s3k_async.stores.blobs import BlobInfo
 
 __all__ = [
+    "DELETABLE",
     "GRACE_SECONDS",
+    "KEPT",
     "LATE_SECONDS",
     "PHYSICAL_KEY",
     "RULES",
     "Ages",
-    "Dead",
     "GcFacts",
-    "Kept",
     "KeyOf",
+    "Reason",
     "Verdict",
     "judge",
     "named_by",
@@ -41,10 +42,10 @@ LATE_SECONDS: Final = 900.0
 it writes to log and table, and each of these is sent again for a minute at most. Services refuse
 requests that were signed so long ago."""
 
-Dead: TypeAlias = Literal["deleted", "replaced", "unpublished", "unnamed"]
-"""Why bytes are collected. `unnamed`: in a volume without a log, where no more is known."""
-Kept: TypeAlias = Literal["damaged", "lost"]
-"""Why bytes are kept that the table does not name."""
+Reason: TypeAlias = Literal["deleted", "replaced", "unpublished", "unnamed", "damaged", "lost"]
+"""What is known of an unreferenced data object. `unnamed`: in a volume without a log, where no more
+is known."""
+GcAction: TypeAlias = Literal["delete", "keep"]
 KeyOf: TypeAlias = Callable[[str], str | None]
 """The key, below the volume's data location, of what an entry names as its bytes; None if it lies
 elsewhere."""
@@ -61,7 +62,7 @@ class Ages:
 
     @property
     def unpublishable_ms(self) -> int:
-        """The age from which on nobody can publish what was uploaded, ms."""
+        """The age from which an upload can no longer be published, ms."""
         return int((self.lease + self.late) * 1000)
 
     @property
@@ -77,8 +78,12 @@ class GcFacts:
     blob: BlobInfo
     records: Sequence[LogRecord]
     damaged: bool
-    """Whether the log holds something about the object that cannot be understood."""
+    """Whether the log or the table holds something about the object that cannot be understood."""
     key_of: KeyOf
+    now_ms: int
+    """When the mark phase began, by the clock of the data."""
+    logged: bool
+    """Whether the volume has a log."""
 
     def names(self, entry: Entry | None) -> bool:
         """Whether the entry's bytes are this blob."""
@@ -96,20 +101,17 @@ class GcFacts:
     def last(self) -> list[Operation]:
         """The committed operations of the highest version: one, unless the log contradicts
         itself."""
-        truth = latest(self.records).get(self._object_id)
-        if truth is None or truth.committed is None:
-            return []
-        return [record.operation for record in truth.conflict or (truth.committed,)]
+        return [record.operation for record in self._log_state.last]
 
     @property
     def pending(self) -> list[Operation]:
         """What may have happened after that."""
-        truth = latest(self.records).get(self._object_id)
-        return [] if truth is None else [record.operation for record in truth.pending]
+        return [record.operation for record in self._log_state.pending]
 
     @property
-    def _object_id(self) -> str:
-        return self.records[0].operation.object_id if self.records else ""
+    def _log_state(self) -> ObjectState:
+        object_id = self.records[0].operation.object_id if self.records else ""
+        return latest(self.records).get(object_id, NOT_LOGGED)
 
 
 def _is_live_in_the_log(case: GcFacts) -> bool:
@@ -124,33 +126,40 @@ def _is_deleted(case: GcFacts) -> bool:
     return any(operation.after is None for operation in case.last)
 
 
-RULES: Final[tuple[tuple[str, Callable[[GcFacts], bool], Dead | Kept], ...]] = (
+RULES: Final[RuleTable[GcFacts, Reason, GcAction]] = RuleTable(
+    "data objects",
+    "each old data object that no item of the table references",
+    {
+        "a record or item of its object is unreadable": lambda case: case.damaged,
+        "the volume has no log": lambda case: not case.logged,
+        "the last committed operation references it": _is_live_in_the_log,
+        "a pending operation references it": _is_pending,
+        "nothing is committed for its object": lambda case: not case.last,
+        "the last committed operation removes its object": _is_deleted,
+    },
     (
-        "something in the log about its object cannot be understood",
-        lambda case: case.damaged,
-        "damaged",
+        Rule(("a record or item of its object is unreadable",), "damaged", "keep"),
+        Rule(("the volume has no log",), "unnamed", "delete"),
+        Rule(("the last committed operation references it",), "lost", "keep"),
+        Rule(("a pending operation references it",), "unpublished", "delete"),
+        Rule(("nothing is committed for its object",), "unpublished", "delete"),
+        Rule(("the last committed operation removes its object",), "deleted", "delete"),
+        Rule((), "replaced", "delete"),
     ),
-    (
-        "the log's last committed operation names it, the table does not",
-        _is_live_in_the_log,
-        "lost",
-    ),
-    ("only a pending operation names it", _is_pending, "unpublished"),
-    ("the log does not know its object", lambda case: not case.last, "unpublished"),
-    ("the log's last committed operation removes its object", _is_deleted, "deleted"),
-    ("the log's last committed operation names other bytes", lambda _: True, "replaced"),
 )
-"""Condition in words, condition, verdict."""
+KEPT: Final = frozenset(rule.outcome for rule in RULES.rules if rule.action != "delete")
+DELETABLE: Final = frozenset(rule.outcome for rule in RULES.rules) - KEPT
+"""The only reasons for which a data object may be deleted: every rule that gives them says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is to become of a blob."""
+    """The decision about a blob."""
 
     blob: BlobInfo
-    reason: Dead | Kept
+    reason: Reason
     since_ms: int
-    """From when on, at the latest, nobody could open it any more."""
+    """The latest time at which it can have become unreferenced."""
     is_pending: bool
     """Whether an operation that names it may, for all the log knows, have happened."""
     paths: tuple[str, ...]
@@ -159,22 +168,23 @@ class Verdict:
     """Version and id of the operations on entries that name it."""
 
     @property
-    def is_dead(self) -> bool:
-        return self.reason not in ("damaged", "lost")
+    def is_deletable(self) -> bool:
+        return self.reason in DELETABLE
 
 
 def judge(case: GcFacts) -> Verdict:
-    """The verdict on a blob that nobody can publish any more."""
-    reason = next(verdict for _, holds, verdict in RULES if holds(case))
+    """The verdict on a blob that can no longer be published."""
     touching = [record.operation for record in case.records if case.touches(record.operation)]
-    if touching:
+    if not case.logged:
+        since = case.now_ms
+    elif touching:
         since = max(operation.time_ms for operation in touching)
     else:
         # Compaction has dropped what named it; what it has kept came after that.
         since = min((record.operation.time_ms for record in case.records), default=0)
     return Verdict(
         blob=case.blob,
-        reason=reason,
+        reason=RULES.first(case).outcome,
         since_ms=max(case.blob.mtime_ms, since),
         is_pending=_is_pending(case),
         paths=tuple(sorted(_paths(touching))),

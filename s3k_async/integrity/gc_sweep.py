@@ -17,7 +17,7 @@ from s3k_async.errors import (
     InvalidArgumentError,
     LogFormatError,
 )
-from s3k_async.integrity.audit import AuditTrail, Deed
+from s3k_async.integrity.audit import AuditRecord, AuditTrail
 from s3k_async.integrity.gc_candidates import CandidateReader
 from s3k_async.integrity.gc_mark import (
     CollectedData,
@@ -41,7 +41,7 @@ from s3k_async.stores.pagination import list_all
 __all__ = ["BATCH", "GarbageCollector", "MarkedState", "Sweeper", "Swept"]
 
 BATCH = 10_000
-"""Candidates that are looked at and deleted together."""
+"""Candidates that are rechecked and deleted together."""
 READS = 32
 FRESH_MOST = 1_000_000
 """Keys that new segments of the log may name before a list counts as too old."""
@@ -51,7 +51,8 @@ FRESH_MOST = 1_000_000
 class Swept:
     """What sweep did. `deleted` is by reason, `kept` tells why candidates were left: `waiting`,
     `named` (the table names them after all), `changed` (the log does, since they were marked),
-    `undecided` (they may yet be published), `unowned` as in `Marked`.
+    `undecided` (they may yet be published), `damaged` (of a verdict that does not allow deletion),
+    `unowned` as in `Marked`.
     """
 
     deleted: dict[str, ObjectCount] = field(default_factory=dict)
@@ -85,8 +86,7 @@ class GarbageCollector:
         if place.log is None and not exclusive:
             raise InvalidArgumentError(
                 "without a log only the table can tell what is live, and it cannot be read at one "
-                "moment: nobody else"
-                " may change the volume meanwhile (exclusive)"
+                "moment: no other client may change the volume meanwhile (exclusive)"
             )
         self._place = place
         self._sources = sources
@@ -192,8 +192,8 @@ class MarkedState:
 
 
 class Sweeper:
-    """Sweeps candidates batch by batch. Each batch is looked at anew and by itself, so that others
-    may sweep other batches, or the same, at the same time.
+    """Sweeps candidates batch by batch. Each batch is rechecked by itself, so that other batches,
+    or the same, may be swept concurrently.
     """
 
     def __init__(
@@ -228,8 +228,10 @@ class Sweeper:
         `GarbageCollector.sweep`."""
         await need_settled(self._place.store.items, self._record)
         grace_ms = self._ages.grace_ms
+        # A list of another version may hold verdicts that this one does not know.
+        left = self._leave("damaged", batch, lambda verdict: not verdict.is_deletable)
         left = self._leave(
-            "waiting", batch, lambda verdict: verdict.since_ms + grace_ms > self._now_ms
+            "waiting", left, lambda verdict: verdict.since_ms + grace_ms > self._now_ms
         )
         if not self._place.scoped:  # a list that an older version has marked may name them
             left = self._leave("unowned", left, lambda verdict: not verdict.operations)
@@ -261,7 +263,7 @@ class Sweeper:
 
     async def _named(self, verdicts: list[Verdict]) -> set[str]:
         """What is named at any path at which the log has ever seen one of the candidates named, and
-        what fsck may yet publish, because the reservation that it is for stands there.
+        what fsck may yet publish, because its reservation is still there.
         """
         store = self._place.store
         paths = sorted({path for verdict in verdicts for path in verdict.paths})
@@ -278,7 +280,7 @@ class Sweeper:
         }
 
     async def _delete(self, verdicts: list[Verdict]) -> None:
-        await self._audit.write([_deed(verdict) for verdict in verdicts])
+        await self._audit.write([_audit_record(verdict) for verdict in verdicts])
         step = MAX_DELETION if self._rate is not None else BATCH
         for start in range(0, len(verdicts), step):
             some, began = verdicts[start : start + step], self._sources.monotonic()
@@ -299,7 +301,7 @@ class Sweeper:
                 await self._sources.sleep(max(0.0, pause))
 
 
-def _deed(verdict: Verdict) -> Deed:
+def _audit_record(verdict: Verdict) -> AuditRecord:
     blob = verdict.blob
     return {
         "deed": "delete",

@@ -23,11 +23,11 @@ from s3k_async.oplog.damage import DamagedLog
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.stores.blobs import BlobInfo, BlobStore
+from s3k_async.stores.key_ranges import HEX
 from s3k_async.stores.pagination import list_all
 
 __all__ = ["RestorePlan", "plan_restore"]
 
-HEX: Final = "0123456789abcdef"
 RECORDS_AT_ONCE: Final = 2000
 
 _SCHEMA: Final = "CREATE TABLE blobs (key TEXT PRIMARY KEY, size INTEGER NOT NULL) WITHOUT ROWID"
@@ -59,7 +59,7 @@ async def plan_restore(
         if standing is not None:
             async for entries in standing:
                 plan.add_standing(entries)
-        # In a thread: whoever holds a lock has to renew it meanwhile.
+        # In a thread: the holder of the lock renews it meanwhile.
         await anyio.to_thread.run_sync(plan.decide, sources.now_ms())
         await anyio.to_thread.run_sync(plan.tree.make_a_tree)
     except BaseException:
@@ -88,7 +88,7 @@ class RestorePlan:
         self._sorter.__exit__(None, None, None)
 
     async def read_log(self, log: LogReader, tell: Callable[[Progress], object]) -> None:
-        """Keep what the log says."""
+        """Read the log into the temporary file."""
         records = []
         async for finding in log.records():
             if isinstance(finding, DamagedLog):
@@ -105,7 +105,7 @@ class RestorePlan:
         self._sorter.add(records)
 
     async def read_data(self, data: BlobStore, tell: Callable[[Progress], object]) -> None:
-        """Keep which bytes exist."""
+        """Read the list of data objects into the temporary file."""
         seen = 0
         blobs: list[BlobInfo] = []
         async for blob in merge([list_all(data, digit) for digit in HEX], limit=len(HEX)):
@@ -123,7 +123,7 @@ class RestorePlan:
         )
 
     def add_standing(self, entries: Sequence[Entry]) -> None:
-        """Keep what the table has."""
+        """Add existing entries of the table."""
         self.tree.stand((entry.path, entry.id, entry.is_dir) for entry in entries)
 
     def decide(self, now_ms: int) -> None:

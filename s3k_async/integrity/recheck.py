@@ -9,14 +9,15 @@ from typing import Final
 from s3k_async import _native
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async.errors import BlobNotFoundError, InvalidPathError, ItemFormatError, LogFormatError
-from s3k_async.integrity.collector import jobs_of, read_item
 from s3k_async.integrity.facts import (
+    NOT_LOGGED,
     Facts,
     Finding,
     ItemFacts,
     LogObjectFacts,
     ParentFacts,
     adopted_by,
+    intent_of,
     objects_of,
 )
 from s3k_async.integrity.scans import checked_entry
@@ -24,7 +25,8 @@ from s3k_async.integrity.scope import Scope
 from s3k_async.integrity.shuffle import Child
 from s3k_async.integrity.verify_rules import decide
 from s3k_async.metadata.codec import from_item
-from s3k_async.metadata.txn_record import JOB_PARTITION, record_from
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.txn_record import JOB_PARTITION, JobRecord, record_from
 from s3k_async.model import ROOT, UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
 from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, ObjectState, latest
@@ -35,10 +37,11 @@ from s3k_async.stores.items import Key
 __all__ = [
     "CHUNK",
     "checked_bytes",
-    "decided",
+    "confirmed_findings",
+    "fresh_facts",
     "item_facts",
-    "look_again",
     "parent_facts",
+    "read_item",
     "still_damaged",
     "with_jobs",
 ]
@@ -47,31 +50,48 @@ READS: Final = 16
 BATCH: Final = 500
 CHUNK: Final = 8 * 1024 * 1024
 """Bytes of a blob that are read at once."""
-LOOKS: Final = 4
-"""How often an object that keeps changing is looked at."""
+ATTEMPTS: Final = 4
+"""How often an object that keeps changing is read."""
 
 
-async def with_jobs(ground: Scope, facts: Sequence[Facts]) -> list[Facts]:
+async def read_item(store: MetadataStore, path: str) -> Entry | None:
+    """The stored entry at a path; None if there is none that can be read."""
+    item = await store.items.get(store.keys.key(path))
+    try:
+        return None if item is None else from_item(item, store.keys)
+    except ItemFormatError:
+        return None
+
+
+async def with_jobs(scope: Scope, facts: Sequence[Facts]) -> list[Facts]:
     """The facts with the records of the jobs that mark their entries."""
     marked = [entry for each in facts for entry in each.entries if entry.pending]
-    if not marked:
+    ids = {intent.job for entry in marked if (intent := intent_of(entry)) is not None}
+    if not ids:
         return list(facts)
-    jobs, unreadable = await jobs_of(ground.store, marked)
+    jobs: dict[str, JobRecord] = {}
+    unreadable = set()
+    keys = [Key(JOB_PARTITION, job) for job in sorted(ids)]
+    for key, item in (await scope.store.items.get_many(keys)).items():
+        try:
+            jobs[key.sort] = record_from(item)
+        except ItemFormatError:
+            unreadable.add(key.sort)
     return [
-        replace(each, jobs=jobs, unreadable_jobs=unreadable)
+        replace(each, jobs=jobs, unreadable_jobs=frozenset(unreadable))
         if any(entry.pending for entry in each.entries)
         else each
         for each in facts
     ]
 
 
-async def with_adopted(ground: Scope, facts: Sequence[Facts]) -> list[Facts]:
-    """The facts with the adopted bytes that their entries name: which object they are of, no
-    listing tells."""
+async def with_adopted(scope: Scope, facts: Sequence[Facts]) -> list[Facts]:
+    """The facts with the adopted objects that their entries reference: the listing does not show
+    which object id they belong to."""
     found: dict[str, list[BlobInfo]] = {}
 
     async def look(object_id: str, uri: str) -> None:
-        blob = await ground.head(uri)
+        blob = await scope.head(uri)
         if blob is not None:
             found.setdefault(object_id, []).append(blob)
 
@@ -88,22 +108,21 @@ async def with_adopted(ground: Scope, facts: Sequence[Facts]) -> list[Facts]:
     ]
 
 
-async def decided(
-    ground: Scope, facts: Sequence[Facts], tail: LogTail | None
+async def confirmed_findings(
+    scope: Scope, facts: Sequence[Facts], tail: LogTail | None
 ) -> AsyncIterator[list[tuple[Facts, list[Finding]]]]:
-    """What is to be said of the objects, in batches; what seemed to be a problem, from a second
-    look. Objects of which there is nothing to say are left out. `tail`: what was logged since they
-    were gathered.
+    """The findings about the objects, in batches; problems are decided again from a recheck.
+    Objects without findings are left out. `tail`: what was logged since the scan.
     """
     for start in range(0, len(facts), BATCH):
-        batch = await with_adopted(ground, await with_jobs(ground, facts[start : start + BATCH]))
+        batch = await with_adopted(scope, await with_jobs(scope, facts[start : start + BATCH]))
         first = [(each, decide(each)) for each in batch]
         suspects = [each for each, found in first if any(finding.is_problem for finding in found)]
         suspected = {each.object_id for each in suspects}
         said = [(each, found) for each, found in first if found and each.object_id not in suspected]
         said += [
             (each, found)
-            for each in await look_again(ground, suspects, tail)
+            for each in await fresh_facts(scope, suspects, tail)
             if (found := decide(each))
         ]
         if said:
@@ -112,7 +131,7 @@ async def decided(
 
 @dataclass(slots=True)
 class _Seen:
-    """What the second look has found of one object."""
+    """What the recheck has read of one object."""
 
     entries: list[Entry] = field(default_factory=list)
     occupied: dict[str, bool] = field(default_factory=dict)
@@ -120,8 +139,8 @@ class _Seen:
     blobs: list[BlobInfo] = field(default_factory=list)
 
 
-async def look_again(
-    ground: Scope, suspects: Sequence[Facts], tail: LogTail | None = None
+async def fresh_facts(
+    scope: Scope, suspects: Sequence[Facts], tail: LogTail | None = None
 ) -> list[Facts]:
     """The facts about some objects, read anew by strong reads: table, log, bytes. Raises the
     stores' errors.
@@ -129,40 +148,40 @@ async def look_again(
     A change is in the log before it is in the table. So the table is read between two readings of
     the log: what was known, and what the log says after that. If both say the same of an object,
     nothing has changed it in between, and what the table lacks was not moved or removed. Otherwise
-    all is read again. No clock has a part in this. `tail`: what was logged since the facts were
+    all is read again. No clock is involved. `tail`: what was logged since the facts were
     gathered; without it segments are not read, but for those with what was pending.
 
     An object whose entries are all gone from where they were is left out, and so is one that keeps
-    changing: only the next look at the whole volume can tell where it is.
+    changing: only the next scan of the volume can find it.
     """
     fresh: list[Facts] = []
     left = list(suspects)
-    for _ in range(LOOKS):
+    for _ in range(ATTEMPTS):
         if not left:
             break
-        looked = await _look(ground, left, tail)
-        known = {each.object_id: each.truth for each in left}
-        fresh += [each for each in looked if each.truth == known[each.object_id]]
-        left = [each for each in looked if each.truth != known[each.object_id]]
+        looked = await _read(scope, left, tail)
+        known = {each.object_id: each.log_state for each in left}
+        fresh += [each for each in looked if each.log_state == known[each.object_id]]
+        left = [each for each in looked if each.log_state != known[each.object_id]]
     were = {each.object_id for each in suspects if each.entries}
     return await with_jobs(
-        ground, [each for each in fresh if each.entries or each.object_id not in were]
+        scope, [each for each in fresh if each.entries or each.object_id not in were]
     )
 
 
-async def _look(ground: Scope, suspects: Sequence[Facts], tail: LogTail | None) -> list[Facts]:
-    now_ms = ground.sources.now_ms()
+async def _read(scope: Scope, suspects: Sequence[Facts], tail: LogTail | None) -> list[Facts]:
+    now_ms = scope.sources.now_ms()
     seen = {each.object_id: _Seen() for each in suspects}
-    await _entries(ground, suspects, seen)
-    await _records(ground, suspects, seen, tail)
-    await run_all(lambda each: _heads(ground, each, seen[each.object_id]), suspects, limit=READS)
+    await _entries(scope, suspects, seen)
+    await _records(scope, suspects, seen, tail)
+    await run_all(lambda each: _heads(scope, each, seen[each.object_id]), suspects, limit=READS)
     return [
         replace(
             each,
             now_ms=now_ms,
             entries=tuple(seen[each.object_id].entries),
             occupied=seen[each.object_id].occupied,
-            truth=latest(seen[each.object_id].records).get(each.object_id),
+            log_state=latest(seen[each.object_id].records).get(each.object_id, NOT_LOGGED),
             blobs=tuple(seen[each.object_id].blobs),
             jobs={},
         )
@@ -170,8 +189,8 @@ async def _look(ground: Scope, suspects: Sequence[Facts], tail: LogTail | None) 
     ]
 
 
-async def _entries(ground: Scope, suspects: Sequence[Facts], seen: dict[str, _Seen]) -> None:
-    store = ground.store
+async def _entries(scope: Scope, suspects: Sequence[Facts], seen: dict[str, _Seen]) -> None:
+    store = scope.store
     wanted = {each.object_id: _paths(each) for each in suspects}
     paths = sorted({path for some in wanted.values() for path in some})
     items = await store.items.get_many(store.keys.keys(paths)) if paths else {}
@@ -189,56 +208,49 @@ async def _entries(ground: Scope, suspects: Sequence[Facts], seen: dict[str, _Se
                 seen[object_id].entries.append(entry)
             else:
                 seen[object_id].occupied[path] = entry is not None and entry.is_dir
-    await _below_files(ground, suspects, seen)
+    await _below_files(scope, suspects, seen)
 
 
-async def _below_files(ground: Scope, suspects: Sequence[Facts], seen: dict[str, _Seen]) -> None:
-    """A path whose directory's place a file has taken is taken, too."""
+async def _below_files(scope: Scope, suspects: Sequence[Facts], seen: dict[str, _Seen]) -> None:
+    """A path below a file counts as occupied."""
 
     async def look(each: Facts) -> None:
-        logged = (
-            each.truth.committed.operation.after if each.truth and each.truth.committed else None
-        )
+        logged = each.log_state.entry
         found = seen[each.object_id]
         if logged is None or found.entries or found.occupied:
             return
         parent = _native.split(logged.path)[0]
-        entry = await read_item(ground.store, parent) if parent != ROOT else None
+        entry = await read_item(scope.store, parent) if parent != ROOT else None
         if entry is not None and not entry.is_dir:
             found.occupied[logged.path] = False
 
     await run_all(look, suspects, limit=READS)
 
 
-def _states(truth: ObjectState | None) -> list[Entry]:
+def _states(log_state: ObjectState) -> list[Entry]:
     """Every state of an object that the log's newest records speak of."""
-    records = _committed(truth) + list(truth.pending if truth else ())
     return [
         state
-        for record in records
+        for record in (*log_state.last, *log_state.pending)
         for state in (record.operation.before, record.operation.after)
         if state
     ]
 
 
-def _committed(truth: ObjectState | None) -> list[LogRecord]:
-    if truth is None or truth.committed is None:
-        return []
-    return list(truth.conflict) or [truth.committed]
-
-
 def _paths(facts: Facts) -> set[str]:
-    paths = {entry.path for entry in facts.entries} | {state.path for state in _states(facts.truth)}
+    paths = {entry.path for entry in facts.entries} | {
+        state.path for state in _states(facts.log_state)
+    }
     return {path for path in paths if path.startswith("/") and path != "/"}
 
 
 async def _records(
-    ground: Scope, suspects: Sequence[Facts], seen: dict[str, _Seen], tail: LogTail | None
+    scope: Scope, suspects: Sequence[Facts], seen: dict[str, _Seen], tail: LogTail | None
 ) -> None:
     """All entries of the objects, what was pending in segments, and what was logged since. What is
     committed stays so, and is not read again, unless the log was compacted meanwhile.
     """
-    log = ground.log
+    log = scope.log
     if log is None:
         return
 
@@ -255,40 +267,40 @@ async def _records(
     await run_all(own, suspects, limit=READS)
     if isinstance(log, JavaLogReader):
         return
-    for segment in sorted({segment for each in suspects for segment in _segments(each.truth)}):
+    for segment in sorted({segment for each in suspects for segment in _segments(each.log_state)}):
         for record in await log.segment(segment):
             if isinstance(record, LogRecord) and record.operation.object_id in seen:
                 seen[record.operation.object_id].records.append(record)
     since, is_compacted = await tail.of(seen) if tail is not None else ([], False)
     for each in suspects:
-        seen[each.object_id].records += [] if is_compacted else _committed(each.truth)
+        seen[each.object_id].records += () if is_compacted else each.log_state.last
     for record in since:
         seen[record.operation.object_id].records.append(record)
 
 
-def _segments(truth: ObjectState | None) -> list[str]:
-    keys = [parse_key(record.key) for record in truth.pending] if truth else []
+def _segments(log_state: ObjectState) -> list[str]:
+    keys = [parse_key(record.key) for record in log_state.pending]
     return [key.segment_id for key in keys if isinstance(key, SegmentKey)]
 
 
-async def _heads(ground: Scope, facts: Facts, seen: _Seen) -> None:
-    states = [*seen.entries, *_states(latest(seen.records).get(facts.object_id))]
+async def _heads(scope: Scope, facts: Facts, seen: _Seen) -> None:
+    states = [*seen.entries, *_states(latest(seen.records).get(facts.object_id, NOT_LOGGED))]
     names = {blob.key: blob.key for blob in facts.blobs}
     physical = [
         state.physical for state in states if state.physical and state.physical != UNCOMMITTED
     ]
-    names |= {ground.key_of(name): name for name in physical}
+    names |= {scope.key_of(name): name for name in physical}
     for key in sorted(names.keys() - {""}):
-        blob = await ground.head(names[key])
+        blob = await scope.head(names[key])
         if blob is not None:
             seen.blobs.append(blob)
 
 
-async def item_facts(ground: Scope, found: Sequence[ItemFacts]) -> list[ItemFacts]:
-    """What is still to be said of items that seemed to be wrong, read anew."""
+async def item_facts(scope: Scope, found: Sequence[ItemFacts]) -> list[ItemFacts]:
+    """The facts about suspect items, read anew; those that are correct now are left out."""
 
     async def look(facts: ItemFacts) -> ItemFacts | None:
-        store = ground.store
+        store = scope.store
         here = Key(facts.partition, facts.sort)
         item = await store.items.get(here)
         if item is None or facts.is_foreign:
@@ -297,7 +309,7 @@ async def item_facts(ground: Scope, found: Sequence[ItemFacts]) -> list[ItemFact
             if here.partition == JOB_PARTITION:
                 record_from(item)
                 return None
-            key = store.keys.key(checked_entry(ground, item).path)
+            key = store.keys.key(checked_entry(scope, item).path)
         except (ItemFormatError, InvalidPathError) as error:
             return replace(facts, problem=str(error))
         if key == here:
@@ -307,48 +319,48 @@ async def item_facts(ground: Scope, found: Sequence[ItemFacts]) -> list[ItemFact
     return [facts for facts in await gather(look, found, limit=READS) if facts is not None]
 
 
-async def still_damaged(ground: Scope, facts: LogObjectFacts) -> bool:
+async def still_damaged(scope: Scope, facts: LogObjectFacts) -> bool:
     """Whether a log object is there and cannot be understood, read anew."""
-    if ground.log_blobs is None or isinstance(ground.log, JavaLogReader) or ground.log is None:
+    if scope.log_blobs is None or isinstance(scope.log, JavaLogReader) or scope.log is None:
         return False
-    if await ground.log_blobs.head(facts.key) is None:
+    if await scope.log_blobs.head(facts.key) is None:
         return False
     try:
         key = parse_key(facts.key)
     except LogFormatError:
         return True
     found = await (
-        ground.log.segment(key.segment_id)
+        scope.log.segment(key.segment_id)
         if isinstance(key, SegmentKey)
-        else ground.log.entries_of(key.object_id)
+        else scope.log.entries_of(key.object_id)
     )
     return any(isinstance(each, DamagedLog) and each.key == facts.key for each in found)
 
 
-async def parent_facts(ground: Scope, lonely: Iterable[Child]) -> list[ParentFacts]:
-    """What stands of the entries that seemed to have no parent, read anew."""
+async def parent_facts(scope: Scope, lonely: Iterable[Child]) -> list[ParentFacts]:
+    """The facts about entries without a parent, read anew; the others are left out."""
 
     async def look(child: Child) -> ParentFacts | None:
         parent_path, path, object_id, mtime_ms = child
-        entry = await read_item(ground.store, path)
-        parent = await read_item(ground.store, parent_path)
+        entry = await read_item(scope.store, path)
+        parent = await read_item(scope.store, parent_path)
         if entry is None or (parent is not None and parent.is_dir):
             return None
-        if await read_item(ground.store, path) != entry:
+        if await read_item(scope.store, path) != entry:
             return None  # it was moved or removed, perhaps with its parent before that was read
-        young = mtime_ms > ground.sources.now_ms() - ground.grace_ms
+        young = mtime_ms > scope.sources.now_ms() - scope.grace_ms
         return ParentFacts(parent_path, path, object_id, young, parent is not None)
 
     return [facts for facts in await gather(look, list(lonely), limit=READS) if facts is not None]
 
 
-async def checked_bytes(ground: Scope, entry: Entry) -> Finding | None:
+async def checked_bytes(scope: Scope, entry: Entry) -> Finding | None:
     """Read a file's bytes and compare the checksum; None if it is right, or if there are no
     bytes."""
     digest = _native.Xxh3_128()
     try:
         for start in range(0, entry.size, CHUNK):
-            digest.update(await ground.get(str(entry.physical), start, start + CHUNK))
+            digest.update(await scope.get(str(entry.physical), start, start + CHUNK))
     except (BlobNotFoundError, InvalidPathError):
         return None
     found = f"xxh128:{digest.hexdigest()}"

@@ -15,10 +15,10 @@ from typing import Final
 
 from s3k_async import errors
 from s3k_async._core.concurrency import gather
-from s3k_async.integrity.audit import AuditTrail, Deed
+from s3k_async.integrity.audit import AuditRecord, AuditTrail
 from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.facts import Action, Facts, Finding, ParentFacts
-from s3k_async.integrity.recheck import decided, look_again, parent_facts
+from s3k_async.integrity.recheck import confirmed_findings, fresh_facts, parent_facts
 from s3k_async.integrity.repair_actions import (
     FsckVolume,
     LeftError,
@@ -28,7 +28,7 @@ from s3k_async.integrity.repair_actions import (
 )
 from s3k_async.integrity.scope import Scope
 from s3k_async.integrity.shuffle import HELD, Child, Shuffle
-from s3k_async.integrity.verify import GRACE_SECONDS, Tell, Verifier, VerifyReport, loose
+from s3k_async.integrity.verify import GRACE_SECONDS, LISTED, Tell, VerifyReport, loose, verify
 from s3k_async.integrity.verify_rules import decide, decide_parent
 from s3k_async.model import ROOT, Progress
 from s3k_async.oplog.log_reader import JavaLogReader, LogReader
@@ -58,13 +58,12 @@ ORDER: Final[Sequence[Action]] = (
     "log_removal",
     "restore_entry",
 )
-"""In which order the findings about one object are repaired, each after a new look at it."""
+"""The order in which the findings about one object are repaired, each after a recheck."""
 ROUNDS: Final = 20
 STEPS: Final = 8
 """Actions on one object in one round."""
 AT_ONCE: Final = 8
 BATCH: Final = 200
-LISTED: Final = 100_000
 
 _LEFT: Final = (
     errors.BlobNotFoundError,
@@ -78,7 +77,7 @@ _LEFT: Final = (
     errors.TransactionConflictError,
     LeftError,
 )
-"""Another client was faster, or the next run can tell what became of it."""
+"""Another client was faster, or the next run can decide."""
 _FAILED: Final = (
     errors.CorruptDataError,
     errors.DataMissingError,
@@ -113,11 +112,11 @@ class RepairReport:
     repairs: list[RepairOutcome] = field(default_factory=list)
     """The first of them, at most `listed`."""
     left: VerifyReport = field(default_factory=VerifyReport)
-    """What the last look at the volume found: of a dry run, everything."""
+    """The findings of the last scan; of a dry run, all."""
     listed: int = LISTED
 
     def add(self, some: Iterable[RepairOutcome]) -> None:
-        """Count what became of findings."""
+        """Count the outcomes of repairs."""
         for each in some:
             self.outcomes[each.finding.action, each.outcome] += 1
             if len(self.repairs) < self.listed:
@@ -159,26 +158,15 @@ async def verify_volume(
     progress: Tell | None = None,
     held: int = HELD,
 ) -> VerifyReport:
-    """Tell what is wrong in an open volume, or below a path of it; changes nothing.
+    """Check an open volume, or the tree below a path of it; changes nothing.
 
     `grace`: seconds; what is younger is not reported. `deep`: read every byte and compare
     checksums. `directory`: keeps the parts of a large volume, so that the same call goes on after
     an interruption. Raises InvalidArgumentError (the directory is that of another run), the stores'
     errors.
     """
-    ground = scope_of(volume)
-    verifier = Verifier(
-        ground.store,
-        ground.blobs,
-        ground.log,
-        ground.sources,
-        grace=grace,
-        log_blobs=ground.log_blobs,
-        place=ground.place,
-        held=held,
-        legacy=ground.legacy,
-    )
-    return await verifier.verify(path, deep=deep, directory=directory, progress=progress)
+    scope = scope_of(volume, grace=grace, path=path)
+    return await verify(scope, deep=deep, directory=directory, progress=progress, held=held)
 
 
 async def repair_volume(
@@ -192,12 +180,12 @@ async def repair_volume(
     progress: Tell | None = None,
     held: int = HELD,
 ) -> RepairReport:
-    """Repair what is wrong in an open volume, or below a path of it.
+    """Repair an open volume, or the tree below a path of it.
 
-    `dry_run`: change nothing and tell what would be done. `grace`: seconds; what is younger is left
-    alone. `audit_file`: a local file to which the audit trail is added, beside the one in the log's
-    place. `directory`: keeps the parts of a large volume, so that the same call goes on after an
-    interruption; it may be removed afterwards. Running it again after an error is always right.
+    `dry_run`: change nothing and report what would be done. `grace`: seconds; what is younger is
+    skipped. `audit_file`: a local file to which the audit trail is added, beside the one in the
+    log's place. `directory`: keeps the parts of a large volume, so that the same call goes on after
+    an interruption; it may be removed afterwards. Running it again after an error is always right.
 
     Raises ReadOnlyVolumeError (s3k-1.0 volumes, and all that are open for reading
     only), InvalidArgumentError (the directory is that of another run), the stores' errors.
@@ -206,20 +194,20 @@ async def repair_volume(
         raise errors.ReadOnlyVolumeError(
             "the volume is open for reading only", path=volume.record.name
         )
-    ground = scope_of(volume, grace=grace, path=path)
-    audit = None if dry_run else AuditTrail(volume.log_blobs, ground.sources.uuid(), audit_file)
+    scope = scope_of(volume, grace=grace, path=path)
+    audit = None if dry_run else AuditTrail(volume.log_blobs, scope.sources.uuid(), audit_file)
     report = RepairReport(audit.run if audit else "", dry_run)
     raced = False
     while report.rounds < ROUNDS:
         report.rounds += 1
-        parts = Shuffle(directory and os.path.join(directory, f"{report.rounds:02d}"), held=held)
-        collector = Collector(ground, parts)
+        shuffle = Shuffle(directory and os.path.join(directory, f"{report.rounds:02d}"), held=held)
+        collector = Collector(scope, shuffle)
         try:
-            if collector.decided >= parts.count:
+            if collector.decided >= shuffle.count:
                 continue  # an interrupted run was through with it
             tell = progress or (lambda _: None)
             await collector.scan(tell)
-            this = RepairRound(collector, Repairer(volume, ground, collector.tail), audit, report)
+            this = RepairRound(collector, Repairer(volume, scope, collector.tail), audit, report)
             await this.run(tell)
         finally:
             collector.close()
@@ -241,38 +229,37 @@ class RepairRound:
     ) -> None:
         """`audit`: None changes nothing."""
         self._collector = collector
-        self._ground = collector.ground
+        self._scope = collector.scope
         self._repairer = repairer
         self._audit = audit
         self._report = report
         self.done = 0
         self.lost = 0
-        """Actions that another client was faster at: what is left has to be read again."""
+        """Actions that another client was faster at: they need a new scan."""
         self._written = 0
         """Lines of the audit trail that say what is to be done."""
         self.finished = False
-        """Whether a change of many entries was brought to its end: the rest is told by a new look.
-        """
+        """Whether a change of many entries was finished: the rest needs a new scan."""
         self.waiting: dict[str, Finding] = {}
-        """Entries that are to be put back, by the directory that is to be there first."""
+        """Entries to restore, by the directory that must exist first."""
 
     async def run(self, tell: Tell = lambda _: None) -> None:
-        """Repair what the gatherer has seen."""
+        """Repair the findings of the collector."""
         collector, left = self._collector, VerifyReport()
         left.count(collector.counts)
         self._report.left = left
         await self.loose()
         if self.finished:
-            collector.decided = collector.parts.count
+            collector.decided = collector.shuffle.count
             collector.save()
             return
-        for number in range(collector.decided, collector.parts.count):
+        for number in range(collector.decided, collector.shuffle.count):
             await self.objects(number)
             collector.decided = number + 1
             collector.save()
-            total = collector.parts.count
+            total = collector.shuffle.count
             tell(Progress("fsck", number + 1, total, phase="repairing", unit="parts"))
-        for number in range(collector.parts.count):
+        for number in range(collector.shuffle.count):
             await self.parents(collector.lonely(number))
         if not self.done:
             await self.unknown_directories()
@@ -286,8 +273,8 @@ class RepairRound:
 
     async def objects(self, number: int) -> None:
         """Repair the objects of one part."""
-        async for batch in decided(
-            self._ground, self._collector.facts(number), self._collector.tail
+        async for batch in confirmed_findings(
+            self._scope, self._collector.facts(number), self._collector.tail
         ):
             self._report.left.add(finding for _, found in batch for finding in found)
             await self._objects(batch)
@@ -295,22 +282,21 @@ class RepairRound:
     async def parents(self, lonely: Iterable[Child], *, later: bool = False) -> None:
         """Make the directories that are missing, unless the log's own are still to be put back,
         here or elsewhere (`later`)."""
-        for facts in await parent_facts(self._ground, lonely):
+        for facts in await parent_facts(self._scope, lonely):
             found = decide_parent(facts)
             self._report.left.add(found)
             if not (later or (self.waiting and self.done)):
                 await self._repair_found([Task(finding, facts) for finding in found])
 
     async def unknown_directories(self) -> None:
-        """Make the directories that are waited for: nothing else could be repaired, so the log does
-        not know them."""
+        """Create the directories that entries wait for: nothing else could be repaired, so the log
+        does not know them."""
         await self._repair_found(
             [_parent_task(parent, child) for parent, child in self.waiting.items()]
         )
 
     async def _objects(self, batch: Sequence[tuple[Facts, list[Finding]]]) -> None:
-        """Repair the objects of a batch one finding at a time, and look at each again in
-        between."""
+        """Repair the objects of a batch one finding at a time, with a recheck after each."""
         said = list(batch)
         for _ in range(STEPS):
             if self._audit is None:
@@ -325,7 +311,7 @@ class RepairRound:
             again = [task.facts for task in done if isinstance(task.facts, Facts)]
             said = [
                 (facts, decide(facts))
-                for facts in await look_again(self._ground, again, self._collector.tail)
+                for facts in await fresh_facts(self._scope, again, self._collector.tail)
             ]
 
     async def _repair_found(self, tasks: Sequence[Task]) -> list[Task]:
@@ -355,17 +341,17 @@ class RepairRound:
             done += [
                 task for task, each in zip(some, results, strict=True) if each.outcome == "done"
             ]
-        await self._ground.store.changes.log.drained()
+        await self._scope.store.changes.log.drained()
         self.done += len(done)
         return done
 
-    async def _tell(self, lines: Sequence[Deed]) -> None:
-        """Write lines into the audit trail: what is about to be done, or what became of it."""
+    async def _tell(self, lines: Sequence[AuditRecord]) -> None:
+        """Write records into the audit trail: what is about to be done, or its outcome."""
         assert self._audit is not None
         head = {
             "run": self._audit.run,
             "round": self._report.rounds,
-            "time_ms": self._ground.sources.now_ms(),
+            "time_ms": self._scope.sources.now_ms(),
         }
         await self._audit.write([{**head, **line} for line in lines])
 

@@ -24,7 +24,7 @@ from s3k_async.errors import (
     ItemFormatError,
     S3kError,
 )
-from s3k_async.integrity.change_outcome import mark_of
+from s3k_async.integrity.change_outcome import segment_commit
 from s3k_async.integrity.facts import (
     Action,
     ChangeFacts,
@@ -33,9 +33,9 @@ from s3k_async.integrity.facts import (
     ItemFacts,
     LogObjectFacts,
     ParentFacts,
-    standing,
+    visibility_of,
 )
-from s3k_async.integrity.recheck import CHUNK, item_facts, look_again, still_damaged
+from s3k_async.integrity.recheck import CHUNK, fresh_facts, item_facts, still_damaged
 from s3k_async.integrity.scans import is_newer_format
 from s3k_async.integrity.scope import Scope
 from s3k_async.integrity.verify_rules import decide, next_version
@@ -58,7 +58,7 @@ from s3k_async.oplog.entries import (
     segment_key,
 )
 from s3k_async.oplog.log_reader import LogReader
-from s3k_async.oplog.segments import encode_mark
+from s3k_async.oplog.segments import encode_segment_commit
 from s3k_async.oplog.tail import LogTail
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.stores.blobs import BlobStore
@@ -110,16 +110,16 @@ class FsckVolume(Protocol):
 
 
 class LeftError(S3kError):
-    """What was to be repaired is not what it was; it is left as it is."""
+    """The state has changed since the finding; nothing was done."""
 
 
 class MissingDirectoryError(LeftError):
-    """What was to be put back needs a directory, `path`, that is not there."""
+    """The parent directory, `path`, of an entry to restore does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A finding that is to be repaired, and what it was found from."""
+    """A finding to repair, and its facts."""
 
     finding: Finding
     facts: Facts | ItemFacts | LogObjectFacts | ParentFacts | ChangeFacts
@@ -140,7 +140,7 @@ class Task:
             line["entries"] = [entry_document(entry) for entry in self.facts.entries]
             line["operations"] = [
                 json.loads(operation_line(record.operation, record.key))
-                for record in (self.facts.truth.pending if self.facts.truth else ())
+                for record in self.facts.log_state.pending
             ]
         return line
 
@@ -148,9 +148,9 @@ class Task:
 class Repairer:
     """Carries out actions on one volume."""
 
-    def __init__(self, volume: FsckVolume, ground: Scope, tail: LogTail | None) -> None:
+    def __init__(self, volume: FsckVolume, scope: Scope, tail: LogTail | None) -> None:
         """`tail`: what was logged since the volume was scanned."""
-        self._ground = ground
+        self._scope = scope
         self._tail = tail
         self._store = volume.store
         self._storage = volume.storage
@@ -196,21 +196,19 @@ class Repairer:
         await self._commit(operation)
 
     async def _log_again(self, task: Task) -> None:
-        """The table is right: the entry gets a version that nobody has used, and the log says
-        so."""
+        """Log the entry of the table again, at an unused version."""
         facts = self._facts(task)
         entry = self._entry(task)
         after = replace(entry, version=next_version(facts), operation=self._sources.uuid())
         await self._change("update", entry, after)
 
     async def _log_removal(self, task: Task) -> None:
-        """The log speaks of something that is gone for good."""
+        """Write a tombstone for an object of which only the log is left."""
         facts = self._facts(task)
-        committed = facts.truth.committed if facts.truth else None
-        await self._tombstone(facts, committed.operation.after if committed else None)
+        await self._tombstone(facts, facts.log_state.entry)
 
     async def _tombstone(self, facts: Facts, state: Entry | None) -> None:
-        """The same one whoever writes it: several at one version would be a conflict."""
+        """Deterministic, since different tombstones of one version would be a conflict."""
         if state is None:
             raise LeftError("there is no state to be removed", path=facts.object_id)
         version = next_version(facts)
@@ -223,14 +221,12 @@ class Repairer:
     # Entries
 
     async def _restore_entry(self, task: Task) -> None:
-        """Put back what the log says, at its version, below a directory that stands. It is looked
-        for once more: that nothing is at its path may also be because somebody has put it back, and
-        another client has moved it since."""
-        facts = next(iter(await look_again(self._ground, [self._facts(task)], self._tail)), None)
+        """Restore the logged entry, at its version, below an existing directory. The object is
+        searched once more: another repair may have restored it, and a client moved it since."""
+        facts = next(iter(await fresh_facts(self._scope, [self._facts(task)], self._tail)), None)
         if facts is None or task.finding not in decide(facts):
             raise LeftError("it is not missing any more", path=task.finding.path)
-        committed = facts.truth.committed if facts.truth else None
-        state = committed.operation.after if committed else None
+        state = facts.log_state.entry
         if state is None:
             raise LeftError("the log does not say it any more", path=task.finding.path)
         current = facts.entries[0] if facts.entries else None
@@ -261,13 +257,12 @@ class Repairer:
         """
         for wait in WAITS:
             await self._sources.sleep(wait)
-            now = next(iter(await look_again(self._ground, [facts], self._tail)), None)
+            now = next(iter(await fresh_facts(self._scope, [facts], self._tail)), None)
             if now is None:
                 continue
-            committed = now.truth.committed if now.truth else None
-            if facts.truth is None or committed != facts.truth.committed:
+            if now.log_state.committed != facts.log_state.committed:
                 return True
-            if now.truth == facts.truth:
+            if now.log_state == facts.log_state:
                 return False
         return False
 
@@ -292,8 +287,7 @@ class Repairer:
         await self._store.changes.run([operation], lambda _: self._store.items.write(put))
 
     async def _settle_job(self, task: Task) -> None:
-        """End what a dead job has left: all of its marks are folded in or dropped, and its record
-        is removed."""
+        """Finish an abandoned job: its marks are applied or removed, and its record is deleted."""
         if isinstance(task.facts, ChangeFacts):
             assert task.facts.job is not None
             await self._complete(await self._abandoned(task.facts.job))
@@ -326,14 +320,14 @@ class Repairer:
             await self._complete(current)
             return
         await self._complete(current)
-        if isinstance(self._ground.log, LogReader):
+        if isinstance(self._scope.log, LogReader):
             # The job is aborted and its record removed: its operations can no longer take effect.
-            for segment in await self._ground.log.open_segments(job_segments(job.id)):
+            for segment in await self._scope.log.open_segments(job_segments(job.id)):
                 await self._log().delete(segment_key(segment, "pending"))
 
     async def _mark_segments(self, prefix: str, job: str, *, published: bool) -> int:
         """Write the mark of each open segment below a key prefix; returns their number."""
-        log = self._ground.log
+        log = self._scope.log
         if not isinstance(log, LogReader):
             return 0
         ended = 0
@@ -341,11 +335,13 @@ class Repairer:
             begun = await log.begun(segment_id)
             if begun is None:
                 continue
-            mark = await mark_of(self._store, begun, job, published=published)
+            mark = await segment_commit(self._store, begun, job, published=published)
             if mark is None:
                 await self._log().delete(segment_key(segment_id, "pending"))
             else:
-                await self._put_log(segment_key(segment_id, "committed"), encode_mark(mark))
+                await self._put_log(
+                    segment_key(segment_id, "committed"), encode_segment_commit(mark)
+                )
             ended += 1
         return ended
 
@@ -364,10 +360,10 @@ class Repairer:
         assert isinstance(task.facts, ParentFacts)
         await self._store.make_directory(task.facts.parent)
 
-    # What cannot be understood, or is in a wrong place
+    # Unreadable and misplaced items
 
     async def _move_item(self, task: Task) -> None:
-        """Put an entry from a wrong partition where its name belongs."""
+        """Move an entry to the partition that its name belongs to."""
         item = await self._item(task)
         try:
             entry = from_item(item, self._store.keys)
@@ -378,14 +374,14 @@ class Repairer:
 
     async def _quarantine(self, task: Task) -> None:
         if isinstance(task.facts, LogObjectFacts):
-            if not await still_damaged(self._ground, task.facts):
+            if not await still_damaged(self._scope, task.facts):
                 raise LeftError(
                     "the log object is not there, or can be understood", path=task.facts.key
                 )
             await self._quarantine_log(task.facts.key)
             return
         assert isinstance(task.facts, ItemFacts)
-        if not await item_facts(self._ground, [task.facts]):
+        if not await item_facts(self._scope, [task.facts]):
             raise LeftError("the item can be understood", path=task.finding.key)
         item = await self._item(task)
         document = json.dumps(dict(item), sort_keys=True).encode("ascii")
@@ -406,7 +402,7 @@ class Repairer:
             await blobs.copy(blobs, key, name)
         await blobs.delete(key)
 
-    # What these stand on
+    # Reads and writes of the actions
 
     async def _item(self, task: Task) -> Item:
         """The item as it is now."""
@@ -423,8 +419,7 @@ class Repairer:
         await self._store.changes.run([operation], lambda _: self._store.items.write(put))
 
     async def _put_log(self, key: str, data: bytes) -> None:
-        """Write an object of the log; the same bytes may be there, also of somebody who repairs the
-        same thing now."""
+        """Write an object of the log; a concurrent repair may have written the same bytes."""
         blobs = self._log()
         try:
             await blobs.put(key, data, if_absent=True)
@@ -446,7 +441,7 @@ class Repairer:
     def _record(self, task: Task) -> LogRecord:
         """The pending operation that the finding is about."""
         facts = self._facts(task)
-        for record in facts.truth.pending if facts.truth else ():
+        for record in facts.log_state.pending:
             if (record.key, record.operation.version) == (task.finding.key, task.finding.version):
                 return record
         raise LeftError("the operation is not pending any more", path=task.finding.key)
@@ -457,7 +452,7 @@ class Repairer:
         entries = [entry for entry in facts.entries if entry.path == task.finding.path] or list(
             facts.entries
         )
-        if not entries or entries[0] not in standing(facts).entries:
+        if not entries or entries[0] not in visibility_of(facts).entries:
             raise LeftError("the entry is not there, or is being changed", path=task.finding.path)
         return entries[0]
 

@@ -3,30 +3,31 @@ objects.
 
 A state of the object is known if the operation that led to it was committed, or if a later
 operation has it as its previous state. The known state with the highest version is the last one.
-One pending operation may follow it; `decide_restore` decides whether it took effect, and `RULES`
-describes the outcomes. Nothing here reads or writes.
+One pending operation may follow it. The table OBJECTS decides whether it took effect, and what is
+restored. Nothing here reads or writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from functools import cached_property
+from typing import Final, Literal, TypeAlias
 
+from s3k_async.integrity.rule_table import Rule, RuleTable
 from s3k_async.metadata.lease import expired
 from s3k_async.model import ROOT, UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 
 __all__ = [
+    "OBJECTS",
     "PROBLEMS",
-    "RULES",
     "RestoreDecision",
-    "Rule",
+    "RestoreFacts",
     "RuleName",
     "decide_object",
     "decide_restore",
     "named_keys",
-    "rules_table",
 ]
 
 RuleName = Literal[
@@ -55,88 +56,23 @@ RuleName = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One row: when it applies, and what is done then."""
+RestoreAction: TypeAlias = Literal["restore", "apply", "undo", "skip"]
+"""`restore`: the known state. `apply`: the state after the pending operation. `undo`: the state
+before it."""
 
-    name: RuleName
-    when: str
-    then: str
-    is_problem: bool = False
-
-
-RULES: Final = (
-    Rule("committed", "a file whose bytes are there in full, or a directory", "restored as it was"),
-    Rule(
-        "adopted",
-        "a file whose bytes lie outside of the volume's data",
-        "restored; its bytes are not looked for",
-    ),
-    Rule("deleted", "the last thing known is its removal", "stays deleted"),
-    Rule(
+PROBLEMS: Final[frozenset[RuleName]] = frozenset(
+    {
         "bytes_missing",
-        "a file whose bytes are missing or of another length",
-        "not restored",
-        is_problem=True,
-    ),
-    Rule(
+        "delete_undone",
         "log_conflict",
-        "several operations were committed for its last version",
-        "not restored",
-        is_problem=True,
-    ),
-    Rule("reservation_kept", "a reservation whose lease runs", "restored"),
-    Rule("reservation_over", "a reservation whose lease is over", "not restored"),
-    Rule("create_done", "the creation of a directory is pending", "made"),
-    Rule("update_done", "an update is pending, and its bytes are there in full", "taken as done"),
-    Rule(
-        "update_undone",
-        "an update is pending, and its bytes are not there",
-        "what was before is restored",
-    ),
-    Rule("rename_done", "a rename is pending", "taken as done"),
-    Rule(
-        "rename_undone",
-        "as above, but something stays in the directory that is moved",
-        "all of it stays",
-    ),
-    Rule("delete_undone", "a removal is pending", "what was before is restored", is_problem=True),
-    Rule(
-        "delete_done",
-        "as above, and a directory above it was removed, or its path was taken",
-        "stays deleted",
-    ),
-    Rule(
-        "rivals",
-        "several pending operations follow one state",
-        "that state is restored",
-        is_problem=True,
-    ),
-    Rule(
-        "yielded",
-        "what was taken as done is at a path that is another's",
-        "what was before is restored",
-    ),
-    Rule("path_conflict", "two objects claim one path", "neither is restored", is_problem=True),
-    Rule(
-        "parent_is_file",
-        "a file stands where a directory above it should be",
-        "not restored",
-        is_problem=True,
-    ),
-    Rule("parent_made", "a directory above it is unknown", "the directory is made, and logged"),
-    Rule("stands", "the table has the object", "left as it is"),
-    Rule("occupied", "the table has another object at its path", "not restored", is_problem=True),
-    Rule(
         "log_damaged",
-        "an object of the log cannot be understood",
-        "what it says is not known",
-        is_problem=True,
-    ),
+        "occupied",
+        "parent_is_file",
+        "path_conflict",
+        "rivals",
+    }
 )
-"""The table that is rebuilt: of one object from the log and the bytes, then of all of them
-together."""
-PROBLEMS: Final = frozenset(rule.name for rule in RULES if rule.is_problem)
+"""Outcomes that need a manual decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,50 +104,177 @@ def named_keys(records: Sequence[LogRecord]) -> set[str]:
     return {key for key in keys if key is not None and key != UNCOMMITTED and "://" not in key}
 
 
+@dataclass(frozen=True)
+class RestoreFacts:
+    """The log records of one object, and the sizes of the data objects that exist."""
+
+    records: Sequence[LogRecord]
+    sizes: Mapping[str, int]
+    """By physical key."""
+    now_ms: int
+
+    @cached_property
+    def known(self) -> dict[int, list[Entry | None]]:
+        """The states that the object certainly had, by version; None: it was deleted."""
+        return _known(self.records)
+
+    @cached_property
+    def version(self) -> int:
+        """The last known one."""
+        return max(self.known, default=0)
+
+    @cached_property
+    def states(self) -> list[Entry | None]:
+        """The states of the last known version: one, unless the log contradicts itself."""
+        return self.known.get(self.version, [None])
+
+    @cached_property
+    def later(self) -> list[Operation]:
+        """The pending operations after the last known state."""
+        return [each for each in _pending(self.records) if each.version > self.version]
+
+    @cached_property
+    def incomplete(self) -> list[Operation]:
+        """Pending updates whose bytes were never uploaded."""
+        return [
+            each
+            for each in self.later
+            if each.kind == "update" and not _bytes_there(each.after, self.sizes)
+        ]
+
+    @cached_property
+    def pending(self) -> list[Operation]:
+        """The pending operations that may have taken effect."""
+        return [each for each in self.later if each not in self.incomplete]
+
+    @property
+    def result(self) -> Entry | None:
+        """The state after the first of them."""
+        return self.pending[0].after if self.pending else None
+
+    @property
+    def state(self) -> Entry | None:
+        """The state in question: after what is pending, else the known one."""
+        return self.result if self.pending else self.states[0]
+
+    @property
+    def is_pending_reservation(self) -> bool:
+        after = self.result
+        return after is not None and self.pending[0].kind == "create" and not after.is_dir
+
+    @property
+    def known_entry(self) -> Entry | None:
+        """The known state, if it can be restored."""
+        current = self.states[0]
+        kept = _is_whole(current, self.sizes) or (
+            _is_reservation(current) and _lease_runs(current, self.now_ms)
+        )
+        return current if kept else None
+
+    @property
+    def entry_before(self) -> Entry | None:
+        """The state before what is pending, if it can be restored; None for a reservation."""
+        current = None if self.is_pending_reservation else self.states[0]
+        return current if _is_whole(current, self.sizes) else None
+
+    @property
+    def stored(self) -> str:
+        """What the data location has instead of the bytes of the state."""
+        state = self.state
+        size = self.sizes.get(str(state.physical)) if state is not None else None
+        return "missing" if state is None or size is None else f"{size} bytes, not {state.size}"
+
+
+OBJECTS: Final[RuleTable[RestoreFacts, RuleName, RestoreAction]] = RuleTable(
+    "objects",
+    "each object id of the log, by itself",
+    {
+        "several states of the last version": lambda facts: len(facts.states) > 1,
+        "several operations pending": lambda facts: len(facts.pending) > 1,
+        "operation pending": lambda facts: bool(facts.pending),
+        "deletion pending": lambda facts: bool(facts.pending) and facts.result is None,
+        "rename pending": lambda facts: bool(facts.pending) and facts.pending[0].kind == "rename",
+        "reservation pending": lambda facts: facts.is_pending_reservation,
+        "update without bytes pending": lambda facts: bool(facts.incomplete),
+        "nothing known": lambda facts: not facts.known,
+        "deleted": lambda facts: facts.state is None,
+        "directory": lambda facts: facts.state is not None and facts.state.is_dir,
+        "reservation": lambda facts: _is_reservation(facts.state),
+        "lease runs": lambda facts: _lease_runs(facts.state, facts.now_ms),
+        "bytes missing": lambda facts: not _is_whole(facts.state, facts.sizes),
+        "adopted": lambda facts: facts.state is not None and "://" in str(facts.state.physical),
+    },
+    (
+        Rule(
+            ("several states of the last version",),
+            "log_conflict",
+            "skip",
+            "version {facts.version} was committed {states} times",
+        ),
+        Rule(("several operations pending",), "rivals", "restore", "pending at once: {kinds}"),
+        Rule(("deletion pending",), "delete_undone", "undo", "{pending} is pending"),
+        Rule(
+            ("rename pending", "bytes missing"),
+            "bytes_missing",
+            "skip",
+            "{facts.state.physical}: missing",
+        ),
+        Rule(("rename pending",), "rename_done", "apply", "{pending} is pending"),
+        Rule(
+            ("reservation pending", "lease runs"),
+            "reservation_kept",
+            "apply",
+            "{pending} is pending",
+        ),
+        Rule(("reservation pending",), "reservation_over", "skip", "{pending} is pending"),
+        Rule(("operation pending", "directory"), "create_done", "apply", "{pending} is pending"),
+        Rule(("operation pending",), "update_done", "apply", "{pending} is pending"),
+        Rule(("nothing known",), "update_undone", "skip", "{incomplete}"),
+        Rule(("deleted",), "deleted", "skip"),
+        Rule(("reservation", "lease runs"), "reservation_kept", "restore"),
+        Rule(("reservation",), "reservation_over", "skip"),
+        Rule(("bytes missing",), "bytes_missing", "skip", "{facts.state.physical}: {facts.stored}"),
+        Rule(("update without bytes pending",), "update_undone", "restore", "{incomplete}"),
+        Rule(("directory",), "committed", "restore"),
+        Rule(("adopted",), "adopted", "restore"),
+        Rule((), "committed", "restore"),
+    ),
+)
+"""What is restored of one object. What objects are together is decided by
+`tree_restore.TreePlan.make_a_tree`."""
+
+
 def decide_restore(
     records: Sequence[LogRecord], sizes: Mapping[str, int], now_ms: int
 ) -> RestoreDecision:
     """What to restore of the object that the records are about. `sizes`: bytes of the physical
     objects that exist."""
-    known = _known(records)
-    version = max(known, default=0)
-    states = known.get(version, [None])
-    path = _last_path(records)
-    if len(states) > 1:
-        return RestoreDecision(
-            "log_conflict",
-            None,
-            detail=f"version {version} was committed {len(states)} times",
-            path=path,
-        )
-    current = states[0]
-    following = [
-        operation
-        for operation in _pending(records)
-        if operation.version > version
-        and not (operation.kind == "update" and not _bytes_there(operation.after, sizes))
-    ]
-    failed = [
-        operation
-        for operation in _pending(records)
-        if operation.version > version and operation not in following
-    ]
-    if len(following) > 1:
-        kinds = ", ".join(operation.kind for operation in following)
-        settled = _settled(current, known, sizes, now_ms, path)
-        return replace(settled, rule="rivals", detail=f"pending at once: {kinds}")
-    if following:
-        return _follow(following[0], current, sizes, now_ms, path)
-    settled = _settled(current, known, sizes, now_ms, path)
-    if failed and settled.rule in {"committed", "adopted"}:
-        return replace(
-            settled, rule="update_undone", detail=f"version {failed[0].version} has no bytes"
-        )
-    if failed and not known:
-        return RestoreDecision(
-            "update_undone", None, detail=f"version {failed[0].version} has no bytes", path=path
-        )
-    return settled
+    facts = RestoreFacts(records, sizes, now_ms)
+    rule = OBJECTS.first(facts)
+    entries: dict[RestoreAction, Entry | None] = {
+        "restore": facts.known_entry,
+        "apply": facts.result,
+        "undo": facts.entry_before,
+        "skip": None,
+    }
+    before = facts.entry_before if rule.action in {"apply", "undo"} else None
+    return RestoreDecision(
+        rule.outcome,
+        _unmarked(entries[rule.action]),
+        before=_unmarked(before),
+        detail=_detail(rule.detail, facts) if rule.detail else "",
+        path=_last_path(records),
+    )
+
+
+def _detail(template: str, facts: RestoreFacts) -> str:
+    return template.format(
+        facts=facts,
+        states=len(facts.states),
+        kinds=", ".join(each.kind for each in facts.pending),
+        pending="".join(f"{each.kind} to version {each.version}" for each in facts.pending[:1]),
+        incomplete="".join(f"version {each.version} has no bytes" for each in facts.incomplete[:1]),
+    )
 
 
 def decide_object(
@@ -289,74 +352,22 @@ def _bytes_there(entry: Entry | None, sizes: Mapping[str, int]) -> bool:
     return "://" in entry.physical or sizes.get(entry.physical) == entry.size
 
 
-def _settled(
-    current: Entry | None,
-    known: Mapping[int, object],
-    sizes: Mapping[str, int],
-    now_ms: int,
-    path: str,
-) -> RestoreDecision:
-    """Of an object with nothing pending."""
-    if current is None:
-        return RestoreDecision("deleted" if known else "update_undone", None, path=path)
-    entry = replace(current, pending="")
-    if entry.is_dir:
-        return RestoreDecision("committed", entry, path=path)
-    if entry.is_reservation:
-        if not expired(entry.lease_ms, now_ms):
-            return RestoreDecision("reservation_kept", entry, path=path)
-        return RestoreDecision("reservation_over", None, path=path)
-    if "://" in str(entry.physical):
-        return RestoreDecision("adopted", entry, path=path)
-    if not _bytes_there(entry, sizes):
-        found = sizes.get(str(entry.physical))
-        detail = f"{entry.physical}: " + (
-            "missing" if found is None else f"{found} bytes, not {entry.size}"
-        )
-        return RestoreDecision("bytes_missing", None, detail=detail, path=path)
-    return RestoreDecision("committed", entry, path=path)
-
-
-def _follow(
-    operation: Operation, current: Entry | None, sizes: Mapping[str, int], now_ms: int, path: str
-) -> RestoreDecision:
-    """Of an object with one operation pending that can have happened."""
-    before = _restorable(current, sizes)
-    detail = f"{operation.kind} to version {operation.version} is pending"
-    after = operation.after
-    if after is None:
-        return RestoreDecision("delete_undone", before, before=before, detail=detail, path=path)
-    entry = replace(after, pending="")
-    if operation.kind == "rename":
-        if _restorable(entry, sizes) is None:
-            return RestoreDecision(
-                "bytes_missing", None, detail=f"{entry.physical}: missing", path=path
-            )
-        return RestoreDecision("rename_done", entry, before=before, detail=detail, path=path)
-    if operation.kind == "create" and not entry.is_dir:
-        if not expired(entry.lease_ms, now_ms):
-            return RestoreDecision("reservation_kept", entry, detail=detail, path=path)
-        return RestoreDecision("reservation_over", None, detail=detail, path=path)
-    return RestoreDecision(
-        "create_done" if entry.is_dir else "update_done",
-        entry,
-        before=before,
-        detail=detail,
-        path=path,
+def _is_whole(entry: Entry | None, sizes: Mapping[str, int]) -> bool:
+    """Whether it is a directory, or a file with all of its bytes."""
+    return (
+        entry is not None
+        and not entry.is_reservation
+        and (entry.is_dir or _bytes_there(entry, sizes))
     )
 
 
-def _restorable(entry: Entry | None, sizes: Mapping[str, int]) -> Entry | None:
-    if entry is None or entry.is_reservation or not (entry.is_dir or _bytes_there(entry, sizes)):
-        return None
-    return replace(entry, pending="")
+def _is_reservation(entry: Entry | None) -> bool:
+    return entry is not None and entry.is_reservation
 
 
-def rules_table() -> str:
-    """`RULES` as a table of the documentation."""
-    rows = [
-        f"| `{rule.name}`{' **needs a person**' if rule.is_problem else ''} | {rule.when} | "
-        f"{rule.then} |"
-        for rule in RULES
-    ]
-    return "\n".join(["| name | when | then |", "|---|---|---|", *rows])
+def _lease_runs(entry: Entry | None, now_ms: int) -> bool:
+    return entry is not None and not expired(entry.lease_ms, now_ms)
+
+
+def _unmarked(entry: Entry | None) -> Entry | None:
+    return None if entry is None else replace(entry, pending="")

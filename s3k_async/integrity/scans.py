@@ -14,7 +14,7 @@ from s3k_async import _native
 from s3k_async.errors import BlobNotFoundError, ItemFormatError, LogFormatError
 from s3k_async.integrity.facts import ItemFacts, LogObjectFacts, OpenSegment, adopted_by, objects_of
 from s3k_async.integrity.scope import ScanCounts, Scope
-from s3k_async.integrity.shuffle import Pile
+from s3k_async.integrity.shuffle import FactKind
 from s3k_async.metadata.codec import from_item, from_items
 from s3k_async.metadata.keys import ENTRY_PREFIX
 from s3k_async.metadata.txn_record import JOB_PARTITION, record_from
@@ -30,13 +30,20 @@ from s3k_async.stores.items import PARTITION, SORT, Item, Key
 from s3k_async.stores.key_ranges import KeyRange, list_range
 from s3k_async.stores.pagination import scan_all
 
-__all__ = ["Thing", "blob_things", "checked_entry", "is_newer_format", "log_things", "table_things"]
+__all__ = [
+    "FactRecord",
+    "blob_facts",
+    "checked_entry",
+    "is_newer_format",
+    "log_facts",
+    "table_facts",
+]
 
-Thing: TypeAlias = tuple[Pile, str, Any]
-"""A pile, the key by which a thing is divided, and the thing."""
+FactRecord: TypeAlias = tuple[FactKind, str, Any]
+"""A kind, the key by which a fact is divided, and the fact."""
 
 BATCH: Final = 500
-"""Things that are handed on at once, where they come one by one."""
+"""Facts in one list, where they come one by one."""
 JAVA_LOG_SUFFIX: Final = ".info"
 """S3-FileSystem 1.0 keeps its log among the data."""
 OWN_PARTITIONS: Final = frozenset({"s3k:volume", "s3k:root", JOB_PARTITION})
@@ -51,63 +58,63 @@ _NEWEST: Final = {
 """The newest format of each kind of log object that this version reads."""
 
 
-async def table_things(
-    ground: Scope, segment: int, segments: int, counts: ScanCounts
-) -> AsyncIterator[list[Thing]]:
-    """What one of the table's scan segments holds, page by page, added to the counts. Raises the
+async def table_facts(
+    scope: Scope, segment: int, segments: int, counts: ScanCounts
+) -> AsyncIterator[list[FactRecord]]:
+    """The facts of one scan segment of the table, page by page, added to the counts. Raises the
     store's errors."""
-    async for items in scan_all(ground.store.items, segment, segments):
-        yield _of_items(ground, items, counts)
+    async for items in scan_all(scope.store.items, segment, segments):
+        yield _of_items(scope, items, counts)
 
 
-def _of_items(ground: Scope, items: Iterable[Item], counts: ScanCounts) -> list[Thing]:
-    things: list[Thing] = []
-    ours = [item for item in items if _is_ours(ground, item, things)]
-    entries = _understood(ground, ours, things)
-    keys = ground.store.keys.keys([entry.path for entry in entries])
+def _of_items(scope: Scope, items: Iterable[Item], counts: ScanCounts) -> list[FactRecord]:
+    facts: list[FactRecord] = []
+    ours = [item for item in items if _is_ours(scope, item, facts)]
+    entries = _understood(scope, ours, facts)
+    keys = scope.store.keys.keys([entry.path for entry in entries])
     for item, entry, key in zip(ours, entries, keys, strict=True):
         found = _place(item)
         if key != found:
-            things.append(("items", "", ItemFacts(*found, is_foreign=False, problem="")))
-        elif ground.holds(entry.path):
-            _add(ground, entry, things, counts)
-    return things
+            facts.append(("items", "", ItemFacts(*found, is_foreign=False, problem="")))
+        elif scope.holds(entry.path):
+            _add(scope, entry, facts, counts)
+    return facts
 
 
-def _is_ours(ground: Scope, item: Item, things: list[Thing]) -> bool:
+def _is_ours(scope: Scope, item: Item, facts: list[FactRecord]) -> bool:
     """Whether the item is to be an entry of this volume. `ks://name` is not `ks://name-2`."""
     partition, sort = _place(item)
-    if partition.startswith(f"{ENTRY_PREFIX}{ground.store.keys.volume}/"):
+    if partition.startswith(f"{ENTRY_PREFIX}{scope.store.keys.volume}/"):
         return True
     if partition == JOB_PARTITION and JOB_PART not in sort:
         try:
-            things.append(("jobs", "", record_from(item)))
+            facts.append(("jobs", "", record_from(item)))
         except ItemFormatError as error:
-            things.append(
+            facts.append(
                 ("items", "", ItemFacts(partition, sort, is_foreign=False, problem=str(error)))
             )
     elif partition not in OWN_PARTITIONS and not (
-        ground.is_legacy and partition.startswith(ENTRY_PREFIX)
+        scope.is_legacy and partition.startswith(ENTRY_PREFIX)
     ):
-        things.append(("items", "", ItemFacts(partition, sort, is_foreign=True, problem="")))
+        facts.append(("items", "", ItemFacts(partition, sort, is_foreign=True, problem="")))
     return False
 
 
-def _understood(ground: Scope, items: list[Item], things: list[Thing]) -> list[Entry]:
-    """The entries of the items; those that are none are taken out of the list and noted."""
+def _understood(scope: Scope, items: list[Item], facts: list[FactRecord]) -> list[Entry]:
+    """The entries of the items; unreadable items are removed from the list and noted."""
     try:
-        entries = list(from_items(items, ground.store.keys))
+        entries = list(from_items(items, scope.store.keys))
         for entry in entries:
-            _need_logged_id(ground, entry)
+            _need_logged_id(scope, entry)
         return entries
     except ItemFormatError:
         entries = []
         good: list[Item] = []
         for item in items:
             try:
-                entries.append(checked_entry(ground, item))
+                entries.append(checked_entry(scope, item))
             except ItemFormatError as error:
-                things.append(
+                facts.append(
                     ("items", "", ItemFacts(*_place(item), is_foreign=False, problem=str(error)))
                 )
             else:
@@ -116,18 +123,18 @@ def _understood(ground: Scope, items: list[Item], things: list[Thing]) -> list[E
         return entries
 
 
-def checked_entry(ground: Scope, item: Item) -> Entry:
+def checked_entry(scope: Scope, item: Item) -> Entry:
     """The entry of an item. Raises ItemFormatError for what is none, and for an id that no log can
     hold."""
-    entry = from_item(item, ground.store.keys)
-    _need_logged_id(ground, entry)
+    entry = from_item(item, scope.store.keys)
+    _need_logged_id(scope, entry)
     return entry
 
 
-def _need_logged_id(ground: Scope, entry: Entry) -> None:
+def _need_logged_id(scope: Scope, entry: Entry) -> None:
     """Raise ItemFormatError for an id that no key of the log can hold: no change of such an entry
     can be logged."""
-    if isinstance(ground.log, LogReader) and not is_id(entry.id):
+    if isinstance(scope.log, LogReader) and not is_id(entry.id):
         raise ItemFormatError("an id that no key of the operation log can hold", path=entry.path)
 
 
@@ -135,67 +142,66 @@ def _place(item: Item) -> Key:
     return Key(str(item[PARTITION]), str(item[SORT]))
 
 
-def _add(ground: Scope, entry: Entry, things: list[Thing], counts: ScanCounts) -> None:
-    things += [("entries", object_id, entry) for object_id in objects_of(entry)]
-    if not ground.is_legacy and ground.place is None:
-        keys = [ground.key_of(uri) for uri in adopted_by(entry)]
-        things += [("adopted", key, key) for key in keys]
+def _add(scope: Scope, entry: Entry, facts: list[FactRecord], counts: ScanCounts) -> None:
+    facts += [("entries", object_id, entry) for object_id in objects_of(entry)]
+    if not scope.is_legacy and scope.place is None:
+        keys = [scope.key_of(uri) for uri in adopted_by(entry)]
+        facts += [("adopted", key, key) for key in keys]
     if entry.is_dir:
         counts.directories += 1
-        things.append(("directories", entry.path, entry.path))
+        facts.append(("directories", entry.path, entry.path))
     elif entry.committed:
         counts.files += 1
         counts.bytes += entry.size
     else:
         counts.reservations += 1
     parent = _native.split(entry.path)[0]
-    if parent != ROOT and entry.path != ground.path:
-        things.append(("children", parent, (parent, entry.path, entry.id, entry.mtime_ms)))
+    if parent != ROOT and entry.path != scope.path:
+        facts.append(("children", parent, (parent, entry.path, entry.id, entry.mtime_ms)))
 
 
-async def log_things(
-    ground: Scope, findings: AsyncIterable[Finding], counts: ScanCounts
-) -> AsyncIterator[list[Thing]]:
-    """What some findings of the volume's log are, added to the counts. Raises the store's
-    errors."""
-    things: list[Thing] = []
+async def log_facts(
+    scope: Scope, findings: AsyncIterable[Finding], counts: ScanCounts
+) -> AsyncIterator[list[FactRecord]]:
+    """The facts of some records of the log, added to the counts. Raises the store's errors."""
+    facts: list[FactRecord] = []
     open_segments: dict[str, OpenSegment] = {}
     async for finding in findings:
         if isinstance(finding, DamagedLog):
-            newer = await is_newer_format(ground.log_blobs, finding.key)
-            things.append(
+            newer = await is_newer_format(scope.log_blobs, finding.key)
+            facts.append(
                 ("log_objects", "", LogObjectFacts(finding.key, str(finding.error), newer))
             )
         else:
             counts.log_records += 1
-            things.append(("records", finding.operation.object_id, finding))
+            facts.append(("records", finding.operation.object_id, finding))
             segment = pending_segment(finding.key) if finding.state == "pending" else ""
             if segment:
                 known = open_segments.get(segment, OpenSegment(segment, 0, 0))
                 newest_ms = max(known.newest_ms, finding.operation.time_ms)
                 open_segments[segment] = OpenSegment(segment, known.operations + 1, newest_ms)
-        if len(things) >= BATCH:
-            yield things
-            things = []
-    yield [*things, *(("segments", "", segment) for segment in open_segments.values())]
+        if len(facts) >= BATCH:
+            yield facts
+            facts = []
+    yield [*facts, *(("segments", "", segment) for segment in open_segments.values())]
 
 
-async def blob_things(
-    ground: Scope, keys: KeyRange, counts: ScanCounts
-) -> AsyncIterator[list[Thing]]:
+async def blob_facts(
+    scope: Scope, keys: KeyRange, counts: ScanCounts
+) -> AsyncIterator[list[FactRecord]]:
     """The bytes in a range of keys, added to the counts. Raises the store's errors."""
-    things: list[Thing] = []
-    async for blob in list_range(ground.blobs, keys):
+    facts: list[FactRecord] = []
+    async for blob in list_range(scope.blobs, keys):
         object_id = _native.object_id_of(blob.key)
-        if object_id is None and ground.is_legacy and blob.key.endswith(JAVA_LOG_SUFFIX):
+        if object_id is None and scope.is_legacy and blob.key.endswith(JAVA_LOG_SUFFIX):
             continue
         counts.blobs += 1
         counts.blob_bytes += blob.size
-        things.append(("blobs", object_id or blob.key, blob))
-        if len(things) >= BATCH:
-            yield things
-            things = []
-    yield things
+        facts.append(("blobs", object_id or blob.key, blob))
+        if len(facts) >= BATCH:
+            yield facts
+            facts = []
+    yield facts
 
 
 async def is_newer_format(log_blobs: BlobStore | None, key: str) -> bool:
@@ -210,3 +216,8 @@ async def is_newer_format(log_blobs: BlobStore | None, key: str) -> bool:
         return False
     kind, found = document.get("s3k"), document.get("format")
     return isinstance(kind, str) and type(found) is int and found > _NEWEST.get(kind, 0)
+
+
+# Names that `spark` still uses.
+Thing = FactRecord
+table_things, log_things, blob_things = table_facts, log_facts, blob_facts

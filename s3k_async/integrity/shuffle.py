@@ -24,12 +24,22 @@ from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.file_modes import make_directories, open_private
 
-__all__ = ["HELD", "PARTS", "Child", "Pile", "Shuffle", "State", "from_line", "hash_of", "to_line"]
+__all__ = [
+    "HELD",
+    "PARTS",
+    "Child",
+    "FactKind",
+    "Shuffle",
+    "State",
+    "from_line",
+    "hash_of",
+    "to_line",
+]
 
 PARTS: Final = 256
 """Parts of a volume that does not fit into memory."""
 HELD: Final = 20_000
-"""Things of all kinds that are held in memory before the first is written to a file."""
+"""Facts of all kinds that are held in memory before the first is written to a file."""
 BUFFER: Final = 16 * 1024
 """Characters for one file that are gathered before they are written."""
 BUFFERED: Final = 8 * 1024 * 1024
@@ -37,7 +47,7 @@ BUFFERED: Final = 8 * 1024 * 1024
 
 Child: TypeAlias = tuple[str, str, str, int]
 """An entry that needs a parent: the parent, its own path and id, its time in ms."""
-Pile: TypeAlias = Literal[
+FactKind: TypeAlias = Literal[
     "entries",
     "records",
     "blobs",
@@ -50,6 +60,7 @@ Pile: TypeAlias = Literal[
     "segments",
     "adopted",
 ]
+Pile = FactKind  # `spark` still uses the name
 State: TypeAlias = dict[str, Any]
 
 _ENTRY: Final = tuple(Entry.__dataclass_fields__)
@@ -77,7 +88,7 @@ def _record_of(row: list[Any]) -> LogRecord:
     return LogRecord(operation, row[0], row[1])
 
 
-_FORMS: Final[Mapping[Pile, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
+_CODECS: Final[Mapping[FactKind, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
     "entries": (_entry_row, _entry_of),
     "records": (_record_row, _record_of),
     "blobs": (
@@ -93,21 +104,21 @@ _FORMS: Final[Mapping[Pile, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] 
     "jobs": (asdict, lambda row: JobRecord(**row)),
     "segments": (asdict, lambda row: OpenSegment(**row)),
 }
-"""How things of a pile are written and read."""
+"""How facts of a kind are written and read."""
 
 
-def to_line(pile: Pile, thing: object) -> str:
-    """A thing of a pile as a line of JSON, ASCII only, without its end."""
-    return json.dumps(_FORMS[pile][0](thing), separators=(",", ":"))
+def to_line(kind: FactKind, fact: object) -> str:
+    """A fact of a kind as a line of JSON, ASCII only, without its end."""
+    return json.dumps(_CODECS[kind][0](fact), separators=(",", ":"))
 
 
-def from_line(pile: Pile, line: str | bytes) -> Any:
-    """The thing that a line of a pile is."""
-    return _FORMS[pile][1](json.loads(line))
+def from_line(kind: FactKind, line: str | bytes) -> Any:
+    """The fact in a line."""
+    return _CODECS[kind][1](json.loads(line))
 
 
 def hash_of(key: str) -> int:
-    """Below 2^32, and in another process the same: things of one key are divided by it."""
+    """Below 2^32, and in another process the same: facts of one key are divided by it."""
     return zlib.crc32(key.encode("utf-8", "surrogatepass"))
 
 
@@ -125,7 +136,7 @@ class _Lines:
 
 
 class Shuffle:
-    """Piles of things, each thing in the part that its key belongs to.
+    """Facts by kind, each in the part that its key belongs to.
 
     `directory`: where the files are, and stay; without one, a temporary directory is made when it
     is needed.
@@ -137,9 +148,9 @@ class Shuffle:
         self._held = held
         self._count = 0
         self._spilling = False
-        self._parts: dict[tuple[Pile, int], list[Any]] = {}
+        self._parts: dict[tuple[FactKind, int], list[Any]] = {}
         """Things, as long as all are held."""
-        self._lines: dict[tuple[Pile, int], _Lines] = {}
+        self._lines: dict[tuple[FactKind, int], _Lines] = {}
         """What is about to be written, once they are not."""
         self._buffered = 0
         if directory is not None:
@@ -151,60 +162,60 @@ class Shuffle:
         """How many parts there are: one as long as all is held in memory."""
         return PARTS if self._spilling else 1
 
-    def add(self, pile: Pile, key: str, thing: object) -> None:
-        """Put a thing where all others of the same key are."""
+    def add(self, kind: FactKind, key: str, fact: object) -> None:
+        """Add a fact to the part of its key."""
         number = hash_of(key) % PARTS
         if self._spilling:
-            self._buffer(pile, number, thing)
+            self._buffer(kind, number, fact)
             return
-        self._parts.setdefault((pile, number), []).append(thing)
+        self._parts.setdefault((kind, number), []).append(fact)
         self._count += 1
         if self._count > self._held:
             self._spilling = True
             self._directory = tempfile.mkdtemp(prefix="s3k-fsck-")
-            for (name, part), things in self._parts.items():
-                for each in things:
+            for (name, part), facts in self._parts.items():
+                for each in facts:
                     self._buffer(name, part, each)
-                things.clear()
+                facts.clear()
             self._parts.clear()
 
-    def read(self, pile: Pile, number: int) -> Iterator[Any]:
-        """The things of a part, in no particular order."""
+    def read(self, kind: FactKind, number: int) -> Iterator[Any]:
+        """The facts of a part, in no particular order."""
         if not self._spilling:
             for (name, _), part in self._parts.items():
-                if name == pile:
+                if name == kind:
                     yield from part
             return
-        self._flush(pile, number)
-        path = self._path(pile, number)
+        self._flush(kind, number)
+        path = self._path(kind, number)
         if os.path.exists(path):
             with open(path, encoding="ascii") as file:
                 for line in file:
-                    yield from_line(pile, line)
+                    yield from_line(kind, line)
 
-    def keep(self, pile: Pile, number: int, things: Iterable[object]) -> None:
-        """Keep things of one part for a later run, in the place of what was kept before; nothing if
+    def keep(self, kind: FactKind, number: int, facts: Iterable[object]) -> None:
+        """Keep facts of one part for a later run, in the place of what was kept before; nothing if
         the directory is not the caller's.
         """
         if not self._is_kept:
             return
-        self._forget(pile, number)
-        for thing in things:
-            self._buffer(pile, number, thing)
-        self._flush(pile, number)
+        self._forget(kind, number)
+        for fact in facts:
+            self._buffer(kind, number, fact)
+        self._flush(kind, number)
 
     def flush(self) -> None:
-        """Write what is gathered into the files, unless all is held in memory."""
-        for pile, number in list(self._lines):
-            self._flush(pile, number)
+        """Write the buffers into the files, unless all is held in memory."""
+        for kind, number in list(self._lines):
+            self._flush(kind, number)
 
-    def forget(self, piles: tuple[Pile, ...]) -> None:
-        """Drop whole piles: they are about to be gathered again."""
-        for key in [key for key in self._parts if key[0] in piles]:
+    def forget(self, kinds: tuple[FactKind, ...]) -> None:
+        """Drop whole kinds before they are collected again."""
+        for key in [key for key in self._parts if key[0] in kinds]:
             del self._parts[key]
-        for pile in piles if self._directory is not None else ():
+        for kind in kinds if self._directory is not None else ():
             for number in range(PARTS):
-                self._forget(pile, number)
+                self._forget(kind, number)
 
     def load_state(self) -> State:
         """What `save_state` kept; empty at the beginning. Raises InvalidArgumentError if it cannot
@@ -238,31 +249,31 @@ class Shuffle:
         if self._directory is not None and not self._is_kept:
             shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _buffer(self, pile: Pile, number: int, thing: object) -> None:
-        """Gather a line: a thing takes several times the memory of its line."""
-        lines = self._lines.setdefault((pile, number), _Lines())
-        added = lines.add(to_line(pile, thing))
+    def _buffer(self, kind: FactKind, number: int, fact: object) -> None:
+        """Buffer a line: a fact takes several times the memory of its line."""
+        lines = self._lines.setdefault((kind, number), _Lines())
+        added = lines.add(to_line(kind, fact))
         self._buffered += added
         if lines.size >= BUFFER:
-            self._flush(pile, number)
+            self._flush(kind, number)
         elif self._buffered >= BUFFERED:
             self.flush()
 
-    def _flush(self, pile: Pile, number: int) -> None:
-        lines = self._lines.pop((pile, number), None)
+    def _flush(self, kind: FactKind, number: int) -> None:
+        lines = self._lines.pop((kind, number), None)
         if lines is None:
             return
         self._buffered -= lines.size
-        with open(self._path(pile, number), "a", encoding="ascii", opener=open_private) as file:
+        with open(self._path(kind, number), "a", encoding="ascii", opener=open_private) as file:
             file.writelines(lines.texts)
 
-    def _forget(self, pile: Pile, number: int) -> None:
-        lines = self._lines.pop((pile, number), None)
+    def _forget(self, kind: FactKind, number: int) -> None:
+        lines = self._lines.pop((kind, number), None)
         self._buffered -= lines.size if lines is not None else 0
-        if os.path.exists(self._path(pile, number)):
-            os.remove(self._path(pile, number))
+        if os.path.exists(self._path(kind, number)):
+            os.remove(self._path(kind, number))
 
-    def _path(self, pile: str, number: int | None) -> str:
+    def _path(self, kind: str, number: int | None) -> str:
         assert self._directory is not None
-        name = pile if number is None else f"{pile}-{number:03d}"
+        name = kind if number is None else f"{kind}-{number:03d}"
         return os.path.join(self._directory, name + ".json")

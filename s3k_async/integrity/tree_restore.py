@@ -63,7 +63,7 @@ CREATE INDEX IF NOT EXISTS by_parent ON claims (parent);
 
 @dataclass(frozen=True, slots=True)
 class RestoreOutcome:
-    """What became of one object, or of one object of the log."""
+    """The outcome for one object, or for one damaged object of the log."""
 
     rule: RuleName
     path: str
@@ -72,7 +72,7 @@ class RestoreOutcome:
 
     @property
     def is_problem(self) -> bool:
-        """Whether a person has to look at it."""
+        """Whether it needs a manual decision."""
         return self.rule in PROBLEMS
 
 
@@ -87,8 +87,7 @@ class RestoreReport:
     log_records: int = 0
     counts: Counter[RuleName] = field(default_factory=Counter)
     outcomes: list[RestoreOutcome] = field(default_factory=list)
-    """What is worth telling: everything but what was restored as the log says, stays deleted or
-    stands."""
+    """All but those of UNTOLD: restored as logged, still deleted, or never lost."""
     written: int = 0
     """Entries written; 0 for a dry run."""
     run: str = ""
@@ -96,7 +95,7 @@ class RestoreReport:
     heard: Callable[[RestoreOutcome], object] | None = field(
         default=None, compare=False, repr=False
     )
-    """Is told every outcome that is worth telling."""
+    """Called with each outcome that is listed."""
 
     @property
     def restored(self) -> int:
@@ -105,12 +104,12 @@ class RestoreReport:
 
     @property
     def problems(self) -> list[RestoreOutcome]:
-        """What a person has to look at."""
+        """The outcomes that need a manual decision."""
         return [outcome for outcome in self.outcomes if outcome.is_problem]
 
     @property
     def clean(self) -> bool:
-        """Whether there is nothing that a person has to look at."""
+        """Whether nothing needs a manual decision."""
         return not any(self.counts[rule] for rule in PROBLEMS)
 
     def count(self, entry: Entry) -> None:
@@ -122,7 +121,7 @@ class RestoreReport:
             self.bytes += entry.size
 
     def note(self, outcome: RestoreOutcome) -> None:
-        """Count an outcome, and keep it if it is worth telling."""
+        """Count an outcome, and list it unless it is in UNTOLD."""
         self.counts[outcome.rule] += 1
         if outcome.rule not in UNTOLD:
             if self.heard is not None:
@@ -166,7 +165,7 @@ class TreePlan:
 
         A file can be left out of the claims if it is plain (`is_plain`), and its path is neither
         that of another claim, nor where an uncertain one was before, nor above any of these.
-        Whoever leaves it out drops it if its path is occupied, or its directory among `refused`.
+        The caller drops it if its path is occupied, or its directory among `refused`.
         """
         self._sorter.many("INSERT OR REPLACE INTO files VALUES (?, ?)", list(parents))
 
@@ -195,11 +194,11 @@ class TreePlan:
             yield [path for (path,) in some]
 
     def stands(self, object_id: str) -> bool:
-        """Whether the table has the object."""
+        """Whether the table has an entry of the object."""
         return self._one("SELECT 1 FROM standing WHERE object = ?", object_id) is not None
 
     def index_standing(self) -> None:
-        """Make `stands` fast, when all that stands was added."""
+        """Make `stands` fast, when all existing entries were added."""
         self._database.execute("CREATE INDEX IF NOT EXISTS by_object_standing ON standing (object)")
 
     def make_a_tree(self) -> None:
@@ -217,7 +216,7 @@ class TreePlan:
             self.report.note(RestoreOutcome(rule, entry.path, object_id, detail))
 
     def note(self, decision: RestoreDecision, object_id: str) -> None:
-        """Count what became of an object that is not restored."""
+        """Count the outcome for an object that is not restored."""
         path = decision.entry.path if decision.entry else decision.path
         self.report.note(RestoreOutcome(decision.rule, path, object_id, decision.detail))
 
@@ -278,7 +277,7 @@ class TreePlan:
                     self._take_back(object_id, "rename_undone")
 
     def _yield_paths(self) -> None:
-        """What is not certain gives way to what is; what is left of two at a path is nobody's."""
+        """Assumed states yield to certain ones; of several left at a path, none is restored."""
         shared = "SELECT path FROM claims GROUP BY path HAVING count(*) > 1"
         for _ in range(3):
             for (path,) in self._all(shared):
@@ -344,7 +343,7 @@ class TreePlan:
         )
 
     def _new_directory(self, path: str, ctime: int) -> Entry:
-        """The same one whenever the same restore is run again, so that no second one comes to be at
+        """The same ids whenever the restore is repeated, so that no second directory is created at
         its path."""
         digest = hashlib.sha256(f"{self._volume_id}\n{path}".encode()).digest()
         identity, operation = (
@@ -353,7 +352,7 @@ class TreePlan:
         return Entry(path, True, identity, 1, ctime, ctime * 1000, operation=operation)
 
     def _take_back(self, object_id: str, rule: RuleName) -> None:
-        """Put what was before in the place of what was taken as done."""
+        """Replace an assumed state by the state before it."""
         ((path, before, detail),) = self._all(
             "SELECT path, before, detail FROM claims WHERE object = ?", object_id
         )

@@ -5,14 +5,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from s3k_async._core.concurrency import run_all
-from s3k_async._core.runtime import Sources
 from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.facts import ChangeFacts, Finding, ItemFacts, LogObjectFacts
-from s3k_async.integrity.recheck import READS, checked_bytes, decided, item_facts, parent_facts
+from s3k_async.integrity.recheck import (
+    READS,
+    checked_bytes,
+    confirmed_findings,
+    item_facts,
+    parent_facts,
+)
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import HELD, Shuffle
 from s3k_async.integrity.verify_rules import (
@@ -21,12 +26,9 @@ from s3k_async.integrity.verify_rules import (
     decide_log_object,
     decide_parent,
 )
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.model import ROOT, Entry, Progress
-from s3k_async.oplog.log_reader import JavaLogReader, LogReader
-from s3k_async.stores.blobs import BlobStore
+from s3k_async.model import Entry, Progress
 
-__all__ = ["GRACE_SECONDS", "LISTED", "Verifier", "VerifyReport", "loose", "part_findings"]
+__all__ = ["GRACE_SECONDS", "LISTED", "VerifyReport", "loose", "part_findings", "verify"]
 
 GRACE_SECONDS = 300.0
 """What is younger may be under way and is not reported."""
@@ -71,74 +73,48 @@ class VerifyReport(ScanCounts):
         return not self.problems
 
 
-class Verifier:
-    """Compares table, log and bytes of one volume, or of a subtree of it.
+async def verify(
+    scope: Scope,
+    *,
+    deep: bool = False,
+    directory: str | None = None,
+    progress: Tell | None = None,
+    held: int = HELD,
+) -> VerifyReport:
+    """Compare table, log and data. With a path other than the root, entries outside it are skipped,
+    and so are unreferenced objects, whose paths are unknown.
 
-    `log` is None for a volume without one. With a `path` other than the root, entries outside it
-    are passed over, and so are bytes without references (whose they are cannot be told).
+    `deep`: read every byte too and compare checksums. `directory`: where the parts of a large
+    volume are, from which an interrupted run continues. `held`: facts that are kept in memory
+    before they are written to files. Raises the stores' errors, InvalidArgumentError (the directory
+    is that of another run); damage is a finding, never an error.
     """
+    shuffle = Shuffle(directory, held=held)
+    collector = Collector(scope, shuffle)
+    try:
+        report = VerifyReport()
+        tell = progress or (lambda _: None)
+        await collector.scan(tell)
+        report.count(collector.counts)
+        report.add(finding for _, finding in await loose(collector))
+        for number in range(shuffle.count):
+            report.add(await _part(collector, number, deep=deep))
+            tell(Progress("fsck", number + 1, shuffle.count, phase="comparing", unit="parts"))
+        return report
+    finally:
+        collector.close()
 
-    def __init__(
-        self,
-        store: MetadataStore,
-        blobs: BlobStore,
-        log: LogReader | JavaLogReader | None,
-        sources: Sources,
-        *,
-        grace: float = GRACE_SECONDS,
-        log_blobs: BlobStore | None = None,
-        place: BlobStore | None = None,
-        held: int = HELD,
-        legacy: bool = False,
-    ) -> None:
-        """`log_blobs`: where the log is; with it, objects of newer formats are told from damaged
-        ones. `place`: as of `Scope`. `held`: what is kept in memory before it is written to files.
-        `legacy`: the volume is S3-FileSystem 1.0's, log or not."""
-        self._ground = Scope(
-            store, blobs, log, log_blobs, sources, int(grace * 1000), legacy=legacy, place=place
-        )
-        self._held = held
 
-    async def verify(
-        self,
-        path: str = ROOT,
-        *,
-        deep: bool = False,
-        progress: Tell | None = None,
-        directory: str | None = None,
-    ) -> VerifyReport:
-        """Read all three and report; `deep` reads every byte too and compares checksums.
-
-        `directory`: where the parts of a large volume are, which a run that was interrupted goes on
-        from. Raises the stores' errors, InvalidArgumentError (the directory is that of another
-        run); damage is a finding, never an error.
-        """
-        ground = replace(self._ground, path=path)
-        parts = Shuffle(directory, held=self._held)
-        collector = Collector(ground, parts)
-        try:
-            report = VerifyReport()
-            tell = progress or (lambda _: None)
-            await collector.scan(tell)
-            report.count(collector.counts)
-            report.add(finding for _, finding in await loose(collector))
-            for number in range(parts.count):
-                report.add(await self._part(collector, number, deep=deep))
-                tell(Progress("fsck", number + 1, parts.count, phase="comparing", unit="parts"))
-            return report
-        finally:
-            collector.close()
-
-    async def _part(self, collector: Collector, number: int, *, deep: bool) -> list[Finding]:
-        """The findings of one part: those that an earlier run has kept, or new ones."""
-        parts = collector.parts
-        if number < collector.decided:
-            return list(parts.read("found", number))
-        found = await part_findings(collector, number, deep=deep)
-        parts.keep("found", number, found)
-        collector.decided = number + 1
-        collector.save()
-        return found
+async def _part(collector: Collector, number: int, *, deep: bool) -> list[Finding]:
+    """The findings of one part: those that an earlier run has kept, or new ones."""
+    shuffle = collector.shuffle
+    if number < collector.decided:
+        return list(shuffle.read("found", number))
+    found = await part_findings(collector, number, deep=deep)
+    shuffle.keep("found", number, found)
+    collector.decided = number + 1
+    collector.save()
+    return found
 
 
 async def part_findings(collector: Collector, number: int, *, deep: bool) -> list[Finding]:
@@ -146,13 +122,13 @@ async def part_findings(collector: Collector, number: int, *, deep: bool) -> lis
     facts = collector.facts(number)
     found = [
         finding
-        async for batch in decided(collector.ground, facts, collector.tail)
+        async for batch in confirmed_findings(collector.scope, facts, collector.tail)
         for _, some in batch
         for finding in some
     ]
     found += [
         finding
-        for lonely in await parent_facts(collector.ground, collector.lonely(number))
+        for lonely in await parent_facts(collector.scope, collector.lonely(number))
         for finding in decide_parent(lonely)
     ]
     return found + (await _deep(collector, number) if deep else [])
@@ -163,7 +139,7 @@ async def loose(
 ) -> list[tuple[ItemFacts | LogObjectFacts | ChangeFacts, Finding]]:
     """The findings about what has no object id, with what they are about; items are read anew."""
     seen = collector.loose
-    items = await item_facts(collector.ground, seen.items)
+    items = await item_facts(collector.scope, seen.items)
     found: list[tuple[ItemFacts | LogObjectFacts | ChangeFacts, Finding]] = [
         (item, finding) for item in items for finding in decide_item(item)
     ]
@@ -177,10 +153,10 @@ async def _deep(collector: Collector, number: int) -> list[Finding]:
     found: list[Finding] = []
 
     async def read(entry: Entry) -> None:
-        finding = await checked_bytes(collector.ground, entry)
+        finding = await checked_bytes(collector.scope, entry)
         if finding is not None:
             found.append(finding)
 
-    entries: Iterable[Entry] = collector.parts.read("entries", number)
+    entries: Iterable[Entry] = collector.shuffle.read("entries", number)
     await run_all(read, (entry for entry in entries if entry.checksum), limit=READS)
     return found

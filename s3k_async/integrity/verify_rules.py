@@ -10,9 +10,9 @@ skipped. `docs/fsck.md` shows these tables, and a test compares.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from s3k_async import _native
@@ -28,8 +28,9 @@ from s3k_async.integrity.facts import (
     LogObjectFacts,
     ParentFacts,
     Visibility,
-    standing,
+    visibility_of,
 )
+from s3k_async.integrity.rule_table import Rule, RuleTable
 from s3k_async.metadata.lease import expired
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation, job_of_segment, pending_segment
@@ -43,15 +44,12 @@ __all__ = [
     "Facts",
     "Finding",
     "FindingKind",
-    "RuleTable",
-    "VerifyRule",
     "decide",
     "decide_change",
     "decide_item",
     "decide_log_object",
     "decide_parent",
     "next_version",
-    "reached",
     "same_blob",
 ]
 
@@ -74,62 +72,8 @@ COMPARED_BINARY: Final = ("path", "id", "version", "ctime", "size", "committed")
 S = TypeVar("S")
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyRule:
-    """If all of `when` hold, the finding is of this kind, and the action repairs it. Without a kind
-    there is no finding."""
-
-    when: tuple[str, ...]
-    kind: FindingKind | None = None
-    action: Action = "none"
-    detail: str = ""
-    """What is told; `{…}` are filled from the case."""
-
-
-@dataclass(frozen=True, slots=True)
-class RuleTable(Generic[S]):
-    """Rules on one kind of facts. The first rule that matches decides, and the last one always
-    matches."""
-
-    name: str
-    about: str
-    conditions: Mapping[str, Callable[[S], bool]] = field(repr=False)
-    rows: Sequence[VerifyRule]
-
-    def first(self, subject: S) -> VerifyRule:
-        """The row that decides."""
-        known: dict[str, bool] = {}
-
-        def holds(condition: str) -> bool:
-            if condition not in known:
-                known[condition] = self.conditions[condition](subject)
-            return known[condition]
-
-        row = next(row for row in self.rows if all(holds(condition) for condition in row.when))
-        for watch in _watches:
-            watch(self.name, row)
-        return row
-
-
-_watches: list[Callable[[str, VerifyRule], None]] = []
-
-
-class reached:  # noqa: N801 - used as a function is
-    """While it is entered, gathers (table, row) of every decision: tests ask whether all rows were
-    reached."""
-
-    def __init__(self) -> None:
-        self.rows: set[tuple[str, VerifyRule]] = set()
-
-    def __enter__(self) -> set[tuple[str, VerifyRule]]:
-        _watches.append(self._note)
-        return self.rows
-
-    def __exit__(self, *_: object) -> None:
-        _watches.remove(self._note)
-
-    def _note(self, table: str, row: VerifyRule) -> None:
-        self.rows.add((table, row))
+VerifyRule: TypeAlias = Rule[FindingKind | None, Action]
+VerifyTable: TypeAlias = RuleTable[S, FindingKind | None, Action]
 
 
 def same_blob(key: str, physical: str | None) -> bool:
@@ -147,49 +91,42 @@ def same_blob(key: str, physical: str | None) -> bool:
 # One object id
 
 
+NO_ENTRY: Final = Entry(path="", is_dir=True, id="", version=0, ctime=0, mtime_ms=0)
+NO_RECORD: Final = LogRecord(Operation("", "delete", "", 1, 0, NO_ENTRY, None), "pending")
+NO_BLOB: Final = BlobInfo("", 0, "")
+
+
+@dataclass(frozen=True)
 class _Case:
-    """An object's facts, and the one of its parts that is being looked at."""
+    """An object's facts, and the entry, record or blob in question."""
 
-    def __init__(self, facts: Facts, stand: Visibility) -> None:
-        self.facts = facts
-        self.stand = stand
-        self.truth = facts.truth
-        committed = facts.truth.committed if facts.truth else None
-        self.operation: Operation | None = committed.operation if committed else None
-        self.entry: Entry = stand.entries[0] if stand.entries else NOBODY
-        self.record: LogRecord = NO_RECORD
-        self.blob: BlobInfo = NO_BLOB
+    facts: Facts
+    visible: Visibility
+    entry: Entry = NO_ENTRY
+    record: LogRecord = NO_RECORD
+    blob: BlobInfo = NO_BLOB
 
-    def of(
-        self,
-        *,
-        entry: Entry | None = None,
-        record: LogRecord | None = None,
-        blob: BlobInfo | None = None,
-    ) -> _Case:
-        """The same, looking at another part."""
-        other = _Case.__new__(_Case)
-        other.__dict__.update(self.__dict__)
-        other.entry = entry if entry is not None else self.entry
-        other.record = record if record is not None else self.record
-        other.blob = blob if blob is not None else self.blob
-        return other
-
-    @cached_property
+    @property
     def pending(self) -> Sequence[LogRecord]:
-        return self.truth.pending if self.truth else ()
+        return self.facts.log_state.pending
+
+    @property
+    def logged_state(self) -> Entry | None:
+        return self.facts.log_state.entry
+
+    @property
+    def operation(self) -> Operation | None:
+        committed = self.facts.log_state.committed
+        return committed.operation if committed else None
 
     @cached_property
     def keeper(self) -> Entry:
         """Of several entries with the id, the one whose id it is: the log's, else the newest."""
-        logged = self.operation.after.path if self.operation and self.operation.after else None
+        logged = self.logged_state.path if self.logged_state else None
         return min(
-            self.stand.entries, key=lambda entry: (entry.path != logged, -entry.version, entry.path)
+            self.visible.entries,
+            key=lambda entry: (entry.path != logged, -entry.version, entry.path),
         )
-
-    @cached_property
-    def logged_state(self) -> Entry | None:
-        return self.operation.after if self.operation else None
 
     def has_bytes(self, entry: Entry | None, *, whole: bool = False) -> bool:
         """Whether the object that the entry names is there; `whole`: and as large as the entry
@@ -204,7 +141,7 @@ class _Case:
     def moved_entry_by_entry(self) -> bool:
         """Whether the directory is one of a rename of S3-FileSystem 1.0: at its target it is one
         version on."""
-        versions = [entry.version for entry in self.stand.entries]
+        versions = [entry.version for entry in self.visible.entries]
         return self.entry.is_dir and len(set(versions)) == len(versions)
 
     def was_replaced(self) -> bool:
@@ -225,8 +162,8 @@ class _Case:
         id, but not what it is."""
         operation = self.record.operation
         if operation.after is None:
-            return not self.stand.entries
-        return any(_shows(entry, operation) for entry in self.stand.entries)
+            return not self.visible.entries
+        return any(_shows(entry, operation) for entry in self.visible.entries)
 
     def built_upon(self) -> bool:
         """Whether a later operation began from what this one wrote. The id alone does not tell: a
@@ -246,7 +183,7 @@ class _Case:
         return (
             after is not None
             and after.committed
-            and len(self.stand.entries) == 1
+            and len(self.visible.entries) == 1
             and self.entry.is_reservation
             and self.entry.path == after.path
             and self.entry.version < after.version
@@ -254,9 +191,16 @@ class _Case:
             and self.record is self.pending[-1]
         )
 
+    def upload_complete(self) -> bool:
+        """Whether a pending operation would commit the reservation, and its bytes are whole."""
+        return any(
+            case.unfinished() and case.has_bytes(case.record.operation.after, whole=True)
+            for case in (replace(self, record=record) for record in self.pending)
+        )
+
     def differences(self) -> list[str]:
         after = self.logged_state
-        if after is None or self.entry is NOBODY:
+        if after is None or self.entry is NO_ENTRY:
             return []
         compared = COMPARED_BINARY if self.facts.legacy else COMPARED
         different = [name for name in compared if getattr(self.entry, name) != getattr(after, name)]
@@ -267,7 +211,7 @@ class _Case:
     def named(self) -> bool:
         return any(
             not entry.is_dir and same_blob(self.blob.key, entry.physical)
-            for entry in (*self.stand.entries, *self.facts.entries)
+            for entry in (*self.visible.entries, *self.facts.entries)
         )
 
     def named_by_log(self) -> bool:
@@ -282,14 +226,10 @@ class _Case:
         return bool(self.facts.entries) or self.operation is not None or bool(self.pending)
 
 
-NOBODY: Final = Entry(path="", is_dir=True, id="", version=0, ctime=0, mtime_ms=0)
-NO_RECORD: Final = LogRecord(Operation("", "delete", "", 1, 0, NOBODY, None), "pending")
-NO_BLOB: Final = BlobInfo("", 0, "")
-
 CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
-    "only entry": lambda case: len(case.stand.entries) <= 1,
-    "several entries": lambda case: len(case.stand.entries) > 1,
-    "no entry": lambda case: not case.stand.entries,
+    "only entry": lambda case: len(case.visible.entries) <= 1,
+    "several entries": lambda case: len(case.visible.entries) > 1,
+    "no entry": lambda case: not case.visible.entries,
     "keeps the id": lambda case: case.entry is case.keeper,
     "entry young": lambda case: case.facts.is_young(case.entry.mtime_ms),
     "directory": lambda case: case.entry.is_dir,
@@ -298,10 +238,7 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "reservation": lambda case: case.entry.is_reservation,
     "no reservation": lambda case: not case.entry.is_reservation,
     "lease runs": lambda case: case.lease_runs(case.entry),
-    "upload complete": lambda case: any(
-        case.of(record=record).unfinished() and case.has_bytes(record.operation.after, whole=True)
-        for record in case.pending
-    ),
+    "upload complete": lambda case: case.upload_complete(),
     "bytes missing": lambda case: not case.has_bytes(case.entry),
     "size differs": lambda case: not case.has_bytes(case.entry, whole=True),
     "adopted, etag differs": lambda case: case.was_replaced(),
@@ -321,7 +258,7 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "log: reservation": lambda case: (
         case.logged_state is not None and case.logged_state.is_reservation
     ),
-    "log: conflict": lambda case: bool(case.truth and case.truth.conflict),
+    "log: conflict": lambda case: bool(case.facts.log_state.conflict),
     "log: directory": lambda case: case.logged_state is not None and case.logged_state.is_dir,
     "log: bytes missing": lambda case: not case.has_bytes(case.logged_state),
     "log: bytes whole": lambda case: case.has_bytes(case.logged_state, whole=True),
@@ -345,82 +282,82 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "logged": lambda case: case.facts.logged,
 }
 
-ROW_OK: Final = VerifyRule(())
+ROW_OK: Final[VerifyRule] = Rule((), None, "none")
 
-IDS: Final = RuleTable(
+IDS: Final[VerifyTable[_Case]] = RuleTable(
     "ids",
     "each of several entries with one object id",
     CONDITIONS,
     (
-        VerifyRule(("only entry",)),
-        VerifyRule(("keeps the id",)),
-        VerifyRule(("entry young",)),
-        VerifyRule(
+        Rule(("only entry",), None, "none"),
+        Rule(("keeps the id",), None, "none"),
+        Rule(("entry young",), None, "none"),
+        Rule(
             ("S3-FileSystem 1.0", "directory", "of several versions"),
             "rename_unfinished",
             "none",
             "a rename of the directory is under way, or was interrupted: {paths}",
         ),
-        VerifyRule(
+        Rule(
             ("directory",),
             "duplicate_id",
             "renumber",
             "more than one directory has this id: {paths}",
         ),
-        VerifyRule(
+        Rule(
             ("size differs",),
             "duplicate_id",
             "report",
             "several entries have this id, and no whole bytes: {paths}",
         ),
-        VerifyRule((), "duplicate_id", "renumber", "more than one entry has this id: {paths}"),
+        Rule((), "duplicate_id", "renumber", "more than one entry has this id: {paths}"),
     ),
 )
-RESERVATIONS: Final = RuleTable(
+RESERVATIONS: Final[VerifyTable[_Case]] = RuleTable(
     "reservations",
     "each entry",
     CONDITIONS,
     (
-        VerifyRule(("no reservation",)),
-        VerifyRule(("lease runs",)),
-        VerifyRule(("entry young",)),
-        VerifyRule(("upload complete",)),
-        VerifyRule(
+        Rule(("no reservation",), None, "none"),
+        Rule(("lease runs",), None, "none"),
+        Rule(("entry young",), None, "none"),
+        Rule(("upload complete",), None, "none"),
+        Rule(
             ("S3-FileSystem 1.0",),
             "reservation_open",
             "none",
             "uncommitted for {age:,} s; there are no leases, so its writer may still be at work",
         ),
-        VerifyRule((), "reservation_expired", "remove_entry", "its writer never committed it"),
+        Rule((), "reservation_expired", "remove_entry", "its writer never committed it"),
     ),
 )
-OPERATIONS: Final = RuleTable(
+OPERATIONS: Final[VerifyTable[_Case]] = RuleTable(
     "operations",
     "each operation that is pending in the log",
     CONDITIONS,
     (
-        VerifyRule(("of an open segment",)),
-        VerifyRule(("operation young",)),
-        VerifyRule(
+        Rule(("of an open segment",), None, "none"),
+        Rule(("operation young",), None, "none"),
+        Rule(
             ("table shows it",),
             "log_pending",
             "commit_log",
             "{operation} is pending: it happened; commit it",
         ),
-        VerifyRule(
+        Rule(
             ("a later one began from it",),
             "log_pending",
             "commit_log",
             "{operation} is pending: a later one began from it, so it happened; commit it",
         ),
-        VerifyRule(("lease runs",)),
-        VerifyRule(
+        Rule(("lease runs",), None, "none"),
+        Rule(
             ("commits the reservation", "its bytes are whole"),
             "log_pending",
             "roll_forward",
             "{operation} is pending: all its bytes are there; publish it",
         ),
-        VerifyRule(
+        Rule(
             (),
             "log_pending",
             "roll_back_log",
@@ -428,61 +365,59 @@ OPERATIONS: Final = RuleTable(
         ),
     ),
 )
-LOG: Final = RuleTable(
+LOG: Final[VerifyTable[_Case]] = RuleTable(
     "log",
     "each object id, against the newest state that the log has committed",
     CONDITIONS,
     (
-        VerifyRule(("not logged",)),
-        VerifyRule(("something pending",)),
-        VerifyRule(("several entries",)),
-        VerifyRule(("log young",)),
-        VerifyRule(("no entry", "log: nothing")),
-        VerifyRule(("no entry", "log: removed")),
-        VerifyRule(
+        Rule(("not logged",), None, "none"),
+        Rule(("something pending",), None, "none"),
+        Rule(("several entries",), None, "none"),
+        Rule(("log young",), None, "none"),
+        Rule(("no entry", "log: nothing"), None, "none"),
+        Rule(("no entry", "log: removed"), None, "none"),
+        Rule(
             ("no entry", "log: reservation"),
             "entry_missing",
             "log_removal",
             "the log says it is reserved",
         ),
-        VerifyRule(
+        Rule(
             ("no entry", "log: bytes missing"),
             "entry_missing",
             "log_removal",
             "the log says it exists; no bytes",
         ),
-        VerifyRule(
+        Rule(
             ("no entry", "log: directory", "path is taken by a directory"),
             "entry_missing",
             "log_removal",
             "the log says it exists; another directory is at its path",
         ),
-        VerifyRule(
+        Rule(
             ("no entry", "path is taken"),
             "entry_missing",
             "report",
             "the log says it exists; its path is taken",
         ),
-        VerifyRule(("no entry",), "entry_missing", "restore_entry", "the log says it exists"),
-        VerifyRule(("lease runs",)),
-        VerifyRule(("entry young",)),
-        VerifyRule(
-            ("log: nothing",), "log_missing", "log_again", "the log does not know this object"
-        ),
-        VerifyRule(
+        Rule(("no entry",), "entry_missing", "restore_entry", "the log says it exists"),
+        Rule(("lease runs",), None, "none"),
+        Rule(("entry young",), None, "none"),
+        Rule(("log: nothing",), "log_missing", "log_again", "the log does not know this object"),
+        Rule(
             ("log: conflict",),
             "log_conflict",
             "log_again",
             "several operations committed one version: {conflict}",
         ),
-        VerifyRule(("log: removed",), "log_disagrees", "log_again", "the log says it was deleted"),
-        VerifyRule(
+        Rule(("log: removed",), "log_disagrees", "log_again", "the log says it was deleted"),
+        Rule(
             ("log: newer, same path", "bytes missing", "log: bytes whole"),
             "log_disagrees",
             "restore_entry",
             "the log knows a newer version, whose bytes are there",
         ),
-        VerifyRule(
+        Rule(
             ("log: differs",),
             "log_disagrees",
             "log_again",
@@ -491,23 +426,21 @@ LOG: Final = RuleTable(
         ROW_OK,
     ),
 )
-DATA: Final = RuleTable(
+DATA: Final[VerifyTable[_Case]] = RuleTable(
     "data",
     "each entry, against its bytes",
     CONDITIONS,
     (
-        VerifyRule(("directory",)),
-        VerifyRule(("reservation",)),
-        VerifyRule(
-            ("bytes missing",), "data_missing", "report", "its physical object does not exist"
-        ),
-        VerifyRule(
+        Rule(("directory",), None, "none"),
+        Rule(("reservation",), None, "none"),
+        Rule(("bytes missing",), "data_missing", "report", "its physical object does not exist"),
+        Rule(
             ("size differs",),
             "size_mismatch",
             "report",
             "the entry says {entry.size} bytes, the physical object has {stored}",
         ),
-        VerifyRule(
+        Rule(
             ("adopted, etag differs",),
             "etag_mismatch",
             "report",
@@ -516,34 +449,32 @@ DATA: Final = RuleTable(
         ROW_OK,
     ),
 )
-BLOBS: Final = RuleTable(
+BLOBS: Final[VerifyTable[_Case]] = RuleTable(
     "blobs",
     "each physical object",
     CONDITIONS,
     (
-        VerifyRule(("named by an entry",)),
-        VerifyRule(("blob young",)),
-        VerifyRule(("named by the log",)),
-        VerifyRule(
-            ("foreign key",), "foreign_blob", "none", "not a physical key of the volume; skipped"
-        ),
-        VerifyRule(("object known",), "collectable_data", "none", "left by an overwrite or delete"),
-        VerifyRule(("logged",), "collectable_data", "none", "never published"),
-        VerifyRule((), "orphan_data", "report", "no entry names it, and there is no log"),
+        Rule(("named by an entry",), None, "none"),
+        Rule(("blob young",), None, "none"),
+        Rule(("named by the log",), None, "none"),
+        Rule(("foreign key",), "foreign_blob", "none", "not a physical key of the volume; skipped"),
+        Rule(("object known",), "collectable_data", "none", "left by an overwrite or delete"),
+        Rule(("logged",), "collectable_data", "none", "never published"),
+        Rule((), "orphan_data", "report", "no entry names it, and there is no log"),
     ),
 )
 """The log names an object before the table does. So where there is a log and it does not know them,
-bytes were never published: a writer died, or was cancelled, after its upload. Without a log nobody
-knows whose they are."""
+bytes were never published: a writer died, or was cancelled, after its upload. Without a log their
+owner is unknown."""
 
 
 def decide(facts: Facts) -> list[Finding]:
-    """Everything that is wrong with, or worth noting of, one object."""
-    stand = standing(facts)
-    if stand.in_flux:
+    """All findings about one object."""
+    visible = visibility_of(facts)
+    if visible.in_flux:
         return []
-    case = _Case(facts, stand)
-    entries = [case.of(entry=entry) for entry in stand.entries]
+    case = _Case(facts, visible, visible.entries[0] if visible.entries else NO_ENTRY)
+    entries = [replace(case, entry=entry) for entry in visible.entries]
     found = [
         Finding(
             "stale_mark",
@@ -552,7 +483,7 @@ def decide(facts: Facts) -> list[Finding]:
             entry.path,
             action="settle_job",
         )
-        for entry in stand.stale
+        for entry in visible.stale
         if not facts.is_reported_with_job(entry)
     ]
     for each in entries:
@@ -561,17 +492,20 @@ def decide(facts: Facts) -> list[Finding]:
     for record in case.pending if facts.logged else ():
         state = record.operation.after or record.operation.before
         said = _found(
-            OPERATIONS, case.of(record=record), path=state.path if state else "", key=record.key
+            OPERATIONS,
+            replace(case, record=record),
+            path=state.path if state else "",
+            key=record.key,
         )
         found += [replace(finding, version=record.operation.version) for finding in said]
     logged = case.logged_state
-    path = stand.entries[0].path if stand.entries else logged.path if logged else ""
-    committed = facts.truth.committed if facts.truth else None
+    path = visible.entries[0].path if visible.entries else logged.path if logged else ""
+    committed = facts.log_state.committed
     found += _found(LOG, case, path=path, key=committed.key if committed else "")
     for each in entries:
         found += _found(DATA, each, path=each.entry.path, key=str(each.entry.physical))
     for blob in facts.blobs:
-        found += _found(BLOBS, case.of(blob=blob), key=blob.key, size=blob.size)
+        found += _found(BLOBS, replace(case, blob=blob), key=blob.key, size=blob.size)
     return found
 
 
@@ -584,23 +518,19 @@ def _is_open(record: LogRecord, unfinished: Collection[str]) -> bool:
 
 def next_version(facts: Facts) -> int:
     """A version that neither the table nor the log has used for this object."""
-    records = [*(facts.truth.pending if facts.truth else ())]
-    if facts.truth and facts.truth.committed:
-        records.append(facts.truth.committed)
-    used = [entry.version for entry in facts.entries] + [
-        record.operation.version for record in records
-    ]
-    return max(used, default=0) + 1
+    records = (*facts.log_state.last, *facts.log_state.pending)
+    used = [entry.version for entry in facts.entries]
+    return max([*used, *(record.operation.version for record in records)], default=0) + 1
 
 
 def _found(
-    table: RuleTable[_Case], case: _Case, *, path: str = "", key: str = "", size: int = 0
+    table: VerifyTable[_Case], case: _Case, *, path: str = "", key: str = "", size: int = 0
 ) -> list[Finding]:
     row = table.first(case)
-    if row.kind is None:
+    if row.outcome is None:
         return []
-    object_id = "" if row.kind == "foreign_blob" else case.facts.object_id
-    return [Finding(row.kind, _detail(row, case), object_id, path, key, size, row.action)]
+    object_id = "" if row.outcome == "foreign_blob" else case.facts.object_id
+    return [Finding(row.outcome, _detail(row, case), object_id, path, key, size, row.action)]
 
 
 def _detail(row: VerifyRule, case: _Case) -> str:
@@ -608,11 +538,10 @@ def _detail(row: VerifyRule, case: _Case) -> str:
         return row.detail
     operation = case.record.operation
     sizes = [blob.size for blob in case.facts.blobs if same_blob(blob.key, case.entry.physical)]
-    conflict = case.truth.conflict if case.truth else ()
     return row.detail.format(
-        paths=", ".join(sorted(entry.path for entry in case.stand.entries)),
+        paths=", ".join(sorted(entry.path for entry in case.visible.entries)),
         operation=f"{operation.kind} to version {operation.version}",
-        conflict=", ".join(record.operation.id for record in conflict),
+        conflict=", ".join(record.operation.id for record in case.facts.log_state.conflict),
         differences=", ".join(case.differences()),
         entry=case.entry,
         age=(case.facts.now_ms - case.entry.mtime_ms) // 1000,
@@ -645,9 +574,9 @@ _CHANGES: Final = {
     "transaction": "a transaction",
     "mark": "a change of {job.source}",
 }
-"""What is told of a job, by its kind."""
+"""How details name a job, by its kind."""
 
-ITEMS: Final[RuleTable[ItemFacts]] = RuleTable(
+ITEMS: Final[VerifyTable[ItemFacts]] = RuleTable(
     "items",
     "each item that is no entry of the volume, or not where it belongs",
     {
@@ -656,15 +585,15 @@ ITEMS: Final[RuleTable[ItemFacts]] = RuleTable(
         "its place is free": lambda item: item.is_free,
     },
     (
-        VerifyRule(("foreign",), "foreign_item", "report", "not an item of this volume"),
-        VerifyRule(("unreadable",), "item_damaged", "quarantine", "{problem}"),
-        VerifyRule(
+        Rule(("foreign",), "foreign_item", "report", "not an item of this volume"),
+        Rule(("unreadable",), "item_damaged", "quarantine", "{problem}"),
+        Rule(
             ("its place is free",),
             "item_misplaced",
             "move_item",
             "the name does not belong to this suffix",
         ),
-        VerifyRule(
+        Rule(
             (),
             "item_misplaced",
             "quarantine",
@@ -672,16 +601,16 @@ ITEMS: Final[RuleTable[ItemFacts]] = RuleTable(
         ),
     ),
 )
-LOG_OBJECTS: Final[RuleTable[LogObjectFacts]] = RuleTable(
+LOG_OBJECTS: Final[VerifyTable[LogObjectFacts]] = RuleTable(
     "log objects",
     "each object of the log that cannot be understood",
     {"newer format": lambda found: found.is_newer},
     (
-        VerifyRule(("newer format",), "log_newer", "report", "{problem}"),
-        VerifyRule((), "log_damaged", "quarantine", "{problem}"),
+        Rule(("newer format",), "log_newer", "report", "{problem}"),
+        Rule((), "log_damaged", "quarantine", "{problem}"),
     ),
 )
-PARENTS: Final[RuleTable[ParentFacts]] = RuleTable(
+PARENTS: Final[VerifyTable[ParentFacts]] = RuleTable(
     "parents",
     "each path that has entries below it and is not a directory of the table",
     {
@@ -689,14 +618,12 @@ PARENTS: Final[RuleTable[ParentFacts]] = RuleTable(
         "a file is there": lambda found: found.is_file,
     },
     (
-        VerifyRule(("child young",)),
-        VerifyRule(
-            ("a file is there",), "missing_parent", "report", "its parent is not a directory"
-        ),
-        VerifyRule((), "missing_parent", "make_parent", "its parent is not there"),
+        Rule(("child young",), None, "none"),
+        Rule(("a file is there",), "missing_parent", "report", "its parent is not a directory"),
+        Rule((), "missing_parent", "make_parent", "its parent is not there"),
     ),
 )
-CHANGES: Final[RuleTable[ChangeFacts]] = RuleTable(
+CHANGES: Final[VerifyTable[ChangeFacts]] = RuleTable(
     "changes",
     "each job record with the segments of its operations, and each other segment, of which the log "
     "knows no end",
@@ -712,24 +639,24 @@ CHANGES: Final[RuleTable[ChangeFacts]] = RuleTable(
         ),
     },
     (
-        VerifyRule(("lease runs",)),
-        VerifyRule(("entries one by one",), "stale_job", "settle_job", "its owner's lease ran out"),
-        VerifyRule(
+        Rule(("lease runs",), None, "none"),
+        Rule(("entries one by one",), "stale_job", "settle_job", "its owner's lease ran out"),
+        Rule(
             ("published",),
             "interrupted_change",
             "finish_change",
             "{change} was interrupted after it took effect: nothing is lost, and repair finishes "
             "it{left}",
         ),
-        VerifyRule(
+        Rule(
             ("not published",),
             "interrupted_change",
             "finish_change",
             "{change} was interrupted before it took effect: nothing was changed, and repair "
             "removes what it prepared{left}",
         ),
-        VerifyRule(("segment young",)),
-        VerifyRule(
+        Rule(("segment young",), None, "none"),
+        Rule(
             (),
             "interrupted_change",
             "finish_change",
@@ -739,15 +666,7 @@ CHANGES: Final[RuleTable[ChangeFacts]] = RuleTable(
     ),
 )
 
-TABLES: Final[
-    Sequence[
-        RuleTable[_Case]
-        | RuleTable[ItemFacts]
-        | RuleTable[LogObjectFacts]
-        | RuleTable[ParentFacts]
-        | RuleTable[ChangeFacts]
-    ]
-] = (
+TABLES: Final[tuple[VerifyTable[Any], ...]] = (
     IDS,
     RESERVATIONS,
     OPERATIONS,
@@ -759,49 +678,45 @@ TABLES: Final[
     PARENTS,
     CHANGES,
 )
-"""Every decision that fsck makes of a volume whose table stands."""
+"""All decisions of fsck about a volume that has its table."""
 
 
 def decide_item(facts: ItemFacts) -> list[Finding]:
-    """What is wrong with an item that is no entry, or that is in a wrong partition."""
-    row = ITEMS.first(facts)
-    return _loose(
-        row, row.detail.format(problem=facts.problem), key=f"{facts.partition} / {facts.sort}"
-    )
+    """The finding about an item that is no entry, or in the wrong partition."""
+    return _loose(ITEMS, facts, key=f"{facts.partition} / {facts.sort}", problem=facts.problem)
 
 
 def decide_log_object(facts: LogObjectFacts) -> list[Finding]:
-    """What is wrong with a log object that cannot be understood."""
-    row = LOG_OBJECTS.first(facts)
-    return _loose(row, row.detail.format(problem=facts.problem), key=facts.key)
+    """The finding about an unreadable log object."""
+    return _loose(LOG_OBJECTS, facts, key=facts.key, problem=facts.problem)
 
 
 def decide_parent(facts: ParentFacts) -> list[Finding]:
-    """What is wrong with an entry whose parent is no directory of the table."""
-    row = PARENTS.first(facts)
-    return _loose(row, row.detail, object_id=facts.child_id, path=facts.child)
+    """The finding about an entry whose parent is no directory of the table."""
+    return _loose(PARENTS, facts, object_id=facts.child_id, path=facts.child)
 
 
 def decide_change(facts: ChangeFacts) -> list[Finding]:
     """The finding about an interrupted change of many entries: one, however many entries."""
-    row, job = CHANGES.first(facts), facts.job
+    job, count = facts.job, len(facts.segments)
+    left = f" ({facts.operations:,} operations in {count:,} log segments)" if count else ""
     change = _CHANGES[job.kind].format(job=job) if job else ""
-    left = (
-        f" ({facts.operations:,} operations in {len(facts.segments):,} log segments)"
-        if facts.segments
-        else ""
-    )
-    return _loose(
-        row,
-        row.detail.format(change=change, left=left),
-        path=job.source if job else "",
-        key=facts.key,
-    )
+    path = job.source if job else ""
+    return _loose(CHANGES, facts, path=path, key=facts.key, change=change, left=left)
 
 
 def _loose(
-    row: VerifyRule, detail: str, *, object_id: str = "", path: str = "", key: str = ""
+    table: VerifyTable[S],
+    facts: S,
+    *,
+    object_id: str = "",
+    path: str = "",
+    key: str = "",
+    **words: str,
 ) -> list[Finding]:
-    if row.kind is None:
+    """The finding by one table; `words` fill its detail."""
+    row = table.first(facts)
+    if row.outcome is None:
         return []
-    return [Finding(row.kind, detail, object_id, path, key, action=row.action)]
+    detail = row.detail.format(**words)
+    return [Finding(row.outcome, detail, object_id, path, key, action=row.action)]

@@ -206,7 +206,7 @@ class VolumeLock:
         await self._sources.sleep(QUIET_SECONDS)
         self.check()
 
-    async def quiet(self) -> None:
+    async def wait_for_clients_to_stop(self) -> None:
         """Wait until every client that had the volume open has noticed."""
         if self.alone:
             return

@@ -177,7 +177,7 @@ async def load_by(
             await _require_empty(volume.items, config)
         _require_bytes(volume, dump, check=check, bytes_from=bytes_from)
         await loader.judge(volume, lock, check=check and bytes_from is None)
-        await lock.quiet()
+        await lock.wait_for_clients_to_stop()
         if not lock.touched:
             await _require_empty(volume.items, config)
         lock.touched = True

@@ -98,7 +98,7 @@ async def reshard_volume(
         if target == volume.record and not lock.touched:
             return ReshardResult(suffix_count, wanted, 0, 0)
         target.to_tag()  # it has to fit
-        await lock.quiet()
+        await lock.wait_for_clients_to_stop()
         return await _Reshard(volume, target, lock, walker or _Alone(progress)).run(sources)
 
 

@@ -41,7 +41,7 @@ from s3k_async.oplog.entries import (
     segment_key,
 )
 from s3k_async.oplog.log_objects import ENTRY_BYTES, OBJECT_BYTES, read_object
-from s3k_async.oplog.segments import Segment, SegmentMark, decode_segment
+from s3k_async.oplog.segments import Segment, SegmentCommit, decode_segment
 from s3k_async.stores.blobs import BlobInfo, BlobStore
 from s3k_async.stores.key_ranges import KeyRange, list_range
 from s3k_async.stores.pagination import list_all
@@ -97,7 +97,7 @@ class LogObject:
 class ObjectState:
     """The state of one object according to the log."""
 
-    committed: LogRecord | None
+    committed: LogRecord | None = None
     """The committed operation of the highest version, or None; a `delete` says that the object is
     gone."""
     pending: tuple[LogRecord, ...] = ()
@@ -107,6 +107,16 @@ class ObjectState:
     """Different operations, all committed, for that one highest version, by time and id.
     Conditional writes exclude this, so the log alone cannot decide between them; `committed` is
     then the first, for want of a better one."""
+
+    @property
+    def last(self) -> tuple[LogRecord, ...]:
+        """All committed operations of the highest version."""
+        return self.conflict or (() if self.committed is None else (self.committed,))
+
+    @property
+    def entry(self) -> Entry | None:
+        """The entry after the committed operation."""
+        return None if self.committed is None else self.committed.operation.after
 
 
 def latest(records: Iterable[Finding]) -> dict[str, ObjectState]:
@@ -417,7 +427,7 @@ class LogReader:
                 *happened,
                 *(one for one in open_records if one.operation.id in committed.unknown),
             ]
-        if isinstance(committed, SegmentMark):
+        if isinstance(committed, SegmentCommit):
             return damage + await self._marked(committed, begun, keys, damaged=bool(damage))
         if begun is None:
             return damage
@@ -425,7 +435,12 @@ class LogReader:
         return damage + list(begun.records(keys["committed" if unreadable else "pending"]))
 
     async def _marked(
-        self, mark: SegmentMark, begun: Segment | None, keys: dict[LogState, str], *, damaged: bool
+        self,
+        mark: SegmentCommit,
+        begun: Segment | None,
+        keys: dict[LogState, str],
+        *,
+        damaged: bool,
     ) -> list[Finding]:
         """What a mark says; a damaged pending object was reported, one that is missing is, too."""
         key = keys["committed"]
@@ -444,7 +459,7 @@ class LogReader:
 
     async def _decoded(
         self, key: str | None, damage: list[Finding]
-    ) -> Segment | SegmentMark | None:
+    ) -> Segment | SegmentCommit | None:
         """What an object of a segment holds; None if it is not there, or if it cannot be
         understood, which is added to the damage.
         """

@@ -25,9 +25,9 @@ from s3k_async.oplog.deferred_commits import DeferredCommits
 from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, segment_id, segment_key
 from s3k_async.oplog.segments import (
     Operations,
-    SegmentMark,
+    SegmentCommit,
     cut_lines,
-    encode_mark,
+    encode_segment_commit,
     operation_ids,
     seal_segment,
     segment_lines,
@@ -341,7 +341,7 @@ class _SegmentObject:
 
     def committed(self, succeeded: Sequence[str], unknown: Sequence[str]) -> bytes:
         named = None if len(succeeded) == len(self.ids) else tuple(succeeded)
-        return encode_mark(SegmentMark(self._id, self._count, named, tuple(unknown)))
+        return encode_segment_commit(SegmentCommit(self._id, self._count, named, tuple(unknown)))
 
 
 class _NativePending:

@@ -35,11 +35,11 @@ from s3k_async.oplog.entries import (
 __all__ = [
     "Operations",
     "Segment",
-    "SegmentMark",
+    "SegmentCommit",
     "cut_lines",
     "decode_segment",
-    "encode_mark",
     "encode_segment",
+    "encode_segment_commit",
     "operation_ids",
     "seal_segment",
     "segment_lines",
@@ -91,7 +91,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentMark:
+class SegmentCommit:
     """What a committed object says of the operations in its pending twin."""
 
     id: str
@@ -160,16 +160,16 @@ def cut_lines(lines: bytes, most: int) -> list[tuple[int, bytes]]:
     return runs
 
 
-def encode_mark(mark: SegmentMark) -> bytes:
+def encode_segment_commit(mark: SegmentCommit) -> bytes:
     """The committed object. Raises LogFormatError for a mark that contradicts itself."""
-    _check_mark(mark, segment_key(mark.id, "committed"))
+    _check_commit(mark, segment_key(mark.id, "committed"))
     succeeded = "all" if mark.succeeded is None else list(mark.succeeded)
     return seal(
         _head(mark.id, "committed", mark.count, succeeded=succeeded, unknown=list(mark.unknown))
     )
 
 
-def decode_segment(data: bytes, key: str) -> Segment | SegmentMark:
+def decode_segment(data: bytes, key: str) -> Segment | SegmentCommit:
     """The segment in an object's bytes: its operations, or, for a committed object of the present
     format, its mark.
 
@@ -193,8 +193,8 @@ def decode_segment(data: bytes, key: str) -> Segment | SegmentMark:
     if len(lines) - 1 != (0 if marked else count):
         raise LogFormatError("the segment does not hold the operations that it counts", path=key)
     if marked:
-        mark = SegmentMark(expected.segment_id, count, _succeeded(head, key), _unknown(head, key))
-        _check_mark(mark, key)
+        mark = SegmentCommit(expected.segment_id, count, _succeeded(head, key), _unknown(head, key))
+        _check_commit(mark, key)
         return mark
     operations = tuple(operation_from(line, key) for line in lines[1:])
     _check_distinct(operations, key)
@@ -257,7 +257,7 @@ def _texts(values: list[object], key: str) -> tuple[str, ...]:
     return tuple(str(value) for value in values)
 
 
-def _check_mark(mark: SegmentMark, key: str) -> None:
+def _check_commit(mark: SegmentCommit, key: str) -> None:
     named: Collection[str] = mark.succeeded or ()
     if len(set(named)) != len(named) or len(set(mark.unknown)) != len(mark.unknown):
         raise LogFormatError("the mark names an operation twice", path=key)

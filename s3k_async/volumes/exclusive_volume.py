@@ -33,8 +33,9 @@ async def exclusive_volume(
     before anything is changed: then an error, or the death of the process, leaves the volume locked
     until the work is finished.
 
-    Before the first change `lock.quiet` has to be awaited. `create`: make the volume if it does not
-    exist, with the settings `made` if they are others, and `adopting` as of `init_volume`.
+    Before the first change `lock.wait_for_clients_to_stop` has to be awaited. `create`: make the
+    volume if it does not exist, with the settings `made` if they are others, and `adopting` as of
+    `init_volume`.
 
     Raises BusyError (another client has the lock, or other work was interrupted), and what opening
     raises.

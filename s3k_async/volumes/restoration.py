@@ -17,7 +17,7 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
-from s3k_async.integrity.audit import AuditTrail, Deed
+from s3k_async.integrity.audit import AuditRecord, AuditTrail
 from s3k_async.integrity.local_restore import RestorePlan, plan_restore
 from s3k_async.integrity.tree_restore import RestoreReport, TreePlan
 from s3k_async.metadata.codec import from_items, to_item
@@ -90,7 +90,7 @@ Planner: TypeAlias = Callable[[DamagedVolume], Awaitable[PlannedRestore]]
 
 @dataclass(frozen=True, slots=True)
 class _Alone:
-    """Planned and written by this machine."""
+    """Planned and written by this process."""
 
     plan: RestorePlan
     audit: str | None
@@ -157,8 +157,7 @@ async def restore_volume(
 
     Raises VolumeNotFoundError (no place carries the volume's mark), NotAVolumeError,
     ReadOnlyVolumeError for kind `s3k-1.0`, UnsupportedError for a volume without log, BusyError,
-    ItemFormatError (repair the table first), and the services' errors. Damage is told in the
-    report.
+    ItemFormatError (repair the table first), and the services' errors. Damage is in the report.
     """
     where = config.table.label
     if config.kind == "s3k-1.0":
@@ -206,7 +205,7 @@ async def restore_volume(
                 await _need_empty(volume, where)
             # Even a table that is made anew here may have been in use until it was lost.
             lock.alone = False
-            await lock.quiet()
+            await lock.wait_for_clients_to_stop()
             lock.touched = True
             decided = await plan(volume)
             try:
@@ -298,7 +297,7 @@ async def write_tree(
 
 async def write_entries(volume: Volume, entries: Sequence[Entry], trail: AuditTrail) -> None:
     """Write some entries, under the lock, named in the audit trail before."""
-    await trail.write([_deed(entry) for entry in entries])
+    await trail.write([_audit_record(entry) for entry in entries])
     await volume.items.load([to_item(entry, volume.store.keys) for entry in entries])
 
 
@@ -308,5 +307,5 @@ def _creation(entry: Entry) -> Operation:
     )
 
 
-def _deed(entry: Entry) -> Deed:
+def _audit_record(entry: Entry) -> AuditRecord:
     return {"action": "restore_entry", "path": entry.path, "id": entry.id, "version": entry.version}

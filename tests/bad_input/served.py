@@ -13,12 +13,12 @@ from typing import Any
 
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.client import S3kClient
-from s3k_async.integrity.verify import Verifier
 from s3k_async.integrity.verify_rules import Finding
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.volumes import init_volume, open_volume
 from tests.engines.process import Engine
 from tests.engines.volumes import closing_client, fresh_bucket, fresh_name, fresh_table
+from tests.integrity.verifier import Verifier
 from tests.proxy import Call, FaultProxy
 
 __all__ = ["Served", "proxied", "served"]

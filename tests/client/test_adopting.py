@@ -34,7 +34,6 @@ from s3k_async.integrity.gc_mark import CollectedData
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector
 from s3k_async.integrity.repair import repair_volume
-from s3k_async.integrity.verify import Verifier
 from s3k_async.metadata import volume_lock
 from s3k_async.model import ChangeResult, Progress
 from s3k_async.oplog.log_reader import LogReader
@@ -46,6 +45,7 @@ from s3k_async.volumes.restoration import restore_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.client.transacting import both_ways, contents, fill
 from tests.engines.volumes import volume_backends
+from tests.integrity.verifier import Verifier
 
 everywhere = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
 

@@ -24,13 +24,13 @@ from s3k_async.errors import (
     S3kError,
     ServiceError,
 )
-from s3k_async.integrity.verify import Verifier
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.log_writer import SEGMENT_OPERATIONS
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import TUNING, faulty_client, memory_config, paths
 from tests.engines.volumes import volume_backends
+from tests.integrity.verifier import Verifier
 from tests.level import FULL
 
 backends = volume_backends("memory", "embedded", "dynoxide+seaweedfs")

@@ -18,7 +18,7 @@ from s3k_async.cli import main
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
 from s3k_async.errors import ReadOnlyVolumeError, UncommittedFileError
-from s3k_async.integrity.verify import Verifier, VerifyReport
+from s3k_async.integrity.verify import VerifyReport
 from s3k_async.migrate import dump_volume, load_volume, retire_log
 from s3k_async.migrate.retirement import RETIRED
 from s3k_async.oplog.log_reader import JavaLogReader
@@ -27,6 +27,7 @@ from s3k_async.testing import DynamoItems
 from s3k_async.volumes import open_volume
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_bucket, fresh_table
+from tests.integrity.verifier import Verifier
 from tests.migrate.rig import HURRIED
 from tests.old_volume import CTIME, OldFiles
 

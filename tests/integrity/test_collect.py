@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from anyio import Path as AsyncPath
@@ -22,7 +23,7 @@ from s3k_async.errors import (
     UnreachableError,
     VolumeMismatchError,
 )
-from s3k_async.integrity.gc_rules import RULES, Ages
+from s3k_async.integrity.gc_rules import DELETABLE, KEPT, RULES, Ages, Reason
 from s3k_async.metadata.codec import to_item, unchanged
 from s3k_async.metadata.volume_record import RECORD_KEY
 from s3k_async.metadata.write_intent import WriteIntent
@@ -468,13 +469,30 @@ async def test_a_list_is_of_one_volume(place: Yard, tmp_path: Path) -> None:
             await collector.sweep(place.candidates)
 
 
-def test_the_page_prints_the_rules() -> None:
-    page = (Path(__file__).parents[2] / "docs/gc.md").read_text(encoding="utf-8")
-    rows = [
-        f"| {words} | {'kept' if verdict in ('lost', 'damaged') else 'goes'}: {verdict} |"
-        for words, _, verdict in RULES
-    ]
-    assert "| what the log says of it | verdict |\n|---|---|\n" + "\n".join(rows) + "\n\n" in page
+def test_every_reason_is_classified_and_only_these_four_allow_deletion() -> None:
+    assert {"deleted", "replaced", "unpublished", "unnamed"} == DELETABLE
+    assert set(get_args(Reason)) == DELETABLE | KEPT
+    assert not DELETABLE & KEPT
+    assert {rule.outcome for rule in RULES.rules} == set(get_args(Reason))
+
+
+@pytest.mark.parametrize("reason", ["lost", "damaged", "of another version"])
+async def test_a_candidate_whose_verdict_does_not_allow_deletion_is_kept(
+    place: Yard, reason: str
+) -> None:
+    await place.client.write("/f", b"bytes")
+    await place.client.delete("/f")
+    place.clock.advance(10 * DAY)
+    collector = gc_of(place.volume, place.sources)
+    await collector.mark(place.candidates)
+    candidates = AsyncPath(place.candidates)
+    listed = await candidates.read_text("ascii")
+    assert listed.count('"reason":"deleted"') == 1
+    await candidates.write_text(
+        listed.replace('"reason":"deleted"', f'"reason":"{reason}"'), "ascii"
+    )
+    swept = await collector.sweep(place.candidates)
+    assert (swept.deleted, swept.kept["damaged"].objects) == ({}, 1)
 
 
 async def test_ages_are_those_of_the_stores_clock_and_not_of_this_machines(

@@ -60,7 +60,7 @@ async def test_few_listings_are_open_at_once(monkeypatch: pytest.MonkeyPatch) ->
         yield []
         under_way -= 1
 
-    monkeypatch.setattr(collector, "blob_things", listing)
+    monkeypatch.setattr(collector, "blob_facts", listing)
     scene = await Scene.start()
     kept = Shuffle()
     try:

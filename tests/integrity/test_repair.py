@@ -27,8 +27,8 @@ from s3k_async.config import (
     VolumeConfig,
 )
 from s3k_async.errors import InvalidArgumentError, S3kError, ServiceError
-from s3k_async.integrity.facts import Facts
-from s3k_async.integrity.recheck import look_again
+from s3k_async.integrity.facts import NOT_LOGGED, Facts
+from s3k_async.integrity.recheck import fresh_facts
 from s3k_async.integrity.repair import RepairReport, RepairRound, repair_volume, verify_volume
 from s3k_async.integrity.repair_actions import Repairer, Task
 from s3k_async.integrity.verify_rules import decide
@@ -79,12 +79,12 @@ def logged(*operations: tuple[str, Entry | None, Entry | None], pending: int = 0
 
 def facts(
     *entries: Entry,
-    truth: ObjectState | None = None,
+    log_state: ObjectState = NOT_LOGGED,
     blobs: bool = True,
     jobs: tuple[JobRecord, ...] = (),
 ) -> Facts:
     found = [BlobInfo("k.id=i", 3, "", 1)] if blobs else []
-    return Facts("i", 10**6, 1000, entries, truth, found, jobs={job.id: job for job in jobs})
+    return Facts("i", 10**6, 1000, entries, log_state, found, jobs={job.id: job for job in jobs})
 
 
 def said(about: Facts) -> set[tuple[str, str]]:
@@ -165,12 +165,12 @@ async def test_what_a_client_is_writing_over_is_not_taken_away(
         elif looks == 3:
             go.set()
             await asyncio.wait(writers)
-        return await look_again(*arguments)
+        return await fresh_facts(*arguments)
 
     faults = FaultPlan()
     try:
         await DAMAGES["no_item"](scene, "/top")
-        monkeypatch.setattr("s3k_async.integrity.repair_actions.look_again", looking)
+        monkeypatch.setattr("s3k_async.integrity.repair_actions.fresh_facts", looking)
         report = await repair(scene)
         assert looks == 3
         assert {each.outcome for each in report.repairs} == {"left"}
@@ -396,9 +396,9 @@ async def test_bytes_that_a_pending_operation_names_are_not_garbage() -> None:
         OLD, version=1, committed=False, physical=UNCOMMITTED, size=0, lease_ms=10**9, operation="r"
     )
     truth = logged(("r", None, reserved), ("o", reserved, OLD), pending=1)
-    assert decide(facts(reserved, truth=truth)) == []
+    assert decide(facts(reserved, log_state=truth)) == []
     assert "collectable_data" not in {
-        finding.kind for finding in decide(facts(truth=logged(("o", None, OLD))))
+        finding.kind for finding in decide(facts(log_state=logged(("o", None, OLD))))
     }
 
 
@@ -429,14 +429,14 @@ async def test_another_volumes_items_in_the_table_are_not_touched() -> None:
     ],
 )
 def test_every_field_is_compared_though_the_version_is_the_same(other: Entry) -> None:
-    assert ("log_disagrees", "log_again") in said(facts(other, truth=logged(("o", None, OLD))))
+    assert ("log_disagrees", "log_again") in said(facts(other, log_state=logged(("o", None, OLD))))
 
 
 def test_several_entries_with_one_id_are_reported_and_that_of_the_log_keeps_it() -> None:
     twin = replace(OLD, path="/a-twin")
     found = [
         finding
-        for finding in decide(facts(OLD, twin, truth=logged(("o", None, OLD))))
+        for finding in decide(facts(OLD, twin, log_state=logged(("o", None, OLD))))
         if finding.is_problem
     ]
     assert [(finding.kind, finding.path) for finding in found] == [("duplicate_id", "/a-twin")]
@@ -444,14 +444,14 @@ def test_several_entries_with_one_id_are_reported_and_that_of_the_log_keeps_it()
 
 def test_an_uncommitted_entry_of_any_version_is_a_reservation() -> None:
     renamed = replace(OLD, committed=False, physical=UNCOMMITTED, size=0)
-    assert said(facts(renamed, truth=logged(("o", None, renamed)), blobs=False)) == {
+    assert said(facts(renamed, log_state=logged(("o", None, renamed)), blobs=False)) == {
         ("reservation_expired", "remove_entry")
     }
 
 
 def test_a_committed_entry_of_version_1_is_no_reservation() -> None:
     first = replace(OLD, version=1)
-    assert said(facts(first, truth=logged(("o", None, first)), blobs=False)) == {
+    assert said(facts(first, log_state=logged(("o", None, first)), blobs=False)) == {
         ("data_missing", "report")
     }
 
@@ -549,13 +549,13 @@ def test_the_mark_of_a_dead_job_is_resolved_by_what_it_had_reached(
     then: str, state: str, standing: bool
 ) -> None:
     marked = replace(OLD, pending=WriteIntent("J", then).text())  # type: ignore[arg-type]
-    found = said(facts(marked, truth=logged(("o", None, OLD)), jobs=(record(state, 1),)))
+    found = said(facts(marked, log_state=logged(("o", None, OLD)), jobs=(record(state, 1),)))
     assert ("stale_mark", "settle_job") not in found  # it is told, and ended, with its job
     assert (("entry_missing", "restore_entry") in found) is not standing
 
 
 def test_facts_and_findings_travel() -> None:
-    about = facts(OLD, truth=logged(("o", None, OLD)), jobs=(record("preparing", 1),))
+    about = facts(OLD, log_state=logged(("o", None, OLD)), jobs=(record("preparing", 1),))
     again = pickle.loads(pickle.dumps(about))
     assert again == about
     assert decide(again) == decide(about)

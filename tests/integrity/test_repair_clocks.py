@@ -17,7 +17,7 @@ from s3k_async._core.runtime import Sources
 from s3k_async.client import S3kClient
 from s3k_async.config import MemoryBlobs, MemoryTable, Tuning, VolumeConfig
 from s3k_async.errors import ConflictError, PathNotFoundError
-from s3k_async.integrity.collector import read_item
+from s3k_async.integrity.recheck import read_item
 from s3k_async.integrity.repair import RepairReport, repair_volume, verify_volume
 from s3k_async.metadata.bulk_moves import delete_files
 from s3k_async.metadata.codec import in_columns

@@ -5,13 +5,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.integrity.local_restore import plan_restore
-from s3k_async.integrity.restore_rules import RULES, RestoreDecision, decide_restore, rules_table
+from s3k_async.integrity.restore_rules import (
+    OBJECTS,
+    RestoreDecision,
+    RuleName,
+    decide_restore,
+)
+from s3k_async.integrity.rule_table import RuleCoverage
 from s3k_async.integrity.tree_restore import RestoreReport
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, OperationKind
@@ -457,18 +463,49 @@ def test_nothing_known_of_a_pending_reservation() -> None:
     assert decide_restore([record], {}, 5).rule == "reservation_over"
 
 
-def test_the_documentation_has_the_rules() -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "restore.md"
-    assert rules_table() in page.read_text(encoding="utf-8")
+async def test_pending_reservations_are_kept_while_their_leases_run(ground: Ground) -> None:
+    now_ms = ground.clock.now_ms()
+    running, over = (
+        Entry(
+            path,
+            False,
+            ground.sources.uuid(),
+            1,
+            1,
+            1,
+            physical=UNCOMMITTED,
+            lease_ms=lease_ms,
+            operation=ground.sources.uuid(),
+        )
+        for path, lease_ms in (("/running", now_ms + 1_000), ("/over", now_ms))
+    )
+    for entry in (running, over):
+        await ground.begin(ground.change("create", None, entry))
+    restored, report = await ground.restored()
+    assert restored == {"/running": running}
+    assert rules(report) == [("reservation_kept", "/running"), ("reservation_over", "/over")]
+
+
+async def test_a_pending_rename_of_a_file_without_bytes_restores_nothing(ground: Ground) -> None:
+    file = await ground.file("/f", stored=False)
+    await ground.made(file)
+    await ground.begin(ground.moved(file, "/g"))
+    restored, report = await ground.restored()
+    assert restored == {}
+    assert rules(report) == [("bytes_missing", "/g")]
 
 
 async def test_every_rule_is_reached() -> None:
     """By the tests above, which may have run in another process."""
     REACHED.clear()
-    for name, scene in list(globals().items()):
-        arguments = list(inspect.signature(scene).parameters) if name.startswith("test_") else []
-        if arguments[:1] == ["ground"]:
-            await scene(
-                Ground(await log_blobs(), await log_blobs()), *([None] * (len(arguments) - 1))
+    with RuleCoverage() as reached:
+        for name, scene in list(globals().items()):
+            arguments = (
+                list(inspect.signature(scene).parameters) if name.startswith("test_") else []
             )
-    assert {rule.name for rule in RULES} == REACHED
+            if arguments[:1] == ["ground"]:
+                await scene(
+                    Ground(await log_blobs(), await log_blobs()), *([None] * (len(arguments) - 1))
+                )
+    assert set(get_args(RuleName)) == REACHED
+    assert {rule for _, rule in reached} == set(OBJECTS.rules)

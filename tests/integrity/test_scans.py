@@ -10,7 +10,7 @@ import pytest
 
 from s3k_async.integrity.collector import LOOSE, Collector
 from s3k_async.integrity.repair import scope_of
-from s3k_async.integrity.scans import Thing, blob_things, log_things, table_things
+from s3k_async.integrity.scans import FactRecord, blob_facts, log_facts, table_facts
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import Shuffle, from_line, hash_of, to_line
 from s3k_async.oplog.checkpoints import Checkpoint
@@ -44,8 +44,8 @@ async def test_pieces_hold_what_one_pass_does() -> None:
         expected = piles_of(whole)
         for count in (1, 3, 16, 300):
             counts = ScanCounts()
-            things = [thing async for thing in in_pieces(ground, count, counts)]
-            assert Counter((pile, to_line(pile, thing)) for pile, _, thing in things) == expected, (
+            facts = [fact async for fact in in_pieces(ground, count, counts)]
+            assert Counter((kind, to_line(kind, fact)) for kind, _, fact in facts) == expected, (
                 count
             )
             assert counts == whole.counts
@@ -54,21 +54,21 @@ async def test_pieces_hold_what_one_pass_does() -> None:
 
 
 def piles_of(collector: Collector) -> Counter[tuple[str, str]]:
-    piles = ("entries", "records", "blobs", "directories", "children")
-    held = [(pile, thing) for pile in piles for thing in collector.parts.read(pile, 0)]  # type: ignore[arg-type]
-    loose = [(pile, thing) for pile in LOOSE for thing in getattr(collector.loose, pile)]
-    return Counter((pile, to_line(pile, thing)) for pile, thing in [*held, *loose])  # type: ignore[arg-type]
+    kinds = ("entries", "records", "blobs", "directories", "children")
+    held = [(kind, fact) for kind in kinds for fact in collector.shuffle.read(kind, 0)]  # type: ignore[arg-type]
+    loose = [(kind, fact) for kind in LOOSE for fact in getattr(collector.loose, kind)]
+    return Counter((kind, to_line(kind, fact)) for kind, fact in [*held, *loose])  # type: ignore[arg-type]
 
 
-async def in_pieces(ground: Scope, count: int, counts: ScanCounts) -> AsyncIterator[Thing]:
+async def in_pieces(ground: Scope, count: int, counts: ScanCounts) -> AsyncIterator[FactRecord]:
     assert isinstance(ground.log, LogReader)
-    scans = [table_things(ground, segment, count, counts) for segment in range(count)]
-    scans.append(log_things(ground, log_in_pieces(ground.log, count), counts))
-    scans += [blob_things(ground, keys, counts) for group in hex_ranges(count) for keys in group]
+    scans = [table_facts(ground, segment, count, counts) for segment in range(count)]
+    scans.append(log_facts(ground, log_in_pieces(ground.log, count), counts))
+    scans += [blob_facts(ground, keys, counts) for group in hex_ranges(count) for keys in group]
     for scan in scans:
-        async for things in scan:
-            for thing in things:
-                yield thing
+        async for facts in scan:
+            for fact in facts:
+                yield fact
 
 
 async def log_in_pieces(log: LogReader, count: int) -> AsyncIterator[Finding]:

@@ -11,13 +11,14 @@ import pytest
 from s3k_async import _native
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.integrity.verify import Verifier, VerifyReport
+from s3k_async.integrity.verify import VerifyReport
 from s3k_async.integrity.verify_rules import PROBLEMS, Facts, FindingKind, decide, same_blob
 from s3k_async.metadata.codec import to_item
 from s3k_async.model import Content, Entry, Progress
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update
 from s3k_async.stores.pagination import list_all
+from tests.integrity.verifier import Verifier
 from tests.metadata.rig import Rig
 
 DATA = b"some bytes"

@@ -14,7 +14,6 @@ from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.bulk import publish
 from s3k_async.config import Tuning
 from s3k_async.errors import PathNotFoundError
-from s3k_async.integrity.verify import Verifier
 from s3k_async.integrity.verify_rules import Finding
 from s3k_async.metadata.atomic_changes import AtomicTree
 from s3k_async.metadata.keys import KeyScheme
@@ -29,6 +28,7 @@ from s3k_async.stores.retrying_blobs import ReliableBlobs
 from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.testing import FaultPlan
 from s3k_async.volumes.volume import Volume
+from tests.integrity.verifier import Verifier
 from tests.support import FakeClock, fake_sources
 
 __all__ = ["GROWN", "Client", "Paths", "World"]

@@ -77,8 +77,8 @@ async def test_a_volume_that_was_resharded_is_restored_with_its_new_suffix_count
 
 
 async def test_fsck_finds_nothing_wrong_with_what_was_moved(tmp_path: Path) -> None:
-    from s3k_async.integrity.verify import Verifier
     from s3k_async.oplog.log_reader import LogReader
+    from tests.integrity.verifier import Verifier
 
     source, other, target = await made(config(4)), config(9), str(tmp_path / "x.dump")
     async with opened(source) as volume:

@@ -21,7 +21,7 @@ from s3k_async.oplog.entries import LogRecord, LogState, Operation, encode, entr
 from s3k_async.oplog.log_objects import ENTRY_BYTES, MANIFEST_BYTES
 from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, LogReader, ObjectState, latest
 from s3k_async.oplog.log_writer import NativeLog
-from s3k_async.oplog.segments import SegmentMark, encode_mark, encode_segment
+from s3k_async.oplog.segments import SegmentCommit, encode_segment, encode_segment_commit
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.testing import FaultPlan
 from tests.oplog import operations as sample
@@ -127,8 +127,8 @@ async def test_a_damaged_mark_leaves_the_operations_of_its_segment_pending() -> 
     await commit(blobs, *operations)
     committed, pending = await keys_of(blobs)
     mark = await blobs.get(committed)
-    foreign = encode_mark(
-        SegmentMark(committed.removeprefix("segments/").removesuffix(".committed"), 3, ("other",))
+    foreign = encode_segment_commit(
+        SegmentCommit(committed.removeprefix("segments/").removesuffix(".committed"), 3, ("other",))
     )
     for wrong in (foreign, b""):
         await blobs.put(committed, wrong)
@@ -165,8 +165,8 @@ async def test_what_is_pending_bears_the_key_of_the_object_that_says_so() -> Non
     begun, marked, damaged = (f"{name}-{number}" for number, name in enumerate("xyz"))
     for segment in (begun, marked, damaged):
         await blobs.put(segment_key(segment, "pending"), encode_segment(segment, operations))
-    mark = SegmentMark(marked, 3, (), (operations[0].id,))
-    await blobs.put(segment_key(marked, "committed"), encode_mark(mark))
+    mark = SegmentCommit(marked, 3, (), (operations[0].id,))
+    await blobs.put(segment_key(marked, "committed"), encode_segment_commit(mark))
     await blobs.put(segment_key(damaged, "committed"), b"damaged")
     reader = LogReader(blobs)
     listed = {part.segment: {one.key for one in part.records} async for part in reader.segments()}

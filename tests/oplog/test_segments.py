@@ -17,25 +17,25 @@ from s3k_async.errors import LogFormatError
 from s3k_async.oplog.entries import LogRecord, Operation, operation_line, segment_key
 from s3k_async.oplog.segments import (
     Segment,
-    SegmentMark,
+    SegmentCommit,
     decode_segment,
-    encode_mark,
     encode_segment,
+    encode_segment_commit,
     operation_ids,
 )
 from tests.oplog import operations as sample
 
 DATA = Path(__file__).parent.parent / "data" / "oplog"
 THREE = tuple(sample.make_directories(3))
-GOLDEN: dict[str, Segment | SegmentMark] = {
+GOLDEN: dict[str, Segment | SegmentCommit] = {
     "segment-1-pending.jsonl": Segment("5e6", "pending", THREE),
     "segment-1-committed-all.jsonl": Segment("5e6", "committed", THREE),
     "segment-1-committed-part.jsonl": Segment("5e6", "committed", THREE[:1], (THREE[2].id,)),
     "segment-2-pending.jsonl": Segment("5e6", "pending", THREE),
-    "segment-2-committed-all.jsonl": SegmentMark("5e6", 3),
-    "segment-2-committed-part.jsonl": SegmentMark("5e6", 3, (THREE[0].id,), (THREE[2].id,)),
+    "segment-2-committed-all.jsonl": SegmentCommit("5e6", 3),
+    "segment-2-committed-part.jsonl": SegmentCommit("5e6", 3, (THREE[0].id,), (THREE[2].id,)),
 }
-PART = SegmentMark("5e6", 3, (THREE[0].id,), (THREE[2].id,))
+PART = SegmentCommit("5e6", 3, (THREE[0].id,), (THREE[2].id,))
 KEY = segment_key("5e6", "committed")
 PENDING = segment_key("5e6", "pending")
 
@@ -69,8 +69,8 @@ def test_segments_written_by_every_version_are_read(name: str) -> None:
 def test_segments_are_written_the_same_for_ever(name: str) -> None:
     segment = GOLDEN[name]
     written = (
-        encode_mark(segment)
-        if isinstance(segment, SegmentMark)
+        encode_segment_commit(segment)
+        if isinstance(segment, SegmentCommit)
         else encode_segment(segment.id, segment.operations)
     )
     assert written == golden(name)
@@ -93,21 +93,21 @@ def test_any_operations_survive_the_round_trip(operations: tuple[Operation, ...]
 def test_any_mark_survives_the_round_trip(
     names: list[str], cut: int, whole: bool, more: int
 ) -> None:
-    mark = SegmentMark(
+    mark = SegmentCommit(
         "s",
         len(names) + more,
         None if whole else tuple(names[:cut]),
         () if whole else tuple(names[cut:]),
     )
-    assert decode_segment(encode_mark(mark), segment_key("s", "committed")) == mark
+    assert decode_segment(encode_segment_commit(mark), segment_key("s", "committed")) == mark
 
 
 def test_the_mark_of_thousands_of_operations_does_not_repeat_them() -> None:
     operations = sample.make_directories(2000)
-    assert len(encode_mark(SegmentMark("s", 2000))) < 300
+    assert len(encode_segment_commit(SegmentCommit("s", 2000))) < 300
     some = tuple(operation.id for operation in operations[:-1])
     assert (
-        len(encode_mark(SegmentMark("s", 2000, some)))
+        len(encode_segment_commit(SegmentCommit("s", 2000, some)))
         < 40 * 2000
         < len(encode_segment("s", operations)) / 5
     )
@@ -160,7 +160,7 @@ def test_a_lost_line_is_noticed(name: str) -> None:
 
 
 def test_a_last_line_that_is_not_ended_is_noticed() -> None:
-    body = encode_mark(PART).rpartition(b'{"sha256"')[0]
+    body = encode_segment_commit(PART).rpartition(b'{"sha256"')[0]
     for end in (b"", b" ", b"}"):
         cut = body[:-1] + end
         with pytest.raises(LogFormatError):
@@ -227,13 +227,14 @@ def test_a_header_that_contradicts_a_segment_of_format_1_is_noticed(
 def test_a_header_that_contradicts_itself_is_noticed(changes: dict[str, Any]) -> None:
     with pytest.raises(LogFormatError) as caught:
         decode_segment(
-            resealed(lambda documents: documents[0].update(changes), encode_mark(PART)), KEY
+            resealed(lambda documents: documents[0].update(changes), encode_segment_commit(PART)),
+            KEY,
         )
     assert caught.value.path == KEY
 
 
 def test_a_mark_with_operations_is_noticed() -> None:
-    data = resealed(lambda documents: documents.append({"id": "x"}), encode_mark(PART))
+    data = resealed(lambda documents: documents.append({"id": "x"}), encode_segment_commit(PART))
     with pytest.raises(LogFormatError, match="counts"):
         decode_segment(data, KEY)
 
@@ -260,15 +261,15 @@ def test_what_contradicts_itself_is_not_written() -> None:
         with pytest.raises(LogFormatError):
             encode_segment(segment, operations)
     for mark in (
-        SegmentMark("s", 3, None, ("x",)),
-        SegmentMark("s", 3, ("x",), ("x",)),
-        SegmentMark("s", 3, ("x", "x")),
-        SegmentMark("s", 3, (), ("x", "x")),
-        SegmentMark("s", 1, ("x", "y")),
-        SegmentMark("a/b", 3),
+        SegmentCommit("s", 3, None, ("x",)),
+        SegmentCommit("s", 3, ("x",), ("x",)),
+        SegmentCommit("s", 3, ("x", "x")),
+        SegmentCommit("s", 3, (), ("x", "x")),
+        SegmentCommit("s", 1, ("x", "y")),
+        SegmentCommit("a/b", 3),
     ):
         with pytest.raises(LogFormatError):
-            encode_mark(mark)
+            encode_segment_commit(mark)
 
 
 def test_a_mark_tells_what_became_of_the_operations_of_its_pending_object() -> None:
@@ -278,14 +279,14 @@ def test_a_mark_tells_what_became_of_the_operations_of_its_pending_object() -> N
         LogRecord(THREE[2], "pending"),
     ]
     assert [record.key for record in PART.records(begun, KEY)] == [KEY, KEY]
-    assert SegmentMark("5e6", 3).records(begun, KEY) == [
+    assert SegmentCommit("5e6", 3).records(begun, KEY) == [
         LogRecord(one, "committed") for one in THREE
     ]
-    assert SegmentMark("5e6", 3, ()).records(begun, KEY) == []
+    assert SegmentCommit("5e6", 3, ()).records(begun, KEY) == []
     for foreign in (
-        SegmentMark("5e6", 4),
-        SegmentMark("5e6", 3, ("other",)),
-        SegmentMark("5e6", 3, (), ("other",)),
+        SegmentCommit("5e6", 4),
+        SegmentCommit("5e6", 3, ("other",)),
+        SegmentCommit("5e6", 3, (), ("other",)),
     ):
         with pytest.raises(LogFormatError, match="not about") as caught:
             foreign.records(begun, KEY)
@@ -299,5 +300,5 @@ def test_operations_on_different_objects_may_share_an_id() -> None:
     both = (sample.RENAME, deletion)
     begun = decode_segment(encode_segment("s", both), segment_key("s", "pending"))
     assert begun == Segment("s", "pending", both)
-    records = SegmentMark("s", 2, (sample.THIRD,)).records(begun, KEY)
+    records = SegmentCommit("s", 2, (sample.THIRD,)).records(begun, KEY)
     assert records == [LogRecord(operation, "committed") for operation in both]

@@ -32,10 +32,11 @@ from s3k_async.integrity.repair import (
     verify_volume,
 )
 from s3k_async.integrity.repair_actions import Task
+from s3k_async.integrity.rule_table import RuleCoverage
 from s3k_async.integrity.scans import Thing
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.verify import LISTED, VerifyReport
-from s3k_async.integrity.verify_rules import TABLES, reached
+from s3k_async.integrity.verify_rules import TABLES
 from s3k_async.metadata.codec import from_items
 from s3k_async.model import Progress
 from s3k_async.oplog.compaction import Compactor
@@ -561,7 +562,7 @@ def test_a_hundred_thousand_files_that_are_damaged_in_every_way(
     for name in ("one", "spark"):
         shutil.copytree(large, tmp_path / name, symlinks=True)
         places[name] = embedded(tmp_path / name)
-    with reached() as rows:
+    with RuleCoverage() as reached:
         expected: VerifyReport = on(
             places["one"], lambda volume: verify_volume(volume, grace=GRACE)
         )
@@ -569,10 +570,10 @@ def test_a_hundred_thousand_files_that_are_damaged_in_every_way(
             places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False)
         )
     missing = {
-        (table.name, row.when)
+        (table.name, rule.when)
         for table in TABLES
-        for row in table.rows
-        if (table.name, row) not in rows
+        for rule in table.rules
+        if (table.name, rule) not in reached
     }
     assert missing == {("log", ("not logged",)), ("blobs", ())}, (
         "all but the rows of volumes without a log"

@@ -23,7 +23,6 @@ from s3k_async.integrity.gc_mark import CollectedData
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector
 from s3k_async.integrity.repair import repair_volume
-from s3k_async.integrity.verify import Verifier
 from s3k_async.integrity.verify_rules import Finding
 from s3k_async.metadata import volume_lock
 from s3k_async.metadata.txn_record import RENEW_SECONDS
@@ -34,6 +33,7 @@ from s3k_async.testing import Died, FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoration import restore_volume
 from tests.engines.volumes import fresh_name
+from tests.integrity.verifier import Verifier
 from tests.support import FakeClock, fake_sources, under
 
 __all__ = ["Arm", "Paths", "Rule", "Scenario", "World", "world_of"]

@@ -12,7 +12,7 @@ from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import LogMode, MemoryTable, Tuning, VolumeConfig
 from s3k_async.config import MemoryBlobs as MemoryLocation
-from s3k_async.integrity.collector import read_item
+from s3k_async.integrity.recheck import read_item
 from s3k_async.metadata.atomic_changes import AtomicChange
 from s3k_async.metadata.codec import to_item
 from s3k_async.metadata.txn_record import JOB_PARTITION, RENEW_SECONDS

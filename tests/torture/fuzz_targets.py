@@ -52,10 +52,10 @@ from s3k_async.oplog.entries import (
 from s3k_async.oplog.log_reader import DamagedLog, LogReader
 from s3k_async.oplog.segments import (
     Segment,
-    SegmentMark,
+    SegmentCommit,
     decode_segment,
-    encode_mark,
     encode_segment,
+    encode_segment_commit,
 )
 from s3k_async.testing.reference_items import encode_item
 from tests.oplog import operations as samples
@@ -131,8 +131,8 @@ def read_entry(data: bytes) -> None:
 SEGMENTS = (
     encode_segment(SEGMENT, [samples.CREATE, samples.UPDATE]),
     encode_segment(SEGMENT, [samples.UPDATE, samples.RENAME]),
-    encode_mark(SegmentMark(SEGMENT, 2, None)),
-    encode_mark(SegmentMark(SEGMENT, 2, (samples.FIRST,), (samples.SECOND,))),
+    encode_segment_commit(SegmentCommit(SEGMENT, 2, None)),
+    encode_segment_commit(SegmentCommit(SEGMENT, 2, (samples.FIRST,), (samples.SECOND,))),
 )
 
 
@@ -144,7 +144,7 @@ def read_segment(data: bytes) -> None:
         key = segment_key(identity, state)
         with suppress(LogFormatError):
             found = decode_segment(data, key)
-            again = encode_mark(found) if isinstance(found, SegmentMark) else None
+            again = encode_segment_commit(found) if isinstance(found, SegmentCommit) else None
             if isinstance(found, Segment) and found.state == "pending":
                 again = encode_segment(found.id, found.operations)
             assert again is None or decode_segment(again, key) == found

@@ -20,7 +20,6 @@ from s3k_async.client import _Opened
 from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFile, VolumeConfig
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.repair import repair_volume
-from s3k_async.integrity.verify import Verifier
 from s3k_async.integrity.verify_rules import Finding
 from s3k_async.metadata.txn_record import RENEW_SECONDS
 from s3k_async.model import Entry
@@ -31,6 +30,7 @@ from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from tests.client.rig import TUNING
 from tests.engines.volumes import fresh_name
 from tests.integrity.garbage import gc_of
+from tests.integrity.verifier import Verifier
 from tests.support import FakeClock, fake_sources
 
 __all__ = [

@@ -14,9 +14,9 @@ from s3k_async import S3kClient
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret, VolumeConfig
 from s3k_async.integrity.repair import repair_volume
-from s3k_async.integrity.verify import Verifier
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.volumes import open_volume
+from tests.integrity.verifier import Verifier
 from tests.torture.ledger import Ledger, Manifest
 from tests.torture.load import ROLES, perform
 

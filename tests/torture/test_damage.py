@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from s3k_async.integrity.facts import Finding
 from s3k_async.integrity.repair import RepairReport, repair_volume, verify_volume
+from s3k_async.integrity.rule_table import RuleCoverage
 from s3k_async.integrity.verify import VerifyReport
-from s3k_async.integrity.verify_rules import TABLES, reached
+from s3k_async.integrity.verify_rules import TABLES
 from s3k_async.volumes import open_volume
 from tests.engines.volumes import fresh_name
 from tests.old_volume import memory_volume
@@ -72,7 +73,7 @@ async def damage_and_repair(names: Sequence[tuple[str, str]]) -> list[Finding]:
 
 
 async def test_each_damage_is_mended_and_every_row_of_the_tables_is_reached() -> None:
-    with reached() as rows:
+    with RuleCoverage() as reached:
         for name in DAMAGES:
             try:
                 left = await damage_and_repair([(name, "/a/d0/f0")])
@@ -83,10 +84,10 @@ async def test_each_damage_is_mended_and_every_row_of_the_tables_is_reached() ->
         await without_log()
         await of_the_old_system()
     missing = [
-        (table.name, row.when)
+        (table.name, rule.when)
         for table in TABLES
-        for row in table.rows
-        if (table.name, row) not in rows
+        for rule in table.rules
+        if (table.name, rule) not in reached
     ]
     assert missing == [], missing
 

@@ -36,8 +36,8 @@ _PARTS: Final = {
 
 
 _NOTED: Final = ("foreign_blob", "rename_unfinished", "reservation_open")
-"""Notes about what is not the volume's, and about work in progress of S3-FileSystem 1.0, which
-nothing tells from what it left."""
+"""Notes about foreign objects, and about work in progress of S3-FileSystem 1.0, which cannot be
+distinguished from its remains."""
 
 
 class _Parts(CommandGroup):

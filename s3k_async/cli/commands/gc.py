@@ -20,14 +20,12 @@ from s3k_async.cli.volume_addresses import parse_volume_address
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData, Marked, ObjectCount
-from s3k_async.integrity.gc_rules import GRACE_SECONDS, Ages
+from s3k_async.integrity.gc_rules import DELETABLE, GRACE_SECONDS, Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector, Swept
 from s3k_async.model import ROOT
 from s3k_async.volumes import Volume, open_volume
 
 __all__ = ["gc", "print_collection", "sweeping"]
-
-_DEAD = ("deleted", "replaced", "unpublished", "unnamed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +169,7 @@ def _print_lines(invocation: Invocation, marked: Marked | None, swept: Swept | N
         kept |= {
             reason: count
             for reason, count in marked.counts.items()
-            if reason not in _DEAD and count.objects
+            if reason not in DELETABLE and count.objects
         }
     for reason, count in sorted(kept.items()):
         invocation.output.line(f"kept, {reason}: {_sized(count)}")
@@ -200,7 +198,7 @@ def _sized(count: ObjectCount) -> str:
 
 
 def _dead(marked: Marked) -> dict[str, ObjectCount]:
-    return {reason: count for reason, count in marked.counts.items() if reason in _DEAD}
+    return {reason: count for reason, count in marked.counts.items() if reason in DELETABLE}
 
 
 def _document(marked: Marked | None, swept: Swept | None) -> dict[str, Any]:

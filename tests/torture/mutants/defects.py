@@ -280,6 +280,14 @@ DEFECTS: tuple[Defect, ...] = (
         "tests/integrity/test_collect_races.py::test_what_was_moved_since_it_was_marked_is_in_the_logs_news",
     ),
     Defect(
+        "garbage that is swept though its verdict is to keep it",
+        "integrity/gc_sweep.py",
+        "lambda verdict: not verdict.is_deletable",
+        "lambda verdict: False",
+        "tests/integrity/test_collect.py"
+        "::test_a_candidate_whose_verdict_does_not_allow_deletion_is_kept",
+    ),
+    Defect(
         "garbage that is swept as soon as it is marked",
         "integrity/gc_sweep.py",
         "lambda verdict: verdict.since_ms + grace_ms > self._now_ms",
