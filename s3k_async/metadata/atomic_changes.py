@@ -367,9 +367,10 @@ class AtomicChange:
         while len(work := await self._ready(work)) > 0:
             plan = self._plan(work, target)
             lanes, token = plan.lanes(), store.sources.uuid
-            report = await execute(store.items, self._log, plan, lanes, token, turn=self.job.turn)
-            for error in report.failed.values():
-                raise error
+            report = await execute(
+                store.items, self._log.run_parts, plan, lanes, token, turn=self.job.turn
+            )
+            report.raise_failure()
             done = work if not report.refused else work.take(sorted(report.succeeded))
             directories += done.directories().paths()
             self._count(done)

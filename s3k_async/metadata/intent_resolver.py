@@ -9,9 +9,8 @@ remaining ones by a walk from the top.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 
 from s3k_async._core.concurrency import Budget
 from s3k_async._core.runtime import Sources
@@ -21,16 +20,14 @@ from s3k_async.metadata.chunking import PARTS, cost, mixed_chunks
 from s3k_async.metadata.codec import NEXT, in_columns, to_item
 from s3k_async.metadata.column_plan import plan_endings
 from s3k_async.metadata.entry_reader import EntryReader
-from s3k_async.metadata.executor import UNLOGGED, Lane, execute
+from s3k_async.metadata.executor import Lane, by_transaction, execute, unlogged
+from s3k_async.metadata.row_plan import RowPlan
 from s3k_async.metadata.txn_manifest import ManifestPart, read_part, remove_parts
 from s3k_async.metadata.txn_record import POLL_CAP_SECONDS, POLL_SECONDS, Job, JobRecord, Jobs
 from s3k_async.metadata.write_intent import GONE, HERE, Then, job_of, parse_mark
 from s3k_async.model import Entry
-from s3k_async.oplog.entries import Operation
 from s3k_async.stores.items import (
-    MAX_TRANSACTION,
     OPERATION,
-    Action,
     Condition,
     Delete,
     Put,
@@ -148,19 +145,18 @@ class IntentResolver:
         marked = [
             entry for entry in stored if entry is not None and job_of(entry.pending) == job.id
         ]
-        plan = _MarkedPlan(marked, [self._ending(entry, published=published) for entry in marked])
+        plan = RowPlan(marked, lambda entry: [self._ending(entry, published=published)])
         files = [row for row, entry in enumerate(marked) if not entry.is_dir]
         directories = [row for row, entry in enumerate(marked) if entry.is_dir][::-1]
-        await self._carry_out(job, plan, [(rows,) for rows in _by_transaction(files)])
-        await self._carry_out(job, plan, [_by_transaction(directories)])
+        await self._carry_out(job, plan, [(rows,) for rows in by_transaction(files)])
+        await self._carry_out(job, plan, [by_transaction(directories)])
 
-    async def _carry_out(self, job: Job, plan: _MarkedPlan, lanes: Sequence[Lane]) -> None:
+    async def _carry_out(self, job: Job, plan: RowPlan[Entry], lanes: Sequence[Lane]) -> None:
         """What is no longer as it was read has been ended by another client."""
         report = await execute(
-            self._reader.items, UNLOGGED, plan, lanes, self._sources.uuid, turn=job.turn
+            self._reader.items, unlogged, plan, lanes, self._sources.uuid, turn=job.turn
         )
-        for error in report.failed.values():
-            raise error
+        report.raise_failure()
 
     async def _is_over(self, entry: Entry) -> bool:
         stored = await self._reader.stored(entry.path)
@@ -233,34 +229,5 @@ class _Ending:
         """What is no longer as it was listed has been ended by another client."""
         plan = plan_endings(entries, remove=self._remove)
         items, token = self._reader.items, self._sources.uuid
-        report = await execute(items, UNLOGGED, plan, plan.lanes(), token, turn=self._job.turn)
-        for error in report.failed.values():
-            raise error
-
-
-@dataclass(slots=True)
-class _MarkedPlan:
-    """Marked entries as rows of transactions, each with what ends its mark."""
-
-    entries: Sequence[Entry]
-    endings: Sequence[Action]
-    operations: Sequence[Operation] = ()
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def identities(self, rows: Iterable[int]) -> list[str]:  # noqa: ARG002
-        return []
-
-    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
-        return [self.endings[row] for row in rows]
-
-    def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
-        return [(rows[position], 0)]
-
-    def path(self, row: int) -> str:
-        return self.entries[row].path
-
-
-def _by_transaction(rows: Sequence[int]) -> list[Sequence[int]]:
-    return [rows[start : start + MAX_TRANSACTION] for start in range(0, len(rows), MAX_TRANSACTION)]
+        report = await execute(items, unlogged, plan, plan.lanes(), token, turn=self._job.turn)
+        report.raise_failure()

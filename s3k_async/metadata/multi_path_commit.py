@@ -18,7 +18,7 @@ from s3k_async._core.concurrency import run_all
 from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, TransactionConflictError
 from s3k_async.metadata.atomic_changes import AtomicChange
 from s3k_async.metadata.codec import NEXT, from_item, is_unmarked_directory, to_item, unchanged
-from s3k_async.metadata.executor import execute
+from s3k_async.metadata.executor import by_transaction, execute
 from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
 from s3k_async.metadata.mutations import (
     Change,
@@ -28,6 +28,7 @@ from s3k_async.metadata.mutations import (
     WriteFile,
     decide,
 )
+from s3k_async.metadata.row_plan import RowPlan
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.txn_manifest import ManifestPart, divided, write_parts
 from s3k_async.metadata.txn_record import POLL_CAP_SECONDS, POLL_SECONDS, Job
@@ -245,19 +246,25 @@ class _Together(AtomicChange):
         if not changes or self._stands_back:
             return
         store = self.store
-        plan = _MarkPlan(store, self.job, changes)
-        rows = range(len(changes))
-        transactions = [
-            rows[start : start + MAX_TRANSACTION] for start in range(0, len(rows), MAX_TRANSACTION)
-        ]
+        plan = RowPlan(changes, self._intents, operations=lambda change: change.operations)
+        transactions = by_transaction(range(len(changes)))
         lanes = [transactions] if in_turn else [[each] for each in transactions]
         report = await execute(
-            store.items, self._log, plan, lanes, store.sources.uuid, turn=self.job.turn
+            store.items, self._log.run_parts, plan, lanes, store.sources.uuid, turn=self.job.turn
         )
-        for error in report.failed.values():
-            raise error
+        report.raise_failure()
         for refusal in report.refused.values():
             self._stand_back(refusal.values())
+
+    def _intents(self, change: Change) -> Sequence[Action]:
+        keys, before, after = self.store.keys, change.before, change.after
+        if before is None:
+            assert after is not None
+            return [Put(to_item(replace(after, pending=self.job.here), keys), ABSENT)]
+        mark = self.job.gone if after is None else WriteIntent(self.job.id, after).text()
+        # A listing knows a directory by its operation.
+        stamp: dict[str, Value] = {OPERATION: self.store.sources.uuid()} if before.is_dir else {}
+        return [Update(keys.key(change.path), unchanged(before), set={NEXT: mark, **stamp})]
 
     async def _touch(self, directory: str) -> None:
         """Tell those who have read the directory that something in it changes, and see that it
@@ -282,38 +289,3 @@ class _Together(AtomicChange):
     def _stand_back(self, items: Iterable[Item | None]) -> None:
         self._stands_back = True
         self.obstacles += _marked(self.store, items)
-
-
-class _MarkPlan:
-    """Changes as rows of transactions, each of which marks its path."""
-
-    def __init__(self, store: MetadataStore, job: Job, changes: Sequence[Change]) -> None:
-        self._store = store
-        self._job = job
-        self._changes = changes
-        self.operations = [operation for change in changes for operation in change.operations]
-
-    def __len__(self) -> int:
-        return len(self._changes)
-
-    def identities(self, rows: Iterable[int]) -> list[str]:
-        return [operation.id for row in rows for operation in self._changes[row].operations]
-
-    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
-        return [self._action(self._changes[row]) for row in rows]
-
-    def _action(self, change: Change) -> Action:
-        keys, before, after = self._store.keys, change.before, change.after
-        if before is None:
-            assert after is not None
-            return Put(to_item(replace(after, pending=self._job.here), keys), ABSENT)
-        mark = self._job.gone if after is None else WriteIntent(self._job.id, after).text()
-        # A listing knows a directory by its operation.
-        stamp: dict[str, Value] = {OPERATION: self._store.sources.uuid()} if before.is_dir else {}
-        return Update(keys.key(change.path), unchanged(before), set={NEXT: mark, **stamp})
-
-    def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
-        return [(rows[position], 0)]
-
-    def path(self, row: int) -> str:
-        return self._changes[row].path

@@ -8,7 +8,7 @@ does it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,6 +27,7 @@ from s3k_async.errors import (
 from s3k_async.metadata.bulk_moves import BulkOutcome
 from s3k_async.metadata.codec import is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.executor import ExecutionResult, Lane, Refusal, execute
+from s3k_async.metadata.row_plan import RowPlan
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.entries import Operation
@@ -36,7 +37,7 @@ __all__ = ["PairRenames", "RenamePair"]
 
 ALONE = 8
 """Pairs that are moved by themselves at the same time."""
-_SOURCE, _TARGET, _PARENT = range(3)
+_SOURCE, _TARGET = range(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,10 @@ class _Move:
     replaced: Entry | None
     parent: str
     operations: tuple[Operation, ...]
+
+    @property
+    def path(self) -> str:
+        return self.source.path
 
 
 class PairRenames:
@@ -164,10 +169,16 @@ class PairRenames:
 
     async def _together(self, moves: Sequence[_Move]) -> None:
         store = self._store
-        plan = _PairPlan(store, moves)
+        plan = RowPlan(
+            moves,
+            self._actions,
+            operations=lambda move: move.operations,
+            width=2,
+            check=self._check,
+        )
         try:
             report = await execute(
-                store.items, store.changes, plan, _lanes(moves), store.sources.uuid
+                store.items, store.changes.run_parts, plan, _lanes(moves), store.sources.uuid
             )
         except LogFormatError:
             # It cannot hold one of them, and nothing was changed.
@@ -178,6 +189,20 @@ class PairRenames:
                 self._fail(move.source.path, error)
         else:
             self._sort_out(moves, report)
+
+    def _actions(self, move: _Move) -> Sequence[Action]:
+        keys = self._store.keys
+        when = ABSENT if move.replaced is None else unchanged(move.replaced)
+        return [
+            Delete(keys.key(move.path), unchanged(move.source)),
+            Put(to_item(move.moved, keys), when),
+        ]
+
+    def _check(self, move: _Move) -> Check | None:
+        """The parent must exist; the root always does."""
+        if move.parent == ROOT:
+            return None
+        return Check(self._store.keys.key(move.parent), is_unmarked_directory())
 
     def _sort_out(self, moves: Sequence[_Move], report: ExecutionResult) -> None:
         for row, move in enumerate(moves):
@@ -217,51 +242,6 @@ class PairRenames:
 
     def _fail(self, path: str, error: S3kError) -> None:
         self.done.failures.append((path, error))
-
-
-class _PairPlan:
-    """Pairs as rows of transactions: for each its source's removal and its target, then the
-    targets' parents."""
-
-    def __init__(self, store: MetadataStore, moves: Sequence[_Move]) -> None:
-        self._keys = store.keys
-        self._moves = moves
-        self.operations = [operation for move in moves for operation in move.operations]
-
-    def __len__(self) -> int:
-        return len(self._moves)
-
-    def identities(self, rows: Iterable[int]) -> list[str]:
-        return [operation.id for row in rows for operation in self._moves[row].operations]
-
-    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
-        actions: list[Action] = []
-        for move in (self._moves[row] for row in rows):
-            when = ABSENT if move.replaced is None else unchanged(move.replaced)
-            actions.append(Delete(self._keys.key(move.source.path), unchanged(move.source)))
-            actions.append(Put(to_item(move.moved, self._keys), when))
-        actions += [
-            Check(self._keys.key(parent), is_unmarked_directory()) for parent in self._parents(rows)
-        ]
-        return actions
-
-    def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
-        place = position - 2 * len(rows)
-        if place < 0:
-            return [(rows[position // 2], position % 2)]
-        parent = self._parents(rows)[place]
-        return [(row, _PARENT) for row in rows if self._moves[row].parent == parent]
-
-    def path(self, row: int) -> str:
-        return self._moves[row].source.path
-
-    def _parents(self, rows: Sequence[int]) -> list[str]:
-        """The parents that are checked; the root always stands."""
-        return [
-            parent
-            for parent in dict.fromkeys(self._moves[row].parent for row in rows)
-            if parent != ROOT
-        ]
 
 
 def _paths(pair: RenamePair) -> tuple[str, ...]:
