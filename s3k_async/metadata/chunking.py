@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing
 
 from s3k_async._native import Entries
+from s3k_async.metadata.codec import in_columns
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.model import Entry
 from s3k_async.oplog.log_writer import SEGMENT_OPERATIONS
 
-__all__ = ["CHUNK", "PARTS", "chunks", "cost", "cost_of_files", "mixed_chunks"]
+__all__ = ["CHUNK", "PARTS", "chunks", "cost", "cost_of_files", "mixed_chunks", "reread"]
 
 PARTS = 64
 """Portions and subdirectories of one recursive change that are worked on at the same time."""
@@ -48,7 +51,7 @@ async def chunks(pages: AsyncGenerator[Entries, None]) -> AsyncGenerator[Entries
 
 
 async def mixed_chunks(pages: AsyncGenerator[Entries, None]) -> AsyncGenerator[Entries, None]:
-    """As `portions`, with the directories among the files."""
+    """As `chunks`, with the directories among the files."""
     held = _Held()
     async with aclosing(pages):
         async for page in pages:
@@ -56,6 +59,22 @@ async def mixed_chunks(pages: AsyncGenerator[Entries, None]) -> AsyncGenerator[E
                 yield chunk
     for chunk in held.rest():
         yield chunk
+
+
+async def reread(
+    entries: Entries,
+    places: Collection[int],
+    current: Callable[[Entry], Awaitable[Entry | None]],
+    keys: KeyScheme,
+) -> Entries:
+    """The entries, those at some places as `current` gives them; without those that are gone."""
+    if not places:
+        return entries
+    kept = []
+    for place, entry in enumerate(entries):
+        found = await current(entry) if place in places else entry
+        kept += [found] if found is not None else []
+    return in_columns(kept, keys)
 
 
 class _Held:

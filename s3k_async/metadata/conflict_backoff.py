@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from s3k_async.errors import S3kError
-from s3k_async.metadata.store import MetadataStore
+from collections.abc import Iterable
 
-__all__ = ["ConflictBackoff"]
+from s3k_async.errors import BusyError, S3kError
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.model import Entry
+
+__all__ = ["ConflictBackoff", "ObstructedError"]
 
 FIRST_WAIT = 0.005
 LONGEST_WAIT = 0.5
 """Seconds. Waits are uniform between zero and a bound that doubles from the first to the longest.
 """
+
+
+class ObstructedError(BusyError):
+    """Other transactions are in the way of an attempt, which is undone before they are waited for:
+    they may be waiting for it."""
+
+    def __init__(self, path: str, obstacles: Iterable[Entry] = ()) -> None:
+        super().__init__("gave up: concurrent changes to this path", path=path)
+        self.obstacles = list(obstacles)
+        """The entries that carry their intents, as far as they are known."""
+
+    def gave_up(self) -> BusyError:
+        """The error of the last attempt."""
+        return BusyError(self.message, path=self.path)
 
 
 class ConflictBackoff:
@@ -19,17 +36,25 @@ class ConflictBackoff:
     attempts that is given.
     """
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(
+        self, store: MetadataStore, first: float = FIRST_WAIT, longest: float = LONGEST_WAIT
+    ) -> None:
         self._store = store
         self._deadline: float | None = None
-        self._bound = FIRST_WAIT
+        self._bound = first
+        self._longest = longest
 
     async def lost(self, error: S3kError) -> None:
-        """Wait a little before the next attempt; raises `error` when the time is up."""
+        """Wait for what obstructed the change, and a little more, so that two that were in each
+        other's way do not come back at the same time. Raises `error` when the time is up.
+        """
         sources = self._store.sources
         if self._deadline is None:
             self._deadline = self._store.deadline()
         elif sources.monotonic() >= self._deadline:
-            raise error
+            raise error.gave_up() if isinstance(error, ObstructedError) else error
+        if isinstance(error, ObstructedError):
+            for entry in error.obstacles:
+                await self._store.settle(entry)
         await sources.sleep(sources.uniform(0.0, self._bound))
-        self._bound = min(LONGEST_WAIT, self._bound * 2)
+        self._bound = min(self._longest, self._bound * 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -44,13 +44,14 @@ from s3k_async.stores.items import (
     Check,
     Condition,
     Delete,
+    Item,
     ItemStore,
     Put,
     Update,
     Value,
 )
 
-__all__ = ["DirectoryStore"]
+__all__ = ["DirectoryStore", "require_directories"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -188,10 +189,14 @@ class DirectoryStore(EntryReader):
     async def settle_refused(self, error: ConditionFailedError) -> bool:
         """Settle the marks of the items that refused a change; whether there were any. Raises
         BusyError."""
-        marked = [item for item in error.current.values() if item is not None and item.get(NEXT)]
-        for item in marked:
-            await self.settle(from_item(item, self.keys))
+        marked = self.obstacles(error.current.values())
+        for entry in marked:
+            await self.settle(entry)
         return bool(marked)
+
+    def obstacles(self, items: Iterable[Item | None]) -> list[Entry]:
+        """Of items that refused a change, the entries with intents."""
+        return [from_item(item, self.keys) for item in items if item is not None and item.get(NEXT)]
 
     async def past_marks(self, change: Callable[[], Awaitable[T]], path: str) -> T:
         """Make a change, again whenever it was refused because of marks, after these are settled.
@@ -414,3 +419,15 @@ class DirectoryStore(EntryReader):
         """Raise BusyError once the deadline has passed."""
         if self.sources.monotonic() >= deadline:
             raise BusyError("gave up: concurrent changes to this path", path=path)
+
+
+def require_directories(
+    above: Iterable[tuple[str, Entry | None]], *, missing_ok: bool = False
+) -> None:
+    """Raise NotDirectoryError if one of a path's ancestors is a file, and PathNotFoundError if one
+    is missing, unless `missing_ok`."""
+    for path, entry in above:
+        if entry is None and not missing_ok:
+            raise PathNotFoundError("no such parent directory", path=path)
+        if entry is not None and not entry.is_dir:
+            raise NotDirectoryError("the path leads through a file", path=path)

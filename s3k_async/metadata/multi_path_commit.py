@@ -17,7 +17,8 @@ from s3k_async import _native
 from s3k_async._core.concurrency import run_all
 from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, TransactionConflictError
 from s3k_async.metadata.atomic_changes import AtomicChange
-from s3k_async.metadata.codec import NEXT, from_item, is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.codec import NEXT, is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.conflict_backoff import ConflictBackoff, ObstructedError
 from s3k_async.metadata.executor import by_transaction, execute
 from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
 from s3k_async.metadata.mutations import (
@@ -33,7 +34,7 @@ from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.txn_manifest import ManifestPart, divided, write_parts
 from s3k_async.metadata.txn_record import POLL_CAP_SECONDS, POLL_SECONDS, Job
 from s3k_async.metadata.write_intent import WriteIntent
-from s3k_async.model import ROOT, ChangeResult, Entry
+from s3k_async.model import ROOT, ChangeResult
 from s3k_async.stores.items import (
     ABSENT,
     MAX_TRANSACTION,
@@ -57,8 +58,6 @@ TOUCHES = 16
 
 Renew: TypeAlias = Callable[[WriteFile], Awaitable[WriteFile]]
 """Gives the bytes of a write a key with an object id of their own."""
-Obstacles: TypeAlias = list[Entry]
-"""What was in the way of an attempt, as far as jobs mark it."""
 
 
 async def change_together(
@@ -71,8 +70,7 @@ async def change_together(
     nothing.
     """
     wanted = list(intents)
-    deadline: float | None = None
-    pause = POLL_SECONDS
+    backoff = ConflictBackoff(store, POLL_SECONDS, POLL_CAP_SECONDS)
     while True:
         decision = await decide(store, wanted)
         if decision.strays:
@@ -82,35 +80,31 @@ async def change_together(
                 for each in wanted
             ]
             continue
-        obstacles = await _attempt(store, decision)
-        if obstacles is None:
-            return decision.tally.result()
-        if deadline is None:
-            deadline = store.deadline()
+        try:
+            await _attempt(store, decision)
+        except ObstructedError as error:
+            await backoff.lost(error)
         else:
-            store.still_time(deadline, next(iter(decision.changes)))
-        for entry in obstacles:
-            await store.settle(entry)
-        # Two that were in each other's way must not come back at the same time.
-        await store.sources.sleep(store.sources.uniform(0.0, pause))
-        pause = min(POLL_CAP_SECONDS, pause * 2)
+            return decision.tally.result()
 
 
-async def _attempt(store: MetadataStore, decision: CommitPlan) -> Obstacles | None:
-    """None: it happened. Otherwise nothing did, because something is not what it was decided on."""
+async def _attempt(store: MetadataStore, decision: CommitPlan) -> None:
+    """Make the changes. Raises ObstructedError if something is not what they were decided on."""
     if not decision.changes:
-        return None
+        return
     if not decision.branches and len(decision.changes) + len(decision.parents()) <= AT_ONCE:
         try:
-            return await _in_one(store, decision)
+            await _in_one(store, decision)
         except TransactionConflictError:
             # Too many take turns at its directories. A job only looks at these, and waits for
             # nobody's turn.
             pass
-    return await _by_job(store, decision)
+        else:
+            return
+    await _by_job(store, decision)
 
 
-async def _in_one(store: MetadataStore, decision: CommitPlan) -> Obstacles | None:
+async def _in_one(store: MetadataStore, decision: CommitPlan) -> None:
     """One transaction. Where several paths change, so does the operation of each directory that
     they are in, by which a listing finds out; one that changes alone needs no more than that the
     directory of a new path stands.
@@ -147,8 +141,7 @@ async def _in_one(store: MetadataStore, decision: CommitPlan) -> Obstacles | Non
         await _make(
             store, absent, [change for place, change in changes if place not in error.current]
         )
-        return _marked(store, error.current.values())
-    return None
+        raise _obstructed(store, decision, error.current.values()) from error
 
 
 async def _make(store: MetadataStore, absent: Iterable[str], fit: Iterable[Change]) -> None:
@@ -174,19 +167,20 @@ def _touching(keys: KeyScheme, directory: str, stamp: dict[str, Value]) -> Updat
     return Update(keys.key(directory), is_unmarked_directory(), set=stamp)
 
 
-async def _by_job(store: MetadataStore, decision: CommitPlan) -> Obstacles | None:
+async def _by_job(store: MetadataStore, decision: CommitPlan) -> None:
     trees = [
         path for branch in decision.branches for path in (branch.source, branch.target) if path
     ]
     parts = divided(decision.changes, trees)
     async with store.jobs.hold("transaction", "", parts=len(parts)) as job:
         change = _Together(store, job, decision, parts)
-        made = await change.run(change.prepare)
-    return None if made else change.obstacles
+        await change.run(change.prepare)
 
 
-def _marked(store: MetadataStore, items: Iterable[Item | None]) -> Obstacles:
-    return [from_item(item, store.keys) for item in items if item is not None and item.get(NEXT)]
+def _obstructed(
+    store: MetadataStore, decision: CommitPlan, items: Iterable[Item | None]
+) -> ObstructedError:
+    return ObstructedError(next(iter(decision.changes)), store.obstacles(items))
 
 
 class _Together(AtomicChange):
@@ -196,27 +190,22 @@ class _Together(AtomicChange):
         self, store: MetadataStore, job: Job, decision: CommitPlan, parts: Sequence[ManifestPart]
     ) -> None:
         super().__init__(store, job, "", "", None)
+        self.tally = decision.tally
         self._decision = decision
         self._parts = parts
-        self._stands_back = False
-        self.obstacles: Obstacles = []
 
-    async def prepare(self) -> bool:
-        """Mark everything; False if something is not what it was decided on."""
+    async def prepare(self) -> None:
+        """Mark everything. Raises ObstructedError if something is not what it was decided on."""
         await write_parts(self.store.items, self.job, self._parts, self.store.sources)
         decision = self._decision
         await self._mark(decision.going)
-        if decision.branches and not self._stands_back:
-            await self._look_ahead(decision.branches)
+        await self._look_ahead(decision.branches)
         # A directory is there, if hidden, before anything is in it.
         await self._mark(decision.coming, in_turn=True)
         for branch in decision.branches:
-            if not self._stands_back:
-                await self._prepare_below(branch)
+            await self._prepare_below(branch)
         await self._mark(decision.files)
-        if not self._stands_back:
-            await run_all(self._touch, decision.parents(), limit=TOUCHES)
-        return not self._stands_back
+        await run_all(self._touch, decision.parents(), limit=TOUCHES)
 
     async def _look_ahead(self, branches: Sequence[SubtreeMutation]) -> None:
         """Of two directories that move into each other one sees the other, since both are marked by
@@ -224,26 +213,20 @@ class _Together(AtomicChange):
         for branch in branches:
             chain = await self.store.chain(branch.target) if branch.target else []
             marked = [entry for _, entry in chain if entry is not None and entry.pending]
-            self._stands_back |= bool(marked)
-            self.obstacles += marked
+            if marked:
+                raise ObstructedError(branch.target, marked)
 
     async def _prepare_below(self, branch: SubtreeMutation) -> None:
         self.store.known.discard(branch.source)
         if branch.must_be_empty:
             await self.store.need_empty(branch.source)
             return
-        below = AtomicChange(self.store, self.job, branch.source, branch.target, None)
-        below._log = self._log
-        await below.below(branch.source, branch.target)
-        tally = self._decision.tally
-        tally.files += below.tally.files
-        tally.directories += below.tally.directories
-        tally.bytes += below.tally.bytes
+        await self.below(branch.source, branch.target)
 
     async def _mark(self, changes: Sequence[Change], *, in_turn: bool = False) -> None:
         """Log the changes and mark their paths, transaction after transaction, or several at the
         same time."""
-        if not changes or self._stands_back:
+        if not changes:
             return
         store = self.store
         plan = RowPlan(changes, self._intents, operations=lambda change: change.operations)
@@ -253,8 +236,9 @@ class _Together(AtomicChange):
             store.items, self._log.run_parts, plan, lanes, store.sources.uuid, turn=self.job.turn
         )
         report.raise_failure()
-        for refusal in report.refused.values():
-            self._stand_back(refusal.values())
+        if report.refused:
+            there = [item for refusal in report.refused.values() for item in refusal.values()]
+            raise _obstructed(store, self._decision, there)
 
     def _intents(self, change: Change) -> Sequence[Action]:
         keys, before, after = self.store.keys, change.before, change.after
@@ -284,8 +268,4 @@ class _Together(AtomicChange):
                     replace(action, set={OPERATION: self.store.sources.uuid()})
                 )
         except ConditionFailedError as error:
-            self._stand_back(error.current.values())
-
-    def _stand_back(self, items: Iterable[Item | None]) -> None:
-        self._stands_back = True
-        self.obstacles += _marked(self.store, items)
+            raise _obstructed(self.store, self._decision, error.current.values()) from error

@@ -23,6 +23,7 @@ from s3k_async.errors import (
     PathNotFoundError,
     UncommittedFileError,
 )
+from s3k_async.metadata.directories import require_directories
 from s3k_async.metadata.lease import require_unexpired
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.write_intent import job_of
@@ -295,13 +296,11 @@ class _Deciding:
             raise UncommittedFileError(
                 "the file is still being written and cannot be renamed", path=source.path
             )
-        for path in _native.ancestors(intent.target):
-            made = self.decision.changes.get(path)
-            above = made.after if made is not None else self._found[path]
-            if above is None:
-                raise PathNotFoundError("no such parent directory", path=path)
-            if not above.is_dir:
-                raise NotDirectoryError("the path leads through a file", path=path)
+        made = self.decision.changes
+        require_directories(
+            (path, made[path].after if path in made else self._found[path])
+            for path in _native.ancestors(intent.target)
+        )
         replaced = self._found[intent.target]
         if replaced is not None and (replaced.is_dir or source.is_dir or not intent.overwrite):
             raise PathExistsError("the target exists", path=intent.target)

@@ -18,7 +18,6 @@ from s3k_async.errors import (
     BusyError,
     ItemFormatError,
     LogFormatError,
-    NotDirectoryError,
     PathExistsError,
     PathNotFoundError,
     S3kError,
@@ -26,6 +25,7 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.bulk_moves import BulkOutcome
 from s3k_async.metadata.codec import is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.directories import require_directories
 from s3k_async.metadata.executor import ExecutionResult, Lane, Refusal, execute
 from s3k_async.metadata.row_plan import RowPlan
 from s3k_async.metadata.store import MetadataStore
@@ -147,12 +147,7 @@ class PairRenames:
             raise UncommittedFileError(
                 "the file is still being written and cannot be renamed", path=pair.source
             )
-        for path in _native.ancestors(pair.target):
-            above = found[path]
-            if above is None:
-                raise PathNotFoundError("no such parent directory", path=path)
-            if not above.is_dir:
-                raise NotDirectoryError("the path leads through a file", path=path)
+        require_directories((path, found[path]) for path in _native.ancestors(pair.target))
         if pair.target == ROOT or (target is not None and (target.is_dir or not self._overwrite)):
             raise PathExistsError("the target exists", path=pair.target)
         parent = _native.split(pair.target)[0]

@@ -21,7 +21,6 @@ from s3k_async.errors import (
     ConditionFailedError,
     ConflictError,
     IsDirectoryError,
-    NotDirectoryError,
     OutcomeUnknownError,
     PathExistsError,
     PathNotFoundError,
@@ -30,7 +29,7 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.metadata.codec import from_item, is_unmarked_directory, to_item, unchanged
-from s3k_async.metadata.directories import DirectoryStore
+from s3k_async.metadata.directories import DirectoryStore, require_directories
 from s3k_async.metadata.entry_reader import ROOT_ENTRY
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.lease import expired, expiry_ms, require_unexpired
@@ -279,7 +278,7 @@ class MetadataStore(DirectoryStore):
     async def _need_parents(self, chain: list[tuple[str, Entry | None]]) -> bool:
         """Make the missing parents and wait for those that are marked. False if they all stood as
         they were read."""
-        _need_no_file(chain[:-1])
+        require_directories(chain[:-1], missing_ok=True)
         if not chain[:-1]:
             return False
         parent, above = chain[-2]
@@ -398,7 +397,7 @@ class MetadataStore(DirectoryStore):
                 elif parent is not None and parent.pending:
                     await self.settle(parent)
                 else:
-                    _need_no_file(chain[:-1])
+                    require_directories(chain[:-1], missing_ok=True)
                     await self._make_missing(
                         [(ROOT, ROOT_ENTRY), *chain[:-1]], Check(key, unchanged(entry))
                     )
@@ -473,11 +472,7 @@ class MetadataStore(DirectoryStore):
         if target == ROOT:
             raise PathExistsError("the root exists", path=target)
         chain = await self.chain(target)
-        for path, entry in chain[:-1]:
-            if entry is None:
-                raise PathNotFoundError("no such parent directory", path=path)
-            if not entry.is_dir:
-                raise NotDirectoryError("the path leads through a file", path=path)
+        require_directories(chain[:-1])
         if len(chain) > 1 and (parent := chain[-2][1]) is not None and parent.pending:
             await self.settle(parent)
         replaced = chain[-1][1]
@@ -564,10 +559,3 @@ class MetadataStore(DirectoryStore):
         if not await self._settle(back):
             await self._need_parents(await self.chain(back.path))
         return None
-
-
-def _need_no_file(above: list[tuple[str, Entry | None]]) -> None:
-    """Raise NotDirectoryError if one of the parents is a file."""
-    for path, entry in above:
-        if entry is not None and not entry.is_dir:
-            raise NotDirectoryError("the path leads through a file", path=path)

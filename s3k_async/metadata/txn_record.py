@@ -31,7 +31,7 @@ from s3k_async.errors import (
     S3kError,
 )
 from s3k_async.metadata.lease import Lease, Moment, expired, keep_renewed
-from s3k_async.metadata.write_intent import GONE, HERE, WriteIntent, job_of
+from s3k_async.metadata.write_intent import GONE, HERE, WriteIntent
 from s3k_async.model import utc
 from s3k_async.stores.items import (
     ABSENT,
@@ -356,11 +356,6 @@ class Jobs:
     def lease_runs(self, record: JobRecord) -> bool:
         """Whether the owner's lease still runs."""
         return not expired(record.lease_ms, self._sources.now_ms())
-
-    async def is_live(self, mark: str) -> bool:
-        """Whether the job that a mark names still holds its lease."""
-        record = await self.record(job_of(mark))
-        return record is not None and self.lease_runs(record)
 
     async def _become(self, job: Job, state: JobState) -> None:
         now: dict[str, Value] = (
