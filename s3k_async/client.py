@@ -50,7 +50,7 @@ from s3k_async.listing import (
     walk_pages,
 )
 from s3k_async.metadata.conflict_backoff import ConflictBackoff
-from s3k_async.metadata.txn_record import JobRecord
+from s3k_async.metadata.txn_record import TransactionRecord
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, Entry, FileStatus, status_of
 from s3k_async.physical_files import PhysicalPaths
 from s3k_async.storage.upload import CHECKSUM_PREFIX
@@ -372,7 +372,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         return await summary(self._volume(), self._path(path))
 
     @call
-    async def jobs(self) -> builtins.list[JobRecord]:
+    async def jobs(self) -> builtins.list[TransactionRecord]:
         """Changes of many entries that are under way, or whose owner died. Raises
         ItemFormatError."""
         return [record async for record in self._volume().store.jobs.records()]

@@ -17,7 +17,7 @@ from s3k_async.errors import InvalidArgumentError
 from s3k_async.file_ranges import existing
 from s3k_async.globbing import glob_entries, matcher
 from s3k_async.metadata.codec import in_columns
-from s3k_async.metadata.consistent_listing import SnapshotView, steadily
+from s3k_async.metadata.consistent_listing import SnapshotView, list_consistently
 from s3k_async.metadata.ordered_walk import walk, walk_in_order
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import EPOCH, ROOT, ContentSummary, FileStatus, status_of
@@ -122,7 +122,7 @@ class Listing:
     def pages(self, volume: ListableVolume, path: str) -> AsyncGenerator[Entries, None]:
         """The entries in pages that are not empty; of a file, the file itself. Raises
         PathNotFoundError."""
-        return steadily(volume.store, lambda view: self.pages_of(view, path))
+        return list_consistently(volume.store, lambda view: self.pages_of(view, path))
 
     async def pages_of(self, view: SnapshotView, path: str) -> AsyncGenerator[Entries, None]:
         """`pages` of one attempt."""
@@ -165,14 +165,16 @@ async def find_pages(
                 if selected := wanted.select(page, root):
                     yield selected
 
-    async with aclosing(steadily(volume.store, found)) as pages:
+    async with aclosing(list_consistently(volume.store, found)) as pages:
         async for page in pages:
             yield page
 
 
 async def glob_pages(volume: ListableVolume, pattern: str) -> AsyncIterator[list[FileStatus]]:
     """What matches a pattern, in pages."""
-    async with aclosing(steadily(volume.store, lambda view: glob_entries(view, pattern))) as pages:
+    async with aclosing(
+        list_consistently(volume.store, lambda view: glob_entries(view, pattern))
+    ) as pages:
         async for page in pages:
             if shown := [status_of(entry) for entry in page if not entry.is_reservation]:
                 yield shown
@@ -191,7 +193,7 @@ async def summary(volume: ListableVolume, path: str) -> ContentSummary:
                     yield page.totals()
 
     length, files, directories = 0, 0, 0
-    async with aclosing(steadily(volume.store, totals)) as sums:
+    async with aclosing(list_consistently(volume.store, totals)) as sums:
         async for more_files, more_directories, more_bytes in sums:
             files += more_files
             directories += more_directories
@@ -202,7 +204,7 @@ async def summary(volume: ListableVolume, path: str) -> ContentSummary:
 async def walk_pages(volume: ListableVolume, path: str) -> AsyncIterator[list[Walked]]:
     """Every directory from `path` down with its children, each after the one it is in. A page is
     one directory."""
-    async with aclosing(steadily(volume.store, lambda view: _walked(view, path))) as pages:
+    async with aclosing(list_consistently(volume.store, lambda view: _walked(view, path))) as pages:
         async for walked in pages:
             yield [walked]
 

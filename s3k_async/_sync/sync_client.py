@@ -34,7 +34,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.errors import ClosedClientError, S3kError
 from s3k_async.files import FileReader, FileWriter
 from s3k_async.listing import EntryType, Listing, Walked
-from s3k_async.metadata.txn_record import JobRecord
+from s3k_async.metadata.txn_record import TransactionRecord
 from s3k_async.model import (
     ROOT,
     ChangeResult,
@@ -316,7 +316,7 @@ class S3kSyncClient:
         """
         return self._call(lambda fs: fs.content_summary(path))
 
-    def jobs(self) -> builtins.list[JobRecord]:
+    def jobs(self) -> builtins.list[TransactionRecord]:
         """Changes of many entries that are under way, or whose owner died. Raises
         ItemFormatError."""
         return self._call(lambda fs: fs.jobs())

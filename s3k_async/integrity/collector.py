@@ -20,8 +20,8 @@ from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import Child, Pile, Shuffle, State
 from s3k_async.metadata.codec import from_item
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.txn_record import JOB_PARTITION, JobRecord, record_from
-from s3k_async.metadata.write_intent import parse_mark
+from s3k_async.metadata.txn_record import JOB_PARTITION, TransactionRecord, record_from
+from s3k_async.metadata.write_intent import parse_intent
 from s3k_async.model import ROOT, Entry, Progress
 from s3k_async.oplog.entries import segment_key
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
@@ -48,7 +48,7 @@ class Unkeyed:
 
     items: list[ItemFacts] = field(default_factory=list)
     log_objects: list[LogObjectFacts] = field(default_factory=list)
-    jobs: list[JobRecord] = field(default_factory=list)
+    jobs: list[TransactionRecord] = field(default_factory=list)
     segments: list[OpenSegment] = field(default_factory=list)
 
     def add(self, pile: Pile, thing: Any) -> None:
@@ -161,7 +161,7 @@ class Collector:
             for key in sorted((jobs.keys() | segments.keys()) - elsewhere)
         ]
 
-    def _concerns(self, job: JobRecord) -> bool:
+    def _concerns(self, job: TransactionRecord) -> bool:
         """Whether a job may have marked what is looked at."""
         tops = [path for path in (job.source, job.target) if path]
         below = [self.ground.path.startswith(path + "/") for path in tops]
@@ -282,27 +282,27 @@ class Collector:
         self.loose = Unkeyed(
             [ItemFacts(**each) for each in state["items"]],
             [LogObjectFacts(**each) for each in state["log_objects"]],
-            [JobRecord(**each) for each in state["jobs"]],
+            [TransactionRecord(**each) for each in state["jobs"]],
             [OpenSegment(**each) for each in state["segments"]],
         )
 
 
 async def jobs_of(
     store: MetadataStore, entries: Iterable[Entry]
-) -> tuple[dict[str, JobRecord], frozenset[str]]:
+) -> tuple[dict[str, TransactionRecord], frozenset[str]]:
     """The records of the jobs that mark the entries, and the ids of those whose record cannot be
     read."""
     ids = set()
     for entry in entries:
         if entry.pending:
             try:
-                ids.add(parse_mark(entry.pending).job)
+                ids.add(parse_intent(entry.pending).job)
             except ItemFormatError:
                 continue
     if not ids:
         return {}, frozenset()
     items = await store.items.get_many([Key(JOB_PARTITION, job_id) for job_id in sorted(ids)])
-    records: dict[str, JobRecord] = {}
+    records: dict[str, TransactionRecord] = {}
     unreadable = set()
     for key, item in items.items():
         try:

@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 from s3k_async.errors import ItemFormatError
 from s3k_async.metadata.lease import expired
-from s3k_async.metadata.txn_record import JobRecord
-from s3k_async.metadata.write_intent import WriteIntent, parse_mark
+from s3k_async.metadata.txn_record import TransactionRecord
+from s3k_async.metadata.write_intent import WriteIntent, parse_intent
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import job_of_segment
 from s3k_async.oplog.log_reader import ObjectState
@@ -142,7 +142,7 @@ class Facts:
     legacy: bool = False
     """Whether S3-FileSystem 1.0 wrote the object, and may be writing it: it has no leases, renames
     directories entry by entry, and its log keeps less."""
-    jobs: Mapping[str, JobRecord] = field(default_factory=dict)
+    jobs: Mapping[str, TransactionRecord] = field(default_factory=dict)
     """The records that there are of the jobs that mark the entries, by id; one that is missing is
     over."""
     occupied: Mapping[str, bool] = field(default_factory=dict)
@@ -224,7 +224,7 @@ class ChangeFacts:
 
     key: str
     """The job's id, or the key of the segment."""
-    job: JobRecord | None
+    job: TransactionRecord | None
     """None: the job is over, or there never was one."""
     segments: tuple[OpenSegment, ...]
     now_ms: int
@@ -263,7 +263,9 @@ def standing(facts: Facts) -> Visibility:
             mark is not None and mark.job in facts.unreadable_jobs
         )
         stale.append(entry)
-        side = mark.side(entry, published=job is not None and job.is_published) if mark else entry
+        side = (
+            mark.resolve(entry, published=job is not None and job.is_published) if mark else entry
+        )
         if side is not None and side.id == facts.object_id:
             sides.append(side)
     return Visibility(tuple(sides), () if in_flux else tuple(stale), in_flux)
@@ -274,8 +276,8 @@ def objects_of(entry: Entry) -> set[str]:
     published."""
     mark = _mark(entry) if entry.pending else None
     return (
-        {entry.id, mark.then.id}
-        if mark is not None and isinstance(mark.then, Entry)
+        {entry.id, mark.new_state.id}
+        if mark is not None and isinstance(mark.new_state, Entry)
         else {entry.id}
     )
 
@@ -284,13 +286,17 @@ def adopted_by(entry: Entry) -> list[str]:
     """The URIs of adopted bytes that a stored item names, or will when the job that marks it is
     published."""
     mark = _mark(entry) if entry.pending else None
-    sides = [entry, mark.then] if mark is not None and isinstance(mark.then, Entry) else [entry]
+    sides = (
+        [entry, mark.new_state]
+        if mark is not None and isinstance(mark.new_state, Entry)
+        else [entry]
+    )
     return [side.physical for side in sides if side.physical and is_uri(side.physical)]
 
 
 def _mark(entry: Entry) -> WriteIntent | None:
     """The entry's mark; None for one that nobody can read, which is dropped as that of no job."""
     try:
-        return parse_mark(entry.pending)
+        return parse_intent(entry.pending)
     except ItemFormatError:
         return None

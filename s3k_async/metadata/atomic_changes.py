@@ -31,7 +31,7 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.metadata.chunking import cost, mixed_chunks, reread
-from s3k_async.metadata.codec import NEXT, from_item, in_columns, is_unmarked_directory, to_item
+from s3k_async.metadata.codec import NEXT, from_item, in_columns, to_item
 from s3k_async.metadata.column_plan import ColumnPlan, plan_deletes, plan_moves
 from s3k_async.metadata.conflict_backoff import ConflictBackoff, ObstructedError
 from s3k_async.metadata.executor import Refusal, execute
@@ -41,8 +41,8 @@ from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree_change import OnProgress, TreeChange, look_ahead
 from s3k_async.metadata.txn_record import POLL_CAP_SECONDS, POLL_SECONDS, Job
 from s3k_async.metadata.write_intent import job_of
-from s3k_async.model import ROOT, ChangeResult, Entry
-from s3k_async.stores.items import ABSENT, Action, Check, Put
+from s3k_async.model import ChangeResult, Entry
+from s3k_async.stores.items import ABSENT, Action, Put
 
 __all__ = ["AtomicChange", "AtomicTree"]
 
@@ -189,7 +189,7 @@ class AtomicChange(TreeChange):
     async def _fold(self) -> None:
         try:
             with optional():
-                await self.store.settling.end(self.job, self._source, self._target, published=True)
+                await self.store.resolver.end(self.job, self._source, self._target, published=True)
         except S3kError as error:
             # It has happened. The next client folds in what is left.
             _LOG.warning(
@@ -213,7 +213,7 @@ class AtomicChange(TreeChange):
         """
         try:
             if await self.store.jobs.abort(self.job) == "aborted":
-                await self.store.settling.end(self.job, self._source, self._target, published=False)
+                await self.store.resolver.end(self.job, self._source, self._target, published=False)
         except S3kError as error:
             _LOG.warning(
                 "job %s is aborted, but its marks could not be dropped: %s", self.job.id, error
@@ -224,7 +224,7 @@ class AtomicChange(TreeChange):
 
     async def mark_top(self, entry: Entry, *, same: bool = False) -> Entry:
         """Mark the directory itself, as it is now. Raises as `DirectoryStore.mark_current`."""
-        marked = await self.store.mark_current(entry, self.job, self.job.gone, same=same)
+        marked = await self.store.mark_current(entry, self.job, self.job.removal_intent, same=same)
         self.tally.directories += 1
         return marked
 
@@ -242,12 +242,11 @@ class AtomicChange(TreeChange):
         store = self.store
         source = replace(marked, pending="")
         moved = source.moved(self._target, operation=store.sources.uuid())
+        hidden = replace(moved, pending=self.job.creation_intent)
         actions: list[Action] = [
-            Put(to_item(replace(moved, pending=self.job.here), store.keys), ABSENT)
+            Put(to_item(hidden, store.keys), ABSENT),
+            *store.require_parent(self._target),
         ]
-        parent = _native.split(self._target)[0]
-        if parent != ROOT:
-            actions.append(Check(store.keys.key(parent), is_unmarked_directory()))
 
         async def put(outcome: LoggedOutcome) -> None:
             await to_the_end(lambda: store.items.transact(actions, store.sources.uuid()))
@@ -295,8 +294,8 @@ class AtomicChange(TreeChange):
 
     def _plan(self, entries: Entries, target: str) -> ColumnPlan:
         if not target:
-            return plan_deletes(entries, self.store.sources, self.job.gone)
-        marks = (self.job.gone, self.job.here)
+            return plan_deletes(entries, self.store.sources, self.job.removal_intent)
+        marks = (self.job.removal_intent, self.job.creation_intent)
         return plan_moves(entries, target, self.store.keys, self.store.sources, marks)
 
     async def _ready(self, entries: Entries, target: str) -> Entries:

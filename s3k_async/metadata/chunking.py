@@ -38,7 +38,7 @@ async def chunks(pages: AsyncGenerator[Entries, None]) -> AsyncGenerator[Entries
     The files of a portion are in the order of their names, and hence come from all suffixes in
     turn: no partition is hammered, and a transaction is full however few files each suffix has.
     """
-    held = _Held()
+    held = _EntryBuffer()
     async with aclosing(pages):
         async for page in pages:
             directories = page.directories()
@@ -52,7 +52,7 @@ async def chunks(pages: AsyncGenerator[Entries, None]) -> AsyncGenerator[Entries
 
 async def mixed_chunks(pages: AsyncGenerator[Entries, None]) -> AsyncGenerator[Entries, None]:
     """As `chunks`, with the directories among the files."""
-    held = _Held()
+    held = _EntryBuffer()
     async with aclosing(pages):
         async for page in pages:
             for chunk in held.add(page, page):
@@ -77,7 +77,7 @@ async def reread(
     return in_columns(kept, keys)
 
 
-class _Held:
+class _EntryBuffer:
     """Entries until there are enough of them."""
 
     def __init__(self) -> None:

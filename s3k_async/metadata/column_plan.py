@@ -16,7 +16,7 @@ from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.segments import operation_ids
 from s3k_async.stores.items import Action
 
-__all__ = ["ColumnPlan", "plan_deletes", "plan_endings", "plan_moves"]
+__all__ = ["ColumnPlan", "plan_deletes", "plan_moves", "plan_resolutions"]
 
 ENTROPY = 16
 """Bytes of entropy in an operation id."""
@@ -83,6 +83,6 @@ def plan_deletes(entries: Entries, sources: Sources, mark: str | None = None) ->
     return ColumnPlan(entries, deletes, deletes.operations(sources.now_ms()))
 
 
-def plan_endings(entries: Entries, *, remove: bool) -> ColumnPlan:
+def plan_resolutions(entries: Entries, *, remove: bool) -> ColumnPlan:
     """Remove marked entries, or take their marks from them; the log has heard of it."""
     return ColumnPlan(entries, Endings(entries, remove))

@@ -79,14 +79,14 @@ class DirectoryStore(EntryReader):
         super().__init__(items, keys)
         self.changes = LoggedWriter(log, sources)
         self.jobs = Jobs(items, sources)
-        self.settling = IntentResolver(self, self.jobs, sources, tuning.busy_timeout)
+        self.resolver = IntentResolver(self, self.jobs, sources, tuning.busy_timeout)
         self.sources = sources
         self.tuning = tuning
         self.read_only = read_only
         self.known = ParentCache(sources.monotonic)
         self.root_has_record = False
         """Whether the record by which a change in the root is noticed is known to be there."""
-        self._shared = SingleFlight(self.stands)
+        self._shared = SingleFlight(self.directory_exists)
 
     def require_writable(self, path: str) -> None:
         """Raise ReadOnlyVolumeError if the volume is open for reading only."""
@@ -125,7 +125,7 @@ class DirectoryStore(EntryReader):
                 return self._seen(await self._make_missing(chain))
             except ConditionFailedError as error:
                 self.still_time(deadline, path)
-                await self.settle_refused(error)
+                await self.settle_refusal(error)
 
     def _seen(self, directory: Entry) -> Entry:
         """The directory, which was read or made just now."""
@@ -174,7 +174,7 @@ class DirectoryStore(EntryReader):
         entry may have changed by then. Raises BusyError.
         """
         if entry.pending:
-            await self.settling.settle(entry)
+            await self.resolver.settle(entry)
 
     async def settled(self, entry: Entry) -> Entry | None:
         """What is at the entry's path once nobody marks it. Raises BusyError."""
@@ -182,11 +182,11 @@ class DirectoryStore(EntryReader):
         current: Entry | None = entry
         while current is not None and current.pending:
             self.still_time(deadline, entry.path)
-            await self.settling.settle(current)
+            await self.resolver.settle(current)
             current = await self.stored(entry.path)
         return current
 
-    async def settle_refused(self, error: ConditionFailedError) -> bool:
+    async def settle_refusal(self, error: ConditionFailedError) -> bool:
         """Settle the marks of the items that refused a change; whether there were any. Raises
         BusyError."""
         marked = self.obstacles(error.current.values())
@@ -198,7 +198,7 @@ class DirectoryStore(EntryReader):
         """Of items that refused a change, the entries with intents."""
         return [from_item(item, self.keys) for item in items if item is not None and item.get(NEXT)]
 
-    async def past_marks(self, change: Callable[[], Awaitable[T]], path: str) -> T:
+    async def retry_past_intents(self, change: Callable[[], Awaitable[T]], path: str) -> T:
         """Make a change, again whenever it was refused because of marks, after these are settled.
         Raises what it raises without them, and BusyError.
         """
@@ -208,7 +208,7 @@ class DirectoryStore(EntryReader):
                 return await change()
             except ConditionFailedError as error:
                 late = self.sources.monotonic() >= deadline
-                if not await self.settle_refused(error):
+                if not await self.settle_refusal(error):
                     raise
                 if late:  # before this wait, which may have been all that was needed
                     raise BusyError(
@@ -220,7 +220,7 @@ class DirectoryStore(EntryReader):
         the entry. Raises BusyError (another live job's mark), ConflictError (it changed; read it
         again).
         """
-        mark = text or job.mark
+        mark = text or job.hold_intent
         if entry.pending == mark:
             return entry
         current = await self.settled(entry)
@@ -233,7 +233,7 @@ class DirectoryStore(EntryReader):
     async def unmark(self, entry: Entry, job: Job) -> None:
         """Drop a job's mark, if the entry still carries it."""
         try:
-            await self._set_mark(replace(entry, pending=job.mark), "")
+            await self._set_mark(replace(entry, pending=job.hold_intent), "")
         except ConflictError:
             # Another client took the job for expired, dropped the mark and went on from there:
             # nothing of ours is left.
@@ -256,7 +256,7 @@ class DirectoryStore(EntryReader):
         with incidental():
             await self.settle(await self.make_directory(path))
 
-    async def keep_existing(self, path: str) -> None:
+    async def recreate_directory(self, path: str) -> None:
         """Make a directory again if it is gone, and wait for whoever is moving or removing it:
         something was put into it. Raises BusyError, NotDirectoryError, PathExistsError (a file is
         there).
@@ -373,36 +373,46 @@ class DirectoryStore(EntryReader):
         parent = _native.split(path)[0]
         return parent == ROOT or await self._shared.ask(parent)
 
-    async def stands(self, directory: str) -> bool:
+    async def directory_exists(self, directory: str) -> bool:
         """Whether the path is, right now, a directory that no live job marks."""
-        stands = await self._read_standing(directory)
-        (self.known.add if stands else self.known.discard)(directory)
-        return stands
+        exists = await self._read_directory(directory)
+        (self.known.add if exists else self.known.discard)(directory)
+        return exists
 
-    async def _read_standing(self, directory: str) -> bool:
+    async def _read_directory(self, directory: str) -> bool:
         entry = await self.stored(directory)
         if entry is None or not entry.is_dir:
             return False
-        return not entry.pending or await self.settling.stands(entry)
+        return not entry.pending or await self.resolver.keeps_directory(entry)
 
-    async def touch(self, directory: str) -> None:
+    def require_parent(self, path: str) -> list[Check]:
+        """The condition of a transaction that the parent of a path is a directory without an
+        intent; none for the root."""
+        parent = _native.split(path)[0]
+        return [] if parent == ROOT else [Check(self.keys.key(parent), is_unmarked_directory())]
+
+    async def touch(self, directory: str, *, required: bool = False) -> None:
         """Change a directory's operation, and nothing else, so that any client that has read it
-        finds out that something in it was changed. The root has a record for this; what is not
-        there, nobody has read.
+        finds out that something in it was changed. The root has a record for this.
+
+        What is missing has no readers; with `required`, raises ConditionFailedError if it is
+        missing or carries an intent.
         """
         try:
-            await self._touch_once(directory)
+            await self._touch_once(directory, required)
         except OutcomeUnknownError:  # once more does no harm
-            await self._touch_once(directory)
+            await self._touch_once(directory, required)
         self.root_has_record |= directory == ROOT
 
-    async def _touch_once(self, directory: str) -> None:
+    async def _touch_once(self, directory: str, required: bool) -> None:
         stamp: dict[str, Value] = {OPERATION: self.sources.uuid()}
         if directory != ROOT:
-            with suppress(ConditionFailedError):
-                await self.items.write(
-                    Update(self.keys.key(directory), Condition(equals={"isdir": True}), set=stamp)
-                )
+            when = is_unmarked_directory() if required else Condition(equals={"isdir": True})
+            try:
+                await self.items.write(Update(self.keys.key(directory), when, set=stamp))
+            except ConditionFailedError:
+                if required:
+                    raise
             return
         try:
             await self.items.write(Update(ROOT_KEY, Condition(), set=stamp))

@@ -128,7 +128,7 @@ async def execute(
     the log cannot be written.
     """
     report = ExecutionResult()
-    work = _Work(items, plan, token, turn, report)
+    work = _PlanExecution(items, plan, token, turn, report)
 
     async def body(outcome: LoggedOutcome) -> None:
         left = iter(lanes)
@@ -151,7 +151,7 @@ async def execute(
 
 
 @dataclass(slots=True)
-class _Work:
+class _PlanExecution:
     """The transactions of one plan."""
 
     items: ItemStore

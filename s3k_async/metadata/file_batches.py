@@ -177,7 +177,7 @@ async def publish_many(
 
 
 @dataclass(slots=True)
-class _File:
+class _Publication:
     """A file that is being published."""
 
     current: Entry | None
@@ -197,8 +197,8 @@ class _Batch:
     store: MetadataStore
     overwrite: bool
     published: Published = field(default_factory=dict)
-    files: list[_File] = field(default_factory=list)
-    unsettled: dict[str, _File] = field(default_factory=dict)
+    files: list[_Publication] = field(default_factory=list)
+    unsettled: dict[str, _Publication] = field(default_factory=dict)
     """By path: created below directories that were going away, and not seen to yet."""
 
     def add(self, target: WriteTarget, content: Content) -> None:
@@ -220,7 +220,7 @@ class _Batch:
         )
         operation = store.changes.operation("update", current, entry)
         put = Put(to_item(entry, store.keys), ABSENT if current is None else unchanged(current))
-        self.files.append(_File(current, entry, operation, put))
+        self.files.append(_Publication(current, entry, operation, put))
 
     async def publish(self) -> None:
         try:
@@ -264,7 +264,7 @@ class _Batch:
     async def _confirm(self, result: ExecutionResult) -> None:
         """Read each directory that got new files, once."""
         self._sort_out(result)
-        created: dict[str, list[_File]] = {}
+        created: dict[str, list[_Publication]] = {}
         for file in (self.files[row] for row in sorted(result.succeeded)):
             if file.current is None:
                 created.setdefault(_native.split(file.path)[0], []).append(file)
@@ -293,7 +293,9 @@ class _Batch:
                 error.before_change = True
                 self.published[file.path] = error
 
-    def _lost(self, file: _File, cause: S3kError | None = None, *, taken: bool = False) -> None:
+    def _lost(
+        self, file: _Publication, cause: S3kError | None = None, *, taken: bool = False
+    ) -> None:
         path = file.path
         if file.current is None and not self.overwrite and taken:
             error: S3kError = PathExistsError("the path exists", path=path)
@@ -304,14 +306,14 @@ class _Batch:
         error.__cause__ = cause
         self.published[path] = error
 
-    def _not_known(self, file: _File, message: str, cause: S3kError) -> None:
+    def _not_known(self, file: _Publication, message: str, cause: S3kError) -> None:
         error = OutcomeUnknownError(message, path=file.path, operation=file.operation.id)
         error.__cause__ = cause
         self.published[file.path] = error
 
-    async def _confirm_below(self, files: list[_File]) -> None:
+    async def _confirm_below(self, files: list[_Publication]) -> None:
         try:
-            stands = await self.store.parent_exists(files[0].entry.path)
+            exists = await self.store.parent_exists(files[0].entry.path)
         except S3kError as error:
             for file in files:
                 self._not_known(
@@ -320,16 +322,16 @@ class _Batch:
                     error,
                 )
             return
-        if not stands:
+        if not exists:
             self.unsettled |= {file.path: file for file in files}
 
     async def _withdraw(self) -> None:
         entries = [file.entry for file in self.unsettled.values()]
         await run_all(self.store.withdraw_cancelled, entries, limit=DIRECTORIES)
 
-    async def _keep(self, file: _File) -> None:
+    async def _keep(self, file: _Publication) -> None:
         try:
-            await self.store.keep(file.entry)
+            await self.store.recreate_parents(file.entry)
         except OutcomeUnknownError as error:
             self._not_known(file, error.message, error)
         except S3kError as error:

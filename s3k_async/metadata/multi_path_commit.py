@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from s3k_async import _native
 from s3k_async._core.concurrency import run_all
-from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, TransactionConflictError
+from s3k_async.errors import ConditionFailedError, TransactionConflictError
 from s3k_async.metadata.atomic_changes import AtomicChange
 from s3k_async.metadata.codec import NEXT, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.conflict_backoff import ConflictBackoff, ObstructedError
@@ -24,7 +24,7 @@ from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
 from s3k_async.metadata.mutations import (
     Change,
     CommitPlan,
-    Intent,
+    Mutation,
     SubtreeMutation,
     WriteFile,
     decide,
@@ -40,7 +40,6 @@ from s3k_async.stores.items import (
     MAX_TRANSACTION,
     OPERATION,
     Action,
-    Check,
     Condition,
     Delete,
     Item,
@@ -49,7 +48,7 @@ from s3k_async.stores.items import (
     Value,
 )
 
-__all__ = ["Renew", "change_together"]
+__all__ = ["Renew", "commit_mutations"]
 
 AT_ONCE = MAX_TRANSACTION
 """Actions of one transaction of the table; what needs more is a job."""
@@ -60,8 +59,8 @@ Renew: TypeAlias = Callable[[WriteFile], Awaitable[WriteFile]]
 """Gives the bytes of a write a key with an object id of their own."""
 
 
-async def change_together(
-    store: MetadataStore, intents: Iterable[Intent], renew: Renew
+async def commit_mutations(
+    store: MetadataStore, mutations: Iterable[Mutation], renew: Renew
 ) -> ChangeResult:
     """Make all changes visible together.
 
@@ -69,79 +68,76 @@ async def change_together(
     others were in the way for the busy timeout. OutcomeUnknownError: all of it happened, or
     nothing.
     """
-    wanted = list(intents)
+    wanted = list(mutations)
     backoff = ConflictBackoff(store, POLL_SECONDS, POLL_CAP_SECONDS)
     while True:
-        decision = await decide(store, wanted)
-        if decision.strays:
-            strays = set(decision.strays)
+        plan = await decide(store, wanted)
+        if plan.displaced:
+            displaced = set(plan.displaced)
             wanted = [
-                await renew(each) if isinstance(each, WriteFile) and each in strays else each
+                await renew(each) if isinstance(each, WriteFile) and each in displaced else each
                 for each in wanted
             ]
             continue
         try:
-            await _attempt(store, decision)
+            await _attempt(store, plan)
         except ObstructedError as error:
             await backoff.lost(error)
         else:
-            return decision.tally.result()
+            return plan.tally.result()
 
 
-async def _attempt(store: MetadataStore, decision: CommitPlan) -> None:
+async def _attempt(store: MetadataStore, plan: CommitPlan) -> None:
     """Make the changes. Raises ObstructedError if something is not what they were decided on."""
-    if not decision.changes:
+    if not plan.changes:
         return
-    if not decision.branches and len(decision.changes) + len(decision.parents()) <= AT_ONCE:
+    if not plan.subtrees and len(plan.changes) + len(plan.parents()) <= AT_ONCE:
         try:
-            await _in_one(store, decision)
+            await _in_one(store, plan)
         except TransactionConflictError:
             # Too many take turns at its directories. A job only looks at these, and waits for
             # nobody's turn.
             pass
         else:
             return
-    await _by_job(store, decision)
+    await _by_job(store, plan)
 
 
-async def _in_one(store: MetadataStore, decision: CommitPlan) -> None:
+async def _in_one(store: MetadataStore, plan: CommitPlan) -> None:
     """One transaction. Where several paths change, so does the operation of each directory that
     they are in, by which a listing finds out; one that changes alone needs no more than that the
-    directory of a new path stands.
+    directory of a new path exists.
     """
     keys = store.keys
     stamp: dict[str, Value] = {OPERATION: store.sources.uuid()}
     touched: list[str] = []
-    if len(decision.changes) > 1:
-        touched = decision.parents()
+    if len(plan.changes) > 1:
+        touched = plan.parents()
         if ROOT in touched and not store.root_has_record:
             await store.touch(
                 ROOT
             )  # a lost answer would not tell a refusal for want of it from others
         actions: list[Action] = [_touching(keys, path, stamp) for path in touched]
     else:
-        actions = [
-            Check(keys.key(path), is_unmarked_directory())
-            for path in decision.parents(of_new=True)
-            if path != ROOT
-        ]
-    for change in decision.changes.values():
+        change = next(iter(plan.changes.values()))
+        actions = [*store.require_parent(change.path)] if change.before is None else []
+    for change in plan.changes.values():
         when = ABSENT if change.before is None else unchanged(change.before)
         if change.after is None:
             actions.append(Delete(keys.key(change.path), when))
         else:
             actions.append(Put(to_item(change.after, keys), when))
     try:
-        await store.transact(decision.operations, actions)
+        await store.transact(plan.operations, actions)
     except ConditionFailedError as error:
         absent = [
             path for place, path in enumerate(touched) if error.current.get(place, stamp) is None
         ]
-        changes = enumerate(decision.changes.values(), len(touched))
+        changes = enumerate(plan.changes.values(), len(touched))
         await _make(
             store, absent, [change for place, change in changes if place not in error.current]
         )
-        raise _obstructed(store, decision, error.current.values()) from error
+        raise _obstructed(store, plan, error.current.values()) from error
 
 
 async def _make(store: MetadataStore, absent: Iterable[str], fit: Iterable[Change]) -> None:
@@ -156,7 +152,7 @@ async def _make(store: MetadataStore, absent: Iterable[str], fit: Iterable[Chang
         if directory == ROOT:
             await store.touch(ROOT)
         elif directory in left:
-            await store.keep_existing(directory)
+            await store.recreate_directory(directory)
 
 
 def _touching(keys: KeyScheme, directory: str, stamp: dict[str, Value]) -> Update:
@@ -167,61 +163,59 @@ def _touching(keys: KeyScheme, directory: str, stamp: dict[str, Value]) -> Updat
     return Update(keys.key(directory), is_unmarked_directory(), set=stamp)
 
 
-async def _by_job(store: MetadataStore, decision: CommitPlan) -> None:
-    trees = [
-        path for branch in decision.branches for path in (branch.source, branch.target) if path
-    ]
-    parts = divided(decision.changes, trees)
+async def _by_job(store: MetadataStore, plan: CommitPlan) -> None:
+    trees = [path for subtree in plan.subtrees for path in (subtree.source, subtree.target) if path]
+    parts = divided(plan.changes, trees)
     async with store.jobs.hold("transaction", "", parts=len(parts)) as job:
-        change = _Together(store, job, decision, parts)
+        change = _RecordedCommit(store, job, plan, parts)
         await change.run(change.prepare)
 
 
 def _obstructed(
-    store: MetadataStore, decision: CommitPlan, items: Iterable[Item | None]
+    store: MetadataStore, plan: CommitPlan, items: Iterable[Item | None]
 ) -> ObstructedError:
-    return ObstructedError(next(iter(decision.changes)), store.obstacles(items))
+    return ObstructedError(next(iter(plan.changes)), store.obstacles(items))
 
 
-class _Together(AtomicChange):
+class _RecordedCommit(AtomicChange):
     """A job of kind `transaction` under way. From its first mark to its end it waits for nobody."""
 
     def __init__(
-        self, store: MetadataStore, job: Job, decision: CommitPlan, parts: Sequence[ManifestPart]
+        self, store: MetadataStore, job: Job, plan: CommitPlan, parts: Sequence[ManifestPart]
     ) -> None:
         super().__init__(store, job, "", "", None)
-        self.tally = decision.tally
-        self._decision = decision
+        self.tally = plan.tally
+        self._commit_plan = plan
         self._parts = parts
 
     async def prepare(self) -> None:
         """Mark everything. Raises ObstructedError if something is not what it was decided on."""
         await write_parts(self.store.items, self.job, self._parts, self.store.sources)
-        decision = self._decision
-        await self._mark(decision.going)
-        await self._look_ahead(decision.branches)
+        plan = self._commit_plan
+        await self._mark(plan.going)
+        await self._look_ahead(plan.subtrees)
         # A directory is there, if hidden, before anything is in it.
-        await self._mark(decision.coming, in_turn=True)
-        for branch in decision.branches:
-            await self._prepare_below(branch)
-        await self._mark(decision.files)
-        await run_all(self._touch, decision.parents(), limit=TOUCHES)
+        await self._mark(plan.coming, in_turn=True)
+        for subtree in plan.subtrees:
+            await self._prepare_below(subtree)
+        await self._mark(plan.files)
+        await run_all(self._touch, plan.parents(), limit=TOUCHES)
 
-    async def _look_ahead(self, branches: Sequence[SubtreeMutation]) -> None:
+    async def _look_ahead(self, subtrees: Sequence[SubtreeMutation]) -> None:
         """Of two directories that move into each other one sees the other, since both are marked by
         now."""
-        for branch in branches:
-            chain = await self.store.chain(branch.target) if branch.target else []
+        for subtree in subtrees:
+            chain = await self.store.chain(subtree.target) if subtree.target else []
             marked = [entry for _, entry in chain if entry is not None and entry.pending]
             if marked:
-                raise ObstructedError(branch.target, marked)
+                raise ObstructedError(subtree.target, marked)
 
-    async def _prepare_below(self, branch: SubtreeMutation) -> None:
-        self.store.known.discard(branch.source)
-        if branch.must_be_empty:
-            await self.store.need_empty(branch.source)
+    async def _prepare_below(self, subtree: SubtreeMutation) -> None:
+        self.store.known.discard(subtree.source)
+        if subtree.must_be_empty:
+            await self.store.need_empty(subtree.source)
             return
-        await self.below(branch.source, branch.target)
+        await self.below(subtree.source, subtree.target)
 
     async def _mark(self, changes: Sequence[Change], *, in_turn: bool = False) -> None:
         """Log the changes and mark their paths, transaction after transaction, or several at the
@@ -238,34 +232,22 @@ class _Together(AtomicChange):
         report.raise_failure()
         if report.refused:
             there = [item for refusal in report.refused.values() for item in refusal.values()]
-            raise _obstructed(store, self._decision, there)
+            raise _obstructed(store, self._commit_plan, there)
 
     def _intents(self, change: Change) -> Sequence[Action]:
         keys, before, after = self.store.keys, change.before, change.after
         if before is None:
             assert after is not None
-            return [Put(to_item(replace(after, pending=self.job.here), keys), ABSENT)]
-        mark = self.job.gone if after is None else WriteIntent(self.job.id, after).text()
+            return [Put(to_item(replace(after, pending=self.job.creation_intent), keys), ABSENT)]
+        mark = self.job.removal_intent if after is None else WriteIntent(self.job.id, after).text()
         # A listing knows a directory by its operation.
         stamp: dict[str, Value] = {OPERATION: self.store.sources.uuid()} if before.is_dir else {}
         return [Update(keys.key(change.path), unchanged(before), set={NEXT: mark, **stamp})]
 
     async def _touch(self, directory: str) -> None:
-        """Tell those who have read the directory that something in it changes, and see that it
-        stands: whoever moves or removes it from now on will find our entries in it.
-        """
+        """From now on a transaction that moves or removes the directory finds our entries in it."""
         self.job.check()
-        if directory == ROOT:
-            await self.store.touch(ROOT)
-            return
-        stamp: dict[str, Value] = {OPERATION: self.store.sources.uuid()}
-        action = Update(self.store.keys.key(directory), is_unmarked_directory(), set=stamp)
         try:
-            try:
-                await self.store.items.write(action)
-            except OutcomeUnknownError:  # once more does no harm
-                await self.store.items.write(
-                    replace(action, set={OPERATION: self.store.sources.uuid()})
-                )
+            await self.store.touch(directory, required=True)
         except ConditionFailedError as error:
-            raise _obstructed(self.store, self._decision, error.current.values()) from error
+            raise _obstructed(self.store, self._commit_plan, error.current.values()) from error

@@ -24,14 +24,14 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.metadata.bulk_moves import BulkOutcome
-from s3k_async.metadata.codec import is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.codec import to_item, unchanged
 from s3k_async.metadata.directories import require_directories
 from s3k_async.metadata.executor import ExecutionResult, Lane, Refusal, execute
 from s3k_async.metadata.row_plan import RowPlan
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.entries import Operation
-from s3k_async.stores.items import ABSENT, MAX_TRANSACTION, Action, Check, Delete, Put
+from s3k_async.stores.items import ABSENT, MAX_TRANSACTION, Action, Delete, Put
 
 __all__ = ["PairRenames", "RenamePair"]
 
@@ -169,7 +169,7 @@ class PairRenames:
             self._actions,
             operations=lambda move: move.operations,
             width=2,
-            check=self._check,
+            checks=lambda move: store.require_parent(move.moved.path),
         )
         try:
             report = await execute(
@@ -192,12 +192,6 @@ class PairRenames:
             Delete(keys.key(move.path), unchanged(move.source)),
             Put(to_item(move.moved, keys), when),
         ]
-
-    def _check(self, move: _Move) -> Check | None:
-        """The parent must exist; the root always does."""
-        if move.parent == ROOT:
-            return None
-        return Check(self._store.keys.key(move.parent), is_unmarked_directory())
 
     def _sort_out(self, moves: Sequence[_Move], report: ExecutionResult) -> None:
         for row, move in enumerate(moves):

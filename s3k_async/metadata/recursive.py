@@ -27,13 +27,13 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.bulk_moves import BulkOutcome, delete_files, move_files
 from s3k_async.metadata.chunking import chunks, cost_of_files, reread
-from s3k_async.metadata.codec import NEXT, is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.codec import NEXT, to_item, unchanged
 from s3k_async.metadata.conflict_backoff import ConflictBackoff, ObstructedError
 from s3k_async.metadata.ordered_walk import walk
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree_change import OnProgress, TreeChange, look_ahead
 from s3k_async.metadata.txn_record import POLL_CAP_SECONDS, POLL_SECONDS
-from s3k_async.model import ROOT, ChangeResult, Entry
+from s3k_async.model import ChangeResult, Entry
 from s3k_async.stores.items import ABSENT, Check, Put
 
 __all__ = ["Tree"]
@@ -136,7 +136,7 @@ class _PlainChange(TreeChange):
 
     async def _without_intents(self, entries: Entries) -> Entries:
         """The entries once no other transaction holds one of them; those of this one are left."""
-        foreign = {place for place, text in entries.marked() if text != self.job.mark}
+        foreign = {place for place, text in entries.marked() if text != self.job.hold_intent}
         return await reread(entries, foreign, self.store.settled, self.store.keys)
 
     # Deleting
@@ -182,12 +182,11 @@ class _PlainChange(TreeChange):
     async def _make_top(self, marked: Entry, target: str) -> Entry:
         """The directory at the target. Raises ObstructedError if its parent is gone by now, or
         carries an intent, or if there is a hidden entry at the target."""
-        store, parent = self.store, _native.split(target)[0]
-        if not await store.stands(parent):
+        store = self.store
+        if not await store.directory_exists(_native.split(target)[0]):
             raise ObstructedError(target)
-        checks = [] if parent == ROOT else [Check(store.keys.key(parent), is_unmarked_directory())]
         try:
-            return await self._make_target(marked, target, *checks)
+            return await self._make_target(marked, target, *store.require_parent(target))
         except ConflictError as error:
             hidden = await store.stored(target)
             raise ObstructedError(target, [hidden] if hidden and hidden.pending else ()) from error
@@ -207,7 +206,7 @@ class _PlainChange(TreeChange):
             # An interrupted rename went the other way: what is there is the older of the two.
         moved = replace(
             marked.moved(target, operation=store.sources.uuid()),
-            pending=self.job.mark,
+            pending=self.job.hold_intent,
         )
         self.job.check()
         try:
@@ -264,7 +263,7 @@ class _PlainChange(TreeChange):
         # A client that took the job for expired may have removed the directory that we were moving
         # into.
         try:
-            await self.store.keep_existing(made.path)
+            await self.store.recreate_directory(made.path)
         except S3kError as failure:
             _LOG.warning("what was moved into %s may lack its parents: %s", made.path, failure)
 
@@ -302,7 +301,7 @@ class _PlainChange(TreeChange):
         told where its files are.
         """
         current = await self.store.stored(made.path)
-        if current is not None and current.pending == self.job.mark:
+        if current is not None and current.pending == self.job.hold_intent:
             return
         self.job.lose()
         raise LeaseExpiredError(

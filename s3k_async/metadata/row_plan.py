@@ -25,9 +25,9 @@ T = TypeVar("T", bound=Row)
 class RowPlan(Generic[T]):
     """What to do to each of some rows: an `executor.Plan`.
 
-    `actions` gives the `width` actions of a row, `operations` its log records, and `check` the
-    condition on another item that the row depends on. Rows of one transaction share equal checks,
-    which come after all actions.
+    `actions` gives the `width` actions of a row, `operations` its log records, and `checks` the
+    conditions on other items. Rows of one transaction share equal checks, which come after all
+    actions.
     """
 
     def __init__(
@@ -37,14 +37,14 @@ class RowPlan(Generic[T]):
         *,
         operations: Callable[[T], Sequence[Operation]] = lambda _: (),
         width: int = 1,
-        check: Callable[[T], Check | None] = lambda _: None,
+        checks: Callable[[T], Sequence[Check]] = lambda _: (),
     ) -> None:
         self.width = width
         self.operations = [each for row in rows for each in operations(row)]
         self._rows = rows
         self._actions = actions
         self._operations = operations
-        self._check = check
+        self._checks = checks
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -58,18 +58,18 @@ class RowPlan(Generic[T]):
 
     def actions(self, rows: Sequence[int]) -> Sequence[Action]:
         actions = [action for row in rows for action in self._actions(self._rows[row])]
-        return actions + self._checks(rows)
+        return [*actions, *self._shared(rows)]
 
     def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
         place = position - self.width * len(rows)
         if place < 0:
             return [(rows[position // self.width], position % self.width)]
-        check = self._checks(rows)[place]
-        return [(row, self.width) for row in rows if self._check(self._rows[row]) == check]
+        check = self._shared(rows)[place]
+        return [(row, self.width) for row in rows if check in self._checks(self._rows[row])]
 
     def path(self, row: int) -> str:
         return self._rows[row].path
 
-    def _checks(self, rows: Sequence[int]) -> list[Action]:
-        checks = (self._check(self._rows[row]) for row in rows)
-        return list({check.key: check for check in checks if check is not None}.values())
+    def _shared(self, rows: Sequence[int]) -> list[Check]:
+        found = {check.key: check for row in rows for check in self._checks(self._rows[row])}
+        return list(found.values())

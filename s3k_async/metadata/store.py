@@ -28,7 +28,7 @@ from s3k_async.errors import (
     TransactionConflictError,
     UncommittedFileError,
 )
-from s3k_async.metadata.codec import from_item, is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.codec import from_item, to_item, unchanged
 from s3k_async.metadata.directories import DirectoryStore, require_directories
 from s3k_async.metadata.entry_reader import ROOT_ENTRY
 from s3k_async.metadata.keys import KeyScheme
@@ -220,7 +220,7 @@ class MetadataStore(DirectoryStore):
         entry = replace(entry, pending="")
         delete = Delete(self.keys.key(entry.path), unchanged(entry))
         try:
-            await self.past_marks(
+            await self.retry_past_intents(
                 lambda: self.transact([self.changes.operation("delete", entry, None)], [delete]),
                 entry.path,
             )
@@ -306,7 +306,7 @@ class MetadataStore(DirectoryStore):
             try:
                 await self._create_once(entry, "create" if content is None else "update")
             except ConditionFailedError as error:
-                if not await self.settle_refused(error):
+                if not await self.settle_refusal(error):
                     raise PathExistsError("the path exists", path=entry.path) from error
                 if late:
                     raise BusyError(
@@ -319,21 +319,21 @@ class MetadataStore(DirectoryStore):
         """Create the entry and make sure that it has a parent. Raises ConditionFailedError when
         something is at the path.
         """
-        stands = True
+        has_parent = True
 
         async def create(_: LoggedOutcome) -> None:
-            nonlocal stands
+            nonlocal has_parent
             await self._put(Put(to_item(entry, self.keys), ABSENT))
-            stands = await self._settle(entry)
+            has_parent = await self._settle(entry)
 
         try:
             await self.changes.run([self.changes.operation(kind, None, entry)], create)
         except asyncio.CancelledError:
-            if not stands:
+            if not has_parent:
                 await self.withdraw_cancelled(entry)
             raise
-        if not stands:
-            await self.keep(entry)
+        if not has_parent:
+            await self.recreate_parents(entry)
 
     async def _put(self, action: Put) -> None:
         """The write by which a file appears: a failure, unless the outcome is unknown, changed
@@ -356,7 +356,7 @@ class MetadataStore(DirectoryStore):
                 operation=entry.operation,
             ) from error
 
-    async def keep(self, entry: Entry) -> None:
+    async def recreate_parents(self, entry: Entry) -> None:
         """Recreate the parents of a file that was created below a directory being removed.
         Readers may have seen the file, so it must not disappear and come back. If another client
         has changed it since, nothing is done; a transaction that is changing it is waited for.
@@ -387,8 +387,8 @@ class MetadataStore(DirectoryStore):
                 and job_of(parent.pending) == job_of(ours.pending)
             ):
                 return  # the job takes both along, or leaves both
-            stands = parent is not None and not parent.pending
-            if stands and all(above is not None and above.is_dir for _, above in chain[:-1]):
+            has_parent = parent is not None and not parent.pending
+            if has_parent and all(above is not None and above.is_dir for _, above in chain[:-1]):
                 return
             self.still_time(deadline, entry.path)
             try:
@@ -402,7 +402,7 @@ class MetadataStore(DirectoryStore):
                         [(ROOT, ROOT_ENTRY), *chain[:-1]], Check(key, unchanged(entry))
                     )
             except ConditionFailedError as error:
-                await self.settle_refused(error)
+                await self.settle_refusal(error)
 
     async def withdraw_cancelled(self, entry: Entry) -> None:
         """Withdraw a creation whose caller is cancelled, and hears of nothing else."""
@@ -454,7 +454,7 @@ class MetadataStore(DirectoryStore):
             return entry
 
         try:
-            return await self.past_marks(put, current.path)
+            return await self.retry_past_intents(put, current.path)
         except ConditionFailedError as error:
             raise ConflictError(
                 "another client changed or removed the file; no changes were applied",
@@ -489,13 +489,11 @@ class MetadataStore(DirectoryStore):
         or deletes the directories could not be moved back, since the old place may be gone by then,
         too.
         """
-        parent = _native.split(target)[0]
-        checks = [] if parent == ROOT else [Check(self.keys.key(parent), is_unmarked_directory())]
         moved, operations, actions = self._plan_move(source, target, replaced)
         try:
-            await self.transact(operations, [*actions, *checks])
+            await self.transact(operations, [*actions, *self.require_parent(target)])
         except ConditionFailedError as error:
-            await self.settle_refused(error)
+            await self.settle_refusal(error)
             return None
         except TransactionConflictError:
             # Transactions with an item in common take turns, and too many rename into this
@@ -528,7 +526,7 @@ class MetadataStore(DirectoryStore):
         try:
             await self.transact(operations, actions)
         except ConditionFailedError as error:
-            await self.settle_refused(error)
+            await self.settle_refusal(error)
             return None
         if await self._settle(moved):
             return moved
