@@ -159,7 +159,7 @@ class AtomicChange(TreeChange):
         await self._fold()
 
     async def _publish(self) -> None:
-        self._published = None  # so it stays for whoever is stopped meanwhile
+        self._published = None  # until the answer, also if the task is stopped meanwhile
         try:
             await self.store.jobs.publish(self.job)
         except OutcomeUnknownError as error:

@@ -32,8 +32,8 @@ class ObstructedError(BusyError):
 
 class ConflictBackoff:
     """One change that may lose to others, until `Tuning.busy_timeout` has passed since it lost
-    first. Of all that race, one gets ahead in each round, so it is time and not a number of
-    attempts that is given.
+    first. The bound is a time: one of the competing changes succeeds in each round, so that the
+    number of attempts grows with their number.
     """
 
     def __init__(

@@ -62,8 +62,8 @@ CHAIN_PART = 90
 
 
 class DirectoryStore(EntryReader):
-    """Directories under the rule that whoever removes or moves one marks it before listing it, and
-    whoever creates something below one makes sure that it stands unmarked before acknowledging.
+    """Directories. A client that removes or moves one puts an intent on it before listing it, and
+    a client that creates an entry below one checks that it carries none before acknowledging.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class DirectoryStore(EntryReader):
             await self.resolver.settle(entry)
 
     async def settled(self, entry: Entry) -> Entry | None:
-        """What is at the entry's path once nobody marks it. Raises BusyError."""
+        """The entry at the path once it carries no intent. Raises BusyError."""
         deadline = self.deadline()
         current: Entry | None = entry
         while current is not None and current.pending:
@@ -250,16 +250,15 @@ class DirectoryStore(EntryReader):
             )
 
     async def need_directory(self, path: str) -> None:
-        """Make a directory that something is about to be put into, or wait for whoever marks it.
-        Raises as `make_directory`.
+        """Make a directory for a new entry, or wait for the transaction that holds it. Raises as
+        `make_directory`.
         """
         with incidental():
             await self.settle(await self.make_directory(path))
 
     async def recreate_directory(self, path: str) -> None:
-        """Make a directory again if it is gone, and wait for whoever is moving or removing it:
-        something was put into it. Raises BusyError, NotDirectoryError, PathExistsError (a file is
-        there).
+        """Make a directory that has an entry again if it is gone, and wait for the transaction that
+        moves or removes it. Raises BusyError, NotDirectoryError, PathExistsError (a file is there).
         """
         deadline = self.deadline()
         while True:
@@ -367,8 +366,8 @@ class DirectoryStore(EntryReader):
         """Whether the parent of a path is, from now on, a directory that no live job marks.
 
         This is what a creation rests on: asked after the entry was written, and before it is
-        acknowledged. Whoever asks for the same parent at the same time shares a read, which begins
-        after each of them asked.
+        acknowledged. Concurrent calls for the same parent share a read that begins after all of
+        them.
         """
         parent = _native.split(path)[0]
         return parent == ROOT or await self._shared.ask(parent)

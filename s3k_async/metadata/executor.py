@@ -200,8 +200,7 @@ class _PlanExecution:
         except S3kError as error:
             self._fail(rows, error)
         except BaseException:
-            # The event loop ends, or the store is broken: nobody knows what became of the
-            # transaction.
+            # The event loop ends, or the store is broken: the outcome is unknown.
             self.report.unknown.update(rows)
             raise
         else:

@@ -281,7 +281,7 @@ class _Batch:
             self.published[self.files[row].path] = self.files[row].entry
         for row, refusal in result.refused.items():
             item = refusal[0]
-            # What a job has marked may be nothing: whoever prepares it again settles that.
+            # An item with an intent may be no entry: preparing the path again resolves it.
             self._lost(self.files[row], taken=item is not None and not item.get(NEXT))
         for row, error in result.failed.items():
             file = self.files[row]

@@ -181,8 +181,7 @@ class IntentResolver:
         return True
 
     def _resolution(self, entry: Entry, *, published: bool) -> Put | Update | Delete:
-        """What folds in, or drops, a mark. Whoever holds it knows the item by it: it does not
-        change meanwhile."""
+        """The write that applies an intent, or removes it."""
         state, keys = _new_state(entry), self._reader.keys
         key, marked = keys.key(entry.path), Condition(equals={NEXT: entry.pending})
         if state == (REMOVED if published else CREATED):

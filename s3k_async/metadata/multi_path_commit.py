@@ -95,8 +95,7 @@ async def _attempt(store: MetadataStore, plan: CommitPlan) -> None:
         try:
             await _in_one(store, plan)
         except TransactionConflictError:
-            # Too many take turns at its directories. A job only looks at these, and waits for
-            # nobody's turn.
+            # Too many transactions change its directories. With a record they need only be read.
             pass
         else:
             return
@@ -141,9 +140,9 @@ async def _in_one(store: MetadataStore, plan: CommitPlan) -> None:
 
 
 async def _make(store: MetadataStore, absent: Iterable[str], fit: Iterable[Change]) -> None:
-    """Make what is to be touched and is not there: the record of the root, which nobody has touched
-    yet, and a directory in which a file was left by a writer that died. One that went with its
-    files does not come back.
+    """Make what is to be touched and is missing: the record of the root before its first use, and a
+    directory in which a dead writer left a file. A directory that was removed with its files does
+    not come back.
 
     `fit`: the changes of which nothing was in the way.
     """
@@ -178,7 +177,7 @@ def _obstructed(
 
 
 class _RecordedCommit(AtomicChange):
-    """A job of kind `transaction` under way. From its first mark to its end it waits for nobody."""
+    """A commit by a transaction record. It waits for no other client while it has intents."""
 
     def __init__(
         self, store: MetadataStore, job: Job, plan: CommitPlan, parts: Sequence[ManifestPart]

@@ -60,8 +60,8 @@ class WriteFile:
     """Whether the object is that of the file that was there when they were uploaded."""
     overwrite: bool
     source: Literal["written", "staged", "adopted"] = "written"
-    """Whether the transaction uploaded the bytes itself, or somebody did before it, in whose name
-    (`adopted`: without a lease) or in the volume's."""
+    """Uploaded by this transaction, staged before it, or an object outside the volume that is
+    adopted (without a lease)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +228,7 @@ async def _look(store: MetadataStore, paths: list[str]) -> dict[str, Entry | Non
 
 
 def _is_there(mutation: WriteFile, current: Entry) -> bool:
-    """Whether an earlier transaction, whose outcome perhaps nobody knew, has published just these
-    bytes."""
+    """Whether an earlier transaction, perhaps of unknown outcome, has published these bytes."""
     content = mutation.content
     found = (current.physical, current.size, current.etag) == (
         content.physical,

@@ -297,9 +297,8 @@ class _PlainChange(TreeChange):
         return await self.store.get(reservation.path)
 
     async def _confirm(self, made: Entry) -> None:
-        """After a batch: the directory that we move into must still be ours, or nobody could be
-        told where its files are.
-        """
+        """After a batch: the directory that we move into must still carry our intent. Raises
+        LeaseExpiredError."""
         current = await self.store.stored(made.path)
         if current is not None and current.pending == self.job.hold_intent:
             return

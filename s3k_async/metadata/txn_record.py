@@ -172,7 +172,7 @@ def _damaged(item: Item, reason: str) -> ItemFormatError:
 
 
 class Job:
-    """A job that this client owns. `mark`, `gone` and `here` are what its entries carry."""
+    """A transaction that this client owns, and the texts of the intents of its entries."""
 
     def __init__(
         self, identity: str, kind: JobKind, lease: Lease, sources: Sources, *, parts: int = 0
