@@ -133,20 +133,21 @@ class DirectoryStore(EntryReader):
             self.known.add(directory.path)
         return directory
 
+    def new_directory(self, path: str) -> Entry:
+        """A directory that is created now."""
+        now, operation = self.sources.now_ms(), self.sources.uuid()
+        return Entry(path, True, self.sources.uuid(), 1, now // 1000, now, operation=operation)
+
     async def _make_missing(self, chain: list[tuple[str, Entry | None]], *checks: Check) -> Entry:
         """Make the missing directories of a chain that begins with the root. Raises
         ConditionFailedError when the chain is no longer what it was, or is marked, or one of the
         checks fails.
         """
         made: list[Entry] = []
-        now = self.sources.now_ms()
         bases: list[Entry] = []
         for (_, above), (path, entry) in pairwise(chain):
             if entry is None:
-                operation = self.sources.uuid()
-                made.append(
-                    Entry(path, True, self.sources.uuid(), 1, now // 1000, now, operation=operation)
-                )
+                made.append(self.new_directory(path))
                 if above is not None and above.path != ROOT:
                     bases.append(above)
         for base in bases:

@@ -212,9 +212,7 @@ class _Batch:
         except LeaseExpiredError as error:
             self.published[path] = error
             return
-        base = current or Entry(
-            path, False, target.object_id, version=1, ctime=now // 1000, mtime_ms=now
-        )
+        base = current or store.new_file(path, target.object_id)
         entry = replace(
             base.with_content(content, mtime_ms=now, operation=store.sources.uuid()), pending=""
         )

@@ -95,7 +95,7 @@ async def _attempt(store: MetadataStore, plan: CommitPlan) -> None:
         try:
             await _in_one(store, plan)
         except TransactionConflictError:
-            # Too many transactions change its directories. With a record they need only be read.
+            # Too many transactions change its directories. With a record, single writes do.
             pass
         else:
             return

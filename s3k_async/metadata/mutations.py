@@ -268,10 +268,7 @@ class _Evaluation:
             self.plan.displaced.append(mutation)
             return
         self._need_directory(_native.split(path)[0])
-        blank = Entry(
-            path, False, mutation.object_id, version=1, ctime=self._now // 1000, mtime_ms=self._now
-        )
-        base = current if same and current is not None else blank
+        base = current if same and current else self._store.new_file(path, mutation.object_id)
         after = base.with_content(
             mutation.content, mtime_ms=self._now, operation=self._store.sources.uuid()
         )
@@ -295,10 +292,7 @@ class _Evaluation:
         replaced = self._found[mutation.target]
         if replaced is not None and (replaced.is_dir or source.is_dir or not mutation.overwrite):
             raise PathExistsError("the target exists", path=mutation.target)
-        moved = source.moved(mutation.target, operation=self._store.sources.uuid())
-        operations = [self._operation("rename", source, moved)]
-        if replaced is not None:
-            operations.append(self._operation("delete", replaced, None))
+        moved, operations, _ = self._store.plan_move(source, mutation.target, replaced)
         self._change(Change(source.path, source, None, ()))
         self._change(Change(mutation.target, replaced, moved, tuple(operations)))
         self._count(moved)
@@ -336,10 +330,7 @@ class _Evaluation:
                 continue
             there = self._found[place]
             if there is None:
-                identity, operation = self._store.sources.uuid(), self._store.sources.uuid()
-                made = Entry(
-                    place, True, identity, 1, self._now // 1000, self._now, operation=operation
-                )
+                made = self._store.new_directory(place)
                 self._change(Change(place, None, made, (self._operation("create", None, made),)))
                 self._count(made)
             elif not there.is_dir:

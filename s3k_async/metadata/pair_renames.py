@@ -24,14 +24,13 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.metadata.bulk_moves import BulkOutcome
-from s3k_async.metadata.codec import to_item, unchanged
 from s3k_async.metadata.directories import require_directories
 from s3k_async.metadata.executor import ExecutionResult, Lane, Refusal, execute
 from s3k_async.metadata.row_plan import RowPlan
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.entries import Operation
-from s3k_async.stores.items import ABSENT, MAX_TRANSACTION, Action, Delete, Put
+from s3k_async.stores.items import MAX_TRANSACTION, Action
 
 __all__ = ["PairRenames", "RenamePair"]
 
@@ -55,9 +54,9 @@ class _Move:
 
     source: Entry
     moved: Entry
-    replaced: Entry | None
     parent: str
-    operations: tuple[Operation, ...]
+    operations: Sequence[Operation]
+    actions: Sequence[Action]
 
     @property
     def path(self) -> str:
@@ -155,18 +154,14 @@ class PairRenames:
         if any(entry is not None and entry.pending for entry in (source, target, standing)):
             self._alone.append((source, pair.target))
             return None
-        changes = self._store.changes
-        moved = source.moved(pair.target, operation=self._store.sources.uuid())
-        operations = [changes.operation("rename", source, moved)]
-        if target is not None:
-            operations.append(changes.operation("delete", target, None))
-        return _Move(source, moved, target, parent, tuple(operations))
+        moved, operations, actions = self._store.plan_move(source, pair.target, target)
+        return _Move(source, moved, parent, operations, actions)
 
     async def _together(self, moves: Sequence[_Move]) -> None:
         store = self._store
         plan = RowPlan(
             moves,
-            self._actions,
+            lambda move: move.actions,
             operations=lambda move: move.operations,
             width=2,
             checks=lambda move: store.require_parent(move.moved.path),
@@ -184,14 +179,6 @@ class PairRenames:
                 self._fail(move.source.path, error)
         else:
             self._sort_out(moves, report)
-
-    def _actions(self, move: _Move) -> Sequence[Action]:
-        keys = self._store.keys
-        when = ABSENT if move.replaced is None else unchanged(move.replaced)
-        return [
-            Delete(keys.key(move.path), unchanged(move.source)),
-            Put(to_item(move.moved, keys), when),
-        ]
 
     def _sort_out(self, moves: Sequence[_Move], report: ExecutionResult) -> None:
         for row, move in enumerate(moves):

@@ -104,6 +104,11 @@ class MetadataStore(DirectoryStore):
             lease_ms=expiry_ms(self.sources.now_ms(), self.tuning.lease),
         )
 
+    def new_file(self, path: str, object_id: str) -> Entry:
+        """A file that is created now, without its content."""
+        now = self.sources.now_ms()
+        return Entry(path, False, object_id, version=1, ctime=now // 1000, mtime_ms=now)
+
     async def publish(
         self, target: WriteTarget, content: Content, *, overwrite: bool = True
     ) -> Entry:
@@ -119,12 +124,8 @@ class MetadataStore(DirectoryStore):
             if not overwrite:
                 raise PathExistsError("the file exists", path=target.path)
             return await self._replace(target.current, content)
-        now = self.sources.now_ms()
-        blank = Entry(
-            target.path, False, target.object_id, version=1, ctime=now // 1000, mtime_ms=now
-        )
         try:
-            return await self._create(blank, content)
+            return await self._create(self.new_file(target.path, target.object_id), content)
         except PathExistsError as error:
             if not overwrite:
                 raise
@@ -144,18 +145,9 @@ class MetadataStore(DirectoryStore):
             if exclusive:
                 raise PathExistsError("the file exists", path=target.path)
             return replace(target.current, lease_ms=target.lease_ms)
-        now = self.sources.now_ms()
-        blank = Entry(
-            target.path,
-            False,
-            target.object_id,
-            version=1,
-            ctime=now // 1000,
-            mtime_ms=now,
-            physical=UNCOMMITTED,
-            lease_ms=target.lease_ms,
-        )
-        return await self._create(blank, None)
+        blank = self.new_file(target.path, target.object_id)
+        reserved = replace(blank, physical=UNCOMMITTED, lease_ms=target.lease_ms)
+        return await self._create(reserved, None)
 
     async def commit(self, entry: Entry, content: Content) -> Entry:
         """Publish the bytes of a reservation, or of an entry that is being replaced.
@@ -489,7 +481,7 @@ class MetadataStore(DirectoryStore):
         or deletes the directories could not be moved back, since the old place may be gone by then,
         too.
         """
-        moved, operations, actions = self._plan_move(source, target, replaced)
+        moved, operations, actions = self.plan_move(source, target, replaced)
         try:
             await self.transact(operations, [*actions, *self.require_parent(target)])
         except ConditionFailedError as error:
@@ -501,9 +493,10 @@ class MetadataStore(DirectoryStore):
             return await self._move_unchecked(source, target, replaced)
         return moved
 
-    def _plan_move(
+    def plan_move(
         self, source: Entry, target: str, replaced: Entry | None
     ) -> tuple[Entry, list[Operation], list[Action]]:
+        """A file at its new path, and the log records and actions of its move."""
         moved = source.moved(target, operation=self.sources.uuid())
         operations = [self.changes.operation("rename", source, moved)]
         if replaced is not None:
@@ -522,7 +515,7 @@ class MetadataStore(DirectoryStore):
     ) -> Entry | None:
         """As `_move`, but the parent is read afterwards, and the move undone if it does not
         stand."""
-        moved, operations, actions = self._plan_move(source, target, replaced)
+        moved, operations, actions = self.plan_move(source, target, replaced)
         try:
             await self.transact(operations, actions)
         except ConditionFailedError as error:
