@@ -33,13 +33,13 @@ from s3k_async.errors import (
 from s3k_async.metadata.chunking import cost, mixed_chunks, reread
 from s3k_async.metadata.codec import NEXT, from_item, in_columns, to_item
 from s3k_async.metadata.column_plan import ColumnPlan, plan_deletes, plan_moves
-from s3k_async.metadata.conflict_backoff import ConflictBackoff, ObstructedError
+from s3k_async.metadata.conflict_backoff import ObstructedError, until_unobstructed
 from s3k_async.metadata.executor import Refusal, execute
 from s3k_async.metadata.logged_write import LoggedOutcome, TransactionLog
 from s3k_async.metadata.recursive import Tree
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree_change import OnProgress, TreeChange, look_ahead
-from s3k_async.metadata.txn_record import POLL_CAP_SECONDS, POLL_SECONDS, Job
+from s3k_async.metadata.txn_record import Job
 from s3k_async.metadata.write_intent import job_of
 from s3k_async.model import ChangeResult, Entry
 from s3k_async.stores.items import ABSENT, Action, Put
@@ -101,12 +101,7 @@ class AtomicTree:
             return await self._plain.rename(source, target, progress=progress)
         with suppress(ObstructedError):
             await look_ahead(store, target)
-        backoff = ConflictBackoff(store, POLL_SECONDS, POLL_CAP_SECONDS)
-        while True:
-            try:
-                return await self._rename(source, target, progress)
-            except ObstructedError as error:
-                await backoff.lost(error)
+        return await until_unobstructed(store, lambda: self._rename(source, target, progress))
 
     async def _rename(self, source: Entry, target: str, progress: OnProgress) -> ChangeResult:
         async with self._store.jobs.hold("rename", source.path, target) as job:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 from s3k_async.errors import BusyError, S3kError
 from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.txn_record import POLL_CAP_SECONDS, POLL_SECONDS
 from s3k_async.model import Entry
 
-__all__ = ["ConflictBackoff", "ObstructedError"]
+__all__ = ["ConflictBackoff", "ObstructedError", "until_unobstructed"]
+
+T = TypeVar("T")
 
 FIRST_WAIT = 0.005
 LONGEST_WAIT = 0.5
@@ -58,3 +62,14 @@ class ConflictBackoff:
                 await self._store.settle(entry)
         await sources.sleep(sources.uniform(0.0, self._bound))
         self._bound = min(self._longest, self._bound * 2)
+
+
+async def until_unobstructed(store: MetadataStore, attempt: Callable[[], Awaitable[T]]) -> T:
+    """The result of the first attempt that does not raise ObstructedError. Raises BusyError when
+    the time is up."""
+    backoff = ConflictBackoff(store, POLL_SECONDS, POLL_CAP_SECONDS)
+    while True:
+        try:
+            return await attempt()
+        except ObstructedError as error:
+            await backoff.lost(error)

@@ -18,7 +18,7 @@ from s3k_async._core.concurrency import run_all
 from s3k_async.errors import ConditionFailedError, TransactionConflictError
 from s3k_async.metadata.atomic_changes import AtomicChange
 from s3k_async.metadata.codec import NEXT, is_unmarked_directory, to_item, unchanged
-from s3k_async.metadata.conflict_backoff import ConflictBackoff, ObstructedError
+from s3k_async.metadata.conflict_backoff import ObstructedError, until_unobstructed
 from s3k_async.metadata.executor import by_transaction, execute
 from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
 from s3k_async.metadata.mutations import (
@@ -32,7 +32,7 @@ from s3k_async.metadata.mutations import (
 from s3k_async.metadata.row_plan import RowPlan
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.txn_manifest import ManifestPart, divided, write_parts
-from s3k_async.metadata.txn_record import POLL_CAP_SECONDS, POLL_SECONDS, Job
+from s3k_async.metadata.txn_record import Job
 from s3k_async.metadata.write_intent import WriteIntent
 from s3k_async.model import ROOT, ChangeResult
 from s3k_async.stores.items import (
@@ -69,22 +69,19 @@ async def commit_mutations(
     nothing.
     """
     wanted = list(mutations)
-    backoff = ConflictBackoff(store, POLL_SECONDS, POLL_CAP_SECONDS)
-    while True:
-        plan = await decide(store, wanted)
-        if plan.displaced:
+
+    async def attempt() -> ChangeResult:
+        nonlocal wanted
+        while (plan := await decide(store, wanted)).displaced:
             displaced = set(plan.displaced)
             wanted = [
                 await renew(each) if isinstance(each, WriteFile) and each in displaced else each
                 for each in wanted
             ]
-            continue
-        try:
-            await _attempt(store, plan)
-        except ObstructedError as error:
-            await backoff.lost(error)
-        else:
-            return plan.tally.result()
+        await _attempt(store, plan)
+        return plan.tally.result()
+
+    return await until_unobstructed(store, attempt)
 
 
 async def _attempt(store: MetadataStore, plan: CommitPlan) -> None:

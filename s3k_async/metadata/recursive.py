@@ -28,11 +28,10 @@ from s3k_async.errors import (
 from s3k_async.metadata.bulk_moves import BulkOutcome, delete_files, move_files
 from s3k_async.metadata.chunking import chunks, cost_of_files, reread
 from s3k_async.metadata.codec import NEXT, to_item, unchanged
-from s3k_async.metadata.conflict_backoff import ConflictBackoff, ObstructedError
+from s3k_async.metadata.conflict_backoff import ObstructedError, until_unobstructed
 from s3k_async.metadata.ordered_walk import walk
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree_change import OnProgress, TreeChange, look_ahead
-from s3k_async.metadata.txn_record import POLL_CAP_SECONDS, POLL_SECONDS
 from s3k_async.model import ChangeResult, Entry
 from s3k_async.stores.items import ABSENT, Check, Put
 
@@ -82,15 +81,14 @@ class Tree:
         # Looked at before anything is marked, too: a refusal changes nothing.
         with suppress(ObstructedError):
             await look_ahead(self._store, target, source)
-        backoff = ConflictBackoff(self._store, POLL_SECONDS, POLL_CAP_SECONDS)
-        while True:
-            try:
-                async with self._store.jobs.hold("mark", source.path, target) as job:
-                    change = _PlainChange(self._store, job, "rename", progress)
-                    await change.rename(source, target)
-                    return change.tally.result()
-            except ObstructedError as error:
-                await backoff.lost(error)
+
+        async def attempt() -> ChangeResult:
+            async with self._store.jobs.hold("mark", source.path, target) as job:
+                change = _PlainChange(self._store, job, "rename", progress)
+                await change.rename(source, target)
+                return change.tally.result()
+
+        return await until_unobstructed(self._store, attempt)
 
 
 class _PlainChange(TreeChange):
