@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from s3k_async.errors import *  # noqa: F403
     from s3k_async.files import FileReader, FileWriter, Opening
     from s3k_async.listing import EntryType, Walked, arrow_schema
-    from s3k_async.metadata.txn_record import JobKind, JobRecord, JobState
+    from s3k_async.metadata.txn_record import JobKind, JobState, TransactionRecord
     from s3k_async.model import (
         ChangeResult,
         Content,
@@ -73,7 +73,6 @@ if TYPE_CHECKING:
         "FileWriter",
         "HashName",
         "JobKind",
-        "JobRecord",
         "JobState",
         "LocalDirectory",
         "LogMode",
@@ -104,6 +103,7 @@ if TYPE_CHECKING:
         "SyncTransaction",
         "TableLocation",
         "Transaction",
+        "TransactionRecord",
         "Tuning",
         "VolumeConfig",
         "VolumeKind",
@@ -123,7 +123,7 @@ _NAMES: Final = {
     ),
     "files": "FileReader FileWriter Opening",
     "listing": "EntryType Walked arrow_schema",
-    "metadata.txn_record": "JobKind JobRecord JobState",
+    "metadata.txn_record": "JobKind JobState TransactionRecord",
     "model": (
         "ChangeResult Content ContentSummary Failure FileStatus HashName Progress StagedFile "
         "VolumeKind"

@@ -58,7 +58,7 @@ from s3k_async.listing import (
     walk_pages,
 )
 from s3k_async.metadata.entry_reader import existing
-from s3k_async.metadata.txn_record import JobRecord
+from s3k_async.metadata.txn_record import TransactionRecord
 from s3k_async.model import (
     ROOT,
     ChangeResult,
@@ -362,7 +362,7 @@ class S3kClient:
         return await summary(self._volume().store, self._path(path))
 
     @call
-    async def jobs(self) -> builtins.list[JobRecord]:
+    async def jobs(self) -> builtins.list[TransactionRecord]:
         """Changes of many entries that are under way, or whose owner died. Raises
         ItemFormatError."""
         return [record async for record in self._volume().store.jobs.records()]

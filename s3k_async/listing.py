@@ -16,7 +16,7 @@ from s3k_async._native import Entries
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.globbing import glob_entries, matcher
 from s3k_async.metadata.codec import in_columns
-from s3k_async.metadata.consistent_listing import SnapshotView, steadily
+from s3k_async.metadata.consistent_listing import SnapshotView, list_consistently
 from s3k_async.metadata.directories import DirectoryStore
 from s3k_async.metadata.entry_reader import existing
 from s3k_async.metadata.ordered_walk import walk, walk_in_order
@@ -119,7 +119,7 @@ class Listing:
     def pages(self, store: DirectoryStore, path: str) -> AsyncGenerator[Entries, None]:
         """The entries in pages that are not empty; of a file, the file itself. Raises
         PathNotFoundError."""
-        return steadily(store, lambda view: self.pages_of(view, path))
+        return list_consistently(store, lambda view: self.pages_of(view, path))
 
     async def pages_of(self, view: SnapshotView, path: str) -> AsyncGenerator[Entries, None]:
         """`pages` of one attempt."""
@@ -193,14 +193,16 @@ async def find_pages(
                 if selected := wanted.select(page, root):
                     yield selected
 
-    async with aclosing(steadily(store, found)) as pages:
+    async with aclosing(list_consistently(store, found)) as pages:
         async for page in pages:
             yield page
 
 
 async def glob_pages(store: DirectoryStore, pattern: str) -> AsyncIterator[list[FileStatus]]:
     """What matches a pattern, in pages."""
-    async with aclosing(steadily(store, lambda view: glob_entries(view, pattern))) as pages:
+    async with aclosing(
+        list_consistently(store, lambda view: glob_entries(view, pattern))
+    ) as pages:
         async for page in pages:
             if shown := [status_of(entry) for entry in page if not entry.is_reservation]:
                 yield shown
@@ -219,7 +221,7 @@ async def summary(store: DirectoryStore, path: str) -> ContentSummary:
                     yield page.totals()
 
     length, files, directories = 0, 0, 0
-    async with aclosing(steadily(store, totals)) as sums:
+    async with aclosing(list_consistently(store, totals)) as sums:
         async for more_files, more_directories, more_bytes in sums:
             files += more_files
             directories += more_directories
@@ -230,7 +232,7 @@ async def summary(store: DirectoryStore, path: str) -> ContentSummary:
 async def walk_pages(store: DirectoryStore, path: str) -> AsyncIterator[list[Walked]]:
     """Every directory from `path` down with its children, each after the one it is in. A page is
     one directory."""
-    async with aclosing(steadily(store, lambda view: _walked(view, path))) as pages:
+    async with aclosing(list_consistently(store, lambda view: _walked(view, path))) as pages:
         async for walked in pages:
             yield [walked]
 

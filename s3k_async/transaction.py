@@ -38,8 +38,8 @@ from s3k_async.errors import (
 from s3k_async.file_ranges import need_same
 from s3k_async.files import FileWriter, Opening, bytes_of, check_mode
 from s3k_async.metadata.entry_reader import existing
-from s3k_async.metadata.multi_path_commit import change_together
-from s3k_async.metadata.mutations import Intent, MakeDirectory, Move, Remove, WriteFile
+from s3k_async.metadata.multi_path_commit import commit_mutations
+from s3k_async.metadata.mutations import MakeDirectory, Move, Mutation, Remove, WriteFile
 from s3k_async.metadata.store import WriteTarget
 from s3k_async.model import ROOT, UNCOMMITTED, ChangeResult, Content, Entry, FileStatus, StagedFile
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
@@ -76,7 +76,7 @@ class Transaction:
         self._volume = volume
         self._place = place
         self._claims = _Claims()
-        self._intents: list[Intent] = []
+        self._intents: list[Mutation] = []
         self._published: set[str] = set()
         """Object ids of the staged files that it publishes, URIs of the objects that it adopts."""
         self._under_way: Counter[str] = Counter()
@@ -311,7 +311,7 @@ class Transaction:
         self._over = True
         try:
             with counting_towards(self._requests):
-                done = await change_together(store, self._intents, self._renewed)
+                done = await commit_mutations(store, self._intents, self._renewed)
         except S3kError as error:
             if not isinstance(error, OutcomeUnknownError):
                 await self._drop()

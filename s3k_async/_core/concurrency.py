@@ -264,6 +264,8 @@ class ByteBudget:
 async def gather(work: Callable[[T], Awaitable[R]], items: Iterable[T], *, limit: int) -> list[R]:
     """The results of `work(item)` in the order of the items, at most `limit` in flight."""
     known = list(items)
+    if len(known) == 1:  # needs no task of its own
+        return [await work(known[0])]
     results: list[R | None] = [None] * len(known)
 
     async def one(pair: tuple[int, T]) -> None:

@@ -14,7 +14,7 @@ from s3k_async.addresses import Path
 from s3k_async.bulk.publish import ProgressCallback
 from s3k_async.errors import S3kError
 from s3k_async.listing import EntryType, Walked
-from s3k_async.metadata.txn_record import JobRecord
+from s3k_async.metadata.txn_record import TransactionRecord
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus, StagedFile
 from s3k_async.physical_files import PhysicalFile
 from s3k_async.stores.blobs import Buffer
@@ -154,7 +154,7 @@ class S3kSyncClient(BlockingClient):
         """
         return self._call(lambda fs: fs.content_summary(path))
 
-    def jobs(self) -> builtins.list[JobRecord]:
+    def jobs(self) -> builtins.list[TransactionRecord]:
         """Changes of many entries that are under way, or whose owner died. Raises
         ItemFormatError."""
         return self._call(lambda fs: fs.jobs())

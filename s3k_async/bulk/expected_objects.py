@@ -173,7 +173,9 @@ async def _delete_files(client: S3kClient, files: Sequence[Entry], errors: Error
         return set()
     plan = plan_deletes(in_columns(files, store.keys), store.sources)
     try:
-        report = await execute(store.items, store.changes, plan, plan.lanes(), store.sources.uuid)
+        report = await execute(
+            store.items, store.changes.run_parts, plan, plan.lanes(), store.sources.uuid
+        )
     except LogFormatError:
         # It cannot hold one of them, and nothing was changed.
         return {entry.path for entry in files}

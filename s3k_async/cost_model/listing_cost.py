@@ -6,7 +6,7 @@ from s3k_async.cost_model.item_size import read_units
 from s3k_async.cost_model.service_limits import Service
 from s3k_async.cost_model.tree_shape import Kind, LaidTree
 from s3k_async.cost_model.work_load import Workload
-from s3k_async.metadata.consistent_listing import STEADY_ROWS
+from s3k_async.metadata.consistent_listing import CONSISTENT_ROWS
 from s3k_async.metadata.entry_reader import SUFFIX_STREAMS
 from s3k_async.metadata.ordered_walk import DIRECTORIES
 
@@ -29,7 +29,7 @@ def listing(tree: LaidTree, service: Service) -> Workload:
             0.0,
         )
     work.chain += longest_listing(tree, service)
-    if tree.files + tree.directories - 1 <= STEADY_ROWS:
+    if tree.files + tree.directories - 1 <= CONSISTENT_ROWS:
         read_again(work, tree)
         work.chain += service.latency.read
     work.streams = min(tree.directories, DIRECTORIES) * min(tree.suffix_count, SUFFIX_STREAMS)

@@ -8,7 +8,7 @@ from typing import Final
 from s3k_async.errors import ItemFormatError
 from s3k_async.metadata.codec import from_item
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.write_intent import job_of, parse_mark
+from s3k_async.metadata.write_intent import job_of, parse_intent
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.segments import Segment, SegmentCommit
@@ -88,7 +88,7 @@ def _side(entry: Entry, job: str, *, published: bool) -> Entry | None:
     """The state of a stored entry, with a mark of this job resolved; None if it does not exist."""
     if not entry.pending or job_of(entry.pending) != job:
         return entry
-    return parse_mark(entry.pending).side(entry, published=published)
+    return parse_intent(entry.pending).resolve(entry, published=published)
 
 
 async def _stored(store: MetadataStore, operations: Sequence[Operation]) -> dict[str, Entry]:

@@ -25,7 +25,7 @@ from s3k_async.integrity.facts import (
 from s3k_async.integrity.scans import FactRecord, blob_facts, log_facts, table_facts
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import Child, FactKind, Shuffle, State
-from s3k_async.metadata.txn_record import JobRecord
+from s3k_async.metadata.txn_record import TransactionRecord
 from s3k_async.model import ROOT, Entry, Progress
 from s3k_async.oplog.entries import segment_key
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
@@ -51,7 +51,7 @@ class Unkeyed:
 
     items: list[ItemFacts] = field(default_factory=list)
     log_objects: list[LogObjectFacts] = field(default_factory=list)
-    jobs: list[JobRecord] = field(default_factory=list)
+    jobs: list[TransactionRecord] = field(default_factory=list)
     segments: list[OpenSegment] = field(default_factory=list)
 
     def add(self, kind: FactKind, fact: Any) -> None:
@@ -168,7 +168,7 @@ class Collector:
             for key in sorted((jobs.keys() | segments.keys()) - elsewhere)
         ]
 
-    def _concerns(self, job: JobRecord) -> bool:
+    def _concerns(self, job: TransactionRecord) -> bool:
         """Whether a job may have marked entries of the scope."""
         tops = [path for path in (job.source, job.target) if path]
         below = [self.scope.path.startswith(path + "/") for path in tops]
@@ -291,6 +291,6 @@ class Collector:
         self.loose = Unkeyed(
             [ItemFacts(**each) for each in state["items"]],
             [LogObjectFacts(**each) for each in state["log_objects"]],
-            [JobRecord(**each) for each in state["jobs"]],
+            [TransactionRecord(**each) for each in state["jobs"]],
             [OpenSegment(**each) for each in state["segments"]],
         )

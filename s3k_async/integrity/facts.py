@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 from s3k_async.errors import ItemFormatError
 from s3k_async.metadata.lease import expired
-from s3k_async.metadata.txn_record import JobRecord
-from s3k_async.metadata.write_intent import WriteIntent, parse_mark
+from s3k_async.metadata.txn_record import TransactionRecord
+from s3k_async.metadata.write_intent import WriteIntent, parse_intent
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import job_of_segment
 from s3k_async.oplog.log_reader import ObjectState
@@ -148,7 +148,7 @@ class Facts:
     legacy: bool = False
     """Whether S3-FileSystem 1.0 wrote the object, and may be writing it: it has no leases, renames
     directories entry by entry, and its log keeps less."""
-    jobs: Mapping[str, JobRecord] = field(default_factory=dict)
+    jobs: Mapping[str, TransactionRecord] = field(default_factory=dict)
     """The records that there are of the jobs that mark the entries, by id; one that is missing is
     over."""
     occupied: Mapping[str, bool] = field(default_factory=dict)
@@ -230,7 +230,7 @@ class ChangeFacts:
 
     key: str
     """The job's id, or the key of the segment."""
-    job: JobRecord | None
+    job: TransactionRecord | None
     """None: the job is over, or there never was one."""
     segments: tuple[OpenSegment, ...]
     now_ms: int
@@ -269,7 +269,9 @@ def visibility_of(facts: Facts) -> Visibility:
             mark is not None and mark.job in facts.unreadable_jobs
         )
         stale.append(entry)
-        side = mark.side(entry, published=job is not None and job.is_published) if mark else entry
+        side = (
+            mark.resolve(entry, published=job is not None and job.is_published) if mark else entry
+        )
         if side is not None and side.id == facts.object_id:
             sides.append(side)
     return Visibility(tuple(sides), () if in_flux else tuple(stale), in_flux)
@@ -289,12 +291,12 @@ def adopted_by(entry: Entry) -> list[str]:
 
 def _sides(entry: Entry) -> list[Entry]:
     intent = intent_of(entry) if entry.pending else None
-    return [entry, intent.then] if intent and isinstance(intent.then, Entry) else [entry]
+    return [entry, intent.new_state] if intent and isinstance(intent.new_state, Entry) else [entry]
 
 
 def intent_of(entry: Entry) -> WriteIntent | None:
     """The write intent of an entry; None for an unreadable one, which counts as that of no job."""
     try:
-        return parse_mark(entry.pending)
+        return parse_intent(entry.pending)
     except ItemFormatError:
         return None

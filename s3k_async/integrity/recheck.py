@@ -26,7 +26,7 @@ from s3k_async.integrity.shuffle import Child
 from s3k_async.integrity.verify_rules import decide
 from s3k_async.metadata.codec import from_item
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.txn_record import JOB_PARTITION, JobRecord, record_from
+from s3k_async.metadata.txn_record import JOB_PARTITION, TransactionRecord, record_from
 from s3k_async.model import ROOT, UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
 from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, ObjectState, latest
@@ -69,7 +69,7 @@ async def with_jobs(scope: Scope, facts: Sequence[Facts]) -> list[Facts]:
     ids = {intent.job for entry in marked if (intent := intent_of(entry)) is not None}
     if not ids:
         return list(facts)
-    jobs: dict[str, JobRecord] = {}
+    jobs: dict[str, TransactionRecord] = {}
     unreadable = set()
     keys = [Key(JOB_PARTITION, job) for job in sorted(ids)]
     for key, item in (await scope.store.items.get_many(keys)).items():

@@ -13,7 +13,7 @@ from s3k_async.integrity.gc_rules import PHYSICAL_KEY, KeyOf
 from s3k_async.metadata.keys import ENTRY_PREFIX
 from s3k_async.metadata.txn_record import JOB_PARTITION, PART_SEPARATOR
 from s3k_async.metadata.volume_record import LOCK, RECORD_KEY, STATE
-from s3k_async.metadata.write_intent import parse_mark
+from s3k_async.metadata.write_intent import parse_intent
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.storage.physical import is_uri
 from s3k_async.stores.items import PARTITION, SORT, Item, ItemStore
@@ -68,7 +68,7 @@ def names_in(items: Iterable[Item], key_of: KeyOf) -> References:
         if mark is None:
             continue
         try:
-            then = parse_mark(str(mark)).then
+            then = parse_intent(str(mark)).new_state
         except ItemFormatError:
             _add_unclear(named, item)
             continue

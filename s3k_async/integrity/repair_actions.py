@@ -42,7 +42,7 @@ from s3k_async.integrity.verify_rules import decide, next_version
 from s3k_async.metadata.codec import from_item, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.lease import expired
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.txn_record import JobRecord
+from s3k_async.metadata.txn_record import TransactionRecord
 from s3k_async.metadata.volume_record import VolumeRecord
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.entries import (
@@ -345,15 +345,15 @@ class Repairer:
             ended += 1
         return ended
 
-    async def _abandoned(self, job: JobRecord) -> JobRecord:
+    async def _abandoned(self, job: TransactionRecord) -> TransactionRecord:
         """The record of a job, read anew, whose lease has run out."""
         current = await self._store.jobs.record(job.id)
         if current is None or not expired(current.lease_ms, self._sources.now_ms()):
             raise LeftError("the job is under way, or over", path=job.source)
         return current
 
-    async def _complete(self, job: JobRecord) -> None:
-        if not await self._store.settling.complete(job):
+    async def _complete(self, job: TransactionRecord) -> None:
+        if not await self._store.resolver.complete(job):
             raise LeftError("another client has taken over the transaction", path=job.source)
 
     async def _make_parent(self, task: Task) -> None:

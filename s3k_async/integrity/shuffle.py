@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.integrity.facts import Finding, ItemFacts, LogObjectFacts, OpenSegment
-from s3k_async.metadata.txn_record import JobRecord
+from s3k_async.metadata.txn_record import TransactionRecord
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.stores.blobs import BlobInfo
@@ -101,7 +101,7 @@ _CODECS: Final[Mapping[FactKind, tuple[Callable[[Any], Any], Callable[[Any], Any
     "found": (lambda finding: list(astuple(finding)), lambda row: Finding(*row)),
     "items": (asdict, lambda row: ItemFacts(**row)),
     "log_objects": (asdict, lambda row: LogObjectFacts(**row)),
-    "jobs": (asdict, lambda row: JobRecord(**row)),
+    "jobs": (asdict, lambda row: TransactionRecord(**row)),
     "segments": (asdict, lambda row: OpenSegment(**row)),
 }
 """How facts of a kind are written and read."""

@@ -11,39 +11,38 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import replace
 
 import anyio
 
 from s3k_async import _native
 from s3k_async._core.active_calls import optional
-from s3k_async._core.concurrency import Budget, to_the_end
+from s3k_async._core.concurrency import to_the_end
 from s3k_async._native import Entries
 from s3k_async.errors import (
     BusyError,
     ConditionFailedError,
-    NotDirectoryError,
     OutcomeUnknownError,
     PathExistsError,
-    PathNotFoundError,
     RenameIntoSelfError,
     S3kError,
     ServiceError,
     UncommittedFileError,
 )
-from s3k_async.metadata.chunking import PARTS, cost, mixed_chunks
-from s3k_async.metadata.codec import NEXT, from_item, in_columns, is_unmarked_directory, to_item
+from s3k_async.metadata.chunking import cost, mixed_chunks, reread
+from s3k_async.metadata.codec import NEXT, from_item, in_columns, to_item
 from s3k_async.metadata.column_plan import ColumnPlan, plan_deletes, plan_moves
+from s3k_async.metadata.conflict_backoff import ObstructedError, until_unobstructed
 from s3k_async.metadata.executor import Refusal, execute
-from s3k_async.metadata.logged_write import LoggedOutcome
+from s3k_async.metadata.logged_write import LoggedOutcome, TransactionLog
 from s3k_async.metadata.recursive import Tree
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.txn_record import POLL_CAP_SECONDS, POLL_SECONDS, Job
+from s3k_async.metadata.tree_change import OnProgress, TreeChange, look_ahead
+from s3k_async.metadata.txn_record import Job
 from s3k_async.metadata.write_intent import job_of
-from s3k_async.model import ROOT, ChangeResult, ChangeTally, Entry, Progress
-from s3k_async.oplog.log_writer import HeldLog, OperationLog
-from s3k_async.oplog.segments import Operations
-from s3k_async.stores.items import ABSENT, Action, Check, Put
+from s3k_async.model import ChangeResult, Entry
+from s3k_async.stores.items import ABSENT, Action, Put
 
 __all__ = ["AtomicChange", "AtomicTree"]
 
@@ -52,8 +51,6 @@ _LOG = logging.getLogger(__name__)
 UNDO_SECONDS = 10.0
 """How long a cancelled change goes on dropping its marks; what is left then is dropped by
 the next client."""
-
-OnProgress = Callable[[Progress], object] | None
 
 
 class AtomicTree:
@@ -75,10 +72,9 @@ class AtomicTree:
         async with self._store.jobs.hold("delete", entry.path) as job:
             change = AtomicChange(self._store, job, entry.path, "", progress)
 
-            async def prepare() -> bool:
+            async def prepare() -> None:
                 await change.log_removal(await change.mark_top(entry, same=True))
                 await change.below(entry.path, "")
-                return True
 
             await change.run(prepare)
         return change.tally.result()
@@ -99,137 +95,54 @@ class AtomicTree:
         if target == source.path or target.startswith(source.path + "/"):
             raise RenameIntoSelfError("a directory cannot be moved into itself", path=target)
         # Looked at before anything is marked, too: a refusal changes nothing.
-        if await self._is_half_way(source, target):
+        existing = await store.get(target)
+        if existing is not None and existing.id == source.id:
+            # An interrupted plain rename of this very directory: it is finished that way.
             return await self._plain.rename(source, target, progress=progress)
-        deadline = store.deadline()
-        pause = POLL_SECONDS
-        while True:
-            change, obstacle = await self._attempt(source, target, progress)
-            if change is not None:
-                return change.tally.result()
-            store.still_time(deadline, target)
-            if obstacle is not None:
-                await store.settle(obstacle)
-            # Two renames into each other that stood back at the same time must not come back at the
-            # same time.
-            await store.sources.sleep(store.sources.uniform(0.0, pause))
-            pause = min(POLL_CAP_SECONDS, pause * 2)
+        with suppress(ObstructedError):
+            await look_ahead(store, target)
+        return await until_unobstructed(store, lambda: self._rename(source, target, progress))
 
-    async def _attempt(
-        self, source: Entry, target: str, progress: OnProgress
-    ) -> tuple[AtomicChange | None, Entry | None]:
-        """The change, when it was made. Otherwise another job is at work where it would go, and was
-        not waited for: it might wait for us. The entry that it marks, if known.
-        """
-        obstacle: Entry | None = None
+    async def _rename(self, source: Entry, target: str, progress: OnProgress) -> ChangeResult:
         async with self._store.jobs.hold("rename", source.path, target) as job:
             change = AtomicChange(self._store, job, source.path, target, progress)
 
-            async def prepare() -> bool:
-                nonlocal obstacle
+            async def prepare() -> None:
                 marked = await change.mark_top(source)
                 # The mark is set before these are read: of two renames into each other one sees the
                 # other.
-                obstacle = await self._look_ahead(target)
-                if obstacle is not None:
-                    return False
-                made, obstacle = await change.put_top(marked)
-                if made:
-                    await change.below(source.path, target)
-                return made
+                await look_ahead(self._store, target)
+                await change.put_top(marked)
+                await change.below(source.path, target)
 
-            made = await change.run(prepare)
-        return (change if made else None), obstacle
-
-    async def _is_half_way(self, source: Entry, target: str) -> bool:
-        """Whether the target is what an interrupted plain rename of this very directory has left
-        there: that way it is finished. Raises as `rename`.
-        """
-        existing = await self._store.get(target)
-        if existing is not None and existing.id == source.id:
-            return True
-        await self._look_ahead(target)
-        return False
-
-    async def _look_ahead(self, target: str) -> Entry | None:
-        """Check the target and its ancestors; the first of these that a job marks, or None."""
-        if target == ROOT:
-            raise PathExistsError("the root exists", path=target)
-        chain = await self._store.chain(target)
-        for path, entry in chain[:-1]:
-            if entry is None:
-                raise PathNotFoundError("no such parent directory", path=path)
-            if not entry.is_dir:
-                raise NotDirectoryError("the path leads through a file", path=path)
-        existing = chain[-1][1]
-        marked = next((entry for _, entry in chain if entry is not None and entry.pending), None)
-        if existing is not None and not existing.pending:
-            raise PathExistsError("the target exists", path=target)
-        return marked
+            await change.run(prepare)
+        return change.tally.result()
 
 
-class _JobLog:
-    """The log of a job: what is pending until it is published."""
+class AtomicChange(TreeChange):
+    """One atomic change under way, owned by a job: prepared, published, folded in, or undone.
 
-    def __init__(self, log: OperationLog, job: Job) -> None:
-        self._log = log
-        self._job = job
-        self._held: list[HeldLog] = []
+    `target`: empty for a deletion.
+    """
 
-    async def run_parts(
-        self, operations: Operations, body: Callable[[LoggedOutcome], Awaitable[object]]
+    def __init__(
+        self, store: MetadataStore, job: Job, source: str, target: str, progress: OnProgress
     ) -> None:
-        """As `Changes.run_parts`, but what the body notes counts only once the job is published."""
-        try:
-            pending = await self._log.begin(operations, job=self._job.id)
-        except S3kError as error:
-            error.before_change = True
-            raise
-        outcome = LoggedOutcome(succeeded=set())
-        try:
-            await body(outcome)
-        finally:
-            self._held.append(pending.hold(outcome.succeeded))
-
-    async def commit(self) -> None:
-        for held in self._held:
-            await held.commit_later()
-
-    async def rollback(self) -> None:
-        for held in self._held:
-            await held.rollback()
-
-
-@dataclass
-class AtomicChange:
-    """One atomic change under way, owned by a job: prepared, published, folded in, or undone."""
-
-    store: MetadataStore
-    job: Job
-    source: str
-    target: str
-    """Empty for a deletion."""
-    progress: OnProgress
-    tally: ChangeTally = field(default_factory=ChangeTally)
-
-    def __post_init__(self) -> None:
-        self._budget = Budget(PARTS)
-        self._log = _JobLog(self.store.changes.log, self.job)
+        super().__init__(store, job, job.kind, progress)
+        self._source = source
+        self._target = target
+        self._log = TransactionLog(store.changes, job.id)
         self._published: bool | None = False
         """None: it is not known."""
 
     # From beginning to end
 
-    async def run(self, prepare: Callable[[], Awaitable[bool]]) -> bool:
-        """Prepare, publish, fold in. Whatever goes wrong before it is published is undone; so is
-        what `prepare` gives up by answering False.
-        """
+    async def run(self, prepare: Callable[[], Awaitable[object]]) -> None:
+        """Prepare, publish, fold in. What fails before it is published is undone."""
         try:
-            if not await prepare():
-                await self._undo()
-                return False
+            await prepare()
             for parent in dict.fromkeys(
-                _native.split(path)[0] for path in (self.source, self.target) if path
+                _native.split(path)[0] for path in (self._source, self._target) if path
             ):
                 self.job.check()
                 await self.store.touch(parent)
@@ -239,10 +152,9 @@ class AtomicChange:
                 await self._take_back(error)
             raise
         await self._fold()
-        return True
 
     async def _publish(self) -> None:
-        self._published = None  # so it stays for whoever is stopped meanwhile
+        self._published = None  # until the answer, also if the task is stopped meanwhile
         try:
             await self.store.jobs.publish(self.job)
         except OutcomeUnknownError as error:
@@ -264,7 +176,7 @@ class AtomicChange:
         if state == "aborted":
             self._published = False
             raise ServiceError(
-                "the change could not be published; nothing was changed", path=self.source
+                "the change could not be published; nothing was changed", path=self._source
             ) from unknown
         if state != "published":
             raise unknown
@@ -272,7 +184,7 @@ class AtomicChange:
     async def _fold(self) -> None:
         try:
             with optional():
-                await self.store.settling.end(self.job, self.source, self.target, published=True)
+                await self.store.resolver.end(self.job, self._source, self._target, published=True)
         except S3kError as error:
             # It has happened. The next client folds in what is left.
             _LOG.warning(
@@ -296,7 +208,7 @@ class AtomicChange:
         """
         try:
             if await self.store.jobs.abort(self.job) == "aborted":
-                await self.store.settling.end(self.job, self.source, self.target, published=False)
+                await self.store.resolver.end(self.job, self._source, self._target, published=False)
         except S3kError as error:
             _LOG.warning(
                 "job %s is aborted, but its marks could not be dropped: %s", self.job.id, error
@@ -307,7 +219,7 @@ class AtomicChange:
 
     async def mark_top(self, entry: Entry, *, same: bool = False) -> Entry:
         """Mark the directory itself, as it is now. Raises as `DirectoryStore.mark_current`."""
-        marked = await self.store.mark_current(entry, self.job, self.job.gone, same=same)
+        marked = await self.store.mark_current(entry, self.job, self.job.removal_intent, same=same)
         self.tally.directories += 1
         return marked
 
@@ -320,18 +232,16 @@ class AtomicChange:
 
         await self._log.run_parts([removal], nothing_more)
 
-    async def put_top(self, marked: Entry) -> tuple[bool, Entry | None]:
-        """Make the directory at the target. If another client is in the way: the entry that he
-        marks, if that is known."""
+    async def put_top(self, marked: Entry) -> None:
+        """Make the directory at the target. Raises PathExistsError, ObstructedError."""
         store = self.store
         source = replace(marked, pending="")
-        moved = source.moved(self.target, operation=store.sources.uuid())
+        moved = source.moved(self._target, operation=store.sources.uuid())
+        hidden = replace(moved, pending=self.job.creation_intent)
         actions: list[Action] = [
-            Put(to_item(replace(moved, pending=self.job.here), store.keys), ABSENT)
+            Put(to_item(hidden, store.keys), ABSENT),
+            *store.require_parent(self._target),
         ]
-        parent = _native.split(self.target)[0]
-        if parent != ROOT:
-            actions.append(Check(store.keys.key(parent), is_unmarked_directory()))
 
         async def put(outcome: LoggedOutcome) -> None:
             await to_the_end(lambda: store.items.transact(actions, store.sources.uuid()))
@@ -343,33 +253,32 @@ class AtomicChange:
         except ConditionFailedError as error:
             there = error.current.get(0)
             if there is not None and not there.get(NEXT):
-                raise PathExistsError("the target exists", path=self.target) from error
-            marks = [item for item in error.current.values() if item is not None and item.get(NEXT)]
-            return False, (from_item(marks[0], store.keys) if marks else None)
-        return True, None
+                raise PathExistsError("the target exists", path=self._target) from error
+            raise ObstructedError(self._target, store.obstacles(error.current.values())) from error
 
     async def below(self, directory: str, target: str) -> None:
         """Prepare what a marked directory holds, for its place in `target`."""
 
         async def chunk(entries: Entries) -> None:
-            await self._budget.run_all(child, await self._prepare(entries, target))
+            await self.budget.run_all(child, await self._prepare(entries, target))
 
         async def child(path: str) -> None:
             await self.below(path, _native.join(target, _native.split(path)[1]) if target else "")
 
         pages = self.store.stored_children(directory)
-        await self._budget.run_all(chunk, mixed_chunks(pages), cost=cost)
+        await self.budget.run_all(chunk, mixed_chunks(pages), cost=cost)
 
     async def _prepare(self, entries: Entries, target: str) -> list[str]:
         """Prepare a portion, and what of it changes meanwhile again; its directories."""
         store, directories, work = self.store, list[str](), entries
         deadline = store.deadline()
-        while len(work := await self._ready(work)) > 0:
+        while len(work := await self._ready(work, target)) > 0:
             plan = self._plan(work, target)
             lanes, token = plan.lanes(), store.sources.uuid
-            report = await execute(store.items, self._log, plan, lanes, token, turn=self.job.turn)
-            for error in report.failed.values():
-                raise error
+            report = await execute(
+                store.items, self._log.run_parts, plan, lanes, token, turn=self.job.turn
+            )
+            report.raise_failure()
             done = work if not report.refused else work.take(sorted(report.succeeded))
             directories += done.directories().paths()
             self._count(done)
@@ -380,29 +289,27 @@ class AtomicChange:
 
     def _plan(self, entries: Entries, target: str) -> ColumnPlan:
         if not target:
-            return plan_deletes(entries, self.store.sources, self.job.gone)
-        marks = (self.job.gone, self.job.here)
+            return plan_deletes(entries, self.store.sources, self.job.removal_intent)
+        marks = (self.job.removal_intent, self.job.creation_intent)
         return plan_moves(entries, target, self.store.keys, self.store.sources, marks)
 
-    async def _ready(self, entries: Entries) -> Entries:
+    async def _ready(self, entries: Entries, target: str) -> Entries:
         """The entries without marks of others and without reservations that ran out, each as it is
         by now."""
         odd = {place for place, _ in entries.marked()}
-        if self.target and len(entries.without_reservations()) < len(entries):
+        if target and len(entries.without_reservations()) < len(entries):
             odd |= {place for place, entry in enumerate(entries) if entry.is_reservation}
-        if not odd:
-            return entries
-        kept = []
-        for place, entry in enumerate(entries):
-            current = await self._settled(entry) if place in odd else entry
-            kept += [current] if current is not None else []
-        return in_columns(kept, self.store.keys)
 
-    async def _settled(self, entry: Entry) -> Entry | None:
+        async def resolved(entry: Entry) -> Entry | None:
+            return await self._resolved(entry, moves=bool(target))
+
+        return await reread(entries, odd, resolved, self.store.keys)
+
+    async def _resolved(self, entry: Entry, *, moves: bool) -> Entry | None:
         if job_of(entry.pending) == self.job.id:
             raise BusyError("the transaction encountered its own write intent", path=entry.path)
         current = await self.store.settled(entry)
-        if not self.target or current is None or not current.is_reservation:
+        if not moves or current is None or not current.is_reservation:
             return current
         if not self.store.ran_out(current):
             raise UncommittedFileError(
@@ -432,11 +339,7 @@ class AtomicChange:
         return in_columns(again, self.store.keys)
 
     def _count(self, done: Entries) -> None:
-        files = len(done.files())
-        self.tally.files += files
-        self.tally.directories += len(done) - files
-        self.tally.bytes += done.totals()[2]
-        if self.progress is not None and len(done) > 0:
-            count = self.tally.files + self.tally.directories
+        if len(done) > 0:
+            files = len(done.files())
             path = _native.split(done[0].path)[0]
-            self.progress(Progress(self.job.kind, count, bytes=self.tally.bytes, path=path))
+            self.count(path, files=files, directories=len(done) - files, size=done.totals()[2])

@@ -147,7 +147,9 @@ class _BulkChange:
         store = self._store
         try:
             lanes, token = plan.lanes(), store.sources.uuid
-            report = await execute(store.items, store.changes, plan, lanes, token, turn=self._turn)
+            report = await execute(
+                store.items, store.changes.run_parts, plan, lanes, token, turn=self._turn
+            )
         except LogFormatError as error:
             await self._without_the_odd(entries, error)
         except LeaseExpiredError:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing
 
 from s3k_async._native import Entries
+from s3k_async.metadata.codec import in_columns
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.model import Entry
 from s3k_async.oplog.log_writer import SEGMENT_OPERATIONS
 
-__all__ = ["CHUNK", "PARTS", "chunks", "cost", "cost_of_files", "mixed_chunks"]
+__all__ = ["CHUNK", "PARTS", "chunks", "cost", "cost_of_files", "mixed_chunks", "reread"]
 
 PARTS = 64
 """Portions and subdirectories of one recursive change that are worked on at the same time."""
@@ -35,7 +38,7 @@ async def chunks(pages: AsyncGenerator[Entries, None]) -> AsyncGenerator[Entries
     The files of a portion are in the order of their names, and hence come from all suffixes in
     turn: no partition is hammered, and a transaction is full however few files each suffix has.
     """
-    held = _Held()
+    held = _EntryBuffer()
     async with aclosing(pages):
         async for page in pages:
             directories = page.directories()
@@ -48,8 +51,8 @@ async def chunks(pages: AsyncGenerator[Entries, None]) -> AsyncGenerator[Entries
 
 
 async def mixed_chunks(pages: AsyncGenerator[Entries, None]) -> AsyncGenerator[Entries, None]:
-    """As `portions`, with the directories among the files."""
-    held = _Held()
+    """As `chunks`, with the directories among the files."""
+    held = _EntryBuffer()
     async with aclosing(pages):
         async for page in pages:
             for chunk in held.add(page, page):
@@ -58,7 +61,23 @@ async def mixed_chunks(pages: AsyncGenerator[Entries, None]) -> AsyncGenerator[E
         yield chunk
 
 
-class _Held:
+async def reread(
+    entries: Entries,
+    places: Collection[int],
+    current: Callable[[Entry], Awaitable[Entry | None]],
+    keys: KeyScheme,
+) -> Entries:
+    """The entries, those at some places as `current` gives them; without those that are gone."""
+    if not places:
+        return entries
+    kept = []
+    for place, entry in enumerate(entries):
+        found = await current(entry) if place in places else entry
+        kept += [found] if found is not None else []
+    return in_columns(kept, keys)
+
+
+class _EntryBuffer:
     """Entries until there are enough of them."""
 
     def __init__(self) -> None:

@@ -10,20 +10,20 @@ from collections.abc import Iterable, Sequence
 
 from s3k_async._core.runtime import Sources
 from s3k_async._native import Deletes, Endings, Entries, Moves
-from s3k_async.metadata.executor import Lane
+from s3k_async.metadata.executor import Lane, by_transaction
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.segments import operation_ids
-from s3k_async.stores.items import MAX_TRANSACTION, Action
+from s3k_async.stores.items import Action
 
-__all__ = ["ColumnPlan", "plan_deletes", "plan_endings", "plan_moves"]
+__all__ = ["ColumnPlan", "plan_deletes", "plan_moves", "plan_resolutions"]
 
 ENTROPY = 16
 """Bytes of entropy in an operation id."""
 
 
 class ColumnPlan:
-    """What to do to each of some entries: a `transactions.Plan`."""
+    """What to do to each of some entries: an `executor.Plan`."""
 
     def __init__(
         self,
@@ -43,8 +43,7 @@ class ColumnPlan:
 
     def lanes(self) -> list[Lane]:
         """All rows, in full transactions that do not wait for each other."""
-        rows, size = range(len(self)), MAX_TRANSACTION // self.width
-        return [(rows[start : start + size],) for start in range(0, len(rows), size)]
+        return [(rows,) for rows in by_transaction(range(len(self)), self.width)]
 
     def identities(self, rows: Iterable[int]) -> list[str]:
         wanted = list(rows)
@@ -84,6 +83,6 @@ def plan_deletes(entries: Entries, sources: Sources, mark: str | None = None) ->
     return ColumnPlan(entries, deletes, deletes.operations(sources.now_ms()))
 
 
-def plan_endings(entries: Entries, *, remove: bool) -> ColumnPlan:
+def plan_resolutions(entries: Entries, *, remove: bool) -> ColumnPlan:
     """Remove marked entries, or take their marks from them; the log has heard of it."""
     return ColumnPlan(entries, Endings(entries, remove))

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from s3k_async.errors import S3kError
-from s3k_async.metadata.store import MetadataStore
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
-__all__ = ["ConflictBackoff"]
+from s3k_async.errors import BusyError, S3kError
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.txn_record import POLL_CAP_SECONDS, POLL_SECONDS
+from s3k_async.model import Entry
+
+__all__ = ["ConflictBackoff", "ObstructedError", "until_unobstructed"]
+
+T = TypeVar("T")
 
 FIRST_WAIT = 0.005
 LONGEST_WAIT = 0.5
@@ -13,23 +20,56 @@ LONGEST_WAIT = 0.5
 """
 
 
+class ObstructedError(BusyError):
+    """Other transactions are in the way of an attempt, which is undone before they are waited for:
+    they may be waiting for it."""
+
+    def __init__(self, path: str, obstacles: Iterable[Entry] = ()) -> None:
+        super().__init__("gave up: concurrent changes to this path", path=path)
+        self.obstacles = list(obstacles)
+        """The entries that carry their intents, as far as they are known."""
+
+    def gave_up(self) -> BusyError:
+        """The error of the last attempt."""
+        return BusyError(self.message, path=self.path)
+
+
 class ConflictBackoff:
     """One change that may lose to others, until `Tuning.busy_timeout` has passed since it lost
-    first. Of all that race, one gets ahead in each round, so it is time and not a number of
-    attempts that is given.
+    first. The bound is a time: one of the competing changes succeeds in each round, so that the
+    number of attempts grows with their number.
     """
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(
+        self, store: MetadataStore, first: float = FIRST_WAIT, longest: float = LONGEST_WAIT
+    ) -> None:
         self._store = store
         self._deadline: float | None = None
-        self._bound = FIRST_WAIT
+        self._bound = first
+        self._longest = longest
 
     async def lost(self, error: S3kError) -> None:
-        """Wait a little before the next attempt; raises `error` when the time is up."""
+        """Wait for what obstructed the change, and a little more, so that two that were in each
+        other's way do not come back at the same time. Raises `error` when the time is up.
+        """
         sources = self._store.sources
         if self._deadline is None:
             self._deadline = self._store.deadline()
         elif sources.monotonic() >= self._deadline:
-            raise error
+            raise error.gave_up() if isinstance(error, ObstructedError) else error
+        if isinstance(error, ObstructedError):
+            for entry in error.obstacles:
+                await self._store.settle(entry)
         await sources.sleep(sources.uniform(0.0, self._bound))
-        self._bound = min(LONGEST_WAIT, self._bound * 2)
+        self._bound = min(self._longest, self._bound * 2)
+
+
+async def until_unobstructed(store: MetadataStore, attempt: Callable[[], Awaitable[T]]) -> T:
+    """The result of the first attempt that does not raise ObstructedError. Raises BusyError when
+    the time is up."""
+    backoff = ConflictBackoff(store, POLL_SECONDS, POLL_CAP_SECONDS)
+    while True:
+        try:
+            return await attempt()
+        except ObstructedError as error:
+            await backoff.lost(error)

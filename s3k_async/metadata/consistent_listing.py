@@ -23,9 +23,9 @@ from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
 from s3k_async.model import ROOT, Entry
 from s3k_async.stores.items import OPERATION, Item
 
-__all__ = ["ATTEMPTS", "STEADY_ROWS", "SnapshotView", "steadily"]
+__all__ = ["ATTEMPTS", "CONSISTENT_ROWS", "SnapshotView", "list_consistently"]
 
-STEADY_ROWS = 50_000
+CONSISTENT_ROWS = 50_000
 """Rows that a listing holds back; one that reads more is not held to one moment."""
 ATTEMPTS = 10
 """How often a listing is read at most; what the last attempt found is given in any case."""
@@ -39,14 +39,14 @@ changes its stamp."""
 
 class SnapshotView:
     """A tree as one attempt at a listing sees it. Notes what it has read, as long as that is at
-    most STEADY_ROWS."""
+    most CONSISTENT_ROWS."""
 
     def __init__(self, store: DirectoryStore) -> None:
         self._store = store
         # Nothing else ever writes to a volume that is open for reading only: it is S3-FileSystem
         # 1.0's.
         self._watched = not store.read_only
-        self._sight = IntentView(store.items, store.keys, holds=True)
+        self._intents = IntentView(store.items, store.keys, holds=True)
         self._rows = 0
         self._looked_up: list[tuple[str, _Stamp]] = []
         self._listed: set[str] = set()
@@ -60,20 +60,20 @@ class SnapshotView:
     @property
     def is_large(self) -> bool:
         """Whether more was read than is held back."""
-        return self._rows > STEADY_ROWS
+        return self._rows > CONSISTENT_ROWS
 
     async def get(self, path: str) -> Entry | None:
         """The entry at a path, or None. Raises InvalidPathError, ItemFormatError."""
         if path == ROOT and self._watched:
             entry: Entry | None = _root(await self._store.items.get(ROOT_KEY))
         else:
-            entry = await self._store.get(path, self._sight.seen)
+            entry = await self._store.get(path, self._intents.seen)
         self._note([(path, entry)])
         return entry
 
     async def get_many(self, paths: Sequence[str]) -> list[Entry | None]:
         """The entries at the paths, in their order."""
-        found = await self._store.get_many(paths, self._sight.seen)
+        found = await self._store.get_many(paths, self._intents.seen)
         self._count(len(found))
         self._note(list(zip(paths, found, strict=True)))
         return found
@@ -89,14 +89,17 @@ class SnapshotView:
         self._list(path)
         return self._store.children_in_order(path, self._page)
 
-    async def stands(self) -> bool:
+    async def is_unchanged(self) -> bool:
         """Whether everything that was read can have been so at one moment, as far as jobs go: that
         at which the second reading begins, which this is."""
         if self.is_large or not self._watched or (not self._listed and len(self._looked_up) < 2):
             return True
         stamps = [*self._looked_up, *self._visited()]
         current = await self._stamps({path for path, _ in stamps})
-        return all(current[path] == stamp for path, stamp in stamps) and await self._sight.stands()
+        return (
+            all(current[path] == stamp for path, stamp in stamps)
+            and await self._intents.is_unchanged()
+        )
 
     def _note(self, found: Sequence[tuple[str, Entry | None]]) -> None:
         if self._watched:
@@ -107,7 +110,7 @@ class SnapshotView:
             self._listed.add(path)
 
     async def _page(self, stored: Entries) -> Entries:
-        page = await self._sight.seen(stored)
+        page = await self._intents.seen(stored)
         self._count(len(page))
         if self._watched and (directories := page.directories()):
             self._directories.append(directories)
@@ -137,14 +140,14 @@ class SnapshotView:
         keys = self.keys.keys(below)
         found = await self._store.items.get_many([*keys, *([ROOT_KEY] if ROOT in paths else [])])
         stored = from_items([found[key] for key in keys if key in found], self.keys)
-        seen = await self._sight.seen(stored)
+        seen = await self._intents.seen(stored)
         stamps: dict[str, _Stamp] = dict.fromkeys(below)
         stamps.update((entry.path, _stamp(entry)) for entry in seen)
         stamps[ROOT] = _stamp(_root(found.get(ROOT_KEY)))
         return stamps
 
 
-async def steadily(
+async def list_consistently(
     store: DirectoryStore, listing: Callable[[SnapshotView], AsyncGenerator[T, None]]
 ) -> AsyncGenerator[T, None]:
     """The parts of a listing, of an attempt in which nothing moved under its hands as far as it is
@@ -157,7 +160,7 @@ async def steadily(
                 held.append(part)
                 if view.is_large:
                     break
-            if attempt < ATTEMPTS and not await view.stands():
+            if attempt < ATTEMPTS and not await view.is_unchanged():
                 continue
             while held:
                 yield held.popleft()

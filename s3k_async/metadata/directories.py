@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -44,13 +44,14 @@ from s3k_async.stores.items import (
     Check,
     Condition,
     Delete,
+    Item,
     ItemStore,
     Put,
     Update,
     Value,
 )
 
-__all__ = ["DirectoryStore"]
+__all__ = ["DirectoryStore", "require_directories"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,8 +62,8 @@ CHAIN_PART = 90
 
 
 class DirectoryStore(EntryReader):
-    """Directories under the rule that whoever removes or moves one marks it before listing it, and
-    whoever creates something below one makes sure that it stands unmarked before acknowledging.
+    """Directories. A client that removes or moves one puts an intent on it before listing it, and
+    a client that creates an entry below one checks that it carries none before acknowledging.
     """
 
     def __init__(
@@ -78,14 +79,14 @@ class DirectoryStore(EntryReader):
         super().__init__(items, keys)
         self.changes = LoggedWriter(log, sources)
         self.jobs = Jobs(items, sources)
-        self.settling = IntentResolver(self, self.jobs, sources, tuning.busy_timeout)
+        self.resolver = IntentResolver(self, self.jobs, sources, tuning.busy_timeout)
         self.sources = sources
         self.tuning = tuning
         self.read_only = read_only
         self.known = ParentCache(sources.monotonic)
         self.root_has_record = False
         """Whether the record by which a change in the root is noticed is known to be there."""
-        self._shared = SingleFlight(self.stands)
+        self._shared = SingleFlight(self.directory_exists)
 
     def require_writable(self, path: str) -> None:
         """Raise ReadOnlyVolumeError if the volume is open for reading only."""
@@ -124,7 +125,7 @@ class DirectoryStore(EntryReader):
                 return self._seen(await self._make_missing(chain))
             except ConditionFailedError as error:
                 self.still_time(deadline, path)
-                await self.settle_refused(error)
+                await self.settle_refusal(error)
 
     def _seen(self, directory: Entry) -> Entry:
         """The directory, which was read or made just now."""
@@ -132,20 +133,21 @@ class DirectoryStore(EntryReader):
             self.known.add(directory.path)
         return directory
 
+    def new_directory(self, path: str) -> Entry:
+        """A directory that is created now."""
+        now, operation = self.sources.now_ms(), self.sources.uuid()
+        return Entry(path, True, self.sources.uuid(), 1, now // 1000, now, operation=operation)
+
     async def _make_missing(self, chain: list[tuple[str, Entry | None]], *checks: Check) -> Entry:
         """Make the missing directories of a chain that begins with the root. Raises
         ConditionFailedError when the chain is no longer what it was, or is marked, or one of the
         checks fails.
         """
         made: list[Entry] = []
-        now = self.sources.now_ms()
         bases: list[Entry] = []
         for (_, above), (path, entry) in pairwise(chain):
             if entry is None:
-                operation = self.sources.uuid()
-                made.append(
-                    Entry(path, True, self.sources.uuid(), 1, now // 1000, now, operation=operation)
-                )
+                made.append(self.new_directory(path))
                 if above is not None and above.path != ROOT:
                     bases.append(above)
         for base in bases:
@@ -173,27 +175,31 @@ class DirectoryStore(EntryReader):
         entry may have changed by then. Raises BusyError.
         """
         if entry.pending:
-            await self.settling.settle(entry)
+            await self.resolver.settle(entry)
 
     async def settled(self, entry: Entry) -> Entry | None:
-        """What is at the entry's path once nobody marks it. Raises BusyError."""
+        """The entry at the path once it carries no intent. Raises BusyError."""
         deadline = self.deadline()
         current: Entry | None = entry
         while current is not None and current.pending:
             self.still_time(deadline, entry.path)
-            await self.settling.settle(current)
+            await self.resolver.settle(current)
             current = await self.stored(entry.path)
         return current
 
-    async def settle_refused(self, error: ConditionFailedError) -> bool:
+    async def settle_refusal(self, error: ConditionFailedError) -> bool:
         """Settle the marks of the items that refused a change; whether there were any. Raises
         BusyError."""
-        marked = [item for item in error.current.values() if item is not None and item.get(NEXT)]
-        for item in marked:
-            await self.settle(from_item(item, self.keys))
+        marked = self.obstacles(error.current.values())
+        for entry in marked:
+            await self.settle(entry)
         return bool(marked)
 
-    async def past_marks(self, change: Callable[[], Awaitable[T]], path: str) -> T:
+    def obstacles(self, items: Iterable[Item | None]) -> list[Entry]:
+        """Of items that refused a change, the entries with intents."""
+        return [from_item(item, self.keys) for item in items if item is not None and item.get(NEXT)]
+
+    async def retry_past_intents(self, change: Callable[[], Awaitable[T]], path: str) -> T:
         """Make a change, again whenever it was refused because of marks, after these are settled.
         Raises what it raises without them, and BusyError.
         """
@@ -203,7 +209,7 @@ class DirectoryStore(EntryReader):
                 return await change()
             except ConditionFailedError as error:
                 late = self.sources.monotonic() >= deadline
-                if not await self.settle_refused(error):
+                if not await self.settle_refusal(error):
                     raise
                 if late:  # before this wait, which may have been all that was needed
                     raise BusyError(
@@ -215,7 +221,7 @@ class DirectoryStore(EntryReader):
         the entry. Raises BusyError (another live job's mark), ConflictError (it changed; read it
         again).
         """
-        mark = text or job.mark
+        mark = text or job.hold_intent
         if entry.pending == mark:
             return entry
         current = await self.settled(entry)
@@ -228,7 +234,7 @@ class DirectoryStore(EntryReader):
     async def unmark(self, entry: Entry, job: Job) -> None:
         """Drop a job's mark, if the entry still carries it."""
         try:
-            await self._set_mark(replace(entry, pending=job.mark), "")
+            await self._set_mark(replace(entry, pending=job.hold_intent), "")
         except ConflictError:
             # Another client took the job for expired, dropped the mark and went on from there:
             # nothing of ours is left.
@@ -245,16 +251,15 @@ class DirectoryStore(EntryReader):
             )
 
     async def need_directory(self, path: str) -> None:
-        """Make a directory that something is about to be put into, or wait for whoever marks it.
-        Raises as `make_directory`.
+        """Make a directory for a new entry, or wait for the transaction that holds it. Raises as
+        `make_directory`.
         """
         with incidental():
             await self.settle(await self.make_directory(path))
 
-    async def keep_existing(self, path: str) -> None:
-        """Make a directory again if it is gone, and wait for whoever is moving or removing it:
-        something was put into it. Raises BusyError, NotDirectoryError, PathExistsError (a file is
-        there).
+    async def recreate_directory(self, path: str) -> None:
+        """Make a directory that has an entry again if it is gone, and wait for the transaction that
+        moves or removes it. Raises BusyError, NotDirectoryError, PathExistsError (a file is there).
         """
         deadline = self.deadline()
         while True:
@@ -362,42 +367,52 @@ class DirectoryStore(EntryReader):
         """Whether the parent of a path is, from now on, a directory that no live job marks.
 
         This is what a creation rests on: asked after the entry was written, and before it is
-        acknowledged. Whoever asks for the same parent at the same time shares a read, which begins
-        after each of them asked.
+        acknowledged. Concurrent calls for the same parent share a read that begins after all of
+        them.
         """
         parent = _native.split(path)[0]
         return parent == ROOT or await self._shared.ask(parent)
 
-    async def stands(self, directory: str) -> bool:
+    async def directory_exists(self, directory: str) -> bool:
         """Whether the path is, right now, a directory that no live job marks."""
-        stands = await self._read_standing(directory)
-        (self.known.add if stands else self.known.discard)(directory)
-        return stands
+        exists = await self._read_directory(directory)
+        (self.known.add if exists else self.known.discard)(directory)
+        return exists
 
-    async def _read_standing(self, directory: str) -> bool:
+    async def _read_directory(self, directory: str) -> bool:
         entry = await self.stored(directory)
         if entry is None or not entry.is_dir:
             return False
-        return not entry.pending or await self.settling.stands(entry)
+        return not entry.pending or await self.resolver.keeps_directory(entry)
 
-    async def touch(self, directory: str) -> None:
+    def require_parent(self, path: str) -> list[Check]:
+        """The condition of a transaction that the parent of a path is a directory without an
+        intent; none for the root."""
+        parent = _native.split(path)[0]
+        return [] if parent == ROOT else [Check(self.keys.key(parent), is_unmarked_directory())]
+
+    async def touch(self, directory: str, *, required: bool = False) -> None:
         """Change a directory's operation, and nothing else, so that any client that has read it
-        finds out that something in it was changed. The root has a record for this; what is not
-        there, nobody has read.
+        finds out that something in it was changed. The root has a record for this.
+
+        What is missing has no readers; with `required`, raises ConditionFailedError if it is
+        missing or carries an intent.
         """
         try:
-            await self._touch_once(directory)
+            await self._touch_once(directory, required)
         except OutcomeUnknownError:  # once more does no harm
-            await self._touch_once(directory)
+            await self._touch_once(directory, required)
         self.root_has_record |= directory == ROOT
 
-    async def _touch_once(self, directory: str) -> None:
+    async def _touch_once(self, directory: str, required: bool) -> None:
         stamp: dict[str, Value] = {OPERATION: self.sources.uuid()}
         if directory != ROOT:
-            with suppress(ConditionFailedError):
-                await self.items.write(
-                    Update(self.keys.key(directory), Condition(equals={"isdir": True}), set=stamp)
-                )
+            when = is_unmarked_directory() if required else Condition(equals={"isdir": True})
+            try:
+                await self.items.write(Update(self.keys.key(directory), when, set=stamp))
+            except ConditionFailedError:
+                if required:
+                    raise
             return
         try:
             await self.items.write(Update(ROOT_KEY, Condition(), set=stamp))
@@ -414,3 +429,15 @@ class DirectoryStore(EntryReader):
         """Raise BusyError once the deadline has passed."""
         if self.sources.monotonic() >= deadline:
             raise BusyError("gave up: concurrent changes to this path", path=path)
+
+
+def require_directories(
+    above: Iterable[tuple[str, Entry | None]], *, missing_ok: bool = False
+) -> None:
+    """Raise NotDirectoryError if one of a path's ancestors is a file, and PathNotFoundError if one
+    is missing, unless `missing_ok`."""
+    for path, entry in above:
+        if entry is None and not missing_ok:
+            raise PathNotFoundError("no such parent directory", path=path)
+        if entry is not None and not entry.is_dir:
+            raise NotDirectoryError("the path leads through a file", path=path)

@@ -74,14 +74,14 @@ class EntryReader:
         item = await self.items.get(self.keys.key(path))
         if item is None:
             return None
-        seen = await (see or self._see())(from_items([item], self.keys))
+        seen = await self._viewed(from_items([item], self.keys), see)
         return seen[0] if seen else None
 
     async def get_many(self, paths: Sequence[str], see: Seeing | None = None) -> list[Entry | None]:
         """The entries at the paths, in their order, in as few requests as possible. Not a
         snapshot."""
         stored = await self._items_at(paths)
-        seen = await (see or self._see())(from_items(list(stored.values()), self.keys))
+        seen = await self._viewed(from_items(list(stored.values()), self.keys), see)
         entries: dict[str, Entry] = {ROOT: ROOT_ENTRY}
         entries.update(zip(seen.paths(), seen, strict=True))
         return [entries.get(path) for path in paths]
@@ -102,7 +102,7 @@ class EntryReader:
             found = from_items(
                 [item for path, item in stored.items() if path not in damaged], self.keys
             )
-        seen = await self._see()(found)
+        seen = await self._viewed(found)
         entries.update(zip(seen.paths(), seen, strict=True))
         return [entries.get(path) for path in paths]
 
@@ -190,6 +190,9 @@ class EntryReader:
         below = ROOT if path == ROOT else path + "/"
         async for page in scan_all(self.items, segment, segments):
             yield from_items(page, self.keys, records=True).below(below)
+
+    async def _viewed(self, stored: Entries, see: Seeing | None = None) -> Entries:
+        return await (see or self._see())(stored) if stored.marked() else stored
 
     def _see(self) -> Seeing:
         """How one call sees what it reads."""

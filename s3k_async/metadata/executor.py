@@ -25,17 +25,18 @@ from s3k_async.errors import (
 from s3k_async.metadata.logged_write import LoggedOutcome
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.segments import Operations
-from s3k_async.stores.items import Action, Item, ItemStore
+from s3k_async.stores.items import MAX_TRANSACTION, Action, Item, ItemStore
 
 __all__ = [
-    "UNLOGGED",
     "ExecutionResult",
     "Lane",
-    "PlanLog",
+    "Log",
+    "Plan",
     "Refusal",
-    "RowPlan",
     "Turn",
+    "by_transaction",
     "execute",
+    "unlogged",
 ]
 
 TRANSACTIONS = 8
@@ -48,9 +49,13 @@ Lane: TypeAlias = Iterable[Sequence[int]]
 """Rows, by the transaction; these transactions go one after the other."""
 Turn: TypeAlias = Callable[[], Awaitable[None]]
 """Returns when a transaction may be sent."""
+LoggedBody: TypeAlias = Callable[[LoggedOutcome], Awaitable[object]]
+Log: TypeAlias = Callable[[Operations, LoggedBody], Awaitable[None]]
+"""Logs operations around the table writes of a body, which notes what became of them: `run_parts`
+or, to wait for the end after a cancellation, `run` of `LoggedWriter`."""
 
 
-class RowPlan(Protocol):
+class Plan(Protocol):
     """Rows of changes: their log records, and their actions on the table."""
 
     def __len__(self) -> int:
@@ -74,28 +79,6 @@ class RowPlan(Protocol):
         """The path that errors of the row name."""
 
 
-class PlanLog(Protocol):
-    """The log of a plan: `LoggedWriter`, or the log of a transaction."""
-
-    async def run_parts(
-        self, operations: Operations, body: Callable[[LoggedOutcome], Awaitable[object]]
-    ) -> None:
-        """Log the operations around the table writes of `body`, which notes what became of them."""
-
-
-class _Unlogged:
-    async def run_parts(
-        self,
-        operations: Operations,  # noqa: ARG002 - nothing is logged
-        body: Callable[[LoggedOutcome], Awaitable[object]],
-    ) -> None:
-        await body(LoggedOutcome())
-
-
-UNLOGGED: PlanLog = _Unlogged()
-"""For changes that the log has heard of already."""
-
-
 @dataclass(slots=True)
 class ExecutionResult:
     """The outcome of the rows; rows in no list were never sent."""
@@ -106,25 +89,46 @@ class ExecutionResult:
     unknown: set[int] = field(default_factory=set)
     """Rows, failed as well, that may have been changed."""
 
+    def raise_failure(self) -> None:
+        """Raise the error of a row that failed; refused ones did not."""
+        for error in self.failed.values():
+            raise error
+
+
+Confirm: TypeAlias = Callable[[ExecutionResult], Awaitable[object]]
+
+
+def by_transaction(rows: Sequence[int], width: int = 1) -> list[Sequence[int]]:
+    """Rows of `width` actions each, in full transactions."""
+    size = MAX_TRANSACTION // width
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+async def unlogged(operations: Operations, body: LoggedBody) -> None:  # noqa: ARG001
+    """The log of changes that are in the log already."""
+    await body(LoggedOutcome())
+
 
 async def execute(
     items: ItemStore,
-    changes: PlanLog,
-    plan: RowPlan,
+    log: Log,
+    plan: Plan,
     lanes: Sequence[Lane],
     token: Callable[[], str],
     *,
     turn: Turn = checkpoint_if_cancelled,
+    confirm: Confirm | None = None,
 ) -> ExecutionResult:
     """Log the plan's operations as pending, send the transactions of all lanes, and log what became
     of them.
 
     `turn` is awaited before each transaction; what it raises ends the work. So does a cancellation:
-    what was sent is seen to its end, and the rest is not. Raises S3kError, with nothing changed, if
+    what was sent is seen to its end, and the rest is not. `confirm` reads what the successful rows
+    depend on, and moves those for which that is unknown. Raises S3kError, with nothing changed, if
     the log cannot be written.
     """
     report = ExecutionResult()
-    work = _Work(items, plan, token, turn, report)
+    work = _PlanExecution(items, plan, token, turn, report)
 
     async def body(outcome: LoggedOutcome) -> None:
         left = iter(lanes)
@@ -135,21 +139,23 @@ async def execute(
 
         try:
             await run_all(go, range(min(TRANSACTIONS, len(lanes))), limit=TRANSACTIONS)
+            if confirm is not None:
+                await confirm(report)
         finally:
             whole = len(report.succeeded) == len(plan)
             outcome.succeeded = None if whole else set(plan.identities(report.succeeded))
             outcome.unknown = set(plan.identities(report.unknown))
 
-    await changes.run_parts(plan.operations, body)
+    await log(plan.operations, body)
     return report
 
 
 @dataclass(slots=True)
-class _Work:
+class _PlanExecution:
     """The transactions of one plan."""
 
     items: ItemStore
-    plan: RowPlan
+    plan: Plan
     token: Callable[[], str]
     turn: Turn
     report: ExecutionResult
@@ -194,8 +200,7 @@ class _Work:
         except S3kError as error:
             self._fail(rows, error)
         except BaseException:
-            # The event loop ends, or the store is broken: nobody knows what became of the
-            # transaction.
+            # The event loop ends, or the store is broken: the outcome is unknown.
             self.report.unknown.update(rows)
             raise
         else:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from s3k_async import _native
 from s3k_async._core.concurrency import run_all, to_the_end
 from s3k_async.errors import (
-    ConditionFailedError,
+    BusyError,
     ConflictError,
     InvalidPathError,
     IsDirectoryError,
@@ -25,20 +25,18 @@ from s3k_async.errors import (
     OutcomeUnknownError,
     PathExistsError,
     S3kError,
-    TransactionConflictError,
 )
 from s3k_async.metadata.codec import NEXT, to_item, unchanged
+from s3k_async.metadata.executor import ExecutionResult, execute
 from s3k_async.metadata.lease import require_unexpired
-from s3k_async.metadata.logged_write import LoggedOutcome
+from s3k_async.metadata.row_plan import RowPlan
 from s3k_async.metadata.store import MetadataStore, WriteTarget
 from s3k_async.model import ROOT, Content, Entry
 from s3k_async.oplog.entries import Operation
-from s3k_async.stores.items import ABSENT, MAX_TRANSACTION, Put
+from s3k_async.stores.items import ABSENT, Put
 
 __all__ = ["Prepared", "Published", "prepare_many", "publish_many"]
 
-TRANSACTIONS = 8
-"""Transactions of one batch that are under way at the same time."""
 DIRECTORIES = 16
 """Directories that are made, or looked at, at the same time."""
 
@@ -179,13 +177,17 @@ async def publish_many(
 
 
 @dataclass(slots=True)
-class _File:
+class _Publication:
     """A file that is being published."""
 
     current: Entry | None
     entry: Entry
     operation: Operation
     put: Put
+
+    @property
+    def path(self) -> str:
+        return self.entry.path
 
 
 @dataclass(slots=True)
@@ -195,10 +197,8 @@ class _Batch:
     store: MetadataStore
     overwrite: bool
     published: Published = field(default_factory=dict)
-    files: list[_File] = field(default_factory=list)
-    unknown: set[str] = field(default_factory=set)
-    """Operations whose outcome is not known."""
-    unsettled: dict[str, _File] = field(default_factory=dict)
+    files: list[_Publication] = field(default_factory=list)
+    unsettled: dict[str, _Publication] = field(default_factory=dict)
     """By path: created below directories that were going away, and not seen to yet."""
 
     def add(self, target: WriteTarget, content: Content) -> None:
@@ -212,15 +212,13 @@ class _Batch:
         except LeaseExpiredError as error:
             self.published[path] = error
             return
-        base = current or Entry(
-            path, False, target.object_id, version=1, ctime=now // 1000, mtime_ms=now
-        )
+        base = current or store.new_file(path, target.object_id)
         entry = replace(
             base.with_content(content, mtime_ms=now, operation=store.sources.uuid()), pending=""
         )
         operation = store.changes.operation("update", current, entry)
         put = Put(to_item(entry, store.keys), ABSENT if current is None else unchanged(current))
-        self.files.append(_File(current, entry, operation, put))
+        self.files.append(_Publication(current, entry, operation, put))
 
     async def publish(self) -> None:
         try:
@@ -231,15 +229,26 @@ class _Batch:
             raise
 
     async def _publish(self) -> None:
+        store = self.store
+        plan = RowPlan(
+            self.files, lambda file: [file.put], operations=lambda file: [file.operation]
+        )
         try:
-            await self.store.changes.run([file.operation for file in self.files], self._apply)
+            await execute(
+                store.items,
+                store.changes.run,
+                plan,
+                plan.lanes(),
+                store.sources.uuid,
+                confirm=self._confirm,
+            )
         except LogFormatError as error:
             await self._without_the_odd(error)
         except S3kError as error:
             # Nothing but the pending entry comes before the table here, and each transaction's
             # failure stays its own.
             for file in self.files:
-                self.published.setdefault(file.entry.path, error)
+                self.published.setdefault(file.path, error)
 
     async def _without_the_odd(self, error: LogFormatError) -> None:
         """Publish the files but for those that the log cannot hold; it told of one of them."""
@@ -248,53 +257,44 @@ class _Batch:
             return
         middle = len(self.files) // 2
         for files in (self.files[:middle], self.files[middle:]):
-            await replace(self, files=files, unknown=set(), unsettled={}).publish()
+            await replace(self, files=files, unsettled={}).publish()
 
-    async def _apply(self, outcome: LoggedOutcome) -> None:
-        starts = range(0, len(self.files), MAX_TRANSACTION)
-        batches = [self.files[start : start + MAX_TRANSACTION] for start in starts]
-        await run_all(self._transaction, batches, limit=TRANSACTIONS)
-        await self._confirm()
-        outcome.unknown = self.unknown
-        outcome.succeeded = {
-            file.operation.id
-            for file in self.files
-            if isinstance(self.published[file.entry.path], Entry)
+    async def _confirm(self, result: ExecutionResult) -> None:
+        """Read each directory that got new files, once."""
+        self._sort_out(result)
+        created: dict[str, list[_Publication]] = {}
+        for file in (self.files[row] for row in sorted(result.succeeded)):
+            if file.current is None:
+                created.setdefault(_native.split(file.path)[0], []).append(file)
+        await run_all(self._confirm_below, created.values(), limit=DIRECTORIES)
+        result.unknown |= {
+            row
+            for row in result.succeeded
+            if not isinstance(self.published[self.files[row].path], Entry)
         }
+        result.succeeded -= result.unknown
 
-    async def _transaction(self, files: list[_File]) -> None:
-        """Publish some files, leaving out those whose conditions fail."""
-        left = files
-        while left:
-            try:
-                await self.store.items.transact(
-                    [file.put for file in left], self.store.sources.uuid()
-                )
-            except ConditionFailedError as error:
-                for position, item in error.current.items():
-                    # What a job has marked may be nothing: whoever prepares it again settles that.
-                    self._lost(left[position], error, taken=item is not None and not item.get(NEXT))
-                left = [file for position, file in enumerate(left) if position not in error.current]
-                continue
-            except TransactionConflictError as error:
-                for file in left:
-                    self._lost(file, error, taken=False)
-                return
-            except OutcomeUnknownError as error:
-                for file in left:
-                    self._not_known(file, "whether it was written is not known", error)
-                return
-            except S3kError as error:
+    def _sort_out(self, result: ExecutionResult) -> None:
+        for row in result.succeeded:
+            self.published[self.files[row].path] = self.files[row].entry
+        for row, refusal in result.refused.items():
+            item = refusal[0]
+            # An item with an intent may be no entry: preparing the path again resolves it.
+            self._lost(self.files[row], taken=item is not None and not item.get(NEXT))
+        for row, error in result.failed.items():
+            file = self.files[row]
+            if row in result.unknown:
+                self._not_known(file, "whether it was written is not known", error)
+            elif isinstance(error, BusyError):
+                self._lost(file, error)
+            else:
                 error.before_change = True
-                for file in left:
-                    self.published[file.entry.path] = error
-                return
-            for file in left:
-                self.published[file.entry.path] = file.entry
-            return
+                self.published[file.path] = error
 
-    def _lost(self, file: _File, cause: S3kError, *, taken: bool) -> None:
-        path = file.entry.path
+    def _lost(
+        self, file: _Publication, cause: S3kError | None = None, *, taken: bool = False
+    ) -> None:
+        path = file.path
         if file.current is None and not self.overwrite and taken:
             error: S3kError = PathExistsError("the path exists", path=path)
         else:
@@ -304,23 +304,14 @@ class _Batch:
         error.__cause__ = cause
         self.published[path] = error
 
-    def _not_known(self, file: _File, message: str, cause: S3kError) -> None:
-        error = OutcomeUnknownError(message, path=file.entry.path, operation=file.operation.id)
+    def _not_known(self, file: _Publication, message: str, cause: S3kError) -> None:
+        error = OutcomeUnknownError(message, path=file.path, operation=file.operation.id)
         error.__cause__ = cause
-        self.published[file.entry.path] = error
-        self.unknown.add(file.operation.id)
+        self.published[file.path] = error
 
-    async def _confirm(self) -> None:
-        """Read each directory that got new files, once."""
-        created: dict[str, list[_File]] = {}
-        for file in self.files:
-            if file.current is None and isinstance(self.published[file.entry.path], Entry):
-                created.setdefault(_native.split(file.entry.path)[0], []).append(file)
-        await run_all(self._confirm_below, created.values(), limit=DIRECTORIES)
-
-    async def _confirm_below(self, files: list[_File]) -> None:
+    async def _confirm_below(self, files: list[_Publication]) -> None:
         try:
-            stands = await self.store.parent_exists(files[0].entry.path)
+            exists = await self.store.parent_exists(files[0].entry.path)
         except S3kError as error:
             for file in files:
                 self._not_known(
@@ -329,18 +320,18 @@ class _Batch:
                     error,
                 )
             return
-        if not stands:
-            self.unsettled |= {file.entry.path: file for file in files}
+        if not exists:
+            self.unsettled |= {file.path: file for file in files}
 
     async def _withdraw(self) -> None:
         entries = [file.entry for file in self.unsettled.values()]
         await run_all(self.store.withdraw_cancelled, entries, limit=DIRECTORIES)
 
-    async def _keep(self, file: _File) -> None:
+    async def _keep(self, file: _Publication) -> None:
         try:
-            await self.store.keep(file.entry)
+            await self.store.recreate_parents(file.entry)
         except OutcomeUnknownError as error:
             self._not_known(file, error.message, error)
         except S3kError as error:
-            self.published[file.entry.path] = error
-        del self.unsettled[file.entry.path]
+            self.published[file.path] = error
+        del self.unsettled[file.path]

@@ -9,9 +9,8 @@ remaining ones by a walk from the top.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 
 from s3k_async._core.concurrency import Budget
 from s3k_async._core.runtime import Sources
@@ -19,18 +18,22 @@ from s3k_async._native import Entries
 from s3k_async.errors import BusyError, ConditionFailedError, ItemFormatError, OutcomeUnknownError
 from s3k_async.metadata.chunking import PARTS, cost, mixed_chunks
 from s3k_async.metadata.codec import NEXT, in_columns, to_item
-from s3k_async.metadata.column_plan import plan_endings
+from s3k_async.metadata.column_plan import plan_resolutions
 from s3k_async.metadata.entry_reader import EntryReader
-from s3k_async.metadata.executor import UNLOGGED, Lane, execute
+from s3k_async.metadata.executor import Lane, by_transaction, execute, unlogged
+from s3k_async.metadata.row_plan import RowPlan
 from s3k_async.metadata.txn_manifest import ManifestPart, read_part, remove_parts
-from s3k_async.metadata.txn_record import POLL_CAP_SECONDS, POLL_SECONDS, Job, JobRecord, Jobs
-from s3k_async.metadata.write_intent import GONE, HERE, Then, job_of, parse_mark
+from s3k_async.metadata.txn_record import (
+    POLL_CAP_SECONDS,
+    POLL_SECONDS,
+    Job,
+    Jobs,
+    TransactionRecord,
+)
+from s3k_async.metadata.write_intent import CREATED, REMOVED, NewState, job_of, parse_intent
 from s3k_async.model import Entry
-from s3k_async.oplog.entries import Operation
 from s3k_async.stores.items import (
-    MAX_TRANSACTION,
     OPERATION,
-    Action,
     Condition,
     Delete,
     Put,
@@ -81,7 +84,7 @@ class IntentResolver:
             if await self._is_over(entry):
                 return
 
-    async def _complete_around(self, entry: Entry, record: JobRecord) -> None:
+    async def _complete_around(self, entry: Entry, record: TransactionRecord) -> None:
         """Bring a job to its end, or, where a damaged item is in the way of that, at least this
         entry. The marks that stay behind mean the old side, with the record and without it.
         """
@@ -92,19 +95,19 @@ class IntentResolver:
                 raise
             await self._end_one(entry, published=False)
 
-    async def stands(self, directory: Entry) -> bool:
-        """Whether a marked directory stands all the same: nobody removes or moves it. A mark that
+    async def keeps_directory(self, directory: Entry) -> bool:
+        """Whether no transaction removes or moves a directory with an intent. An intent that
         means nothing by now is dropped.
         """
         record = await self._jobs.record(job_of(directory.pending))
-        then = _then(directory)
+        state = _new_state(directory)
         if record is not None and record.is_published:
-            return then == HERE
+            return state == CREATED
         if record is not None and (record.kind != "mark" or self._jobs.lease_runs(record)):
             return False
-        return await self._end_one(directory, published=False) and then != HERE
+        return await self._end_one(directory, published=False) and state != CREATED
 
-    async def complete(self, record: JobRecord) -> bool:
+    async def complete(self, record: TransactionRecord) -> bool:
         """Take a job over whose lease has run out, and bring it to its end. False if another client
         was faster."""
         async with self._jobs.take_over(record) as job:
@@ -117,11 +120,16 @@ class IntentResolver:
         """Fold in, or drop, all marks of a job. What fails is raised, and can be done again."""
         if job.kind == "transaction":
             await self._end_parts(job, published=published)
-        if source:
-            await _Ending(self._reader, job, job.gone, published, self._sources).run(source)
-        if target:
-            await _Ending(self._reader, job, job.here, not published, self._sources).run(target)
+        await self._end_trees(job, source, target, published=published)
         job.over = True
+
+    async def _end_trees(self, job: Job, source: str, target: str, *, published: bool) -> None:
+        reader, sources = self._reader, self._sources
+        if source:
+            await _TreeResolution(reader, job, job.removal_intent, published, sources).run(source)
+        if target:
+            intent = job.creation_intent
+            await _TreeResolution(reader, job, intent, not published, sources).run(target)
 
     async def _end_parts(self, job: Job, *, published: bool) -> None:
         """From the last part to the first, so that a directory which the transaction made comes
@@ -142,25 +150,23 @@ class IntentResolver:
 
     async def _end_part(self, job: Job, part: ManifestPart, *, published: bool) -> None:
         for top in part.trees:
-            await _Ending(self._reader, job, job.gone, published, self._sources).run(top)
-            await _Ending(self._reader, job, job.here, not published, self._sources).run(top)
+            await self._end_trees(job, top, top, published=published)
         stored = await self._reader.stored_many(part.paths)
         marked = [
             entry for entry in stored if entry is not None and job_of(entry.pending) == job.id
         ]
-        plan = _MarkedPlan(marked, [self._ending(entry, published=published) for entry in marked])
+        plan = RowPlan(marked, lambda entry: [self._resolution(entry, published=published)])
         files = [row for row, entry in enumerate(marked) if not entry.is_dir]
         directories = [row for row, entry in enumerate(marked) if entry.is_dir][::-1]
-        await self._carry_out(job, plan, [(rows,) for rows in _by_transaction(files)])
-        await self._carry_out(job, plan, [_by_transaction(directories)])
+        await self._carry_out(job, plan, [(rows,) for rows in by_transaction(files)])
+        await self._carry_out(job, plan, [by_transaction(directories)])
 
-    async def _carry_out(self, job: Job, plan: _MarkedPlan, lanes: Sequence[Lane]) -> None:
+    async def _carry_out(self, job: Job, plan: RowPlan[Entry], lanes: Sequence[Lane]) -> None:
         """What is no longer as it was read has been ended by another client."""
         report = await execute(
-            self._reader.items, UNLOGGED, plan, lanes, self._sources.uuid, turn=job.turn
+            self._reader.items, unlogged, plan, lanes, self._sources.uuid, turn=job.turn
         )
-        for error in report.failed.values():
-            raise error
+        report.raise_failure()
 
     async def _is_over(self, entry: Entry) -> bool:
         stored = await self._reader.stored(entry.path)
@@ -169,34 +175,33 @@ class IntentResolver:
     async def _end_one(self, entry: Entry, *, published: bool) -> bool:
         """Fold in or drop one mark. False if it cannot be known to be gone."""
         try:
-            await self._reader.items.write(self._ending(entry, published=published))
+            await self._reader.items.write(self._resolution(entry, published=published))
         except (ConditionFailedError, OutcomeUnknownError):
             return False
         return True
 
-    def _ending(self, entry: Entry, *, published: bool) -> Put | Update | Delete:
-        """What folds in, or drops, a mark. Whoever holds it knows the item by it: it does not
-        change meanwhile."""
-        then, keys = _then(entry), self._reader.keys
+    def _resolution(self, entry: Entry, *, published: bool) -> Put | Update | Delete:
+        """The write that applies an intent, or removes it."""
+        state, keys = _new_state(entry), self._reader.keys
         key, marked = keys.key(entry.path), Condition(equals={NEXT: entry.pending})
-        if then == (GONE if published else HERE):
+        if state == (REMOVED if published else CREATED):
             return Delete(key, marked)
-        if published and isinstance(then, Entry):
-            return Put(to_item(then, keys), marked)
+        if published and isinstance(state, Entry):
+            return Put(to_item(state, keys), marked)
         # A listing knows a directory by its operation.
         stamp: dict[str, Value] = {OPERATION: self._sources.uuid()} if entry.is_dir else {}
         return Update(key, marked, set=stamp, remove=(NEXT,))
 
 
-def _then(entry: Entry) -> Then:
+def _new_state(entry: Entry) -> NewState:
     """What a marked entry becomes; a mark that cannot be read leaves it as it is."""
     try:
-        return parse_mark(entry.pending).then
+        return parse_intent(entry.pending).new_state
     except ItemFormatError:
         return None
 
 
-class _Ending:
+class _TreeResolution:
     """The walk over one side of a job: what carries its mark is removed, or loses the mark."""
 
     def __init__(
@@ -231,36 +236,7 @@ class _Ending:
 
     async def _end(self, entries: Entries) -> None:
         """What is no longer as it was listed has been ended by another client."""
-        plan = plan_endings(entries, remove=self._remove)
+        plan = plan_resolutions(entries, remove=self._remove)
         items, token = self._reader.items, self._sources.uuid
-        report = await execute(items, UNLOGGED, plan, plan.lanes(), token, turn=self._job.turn)
-        for error in report.failed.values():
-            raise error
-
-
-@dataclass(slots=True)
-class _MarkedPlan:
-    """Marked entries as rows of transactions, each with what ends its mark."""
-
-    entries: Sequence[Entry]
-    endings: Sequence[Action]
-    operations: Sequence[Operation] = ()
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def identities(self, rows: Iterable[int]) -> list[str]:  # noqa: ARG002
-        return []
-
-    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
-        return [self.endings[row] for row in rows]
-
-    def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
-        return [(rows[position], 0)]
-
-    def path(self, row: int) -> str:
-        return self.entries[row].path
-
-
-def _by_transaction(rows: Sequence[int]) -> list[Sequence[int]]:
-    return [rows[start : start + MAX_TRANSACTION] for start in range(0, len(rows), MAX_TRANSACTION)]
+        report = await execute(items, unlogged, plan, plan.lanes(), token, turn=self._job.turn)
+        report.raise_failure()

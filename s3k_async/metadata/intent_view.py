@@ -11,8 +11,8 @@ from s3k_async._native import Entries
 from s3k_async.errors import ItemFormatError
 from s3k_async.metadata.codec import from_items, in_columns
 from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.txn_record import JobRecord, job_key, record_from
-from s3k_async.metadata.write_intent import GONE, HERE, WriteIntent, parse_mark
+from s3k_async.metadata.txn_record import TransactionRecord, job_key, record_from
+from s3k_async.metadata.write_intent import CREATED, REMOVED, WriteIntent, parse_intent
 from s3k_async.model import Entry
 from s3k_async.stores.items import ItemStore
 
@@ -33,7 +33,7 @@ class IntentView:
         self._items = items
         self._keys = keys
         self._holds = holds
-        self._records: dict[str, JobRecord | None] = {}
+        self._records: dict[str, TransactionRecord | None] = {}
 
     async def seen(self, entries: Entries) -> Entries:
         """The entries of one directory's page, or of different paths, without those that are
@@ -47,31 +47,31 @@ class IntentView:
             return entries
         marks = {text: _understood(text) for text in {text for _, text in marked}}
         await self._look(
-            mark.job for mark in marks.values() if self._holds or mark.then is not None
+            mark.job for mark in marks.values() if self._holds or mark.new_state is not None
         )
         left = set(range(len(entries)))
         others: list[Entry] = []
         again: list[Entry] = []
         for place, text in marked:
             mark = marks[text]
-            if mark.then is None:
+            if mark.new_state is None:
                 continue
             record = self._records[mark.job]
             if record is None:
                 left.discard(place)
                 again.append(entries[place])
-            elif mark.then == (GONE if record.is_published else HERE):
+            elif mark.new_state == (REMOVED if record.is_published else CREATED):
                 left.discard(place)
-            elif record.is_published and isinstance(mark.then, Entry):
+            elif record.is_published and isinstance(mark.new_state, Entry):
                 left.discard(place)
-                others.append(replace(mark.then, pending=text))
+                others.append(replace(mark.new_state, pending=text))
         kept = entries if len(left) == len(entries) else entries.take(sorted(left))
         parts = [kept] if not others else [kept, in_columns(others, self._keys)]
         if again:
             parts.append(await self._seen_again(again))
         return kept if len(parts) == 1 else Entries.sorted(parts)
 
-    async def stands(self) -> bool:
+    async def is_unchanged(self) -> bool:
         """Whether the jobs that this call took for unpublished are so still."""
         open_jobs = [
             job
@@ -97,7 +97,7 @@ class IntentView:
             entry = current[place]
             if entry.pending != before[path]:
                 others.append(place)
-            elif _understood(entry.pending).then != HERE:
+            elif _understood(entry.pending).new_state != CREATED:
                 late.append(entry)
         return Entries.sorted([in_columns(late, self._keys), await self.seen(current.take(others))])
 
@@ -110,7 +110,7 @@ class IntentView:
             # Of two that look at the same time, the first answer counts for both.
             self._records.setdefault(job, found.get(job))
 
-    async def _read(self, jobs: Iterable[str]) -> dict[str, JobRecord]:
+    async def _read(self, jobs: Iterable[str]) -> dict[str, TransactionRecord]:
         found = await self._items.get_many([job_key(job) for job in jobs])
         return {key.sort: record_from(item) for key, item in found.items()}
 
@@ -118,6 +118,6 @@ class IntentView:
 def _understood(text: str) -> WriteIntent:
     """What a mark says; one that cannot be understood changes nothing of what its item says."""
     try:
-        return parse_mark(text)
+        return parse_intent(text)
     except ItemFormatError:
         return WriteIntent("-")

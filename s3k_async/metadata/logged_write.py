@@ -12,10 +12,10 @@ from s3k_async._core.runtime import Sources
 from s3k_async.errors import OutcomeUnknownError, S3kError
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation, OperationKind
-from s3k_async.oplog.log_writer import OperationLog, PendingLog
+from s3k_async.oplog.log_writer import HeldLog, OperationLog, PendingLog
 from s3k_async.oplog.segments import Operations
 
-__all__ = ["LoggedOutcome", "LoggedWriter"]
+__all__ = ["LoggedOutcome", "LoggedWriter", "TransactionLog"]
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class LoggedWriter:
         abandoning it half-way would leave its outcome unknown. A definite failure rolls the log
         back; an unknown outcome leaves it pending, for fsck to decide.
         """
-        pending = await self._begin(operations)
+        pending = await self.begin(operations)
 
         async def rest() -> None:
             outcome = LoggedOutcome()
@@ -89,7 +89,7 @@ class LoggedWriter:
         has noted by then is logged: operations that are noted neither as succeeded nor as unknown
         did not happen.
         """
-        pending = await self._begin(operations)
+        pending = await self.begin(operations)
         outcome = LoggedOutcome(succeeded=set())
         try:
             await body(outcome)
@@ -100,9 +100,38 @@ class LoggedWriter:
                 lambda: pending.commit_later(outcome.succeeded, unknown=outcome.unknown)
             )
 
-    async def _begin(self, operations: Operations) -> PendingLog:
+    async def begin(self, operations: Operations, transaction: str = "") -> PendingLog:
+        """Log the operations as pending; a failure of that precedes any change."""
         try:
-            return await self.log.begin(operations)
+            return await self.log.begin(operations, job=transaction)
         except S3kError as error:
             error.before_change = True
             raise
+
+
+class TransactionLog:
+    """The log of a transaction: its operations are pending until its record is committed."""
+
+    def __init__(self, writer: LoggedWriter, transaction: str) -> None:
+        self._writer = writer
+        self._transaction = transaction
+        self._held: list[HeldLog] = []
+
+    async def run_parts(
+        self, operations: Operations, body: Callable[[LoggedOutcome], Awaitable[object]]
+    ) -> None:
+        """As `LoggedWriter.run_parts`, but what the body notes counts only after the commit."""
+        pending = await self._writer.begin(operations, self._transaction)
+        outcome = LoggedOutcome(succeeded=set())
+        try:
+            await body(outcome)
+        finally:
+            self._held.append(pending.hold(outcome.succeeded))
+
+    async def commit(self) -> None:
+        for held in self._held:
+            await held.commit_later()
+
+    async def rollback(self) -> None:
+        for held in self._held:
+            await held.rollback()

@@ -15,30 +15,31 @@ from typing import TypeAlias
 
 from s3k_async import _native
 from s3k_async._core.concurrency import run_all
-from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, TransactionConflictError
+from s3k_async.errors import ConditionFailedError, TransactionConflictError
 from s3k_async.metadata.atomic_changes import AtomicChange
-from s3k_async.metadata.codec import NEXT, from_item, is_unmarked_directory, to_item, unchanged
-from s3k_async.metadata.executor import execute
+from s3k_async.metadata.codec import NEXT, is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.conflict_backoff import ObstructedError, until_unobstructed
+from s3k_async.metadata.executor import by_transaction, execute
 from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
 from s3k_async.metadata.mutations import (
     Change,
     CommitPlan,
-    Intent,
+    Mutation,
     SubtreeMutation,
     WriteFile,
     decide,
 )
+from s3k_async.metadata.row_plan import RowPlan
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.txn_manifest import ManifestPart, divided, write_parts
-from s3k_async.metadata.txn_record import POLL_CAP_SECONDS, POLL_SECONDS, Job
+from s3k_async.metadata.txn_record import Job
 from s3k_async.metadata.write_intent import WriteIntent
-from s3k_async.model import ROOT, ChangeResult, Entry
+from s3k_async.model import ROOT, ChangeResult
 from s3k_async.stores.items import (
     ABSENT,
     MAX_TRANSACTION,
     OPERATION,
     Action,
-    Check,
     Condition,
     Delete,
     Item,
@@ -47,7 +48,7 @@ from s3k_async.stores.items import (
     Value,
 )
 
-__all__ = ["Renew", "change_together"]
+__all__ = ["Renew", "commit_mutations"]
 
 AT_ONCE = MAX_TRANSACTION
 """Actions of one transaction of the table; what needs more is a job."""
@@ -56,12 +57,10 @@ TOUCHES = 16
 
 Renew: TypeAlias = Callable[[WriteFile], Awaitable[WriteFile]]
 """Gives the bytes of a write a key with an object id of their own."""
-Obstacles: TypeAlias = list[Entry]
-"""What was in the way of an attempt, as far as jobs mark it."""
 
 
-async def change_together(
-    store: MetadataStore, intents: Iterable[Intent], renew: Renew
+async def commit_mutations(
+    store: MetadataStore, mutations: Iterable[Mutation], renew: Renew
 ) -> ChangeResult:
     """Make all changes visible together.
 
@@ -69,91 +68,78 @@ async def change_together(
     others were in the way for the busy timeout. OutcomeUnknownError: all of it happened, or
     nothing.
     """
-    wanted = list(intents)
-    deadline: float | None = None
-    pause = POLL_SECONDS
-    while True:
-        decision = await decide(store, wanted)
-        if decision.strays:
-            strays = set(decision.strays)
+    wanted = list(mutations)
+
+    async def attempt() -> ChangeResult:
+        nonlocal wanted
+        while (plan := await decide(store, wanted)).displaced:
+            displaced = set(plan.displaced)
             wanted = [
-                await renew(each) if isinstance(each, WriteFile) and each in strays else each
+                await renew(each) if isinstance(each, WriteFile) and each in displaced else each
                 for each in wanted
             ]
-            continue
-        obstacles = await _attempt(store, decision)
-        if obstacles is None:
-            return decision.tally.result()
-        if deadline is None:
-            deadline = store.deadline()
-        else:
-            store.still_time(deadline, next(iter(decision.changes)))
-        for entry in obstacles:
-            await store.settle(entry)
-        # Two that were in each other's way must not come back at the same time.
-        await store.sources.sleep(store.sources.uniform(0.0, pause))
-        pause = min(POLL_CAP_SECONDS, pause * 2)
+        await _attempt(store, plan)
+        return plan.tally.result()
+
+    return await until_unobstructed(store, attempt)
 
 
-async def _attempt(store: MetadataStore, decision: CommitPlan) -> Obstacles | None:
-    """None: it happened. Otherwise nothing did, because something is not what it was decided on."""
-    if not decision.changes:
-        return None
-    if not decision.branches and len(decision.changes) + len(decision.parents()) <= AT_ONCE:
+async def _attempt(store: MetadataStore, plan: CommitPlan) -> None:
+    """Make the changes. Raises ObstructedError if something is not what they were decided on."""
+    if not plan.changes:
+        return
+    if not plan.subtrees and len(plan.changes) + len(plan.parents()) <= AT_ONCE:
         try:
-            return await _in_one(store, decision)
+            await _in_one(store, plan)
         except TransactionConflictError:
-            # Too many take turns at its directories. A job only looks at these, and waits for
-            # nobody's turn.
+            # Too many transactions change its directories. With a record, single writes do.
             pass
-    return await _by_job(store, decision)
+        else:
+            return
+    await _by_job(store, plan)
 
 
-async def _in_one(store: MetadataStore, decision: CommitPlan) -> Obstacles | None:
+async def _in_one(store: MetadataStore, plan: CommitPlan) -> None:
     """One transaction. Where several paths change, so does the operation of each directory that
     they are in, by which a listing finds out; one that changes alone needs no more than that the
-    directory of a new path stands.
+    directory of a new path exists.
     """
     keys = store.keys
     stamp: dict[str, Value] = {OPERATION: store.sources.uuid()}
     touched: list[str] = []
-    if len(decision.changes) > 1:
-        touched = decision.parents()
+    if len(plan.changes) > 1:
+        touched = plan.parents()
         if ROOT in touched and not store.root_has_record:
             await store.touch(
                 ROOT
             )  # a lost answer would not tell a refusal for want of it from others
         actions: list[Action] = [_touching(keys, path, stamp) for path in touched]
     else:
-        actions = [
-            Check(keys.key(path), is_unmarked_directory())
-            for path in decision.parents(of_new=True)
-            if path != ROOT
-        ]
-    for change in decision.changes.values():
+        change = next(iter(plan.changes.values()))
+        actions = [*store.require_parent(change.path)] if change.before is None else []
+    for change in plan.changes.values():
         when = ABSENT if change.before is None else unchanged(change.before)
         if change.after is None:
             actions.append(Delete(keys.key(change.path), when))
         else:
             actions.append(Put(to_item(change.after, keys), when))
     try:
-        await store.transact(decision.operations, actions)
+        await store.transact(plan.operations, actions)
     except ConditionFailedError as error:
         absent = [
             path for place, path in enumerate(touched) if error.current.get(place, stamp) is None
         ]
-        changes = enumerate(decision.changes.values(), len(touched))
+        changes = enumerate(plan.changes.values(), len(touched))
         await _make(
             store, absent, [change for place, change in changes if place not in error.current]
         )
-        return _marked(store, error.current.values())
-    return None
+        raise _obstructed(store, plan, error.current.values()) from error
 
 
 async def _make(store: MetadataStore, absent: Iterable[str], fit: Iterable[Change]) -> None:
-    """Make what is to be touched and is not there: the record of the root, which nobody has touched
-    yet, and a directory in which a file was left by a writer that died. One that went with its
-    files does not come back.
+    """Make what is to be touched and is missing: the record of the root before its first use, and a
+    directory in which a dead writer left a file. A directory that was removed with its files does
+    not come back.
 
     `fit`: the changes of which nothing was in the way.
     """
@@ -162,7 +148,7 @@ async def _make(store: MetadataStore, absent: Iterable[str], fit: Iterable[Chang
         if directory == ROOT:
             await store.touch(ROOT)
         elif directory in left:
-            await store.keep_existing(directory)
+            await store.recreate_directory(directory)
 
 
 def _touching(keys: KeyScheme, directory: str, stamp: dict[str, Value]) -> Update:
@@ -173,147 +159,91 @@ def _touching(keys: KeyScheme, directory: str, stamp: dict[str, Value]) -> Updat
     return Update(keys.key(directory), is_unmarked_directory(), set=stamp)
 
 
-async def _by_job(store: MetadataStore, decision: CommitPlan) -> Obstacles | None:
-    trees = [
-        path for branch in decision.branches for path in (branch.source, branch.target) if path
-    ]
-    parts = divided(decision.changes, trees)
+async def _by_job(store: MetadataStore, plan: CommitPlan) -> None:
+    trees = [path for subtree in plan.subtrees for path in (subtree.source, subtree.target) if path]
+    parts = divided(plan.changes, trees)
     async with store.jobs.hold("transaction", "", parts=len(parts)) as job:
-        change = _Together(store, job, decision, parts)
-        made = await change.run(change.prepare)
-    return None if made else change.obstacles
+        change = _RecordedCommit(store, job, plan, parts)
+        await change.run(change.prepare)
 
 
-def _marked(store: MetadataStore, items: Iterable[Item | None]) -> Obstacles:
-    return [from_item(item, store.keys) for item in items if item is not None and item.get(NEXT)]
+def _obstructed(
+    store: MetadataStore, plan: CommitPlan, items: Iterable[Item | None]
+) -> ObstructedError:
+    return ObstructedError(next(iter(plan.changes)), store.obstacles(items))
 
 
-class _Together(AtomicChange):
-    """A job of kind `transaction` under way. From its first mark to its end it waits for nobody."""
+class _RecordedCommit(AtomicChange):
+    """A commit by a transaction record. It waits for no other client while it has intents."""
 
     def __init__(
-        self, store: MetadataStore, job: Job, decision: CommitPlan, parts: Sequence[ManifestPart]
+        self, store: MetadataStore, job: Job, plan: CommitPlan, parts: Sequence[ManifestPart]
     ) -> None:
         super().__init__(store, job, "", "", None)
-        self._decision = decision
+        self.tally = plan.tally
+        self._commit_plan = plan
         self._parts = parts
-        self._stands_back = False
-        self.obstacles: Obstacles = []
 
-    async def prepare(self) -> bool:
-        """Mark everything; False if something is not what it was decided on."""
+    async def prepare(self) -> None:
+        """Mark everything. Raises ObstructedError if something is not what it was decided on."""
         await write_parts(self.store.items, self.job, self._parts, self.store.sources)
-        decision = self._decision
-        await self._mark(decision.going)
-        if decision.branches and not self._stands_back:
-            await self._look_ahead(decision.branches)
+        plan = self._commit_plan
+        await self._mark(plan.going)
+        await self._look_ahead(plan.subtrees)
         # A directory is there, if hidden, before anything is in it.
-        await self._mark(decision.coming, in_turn=True)
-        for branch in decision.branches:
-            if not self._stands_back:
-                await self._prepare_below(branch)
-        await self._mark(decision.files)
-        if not self._stands_back:
-            await run_all(self._touch, decision.parents(), limit=TOUCHES)
-        return not self._stands_back
+        await self._mark(plan.coming, in_turn=True)
+        for subtree in plan.subtrees:
+            await self._prepare_below(subtree)
+        await self._mark(plan.files)
+        await run_all(self._touch, plan.parents(), limit=TOUCHES)
 
-    async def _look_ahead(self, branches: Sequence[SubtreeMutation]) -> None:
+    async def _look_ahead(self, subtrees: Sequence[SubtreeMutation]) -> None:
         """Of two directories that move into each other one sees the other, since both are marked by
         now."""
-        for branch in branches:
-            chain = await self.store.chain(branch.target) if branch.target else []
+        for subtree in subtrees:
+            chain = await self.store.chain(subtree.target) if subtree.target else []
             marked = [entry for _, entry in chain if entry is not None and entry.pending]
-            self._stands_back |= bool(marked)
-            self.obstacles += marked
+            if marked:
+                raise ObstructedError(subtree.target, marked)
 
-    async def _prepare_below(self, branch: SubtreeMutation) -> None:
-        self.store.known.discard(branch.source)
-        if branch.must_be_empty:
-            await self.store.need_empty(branch.source)
+    async def _prepare_below(self, subtree: SubtreeMutation) -> None:
+        self.store.known.discard(subtree.source)
+        if subtree.must_be_empty:
+            await self.store.need_empty(subtree.source)
             return
-        below = AtomicChange(self.store, self.job, branch.source, branch.target, None)
-        below._log = self._log
-        await below.below(branch.source, branch.target)
-        tally = self._decision.tally
-        tally.files += below.tally.files
-        tally.directories += below.tally.directories
-        tally.bytes += below.tally.bytes
+        await self.below(subtree.source, subtree.target)
 
     async def _mark(self, changes: Sequence[Change], *, in_turn: bool = False) -> None:
         """Log the changes and mark their paths, transaction after transaction, or several at the
         same time."""
-        if not changes or self._stands_back:
+        if not changes:
             return
         store = self.store
-        plan = _MarkPlan(store, self.job, changes)
-        rows = range(len(changes))
-        transactions = [
-            rows[start : start + MAX_TRANSACTION] for start in range(0, len(rows), MAX_TRANSACTION)
-        ]
+        plan = RowPlan(changes, self._intents, operations=lambda change: change.operations)
+        transactions = by_transaction(range(len(changes)))
         lanes = [transactions] if in_turn else [[each] for each in transactions]
         report = await execute(
-            store.items, self._log, plan, lanes, store.sources.uuid, turn=self.job.turn
+            store.items, self._log.run_parts, plan, lanes, store.sources.uuid, turn=self.job.turn
         )
-        for error in report.failed.values():
-            raise error
-        for refusal in report.refused.values():
-            self._stand_back(refusal.values())
+        report.raise_failure()
+        if report.refused:
+            there = [item for refusal in report.refused.values() for item in refusal.values()]
+            raise _obstructed(store, self._commit_plan, there)
 
-    async def _touch(self, directory: str) -> None:
-        """Tell those who have read the directory that something in it changes, and see that it
-        stands: whoever moves or removes it from now on will find our entries in it.
-        """
-        self.job.check()
-        if directory == ROOT:
-            await self.store.touch(ROOT)
-            return
-        stamp: dict[str, Value] = {OPERATION: self.store.sources.uuid()}
-        action = Update(self.store.keys.key(directory), is_unmarked_directory(), set=stamp)
-        try:
-            try:
-                await self.store.items.write(action)
-            except OutcomeUnknownError:  # once more does no harm
-                await self.store.items.write(
-                    replace(action, set={OPERATION: self.store.sources.uuid()})
-                )
-        except ConditionFailedError as error:
-            self._stand_back(error.current.values())
-
-    def _stand_back(self, items: Iterable[Item | None]) -> None:
-        self._stands_back = True
-        self.obstacles += _marked(self.store, items)
-
-
-class _MarkPlan:
-    """Changes as rows of transactions, each of which marks its path."""
-
-    def __init__(self, store: MetadataStore, job: Job, changes: Sequence[Change]) -> None:
-        self._store = store
-        self._job = job
-        self._changes = changes
-        self.operations = [operation for change in changes for operation in change.operations]
-
-    def __len__(self) -> int:
-        return len(self._changes)
-
-    def identities(self, rows: Iterable[int]) -> list[str]:
-        return [operation.id for row in rows for operation in self._changes[row].operations]
-
-    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
-        return [self._action(self._changes[row]) for row in rows]
-
-    def _action(self, change: Change) -> Action:
-        keys, before, after = self._store.keys, change.before, change.after
+    def _intents(self, change: Change) -> Sequence[Action]:
+        keys, before, after = self.store.keys, change.before, change.after
         if before is None:
             assert after is not None
-            return Put(to_item(replace(after, pending=self._job.here), keys), ABSENT)
-        mark = self._job.gone if after is None else WriteIntent(self._job.id, after).text()
+            return [Put(to_item(replace(after, pending=self.job.creation_intent), keys), ABSENT)]
+        mark = self.job.removal_intent if after is None else WriteIntent(self.job.id, after).text()
         # A listing knows a directory by its operation.
-        stamp: dict[str, Value] = {OPERATION: self._store.sources.uuid()} if before.is_dir else {}
-        return Update(keys.key(change.path), unchanged(before), set={NEXT: mark, **stamp})
+        stamp: dict[str, Value] = {OPERATION: self.store.sources.uuid()} if before.is_dir else {}
+        return [Update(keys.key(change.path), unchanged(before), set={NEXT: mark, **stamp})]
 
-    def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
-        return [(rows[position], 0)]
-
-    def path(self, row: int) -> str:
-        return self._changes[row].path
+    async def _touch(self, directory: str) -> None:
+        """From now on a transaction that moves or removes the directory finds our entries in it."""
+        self.job.check()
+        try:
+            await self.store.touch(directory, required=True)
+        except ConditionFailedError as error:
+            raise _obstructed(self.store, self._commit_plan, error.current.values()) from error

@@ -23,6 +23,7 @@ from s3k_async.errors import (
     PathNotFoundError,
     UncommittedFileError,
 )
+from s3k_async.metadata.directories import require_directories
 from s3k_async.metadata.lease import require_unexpired
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.write_intent import job_of
@@ -32,9 +33,9 @@ from s3k_async.oplog.entries import Operation, OperationKind
 __all__ = [
     "Change",
     "CommitPlan",
-    "Intent",
     "MakeDirectory",
     "Move",
+    "Mutation",
     "Remove",
     "SubtreeMutation",
     "WriteFile",
@@ -59,8 +60,8 @@ class WriteFile:
     """Whether the object is that of the file that was there when they were uploaded."""
     overwrite: bool
     source: Literal["written", "staged", "adopted"] = "written"
-    """Whether the transaction uploaded the bytes itself, or somebody did before it, in whose name
-    (`adopted`: without a lease) or in the volume's."""
+    """Uploaded by this transaction, staged before it, or an object outside the volume that is
+    adopted (without a lease)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class MakeDirectory:
     path: str
 
 
-Intent: TypeAlias = WriteFile | Move | Remove | MakeDirectory
+Mutation: TypeAlias = WriteFile | Move | Remove | MakeDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +125,8 @@ class CommitPlan:
 
     changes: dict[str, Change] = field(default_factory=dict)
     """By path; a directory that is made comes before what is made below it."""
-    branches: list[SubtreeMutation] = field(default_factory=list)
-    strays: list[WriteFile] = field(default_factory=list)
+    subtrees: list[SubtreeMutation] = field(default_factory=list)
+    displaced: list[WriteFile] = field(default_factory=list)
     """Writes whose bytes bear the id of an object that is no longer at the path: they need a key of
     their own, and then all is re-evaluated."""
     tally: ChangeTally = field(default_factory=ChangeTally)
@@ -158,56 +159,48 @@ class CommitPlan:
         """What the log says of all changes."""
         return [operation for change in self.changes.values() for operation in change.operations]
 
-    def parents(self, *, of_new: bool = False) -> list[str]:
-        """The directories, the transaction's own left out, in which something changes, or with
-        `of_new` in which something appears; the root among them."""
-        found = {
-            _native.split(change.path)[0]: None
-            for change in self.changes.values()
-            if _counts(change, of_new)
-        }
+    def parents(self) -> list[str]:
+        """The directories, the transaction's own left out, in which something changes; the root
+        among them."""
+        found = dict.fromkeys(_native.split(path)[0] for path in self.changes)
         return [path for path in found if path not in self.changes]
 
 
-def _counts(change: Change, of_new: bool) -> bool:
-    return not of_new or change.before is None
-
-
-async def decide(store: MetadataStore, intents: Sequence[Intent]) -> CommitPlan:
-    """What the intents come to by what is in the table. Nothing is changed but marks of jobs that
+async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitPlan:
+    """What the mutations come to by what is in the table. Nothing is changed but marks of jobs that
     are over.
 
     Raises PathNotFoundError, PathExistsError, IsDirectoryError, NotDirectoryError,
     UncommittedFileError, ConflictError (what was to be moved or removed is another version by now),
     LeaseExpiredError, BusyError.
     """
-    deciding = _Deciding(store, await _look(store, list(dict.fromkeys(_paths(intents)))))
+    evaluation = _Evaluation(store, await _look(store, list(dict.fromkeys(_paths(mutations)))))
     # Directories first: a file can be moved into one that the transaction makes, whatever was
     # called first.
-    for intent in intents:
-        if isinstance(intent, MakeDirectory):
-            deciding.make(intent)
-        elif isinstance(intent, WriteFile):
-            deciding.write(intent)
-    for intent in intents:
-        if isinstance(intent, Move):
-            deciding.move(intent)
-        elif isinstance(intent, Remove):
-            deciding.remove(intent)
-    return deciding.decision
+    for mutation in mutations:
+        if isinstance(mutation, MakeDirectory):
+            evaluation.make(mutation)
+        elif isinstance(mutation, WriteFile):
+            evaluation.write(mutation)
+    for mutation in mutations:
+        if isinstance(mutation, Move):
+            evaluation.move(mutation)
+        elif isinstance(mutation, Remove):
+            evaluation.remove(mutation)
+    return evaluation.plan
 
 
-def _paths(intents: Iterable[Intent]) -> Iterable[str]:
+def _paths(mutations: Iterable[Mutation]) -> Iterable[str]:
     """What has to be looked at."""
-    for intent in intents:
-        match intent:
+    for mutation in mutations:
+        match mutation:
             case Remove():
-                yield intent.entry.path
+                yield mutation.entry.path
             case Move():
-                yield intent.source.path
-                yield from (*_native.ancestors(intent.target), intent.target)
+                yield mutation.source.path
+                yield from (*_native.ancestors(mutation.target), mutation.target)
             case _:
-                yield from (*_native.ancestors(intent.path), intent.path)
+                yield from (*_native.ancestors(mutation.path), mutation.path)
 
 
 async def _look(store: MetadataStore, paths: list[str]) -> dict[str, Entry | None]:
@@ -234,54 +227,50 @@ async def _look(store: MetadataStore, paths: list[str]) -> dict[str, Entry | Non
         await run_all(store.settle, rest, limit=SETTLED_AT_ONCE)
 
 
-def _is_there(intent: WriteFile, current: Entry) -> bool:
-    """Whether an earlier transaction, whose outcome perhaps nobody knew, has published just these
-    bytes."""
-    content = intent.content
+def _is_there(mutation: WriteFile, current: Entry) -> bool:
+    """Whether an earlier transaction, perhaps of unknown outcome, has published these bytes."""
+    content = mutation.content
     found = (current.physical, current.size, current.etag) == (
         content.physical,
         content.size,
         content.etag,
     )
-    return found and (intent.source == "adopted" or current.id == intent.object_id)
+    return found and (mutation.source == "adopted" or current.id == mutation.object_id)
 
 
-class _Deciding:
+class _Evaluation:
     """One look at the table, and what follows from it."""
 
     def __init__(self, store: MetadataStore, found: dict[str, Entry | None]) -> None:
         self._store = store
         self._found = found
         self._now = store.sources.now_ms()
-        self.decision = CommitPlan()
+        self.plan = CommitPlan()
 
-    def make(self, intent: MakeDirectory) -> None:
-        there = self._found[intent.path]
+    def make(self, mutation: MakeDirectory) -> None:
+        there = self._found[mutation.path]
         if there is not None and not there.is_dir:
-            raise PathExistsError("a file is at the path", path=intent.path)
-        self._need_directory(intent.path)
+            raise PathExistsError("a file is at the path", path=mutation.path)
+        self._need_directory(mutation.path)
 
-    def write(self, intent: WriteFile) -> None:
-        path, current = intent.path, self._found[intent.path]
-        same = current is not None and current.id == intent.object_id
-        if current is not None and _is_there(intent, current):
+    def write(self, mutation: WriteFile) -> None:
+        path, current = mutation.path, self._found[mutation.path]
+        same = current is not None and current.id == mutation.object_id
+        if current is not None and _is_there(mutation, current):
             return
-        if intent.source != "adopted":
-            require_unexpired(intent.lease_ms, self._now, path)
+        if mutation.source != "adopted":
+            require_unexpired(mutation.lease_ms, self._now, path)
         if current is not None and current.is_dir:
             raise IsDirectoryError("a directory is at the path", path=path)
-        if current is not None and not intent.overwrite and not self._store.ran_out(current):
+        if current is not None and not mutation.overwrite and not self._store.ran_out(current):
             raise PathExistsError("the file exists", path=path)
-        if intent.replaces and not same:
-            self.decision.strays.append(intent)
+        if mutation.replaces and not same:
+            self.plan.displaced.append(mutation)
             return
         self._need_directory(_native.split(path)[0])
-        blank = Entry(
-            path, False, intent.object_id, version=1, ctime=self._now // 1000, mtime_ms=self._now
-        )
-        base = current if same and current is not None else blank
+        base = current if same and current else self._store.new_file(path, mutation.object_id)
         after = base.with_content(
-            intent.content, mtime_ms=self._now, operation=self._store.sources.uuid()
+            mutation.content, mtime_ms=self._now, operation=self._store.sources.uuid()
         )
         operations = [self._operation("update", current if same else None, after)]
         if current is not None and not same:
@@ -289,41 +278,36 @@ class _Deciding:
         self._change(Change(path, current, after, tuple(operations)))
         self._count(after)
 
-    def move(self, intent: Move) -> None:
-        source = self._unchanged(intent.source)
+    def move(self, mutation: Move) -> None:
+        source = self._unchanged(mutation.source)
         if source.is_reservation:
             raise UncommittedFileError(
                 "the file is still being written and cannot be renamed", path=source.path
             )
-        for path in _native.ancestors(intent.target):
-            made = self.decision.changes.get(path)
-            above = made.after if made is not None else self._found[path]
-            if above is None:
-                raise PathNotFoundError("no such parent directory", path=path)
-            if not above.is_dir:
-                raise NotDirectoryError("the path leads through a file", path=path)
-        replaced = self._found[intent.target]
-        if replaced is not None and (replaced.is_dir or source.is_dir or not intent.overwrite):
-            raise PathExistsError("the target exists", path=intent.target)
-        moved = source.moved(intent.target, operation=self._store.sources.uuid())
-        operations = [self._operation("rename", source, moved)]
-        if replaced is not None:
-            operations.append(self._operation("delete", replaced, None))
+        made = self.plan.changes
+        require_directories(
+            (path, made[path].after if path in made else self._found[path])
+            for path in _native.ancestors(mutation.target)
+        )
+        replaced = self._found[mutation.target]
+        if replaced is not None and (replaced.is_dir or source.is_dir or not mutation.overwrite):
+            raise PathExistsError("the target exists", path=mutation.target)
+        moved, operations, _ = self._store.plan_move(source, mutation.target, replaced)
         self._change(Change(source.path, source, None, ()))
-        self._change(Change(intent.target, replaced, moved, tuple(operations)))
+        self._change(Change(mutation.target, replaced, moved, tuple(operations)))
         self._count(moved)
         if source.is_dir:
-            self.decision.branches.append(SubtreeMutation(source.path, intent.target))
+            self.plan.subtrees.append(SubtreeMutation(source.path, mutation.target))
 
-    def remove(self, intent: Remove) -> None:
-        if intent.missing_ok and self._found[intent.entry.path] is None:
+    def remove(self, mutation: Remove) -> None:
+        if mutation.missing_ok and self._found[mutation.entry.path] is None:
             return
-        entry = self._unchanged(intent.entry)
+        entry = self._unchanged(mutation.entry)
         self._change(Change(entry.path, entry, None, (self._operation("delete", entry, None),)))
         self._count(entry)
         if entry.is_dir:
-            self.decision.branches.append(
-                SubtreeMutation(entry.path, "", must_be_empty=not intent.recursive)
+            self.plan.subtrees.append(
+                SubtreeMutation(entry.path, "", must_be_empty=not mutation.recursive)
             )
 
     def _unchanged(self, seen: Entry) -> Entry:
@@ -342,14 +326,11 @@ class _Deciding:
         if path == ROOT:
             return
         for place in (*_native.ancestors(path), path):
-            if place in self.decision.changes:
+            if place in self.plan.changes:
                 continue
             there = self._found[place]
             if there is None:
-                identity, operation = self._store.sources.uuid(), self._store.sources.uuid()
-                made = Entry(
-                    place, True, identity, 1, self._now // 1000, self._now, operation=operation
-                )
+                made = self._store.new_directory(place)
                 self._change(Change(place, None, made, (self._operation("create", None, made),)))
                 self._count(made)
             elif not there.is_dir:
@@ -361,10 +342,10 @@ class _Deciding:
         return self._store.changes.operation(kind, before, after)
 
     def _change(self, change: Change) -> None:
-        self.decision.changes[change.path] = change
+        self.plan.changes[change.path] = change
 
     def _count(self, entry: Entry) -> None:
-        tally = self.decision.tally
+        tally = self.plan.tally
         tally.directories += entry.is_dir
         tally.files += not entry.is_dir
         tally.bytes += entry.size

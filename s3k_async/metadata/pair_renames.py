@@ -8,7 +8,7 @@ does it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,25 +18,25 @@ from s3k_async.errors import (
     BusyError,
     ItemFormatError,
     LogFormatError,
-    NotDirectoryError,
     PathExistsError,
     PathNotFoundError,
     S3kError,
     UncommittedFileError,
 )
 from s3k_async.metadata.bulk_moves import BulkOutcome
-from s3k_async.metadata.codec import is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.directories import require_directories
 from s3k_async.metadata.executor import ExecutionResult, Lane, Refusal, execute
+from s3k_async.metadata.row_plan import RowPlan
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.entries import Operation
-from s3k_async.stores.items import ABSENT, MAX_TRANSACTION, Action, Check, Delete, Put
+from s3k_async.stores.items import MAX_TRANSACTION, Action
 
 __all__ = ["PairRenames", "RenamePair"]
 
 ALONE = 8
 """Pairs that are moved by themselves at the same time."""
-_SOURCE, _TARGET, _PARENT = range(3)
+_SOURCE, _TARGET = range(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,13 @@ class _Move:
 
     source: Entry
     moved: Entry
-    replaced: Entry | None
     parent: str
-    operations: tuple[Operation, ...]
+    operations: Sequence[Operation]
+    actions: Sequence[Action]
+
+    @property
+    def path(self) -> str:
+        return self.source.path
 
 
 class PairRenames:
@@ -142,12 +146,7 @@ class PairRenames:
             raise UncommittedFileError(
                 "the file is still being written and cannot be renamed", path=pair.source
             )
-        for path in _native.ancestors(pair.target):
-            above = found[path]
-            if above is None:
-                raise PathNotFoundError("no such parent directory", path=path)
-            if not above.is_dir:
-                raise NotDirectoryError("the path leads through a file", path=path)
+        require_directories((path, found[path]) for path in _native.ancestors(pair.target))
         if pair.target == ROOT or (target is not None and (target.is_dir or not self._overwrite)):
             raise PathExistsError("the target exists", path=pair.target)
         parent = _native.split(pair.target)[0]
@@ -155,19 +154,21 @@ class PairRenames:
         if any(entry is not None and entry.pending for entry in (source, target, standing)):
             self._alone.append((source, pair.target))
             return None
-        changes = self._store.changes
-        moved = source.moved(pair.target, operation=self._store.sources.uuid())
-        operations = [changes.operation("rename", source, moved)]
-        if target is not None:
-            operations.append(changes.operation("delete", target, None))
-        return _Move(source, moved, target, parent, tuple(operations))
+        moved, operations, actions = self._store.plan_move(source, pair.target, target)
+        return _Move(source, moved, parent, operations, actions)
 
     async def _together(self, moves: Sequence[_Move]) -> None:
         store = self._store
-        plan = _PairPlan(store, moves)
+        plan = RowPlan(
+            moves,
+            lambda move: move.actions,
+            operations=lambda move: move.operations,
+            width=2,
+            checks=lambda move: store.require_parent(move.moved.path),
+        )
         try:
             report = await execute(
-                store.items, store.changes, plan, _lanes(moves), store.sources.uuid
+                store.items, store.changes.run_parts, plan, _lanes(moves), store.sources.uuid
             )
         except LogFormatError:
             # It cannot hold one of them, and nothing was changed.
@@ -217,51 +218,6 @@ class PairRenames:
 
     def _fail(self, path: str, error: S3kError) -> None:
         self.done.failures.append((path, error))
-
-
-class _PairPlan:
-    """Pairs as rows of transactions: for each its source's removal and its target, then the
-    targets' parents."""
-
-    def __init__(self, store: MetadataStore, moves: Sequence[_Move]) -> None:
-        self._keys = store.keys
-        self._moves = moves
-        self.operations = [operation for move in moves for operation in move.operations]
-
-    def __len__(self) -> int:
-        return len(self._moves)
-
-    def identities(self, rows: Iterable[int]) -> list[str]:
-        return [operation.id for row in rows for operation in self._moves[row].operations]
-
-    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
-        actions: list[Action] = []
-        for move in (self._moves[row] for row in rows):
-            when = ABSENT if move.replaced is None else unchanged(move.replaced)
-            actions.append(Delete(self._keys.key(move.source.path), unchanged(move.source)))
-            actions.append(Put(to_item(move.moved, self._keys), when))
-        actions += [
-            Check(self._keys.key(parent), is_unmarked_directory()) for parent in self._parents(rows)
-        ]
-        return actions
-
-    def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
-        place = position - 2 * len(rows)
-        if place < 0:
-            return [(rows[position // 2], position % 2)]
-        parent = self._parents(rows)[place]
-        return [(row, _PARENT) for row in rows if self._moves[row].parent == parent]
-
-    def path(self, row: int) -> str:
-        return self._moves[row].source.path
-
-    def _parents(self, rows: Sequence[int]) -> list[str]:
-        """The parents that are checked; the root always stands."""
-        return [
-            parent
-            for parent in dict.fromkeys(self._moves[row].parent for row in rows)
-            if parent != ROOT
-        ]
 
 
 def _paths(pair: RenamePair) -> tuple[str, ...]:

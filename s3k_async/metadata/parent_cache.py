@@ -55,7 +55,7 @@ class ParentCache:
         return True
 
     def add(self, path: str) -> None:
-        """The directory stands."""
+        """The directory exists."""
         self._until[path] = self._monotonic() + self._seconds
         self._until.move_to_end(path)
         if len(self._until) > self._limit:

@@ -21,7 +21,6 @@ from s3k_async.errors import (
     ConditionFailedError,
     ConflictError,
     IsDirectoryError,
-    NotDirectoryError,
     OutcomeUnknownError,
     PathExistsError,
     PathNotFoundError,
@@ -29,8 +28,8 @@ from s3k_async.errors import (
     TransactionConflictError,
     UncommittedFileError,
 )
-from s3k_async.metadata.codec import from_item, is_unmarked_directory, to_item, unchanged
-from s3k_async.metadata.directories import DirectoryStore
+from s3k_async.metadata.codec import from_item, to_item, unchanged
+from s3k_async.metadata.directories import DirectoryStore, require_directories
 from s3k_async.metadata.entry_reader import ROOT_ENTRY
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.lease import expired, expiry_ms, require_unexpired
@@ -105,6 +104,11 @@ class MetadataStore(DirectoryStore):
             lease_ms=expiry_ms(self.sources.now_ms(), self.tuning.lease),
         )
 
+    def new_file(self, path: str, object_id: str) -> Entry:
+        """A file that is created now, without its content."""
+        now = self.sources.now_ms()
+        return Entry(path, False, object_id, version=1, ctime=now // 1000, mtime_ms=now)
+
     async def publish(
         self, target: WriteTarget, content: Content, *, overwrite: bool = True
     ) -> Entry:
@@ -120,12 +124,8 @@ class MetadataStore(DirectoryStore):
             if not overwrite:
                 raise PathExistsError("the file exists", path=target.path)
             return await self._replace(target.current, content)
-        now = self.sources.now_ms()
-        blank = Entry(
-            target.path, False, target.object_id, version=1, ctime=now // 1000, mtime_ms=now
-        )
         try:
-            return await self._create(blank, content)
+            return await self._create(self.new_file(target.path, target.object_id), content)
         except PathExistsError as error:
             if not overwrite:
                 raise
@@ -145,18 +145,9 @@ class MetadataStore(DirectoryStore):
             if exclusive:
                 raise PathExistsError("the file exists", path=target.path)
             return replace(target.current, lease_ms=target.lease_ms)
-        now = self.sources.now_ms()
-        blank = Entry(
-            target.path,
-            False,
-            target.object_id,
-            version=1,
-            ctime=now // 1000,
-            mtime_ms=now,
-            physical=UNCOMMITTED,
-            lease_ms=target.lease_ms,
-        )
-        return await self._create(blank, None)
+        blank = self.new_file(target.path, target.object_id)
+        reserved = replace(blank, physical=UNCOMMITTED, lease_ms=target.lease_ms)
+        return await self._create(reserved, None)
 
     async def commit(self, entry: Entry, content: Content) -> Entry:
         """Publish the bytes of a reservation, or of an entry that is being replaced.
@@ -221,7 +212,7 @@ class MetadataStore(DirectoryStore):
         entry = replace(entry, pending="")
         delete = Delete(self.keys.key(entry.path), unchanged(entry))
         try:
-            await self.past_marks(
+            await self.retry_past_intents(
                 lambda: self.transact([self.changes.operation("delete", entry, None)], [delete]),
                 entry.path,
             )
@@ -279,7 +270,7 @@ class MetadataStore(DirectoryStore):
     async def _need_parents(self, chain: list[tuple[str, Entry | None]]) -> bool:
         """Make the missing parents and wait for those that are marked. False if they all stood as
         they were read."""
-        _need_no_file(chain[:-1])
+        require_directories(chain[:-1], missing_ok=True)
         if not chain[:-1]:
             return False
         parent, above = chain[-2]
@@ -307,7 +298,7 @@ class MetadataStore(DirectoryStore):
             try:
                 await self._create_once(entry, "create" if content is None else "update")
             except ConditionFailedError as error:
-                if not await self.settle_refused(error):
+                if not await self.settle_refusal(error):
                     raise PathExistsError("the path exists", path=entry.path) from error
                 if late:
                     raise BusyError(
@@ -320,21 +311,21 @@ class MetadataStore(DirectoryStore):
         """Create the entry and make sure that it has a parent. Raises ConditionFailedError when
         something is at the path.
         """
-        stands = True
+        has_parent = True
 
         async def create(_: LoggedOutcome) -> None:
-            nonlocal stands
+            nonlocal has_parent
             await self._put(Put(to_item(entry, self.keys), ABSENT))
-            stands = await self._settle(entry)
+            has_parent = await self._settle(entry)
 
         try:
             await self.changes.run([self.changes.operation(kind, None, entry)], create)
         except asyncio.CancelledError:
-            if not stands:
+            if not has_parent:
                 await self.withdraw_cancelled(entry)
             raise
-        if not stands:
-            await self.keep(entry)
+        if not has_parent:
+            await self.recreate_parents(entry)
 
     async def _put(self, action: Put) -> None:
         """The write by which a file appears: a failure, unless the outcome is unknown, changed
@@ -357,7 +348,7 @@ class MetadataStore(DirectoryStore):
                 operation=entry.operation,
             ) from error
 
-    async def keep(self, entry: Entry) -> None:
+    async def recreate_parents(self, entry: Entry) -> None:
         """Recreate the parents of a file that was created below a directory being removed.
         Readers may have seen the file, so it must not disappear and come back. If another client
         has changed it since, nothing is done; a transaction that is changing it is waited for.
@@ -388,8 +379,8 @@ class MetadataStore(DirectoryStore):
                 and job_of(parent.pending) == job_of(ours.pending)
             ):
                 return  # the job takes both along, or leaves both
-            stands = parent is not None and not parent.pending
-            if stands and all(above is not None and above.is_dir for _, above in chain[:-1]):
+            has_parent = parent is not None and not parent.pending
+            if has_parent and all(above is not None and above.is_dir for _, above in chain[:-1]):
                 return
             self.still_time(deadline, entry.path)
             try:
@@ -398,12 +389,12 @@ class MetadataStore(DirectoryStore):
                 elif parent is not None and parent.pending:
                     await self.settle(parent)
                 else:
-                    _need_no_file(chain[:-1])
+                    require_directories(chain[:-1], missing_ok=True)
                     await self._make_missing(
                         [(ROOT, ROOT_ENTRY), *chain[:-1]], Check(key, unchanged(entry))
                     )
             except ConditionFailedError as error:
-                await self.settle_refused(error)
+                await self.settle_refusal(error)
 
     async def withdraw_cancelled(self, entry: Entry) -> None:
         """Withdraw a creation whose caller is cancelled, and hears of nothing else."""
@@ -455,7 +446,7 @@ class MetadataStore(DirectoryStore):
             return entry
 
         try:
-            return await self.past_marks(put, current.path)
+            return await self.retry_past_intents(put, current.path)
         except ConditionFailedError as error:
             raise ConflictError(
                 "another client changed or removed the file; no changes were applied",
@@ -473,11 +464,7 @@ class MetadataStore(DirectoryStore):
         if target == ROOT:
             raise PathExistsError("the root exists", path=target)
         chain = await self.chain(target)
-        for path, entry in chain[:-1]:
-            if entry is None:
-                raise PathNotFoundError("no such parent directory", path=path)
-            if not entry.is_dir:
-                raise NotDirectoryError("the path leads through a file", path=path)
+        require_directories(chain[:-1])
         if len(chain) > 1 and (parent := chain[-2][1]) is not None and parent.pending:
             await self.settle(parent)
         replaced = chain[-1][1]
@@ -494,13 +481,11 @@ class MetadataStore(DirectoryStore):
         or deletes the directories could not be moved back, since the old place may be gone by then,
         too.
         """
-        parent = _native.split(target)[0]
-        checks = [] if parent == ROOT else [Check(self.keys.key(parent), is_unmarked_directory())]
-        moved, operations, actions = self._plan_move(source, target, replaced)
+        moved, operations, actions = self.plan_move(source, target, replaced)
         try:
-            await self.transact(operations, [*actions, *checks])
+            await self.transact(operations, [*actions, *self.require_parent(target)])
         except ConditionFailedError as error:
-            await self.settle_refused(error)
+            await self.settle_refusal(error)
             return None
         except TransactionConflictError:
             # Transactions with an item in common take turns, and too many rename into this
@@ -508,9 +493,10 @@ class MetadataStore(DirectoryStore):
             return await self._move_unchecked(source, target, replaced)
         return moved
 
-    def _plan_move(
+    def plan_move(
         self, source: Entry, target: str, replaced: Entry | None
     ) -> tuple[Entry, list[Operation], list[Action]]:
+        """A file at its new path, and the log records and actions of its move."""
         moved = source.moved(target, operation=self.sources.uuid())
         operations = [self.changes.operation("rename", source, moved)]
         if replaced is not None:
@@ -529,11 +515,11 @@ class MetadataStore(DirectoryStore):
     ) -> Entry | None:
         """As `_move`, but the parent is read afterwards, and the move undone if it does not
         stand."""
-        moved, operations, actions = self._plan_move(source, target, replaced)
+        moved, operations, actions = self.plan_move(source, target, replaced)
         try:
             await self.transact(operations, actions)
         except ConditionFailedError as error:
-            await self.settle_refused(error)
+            await self.settle_refusal(error)
             return None
         if await self._settle(moved):
             return moved
@@ -564,10 +550,3 @@ class MetadataStore(DirectoryStore):
         if not await self._settle(back):
             await self._need_parents(await self.chain(back.path))
         return None
-
-
-def _need_no_file(above: list[tuple[str, Entry | None]]) -> None:
-    """Raise NotDirectoryError if one of the parents is a file."""
-    for path, entry in above:
-        if entry is not None and not entry.is_dir:
-            raise NotDirectoryError("the path leads through a file", path=path)

@@ -31,7 +31,7 @@ from s3k_async.errors import (
     S3kError,
 )
 from s3k_async.metadata.lease import Lease, Moment, expired, keep_renewed
-from s3k_async.metadata.write_intent import GONE, HERE, WriteIntent, job_of
+from s3k_async.metadata.write_intent import CREATED, REMOVED, WriteIntent
 from s3k_async.model import utc
 from s3k_async.stores.items import (
     ABSENT,
@@ -53,9 +53,9 @@ __all__ = [
     "JOB_PARTITION",
     "Job",
     "JobKind",
-    "JobRecord",
     "JobState",
     "Jobs",
+    "TransactionRecord",
     "job_key",
     "record_from",
 ]
@@ -80,7 +80,7 @@ PART_SEPARATOR = "#"
 
 
 @dataclass(frozen=True, slots=True)
-class JobRecord:
+class TransactionRecord:
     """What the table says of a rename or deletion of many entries. Times are epoch milliseconds.
 
     While `lease_ms` is ahead, its owner is at work; afterwards any client that needs an entry of it
@@ -131,7 +131,7 @@ def job_key(job_id: str) -> Key:
     return Key(JOB_PARTITION, job_id)
 
 
-def record_from(item: Item) -> JobRecord:
+def record_from(item: Item) -> TransactionRecord:
     """The record that an item holds. Raises ItemFormatError."""
 
     def text(name: str) -> str:
@@ -149,7 +149,7 @@ def record_from(item: Item) -> JobRecord:
     kind, state = text("kind"), text("state")
     if kind not in get_args(JobKind) or state not in get_args(JobState):
         raise _damaged(item, f"kind {kind!r} in state {state!r}")
-    return JobRecord(
+    return TransactionRecord(
         id=text(SORT),
         kind=cast("JobKind", kind),
         state=cast("JobState", state),
@@ -172,7 +172,7 @@ def _damaged(item: Item, reason: str) -> ItemFormatError:
 
 
 class Job:
-    """A job that this client owns. `mark`, `gone` and `here` are what its entries carry."""
+    """A transaction that this client owns, and the texts of the intents of its entries."""
 
     def __init__(
         self, identity: str, kind: JobKind, lease: Lease, sources: Sources, *, parts: int = 0
@@ -182,9 +182,9 @@ class Job:
         self.lease = lease
         self.parts = parts
         """Of a transaction: how many items list the paths that it marks."""
-        self.mark = WriteIntent(identity).text()
-        self.gone = WriteIntent(identity, GONE).text()
-        self.here = WriteIntent(identity, HERE).text()
+        self.hold_intent = WriteIntent(identity).text()
+        self.removal_intent = WriteIntent(identity, REMOVED).text()
+        self.creation_intent = WriteIntent(identity, CREATED).text()
         self.over = kind == "mark"
         """Whether no mark of it is left that means anything: then its record goes."""
         self._sources = sources
@@ -278,7 +278,7 @@ class Jobs:
             yield job
 
     @asynccontextmanager
-    async def take_over(self, record: JobRecord) -> AsyncIterator[Job | None]:
+    async def take_over(self, record: TransactionRecord) -> AsyncIterator[Job | None]:
         """Own a job whose owner's lease has expired, for the time of the body; one that was not
         published is aborted by that. None: another client was faster. Afterwards as for `hold`.
         """
@@ -336,31 +336,26 @@ class Jobs:
             return _state_of(error.current.get(0), job)
         return "aborted"
 
-    async def record(self, job_id: str) -> JobRecord | None:
+    async def record(self, job_id: str) -> TransactionRecord | None:
         """The record of a job, or None: it is over, or never was. Raises ItemFormatError."""
         item = await self._items.get(job_key(job_id))
         return None if item is None else record_from(item)
 
-    async def record_many(self, job_ids: Iterable[str]) -> dict[str, JobRecord]:
+    async def record_many(self, job_ids: Iterable[str]) -> dict[str, TransactionRecord]:
         """The records that there are of some jobs, by id. Raises ItemFormatError."""
         found = await self._items.get_many([job_key(job_id) for job_id in dict.fromkeys(job_ids)])
         return {key.sort: record_from(item) for key, item in found.items()}
 
-    async def records(self) -> AsyncGenerator[JobRecord, None]:
+    async def records(self) -> AsyncGenerator[TransactionRecord, None]:
         """The records of all jobs of the volume, by id. Raises ItemFormatError."""
         async for page in query_all(self._items, JOB_PARTITION):
             for item in page:
                 if PART_SEPARATOR not in str(item[SORT]):
                     yield record_from(item)
 
-    def lease_runs(self, record: JobRecord) -> bool:
+    def lease_runs(self, record: TransactionRecord) -> bool:
         """Whether the owner's lease still runs."""
         return not expired(record.lease_ms, self._sources.now_ms())
-
-    async def is_live(self, mark: str) -> bool:
-        """Whether the job that a mark names still holds its lease."""
-        record = await self.record(job_of(mark))
-        return record is not None and self.lease_runs(record)
 
     async def _become(self, job: Job, state: JobState) -> None:
         now: dict[str, Value] = (

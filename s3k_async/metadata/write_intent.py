@@ -23,15 +23,15 @@ from s3k_async.errors import ItemFormatError, LogFormatError
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import entry_document, entry_from
 
-__all__ = ["GONE", "HERE", "NOBODY", "Then", "WriteIntent", "job_of", "parse_mark"]
+__all__ = ["CREATED", "NOBODY", "REMOVED", "NewState", "WriteIntent", "job_of", "parse_intent"]
 
-GONE: Literal["gone"] = "gone"
-HERE: Literal["here"] = "here"
+REMOVED: Literal["gone"] = "gone"
+CREATED: Literal["here"] = "here"
 
 NOBODY = "-"
 """An id that no job has: that of a mark which cannot be read."""
 
-Then: TypeAlias = Entry | Literal["gone", "here"] | None
+NewState: TypeAlias = Entry | Literal["gone", "here"] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,36 +40,36 @@ class WriteIntent:
     before."""
 
     job: str
-    then: Then = None
+    new_state: NewState = None
 
     @property
     def is_hidden(self) -> bool:
         """Whether the entry is nothing for as long as the job is not published."""
-        return self.then == HERE
+        return self.new_state == CREATED
 
     def text(self) -> str:
         """The mark as it is stored. Raises UnicodeEncodeError for no entry that was ever stored."""
         document: dict[str, object] = {"job": self.job}
-        if isinstance(self.then, Entry):
-            document["then"] = entry_document(self.then)
-        elif self.then is not None:
-            document["then"] = self.then
+        if isinstance(self.new_state, Entry):
+            document["then"] = entry_document(self.new_state)
+        elif self.new_state is not None:
+            document["then"] = self.new_state
         return json.dumps(document, separators=(",", ":"))
 
-    def side(self, entry: Entry, *, published: bool) -> Entry | None:
+    def resolve(self, entry: Entry, *, published: bool) -> Entry | None:
         """What a marked entry is to those who read it, before its job is published or afterwards;
         None: nothing.
 
-        One that is still the stored item keeps its mark; the entry of `then` has none.
+        One that is still the stored item keeps its mark; the entry of `new_state` has none.
         """
         if not published:
-            return None if self.then == HERE else entry
-        if self.then == GONE:
+            return None if self.new_state == CREATED else entry
+        if self.new_state == REMOVED:
             return None
-        return self.then if isinstance(self.then, Entry) else entry
+        return self.new_state if isinstance(self.new_state, Entry) else entry
 
 
-def parse_mark(text: str) -> WriteIntent:
+def parse_intent(text: str) -> WriteIntent:
     """The mark that a `next` attribute holds (`Entry.pending`). Raises ItemFormatError for anything
     else."""
     try:
@@ -79,13 +79,13 @@ def parse_mark(text: str) -> WriteIntent:
     job = document.get("job") if isinstance(document, dict) else None
     if not isinstance(job, str) or not job:
         raise ItemFormatError("a pending change that names no job")
-    then = document.get("then")
-    if then in (None, GONE, HERE):
-        return WriteIntent(job, then)
-    if not isinstance(then, dict):
+    state = document.get("then")
+    if state in (None, REMOVED, CREATED):
+        return WriteIntent(job, state)
+    if not isinstance(state, dict):
         raise ItemFormatError("a pending change of an unknown kind")
     try:
-        return WriteIntent(job, entry_from(then, "next"))
+        return WriteIntent(job, entry_from(state, "next"))
     except LogFormatError as error:
         raise ItemFormatError("a pending change whose entry cannot be read") from error
 
@@ -93,6 +93,6 @@ def parse_mark(text: str) -> WriteIntent:
 def job_of(text: str) -> str:
     """The id of the job that a mark names; NOBODY's for one that cannot be read."""
     try:
-        return parse_mark(text).job
+        return parse_intent(text).job
     except ItemFormatError:
         return NOBODY

@@ -33,6 +33,7 @@ __all__ = [
     "entry_document",
     "entry_from",
     "entry_key",
+    "entry_of_line",
     "history_prefix",
     "is_id",
     "job_of_segment",
@@ -174,8 +175,13 @@ def pending_segment(key: str) -> str:
 def encode(record: LogRecord) -> bytes:
     """The bytes of an entry. Raises LogFormatError for an operation that contradicts itself."""
     key = entry_key(record.operation, record.state)
-    head = {"s3k": _ENTRY, "format": FORMAT, "state": record.state}
-    return seal(_line(head | _operation_document(record.operation, key)) + b"\n")
+    return entry_of_line(operation_line(record.operation, key), record.state)
+
+
+def entry_of_line(line: bytes, state: LogState) -> bytes:
+    """The bytes of an entry, from its `operation_line`."""
+    head = _line({"s3k": _ENTRY, "format": FORMAT, "state": state})
+    return seal(head[:-1] + b"," + line[1:] + b"\n")
 
 
 def decode(data: bytes, key: str) -> LogRecord:
@@ -281,8 +287,12 @@ def read_field(document: dict[str, Any], name: str, kinds: tuple[type, ...], key
     value = document.get(name, ...)
     if type(value) not in kinds:
         raise LogFormatError(f"the field {name!r} is missing or of a wrong type", path=key)
-    if isinstance(value, str) and not _is_utf8(value):
-        raise LogFormatError(f"the field {name!r} holds half a surrogate pair", path=key)
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            what = f"the field {name!r} holds half a surrogate pair"
+            raise LogFormatError(what, path=key) from error
     return value
 
 
@@ -397,14 +407,6 @@ def _id(text: str, what: str) -> str:
     if not _IS_ID.fullmatch(text):
         raise LogFormatError(f"a key of the operation log cannot hold the {what} {text!r}")
     return text
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -22,7 +22,14 @@ from s3k_async.errors import (
     ServiceError,
 )
 from s3k_async.oplog.deferred_commits import DeferredCommits
-from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, segment_id, segment_key
+from s3k_async.oplog.entries import (
+    Operation,
+    entry_key,
+    entry_of_line,
+    operation_line,
+    segment_id,
+    segment_key,
+)
 from s3k_async.oplog.segments import (
     Operations,
     SegmentCommit,
@@ -313,16 +320,16 @@ class _LogObject(Protocol):
 
 class _EntryObject:
     def __init__(self, operation: Operation) -> None:
-        self._operation = operation
         self.ids = (operation.id,)
         self.pending_key = entry_key(operation, "pending")
         self.committed_key = entry_key(operation, "committed")
+        self._line = operation_line(operation, self.pending_key)
 
     def pending(self) -> bytes:
-        return encode(LogRecord(self._operation, "pending"))
+        return entry_of_line(self._line, "pending")
 
     def committed(self, succeeded: Sequence[str], unknown: Sequence[str]) -> bytes:  # noqa: ARG002
-        return encode(LogRecord(self._operation, "committed"))
+        return entry_of_line(self._line, "committed")
 
 
 class _SegmentObject:

@@ -177,7 +177,7 @@ async def test_an_atomic_change_that_is_published_has_happened() -> None:
     gate = Gate("items", "transact")
     async with faulty_client(gate, config) as fs:
         await fs.write_many([(f"/d/{number}", b"") for number in range(5)])
-        settling = fs._volume().store.settling
+        settling = fs._volume().store.resolver
         end = settling.end
 
         async def held_end(*arguments: object, **options: object) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from s3k_async import JobRecord
+from s3k_async import TransactionRecord
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.backends.memory.memory_items import MemoryItems
@@ -37,7 +37,7 @@ def test_a_dead_rename_is_told_until_somebody_settles_it(
         fs.write("/d/f", b"1")
         job_id = asyncio.run(rename_and_die(config, "/d", "/e", when))
         (record,) = fs.jobs()
-        assert isinstance(record, JobRecord)
+        assert isinstance(record, TransactionRecord)
         assert (record.id, record.kind, record.state) == (job_id, "rename", state)
         assert (record.source, record.target, record.lease_ms) == ("/d", "/e", DEAD)
         assert bool(record.published_ms) == record.is_published == (when == "after")

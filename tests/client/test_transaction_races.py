@@ -432,7 +432,7 @@ async def test_fsck_knows_an_item_that_is_about_to_be_another_object(
 
     async with two_clients() as (fs, other):
         await fill(fs)
-        monkeypatch.setattr(multi_path_commit._Together, "_fold", died)
+        monkeypatch.setattr(multi_path_commit._RecordedCommit, "_fold", died)
         async with fs.transaction() as tx:
             await tx.rename("/d/g", "/e/k", overwrite=True)
         store = other._volume().store
@@ -443,7 +443,7 @@ async def test_fsck_knows_an_item_that_is_about_to_be_another_object(
         assert await other.read("/e/k") == b"two"
         assert set(await problems(other)) == {"interrupted_change"}
         (record,) = await other.jobs()
-        assert await store.settling.complete(record)
+        assert await store.resolver.complete(record)
         assert await other.jobs() == []
         assert await problems(other) == []
 
@@ -520,7 +520,7 @@ async def test_cancelled_in_the_middle_it_leaves_nothing(monkeypatch: pytest.Mon
             began.set()
             await anyio.sleep_forever()
 
-        monkeypatch.setattr(multi_path_commit._Together, "_touch", touch)
+        monkeypatch.setattr(multi_path_commit._RecordedCommit, "_touch", touch)
 
         async def run() -> None:
             async with fs.transaction() as tx:

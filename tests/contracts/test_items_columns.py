@@ -14,7 +14,7 @@ from s3k_async._native import Deletes, Endings, Entries, Moves
 from s3k_async.errors import ConditionFailedError
 from s3k_async.metadata.codec import from_items, to_item
 from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.write_intent import GONE, HERE, WriteIntent
+from s3k_async.metadata.write_intent import CREATED, REMOVED, WriteIntent
 from s3k_async.model import Entry
 from s3k_async.stores.items import ABSENT, Put
 from tests.contracts.subjects import Items, token
@@ -22,7 +22,7 @@ from tests.contracts.subjects import Items, token
 KEYS: Final = KeyScheme("v", 1)
 ENTROPY: Final = bytes(range(48))
 IDENTITIES: Final = _native.uuid_texts(ENTROPY)
-JOB: Final = (WriteIntent("job", GONE).text(), WriteIntent("job", HERE).text())
+JOB: Final = (WriteIntent("job", REMOVED).text(), WriteIntent("job", CREATED).text())
 ENTRIES: Final = [
     Entry("/d/a", False, "id-a", 2, 1, 1000, 10, "k.id=id-a", True, "tag", "xxh128:0", "op-a"),
     Entry('/d/b"ü', True, "id-b", 1, 1, 1000, operation="op-b"),

@@ -120,7 +120,9 @@ async def test_a_file_is_not_moved_into_a_directory_that_was_marked_meanwhile(ri
         async def mark(call: Call) -> None:
             if call.method == "transact":
                 marked = Update(
-                    rig.store.keys.key("/z"), Condition(), set={NEXT: job.mark, OPERATION: "a mark"}
+                    rig.store.keys.key("/z"),
+                    Condition(),
+                    set={NEXT: job.hold_intent, OPERATION: "a mark"},
                 )
                 await MemoryItems(rig.name).write(marked)
 

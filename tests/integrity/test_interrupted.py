@@ -22,7 +22,7 @@ from s3k_async.integrity.facts import Finding
 from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.integrity.repair_actions import Repairer, Task
 from s3k_async.metadata.txn_record import Job, Jobs
-from s3k_async.metadata.write_intent import GONE, WriteIntent
+from s3k_async.metadata.write_intent import REMOVED, WriteIntent
 from s3k_async.model import Entry, Progress
 from s3k_async.oplog import log_writer as oplog
 from s3k_async.oplog.entries import Operation, seal, segment_key
@@ -258,7 +258,7 @@ async def test_a_dry_run_plans_one_thing_and_changes_nothing(
 async def end_jobs(world: Scene) -> None:
     store = world.volume.store
     for record in [record async for record in store.jobs.records()]:
-        assert await store.settling.complete(record)
+        assert await store.resolver.complete(record)
 
 
 @pytest.mark.parametrize("published", [True, False])
@@ -487,8 +487,8 @@ BEFORE: Final = Entry("/x", False, "id", 3, 1, 1000, size=1, physical="k", opera
 MOVED: Final = replace(BEFORE, path="/y", version=4, operation="o4")
 MOVE: Final = Operation("o4", "rename", "id", 4, 1000, BEFORE, MOVED)
 REMOVAL: Final = Operation("o4", "delete", "id", 4, 1000, BEFORE, None)
-OURS: Final = WriteIntent("J", GONE).text()
-THEIRS: Final = WriteIntent("K", GONE).text()
+OURS: Final = WriteIntent("J", REMOVED).text()
+THEIRS: Final = WriteIntent("K", REMOVED).text()
 HIDDEN: Final = WriteIntent("J", "here").text()
 TOP: Final = replace(BEFORE, is_dir=True, size=0, physical=None)
 TOP_MOVED: Final = replace(MOVED, is_dir=True, size=0, physical=None)

@@ -32,8 +32,8 @@ from s3k_async.integrity.recheck import fresh_facts
 from s3k_async.integrity.repair import RepairReport, RepairRound, repair_volume, verify_volume
 from s3k_async.integrity.repair_actions import Repairer, Task
 from s3k_async.integrity.verify_rules import decide
-from s3k_async.metadata.txn_record import JobRecord
-from s3k_async.metadata.write_intent import GONE, HERE, WriteIntent
+from s3k_async.metadata.txn_record import TransactionRecord
+from s3k_async.metadata.write_intent import CREATED, REMOVED, WriteIntent
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
@@ -81,7 +81,7 @@ def facts(
     *entries: Entry,
     log_state: ObjectState = NOT_LOGGED,
     blobs: bool = True,
-    jobs: tuple[JobRecord, ...] = (),
+    jobs: tuple[TransactionRecord, ...] = (),
 ) -> Facts:
     found = [BlobInfo("k.id=i", 3, "", 1)] if blobs else []
     return Facts("i", 10**6, 1000, entries, log_state, found, jobs={job.id: job for job in jobs})
@@ -525,24 +525,24 @@ async def test_a_dry_run_writes_nothing_and_tells_everything() -> None:
         await scene.end()
 
 
-def record(state: str, lease_ms: int) -> JobRecord:
-    return JobRecord("J", "rename", state, "/a", "/b", 0, lease_ms, 1, 0, "op")  # type: ignore[arg-type]
+def record(state: str, lease_ms: int) -> TransactionRecord:
+    return TransactionRecord("J", "rename", state, "/a", "/b", 0, lease_ms, 1, 0, "op")  # type: ignore[arg-type]
 
 
 def test_what_a_live_job_marks_is_not_held_against_anybody() -> None:
-    marked = replace(OLD, pending=WriteIntent("J", GONE).text())
+    marked = replace(OLD, pending=WriteIntent("J", REMOVED).text())
     assert decide(facts(marked, blobs=False, jobs=(record("preparing", 10**9),))) == []
 
 
 @pytest.mark.parametrize(
     ("then", "state", "standing"),
     [
-        (GONE, "preparing", True),
-        (GONE, "aborted", True),
-        (GONE, "published", False),
-        (HERE, "preparing", False),
-        (HERE, "aborted", False),
-        (HERE, "published", True),
+        (REMOVED, "preparing", True),
+        (REMOVED, "aborted", True),
+        (REMOVED, "published", False),
+        (CREATED, "preparing", False),
+        (CREATED, "aborted", False),
+        (CREATED, "published", True),
     ],
 )
 def test_the_mark_of_a_dead_job_is_resolved_by_what_it_had_reached(

@@ -16,7 +16,7 @@ from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.metadata.codec import NEXT, from_item, to_item
 from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
 from s3k_async.metadata.txn_record import JOB_PARTITION, JobState, job_key
-from s3k_async.metadata.write_intent import GONE, HERE, Then, WriteIntent, parse_mark
+from s3k_async.metadata.write_intent import CREATED, REMOVED, NewState, WriteIntent, parse_intent
 from s3k_async.model import Entry
 from s3k_async.stores.items import (
     ABSENT,
@@ -81,7 +81,7 @@ class Hand:
     async def forget(self, job: str) -> None:
         await self.items.write(Delete(job_key(job), Condition()))
 
-    async def mark(self, path: str, job: str, then: Then) -> None:
+    async def mark(self, path: str, job: str, then: NewState) -> None:
         """Mark what is at a path."""
         change = {NEXT: WriteIntent(job, then).text(), OPERATION: SYSTEM.uuid()}
         await self.items.write(Update(self.keys.key(path), Condition(missing=(NEXT,)), set=change))
@@ -94,7 +94,7 @@ class Hand:
         record = await self.items.get(job_key(job))
         assert record is not None
         entry = from_item(item, self.keys)
-        side = parse_mark(entry.pending).side(entry, published=record["state"] == "published")
+        side = parse_intent(entry.pending).resolve(entry, published=record["state"] == "published")
         key = self.keys.key(path)
         if side is None:
             await self.items.write(Delete(key, Condition()))
@@ -127,9 +127,9 @@ class Hand:
         moved = [target + entry.path[len(source) :] for entry in below]
         steps: list[Step] = [partial(self.record, job)]
         for entry, path in zip(below, moved, strict=True):
-            steps.append(partial(self.mark, entry.path, job, GONE))
+            steps.append(partial(self.mark, entry.path, job, REMOVED))
             here = replace(entry, path=path, version=entry.version + 1, operation=SYSTEM.uuid())
-            steps.append(partial(self.put, replace(here, pending=WriteIntent(job, HERE).text())))
+            steps.append(partial(self.put, replace(here, pending=WriteIntent(job, CREATED).text())))
         steps += [
             partial(self.touch, parent) for parent in sorted({_parent(source), _parent(target)})
         ]
@@ -138,13 +138,13 @@ class Hand:
         ]
         return [*steps, *self._end(job, paths, "published")]
 
-    def change(self, job: str, thens: Sequence[tuple[Entry, Then]]) -> list[Step]:
+    def change(self, job: str, thens: Sequence[tuple[Entry, NewState]]) -> list[Step]:
         """A job that changes entries in directories of which it marks none."""
         steps: list[Step] = [partial(self.record, job, kind="transaction")]
         for entry, then in thens:
-            if then == HERE:
+            if then == CREATED:
                 steps.append(
-                    partial(self.put, replace(entry, pending=WriteIntent(job, HERE).text()))
+                    partial(self.put, replace(entry, pending=WriteIntent(job, CREATED).text()))
                 )
             else:
                 steps.append(partial(self.mark, entry.path, job, then))

@@ -28,7 +28,7 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.metadata.ordered_walk import walk
-from s3k_async.metadata.write_intent import parse_mark
+from s3k_async.metadata.write_intent import parse_intent
 from s3k_async.model import Entry
 from s3k_async.stores.items import Condition, Update
 from s3k_async.testing import Call, Died, FaultPlan, Moment
@@ -39,7 +39,7 @@ MOMENTS: Final[tuple[Moment, ...]] = ("before", "after")
 MOVED: Final[Paths] = {
     "/e/z" + path[2:] if path.startswith("/d") else path: data for path, data in GROWN.items()
 }
-GONE: Final[Paths] = {path: data for path, data in GROWN.items() if not path.startswith("/d")}
+REMOVED: Final[Paths] = {path: data for path, data in GROWN.items() if not path.startswith("/d")}
 LEFT_FOR_FSCK: Final = {"interrupted_change", "orphan_data"}
 
 
@@ -53,7 +53,7 @@ async def delete(client: Client) -> None:
 
 CHANGES: Final[dict[str, tuple[Callable[[Client], Awaitable[None]], Paths]]] = {
     "rename": (rename, MOVED),
-    "delete": (delete, GONE),
+    "delete": (delete, REMOVED),
 }
 
 
@@ -82,8 +82,8 @@ async def seen(world: World) -> dict[str, bytes | None]:
     for path, entry in (await world.scanned()).items():
         shown: Entry | None = entry
         if entry.pending:
-            mark = parse_mark(entry.pending)
-            shown = mark.side(
+            mark = parse_intent(entry.pending)
+            shown = mark.resolve(
                 entry, published=mark.job in records and records[mark.job].is_published
             )
         if shown is not None:
@@ -137,7 +137,7 @@ async def everything(world: World, name: str) -> None:
     before = await seen(world)
     store = world.client().store
     for record in [record async for record in store.jobs.records()]:
-        assert await store.settling.complete(record)
+        assert await store.resolver.complete(record)
     assert await seen(world) == before
 
 
@@ -283,10 +283,10 @@ async def test_a_delete_takes_reservations_along() -> None:
             await client.store.prepare("/d/x/new"), exclusive=True
         )
         await client.run_change(delete)
-        assert await seen(world) == GONE
+        assert await seen(world) == REMOVED
         with pytest.raises(ConflictError):
             await client.store.commit(reserved, await client.storage.put(reserved.id, b"late"))
-        assert await seen(world) == GONE
+        assert await seen(world) == REMOVED
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -447,7 +447,7 @@ async def test_a_damaged_item_refuses_a_rename_and_does_not_close_its_directory_
             assert (await world.client().need(path)).size == 3
         await client.store.items.write(Update(key, Condition(), set={"ver": 1}))
         await world.client().run_change(delete)
-        assert await seen(world) == {**GONE, "/e/z": None, "/e/z/new": b"new"}
+        assert await seen(world) == {**REMOVED, "/e/z": None, "/e/z/new": b"new"}
 
 
 async def test_what_a_dead_rename_has_hidden_does_not_take_the_path_from_a_plain_one() -> None:

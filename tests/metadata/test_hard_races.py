@@ -31,7 +31,7 @@ from s3k_async.metadata.lease import Lease, Moment
 from s3k_async.metadata.recursive import Tree
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.txn_record import Job, Jobs
-from s3k_async.metadata.write_intent import GONE
+from s3k_async.metadata.write_intent import REMOVED
 from s3k_async.model import Entry
 from s3k_async.testing import Call, Died, FaultPlan
 from tests.metadata.marking import Hand
@@ -274,7 +274,7 @@ async def test_a_creation_that_a_job_has_marked_in_vain_gets_its_directory_back(
     async def remove_and_mark() -> None:
         await rig.store.forget(await rig.need("/a"))
         await hand.record("undone", "preparing", "transaction")
-        await hand.mark("/a/f", "undone", GONE)
+        await hand.mark("/a/f", "undone", REMOVED)
 
     meanwhile = Meanwhile(rig, remove_and_mark)
     await rig.write("/a/f", store=meanwhile.client())

@@ -12,7 +12,7 @@ from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.errors import LeaseExpiredError
 from s3k_async.metadata.txn_record import Jobs, job_key
-from s3k_async.metadata.write_intent import GONE
+from s3k_async.metadata.write_intent import REMOVED
 from s3k_async.stores.items import OPERATION, Condition, Delete, Put, Update
 from s3k_async.testing import Call, FaultPlan
 from tests.engines.volumes import fresh_name
@@ -60,7 +60,7 @@ async def test_who_folds_in_a_mark_late_leaves_what_has_come_since(world: World)
     await fast.write("/d/f", b"old")
     hand = Hand(MemoryItems(world.name), fast.store.keys)
     await hand.record("job", "published", kind="delete")
-    await hand.mark("/d/f", "job", GONE)
+    await hand.mark("/d/f", "job", REMOVED)
     met = await slow.store.stored("/d/f")
     assert met is not None
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from s3k_async.errors import ItemFormatError
-from s3k_async.metadata.write_intent import GONE, HERE, Then, WriteIntent, parse_mark
+from s3k_async.metadata.write_intent import CREATED, REMOVED, NewState, WriteIntent, parse_intent
 from s3k_async.model import Entry
 
 OLD = Entry(
@@ -44,30 +44,32 @@ NEW = Entry(
     ("then", "text"),
     [
         (None, '{"job":"j"}'),
-        (GONE, '{"job":"j","then":"gone"}'),
-        (HERE, '{"job":"j","then":"here"}'),
+        (REMOVED, '{"job":"j","then":"gone"}'),
+        (CREATED, '{"job":"j","then":"here"}'),
     ],
 )
-def test_a_mark_is_one_text(then: Then, text: str) -> None:
+def test_a_mark_is_one_text(then: NewState, text: str) -> None:
     mark = WriteIntent("j", then)
     assert mark.text() == text
-    assert parse_mark(text) == mark
+    assert parse_intent(text) == mark
 
 
 def test_a_mark_holds_another_entry() -> None:
     mark = WriteIntent("j", NEW)
-    assert parse_mark(mark.text()) == mark
+    assert parse_intent(mark.text()) == mark
     assert json.loads(mark.text())["then"]["path"] == "/a/é"
 
 
 @pytest.mark.parametrize(
     ("then", "before", "after"),
-    [(None, OLD, OLD), (GONE, OLD, None), (HERE, None, OLD), (NEW, OLD, NEW)],
+    [(None, OLD, OLD), (REMOVED, OLD, None), (CREATED, None, OLD), (NEW, OLD, NEW)],
 )
-def test_the_sides_of_a_marked_entry(then: Then, before: Entry | None, after: Entry | None) -> None:
+def test_the_sides_of_a_marked_entry(
+    then: NewState, before: Entry | None, after: Entry | None
+) -> None:
     mark = WriteIntent("j", then)
-    assert mark.side(OLD, published=False) == before
-    assert mark.side(OLD, published=True) == after
+    assert mark.resolve(OLD, published=False) == before
+    assert mark.resolve(OLD, published=True) == after
 
 
 @pytest.mark.parametrize(
@@ -77,4 +79,4 @@ def test_the_sides_of_a_marked_entry(then: Then, before: Entry | None, after: En
 )  # fmt: skip
 def test_what_is_no_mark_is_refused(text: str) -> None:
     with pytest.raises(ItemFormatError):
-        parse_mark(text)
+        parse_intent(text)

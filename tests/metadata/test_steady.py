@@ -22,9 +22,9 @@ from s3k_async.listing import (
     walk_pages,
 )
 from s3k_async.metadata import consistent_listing
-from s3k_async.metadata.consistent_listing import ATTEMPTS, SnapshotView, steadily
+from s3k_async.metadata.consistent_listing import ATTEMPTS, SnapshotView, list_consistently
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.write_intent import GONE, HERE, WriteIntent
+from s3k_async.metadata.write_intent import CREATED, REMOVED, WriteIntent
 from s3k_async.model import Entry, FileStatus
 from s3k_async.testing import Call, FaultPlan
 from tests.metadata.marking import Hand, Step, a_directory, a_file
@@ -159,7 +159,8 @@ def aborting(hand: Hand) -> list[Step]:
 def changing(hand: Hand) -> list[Step]:
     """Files of several directories: one is replaced, one removed, one made."""
     return hand.change(
-        "J", [(TREE[2], a_file("/a/d/f", version=9)), (TREE[6], GONE), (a_file("/a/e/new"), HERE)]
+        "J",
+        [(TREE[2], a_file("/a/d/f", version=9)), (TREE[6], REMOVED), (a_file("/a/e/new"), CREATED)],
     )
 
 
@@ -237,10 +238,10 @@ async def test_without_the_second_reading_half_a_job_is_seen(
 ) -> None:
     """The interleavings above are such that the second reading matters."""
 
-    async def stands(_: SnapshotView) -> bool:
+    async def is_unchanged(_: SnapshotView) -> bool:
         return True
 
-    monkeypatch.setattr(SnapshotView, "stands", stands)
+    monkeypatch.setattr(SnapshotView, "is_unchanged", is_unchanged)
     name = f"no second reading {look}"
     allowed = await moments(name, renaming, LOOKS[look])
     assert not await interleavings(name, renaming, LOOKS[look], whole=True) <= allowed
@@ -392,11 +393,11 @@ async def test_a_directory_that_keeps_moving_is_listed_in_the_end() -> None:
 async def test_a_large_listing_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first page comes as soon as more was read than is held, and its directories are not read
     again."""
-    monkeypatch.setattr(consistent_listing, "STEADY_ROWS", len(TREE) - 1)
+    monkeypatch.setattr(consistent_listing, "CONSISTENT_ROWS", len(TREE) - 1)
     there = await place("large")
     assert await listed(there) == OLD
     assert there.second_readings == 0
-    monkeypatch.setattr(consistent_listing, "STEADY_ROWS", len(TREE))
+    monkeypatch.setattr(consistent_listing, "CONSISTENT_ROWS", len(TREE))
     assert await listed(there) == OLD
     assert there.second_readings == 1
 
@@ -405,7 +406,7 @@ async def test_what_is_searched_counts_and_not_what_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Memory is bounded however little of a tree meets the conditions."""
-    monkeypatch.setattr(consistent_listing, "STEADY_ROWS", 3)
+    monkeypatch.setattr(consistent_listing, "CONSISTENT_ROWS", 3)
     there = await place("searched")
     view = SnapshotView(there.store)
     async for _ in Listing(recursive=True).pages_of(view, "/"):
@@ -418,7 +419,7 @@ async def test_what_is_searched_counts_and_not_what_is_found(
 async def test_a_large_listing_that_is_left_early_reads_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(consistent_listing, "STEADY_ROWS", 2)
+    monkeypatch.setattr(consistent_listing, "CONSISTENT_ROWS", 2)
     there = await place("left")
     pages = list_pages(there.store, "/", Listing(recursive=True))
     assert await anext(pages)
@@ -463,7 +464,7 @@ async def test_names_that_are_looked_for_are_looked_for_twice() -> None:
     await globbed(there)
     pages = [page async for page in glob_pages(there.store, "/{a/d/f,k/h}")]
     assert {status.path for page in pages for status in page} == {"/a/d/f", "/k/h"}
-    job = there.hand.change("J", [(TREE[2], GONE), (TREE[6], GONE)])
+    job = there.hand.change("J", [(TREE[2], REMOVED), (TREE[6], REMOVED)])
     before = len(there.faults.calls)
     there.due[before + 2] = job
     again = [
@@ -480,7 +481,7 @@ async def test_parts_of_any_kind_are_given_once() -> None:
         yield 1
         yield 2
 
-    assert [part async for part in steadily(there.store, parts)] == [1, 2]
+    assert [part async for part in list_consistently(there.store, parts)] == [1, 2]
 
 
 async def test_a_mark_that_only_holds_a_directory_is_no_change() -> None:

@@ -16,7 +16,7 @@ from s3k_async.errors import BusyError, ItemFormatError
 from s3k_async.metadata.codec import NEXT
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.txn_record import JobState
-from s3k_async.metadata.write_intent import GONE, HERE, Then
+from s3k_async.metadata.write_intent import CREATED, REMOVED, NewState
 from s3k_async.model import Entry
 from s3k_async.stores.items import Condition, Update
 from s3k_async.testing import Call, FaultPlan
@@ -29,15 +29,15 @@ FAR_FUTURE_MS = 10**14
 
 STATES: list[JobState | None] = ["preparing", "published", "aborted", None]
 """Of a job; None: it has no record."""
-THENS: list[Then] = [None, GONE, HERE, NEW]
+THENS: list[NewState] = [None, REMOVED, CREATED, NEW]
 
 
-def seen(then: Then, state: JobState | None) -> Entry | None:
+def seen(then: NewState, state: JobState | None) -> Entry | None:
     """The table of 004, in other words."""
     new_side = state == "published"
-    if then == HERE:
+    if then == CREATED:
         return OLD if new_side else None
-    if then == GONE:
+    if then == REMOVED:
         return None if new_side else OLD
     return NEW if new_side and isinstance(then, Entry) else OLD
 
@@ -103,7 +103,7 @@ READS = [got, got_of_many, got_each, in_chain, among_children, among_sorted_chil
 @pytest.mark.parametrize("then", THENS, ids=["hold", "gone", "here", "other"])
 async def test_a_marked_entry_is_on_the_side_of_its_job(
     ground: Ground,
-    then: Then,
+    then: NewState,
     state: JobState | None,
     read: Callable[[MetadataStore], Awaitable[Entry | None]],
 ) -> None:
@@ -126,7 +126,7 @@ async def test_a_marked_entry_is_on_the_side_of_its_job(
 async def test_what_is_stored_is_given_as_it_is(ground: Ground) -> None:
     await ground.hand.put(TOP, OLD)
     await ground.hand.record("J", "published")
-    await ground.hand.mark("/d/f", "J", GONE)
+    await ground.hand.mark("/d/f", "J", REMOVED)
     stored = await ground.store.stored("/d/f")
     assert stored is not None
     assert replace(stored, pending="", operation=OLD.operation) == OLD
@@ -162,7 +162,7 @@ async def test_each_jobs_record_is_read_once_in_a_call(ground: Ground) -> None:
     for job in ("J", "K"):
         await ground.hand.record(job)
     for number in range(20):
-        await ground.hand.mark(f"/d/{number}", "JK"[number % 2], GONE)
+        await ground.hand.mark(f"/d/{number}", "JK"[number % 2], REMOVED)
     assert len(await ground.store.get_many([f"/d/{number}" for number in range(20)])) == 20
     assert ground.reads_of_jobs() == 1
     assert sum([len(page) async for page in ground.store.children("/d")]) == 20
@@ -190,7 +190,7 @@ async def test_a_job_that_was_folded_before_its_record_was_read_is_seen_from_its
     """There is no record: the item is read again, and carries no mark any more."""
     await ground.hand.put(TOP, OLD)
     await ground.hand.record("J")
-    await ground.hand.mark("/d/f", "J", HERE)
+    await ground.hand.mark("/d/f", "J", CREATED)
 
     async def fold() -> None:
         await ground.hand.record("J", "published")
@@ -209,14 +209,14 @@ async def test_an_entry_that_is_marked_again_meanwhile_is_on_the_side_of_its_new
 ) -> None:
     await ground.hand.put(TOP, OLD)
     await ground.hand.record("J")
-    await ground.hand.mark("/d/f", "J", GONE)
+    await ground.hand.mark("/d/f", "J", REMOVED)
 
     async def abort_and_remove() -> None:
         await ground.hand.record("J", "aborted")
         await ground.hand.drop("/d/f", "J")
         await ground.hand.forget("J")
         await ground.hand.record("K", "published")
-        await ground.hand.mark("/d/f", "K", GONE)
+        await ground.hand.mark("/d/f", "K", REMOVED)
 
     await before_the_record(ground, abort_and_remove)
     assert await read(ground.store) is None
@@ -226,7 +226,7 @@ async def test_an_empty_directory_with_a_hidden_entry_is_not_removed(ground: Gro
     """A job that is about to show the entry would leave it without a parent."""
     await ground.hand.put(TOP, OLD)
     await ground.hand.record("J", lease=FAR_FUTURE_MS)
-    await ground.hand.mark("/d/f", "J", HERE)
+    await ground.hand.mark("/d/f", "J", CREATED)
     assert not await ground.store.has_children("/d")
     with pytest.raises(BusyError):
         await ground.store.remove_directory(TOP)
@@ -237,7 +237,7 @@ async def test_an_empty_directory_with_a_hidden_entry_is_not_removed(ground: Gro
 async def test_what_a_dead_job_has_hidden_goes_before_its_directory(ground: Ground) -> None:
     await ground.hand.put(TOP, OLD)
     await ground.hand.record("J")
-    await ground.hand.mark("/d/f", "J", HERE)
+    await ground.hand.mark("/d/f", "J", CREATED)
     await ground.store.remove_directory(TOP)
     assert await ground.store.stored("/d") is None
     assert await ground.store.stored("/d/f") is None
@@ -247,7 +247,7 @@ async def test_many_hidden_entries_are_looked_through_by_the_page(ground: Ground
     await ground.hand.put(TOP, *(a_file(f"/d/{number:03}") for number in range(100)))
     await ground.hand.record("J", "published")
     for number in range(99):
-        await ground.hand.mark(f"/d/{number:03}", "J", GONE)
+        await ground.hand.mark(f"/d/{number:03}", "J", REMOVED)
     assert await ground.store.has_children("/d")
     assert sum(call.method == "query" for call in ground.faults.calls) <= 4
 
@@ -262,7 +262,7 @@ async def test_a_mark_that_cannot_be_understood_changes_nothing(ground: Ground) 
 async def test_a_record_that_cannot_be_understood_is_an_error(ground: Ground) -> None:
     await ground.hand.put(TOP, OLD)
     await ground.hand.record("J", kind="party")
-    await ground.hand.mark("/d/f", "J", GONE)
+    await ground.hand.mark("/d/f", "J", REMOVED)
     with pytest.raises(ItemFormatError):
         await ground.store.get("/d/f")
 
@@ -275,7 +275,7 @@ async def test_damage_of_one_item_does_not_keep_the_marks_of_others_from_being_s
         Update(ground.store.keys.key("/d/g"), Condition(), set={"ver": 0})
     )
     await ground.hand.record("J", "published")
-    await ground.hand.mark("/d/f", "J", GONE)
+    await ground.hand.mark("/d/f", "J", REMOVED)
     gone, damaged = await ground.store.get_each(["/d/f", "/d/g"])
     assert gone is None
     assert isinstance(damaged, ItemFormatError)
@@ -284,7 +284,7 @@ async def test_damage_of_one_item_does_not_keep_the_marks_of_others_from_being_s
 NAMES = [f"n{number}" for number in range(8)]
 JOBS = {"P": "preparing", "Q": "published", "A": "aborted", "-none-": None}
 MARKS = st.none() | st.tuples(
-    st.sampled_from(sorted(JOBS)), st.sampled_from(["hold", GONE, HERE, "other"])
+    st.sampled_from(sorted(JOBS)), st.sampled_from(["hold", REMOVED, CREATED, "other"])
 )
 _numbers = count()
 
@@ -308,10 +308,10 @@ def test_marks_are_resolved_as_a_plain_reading_of_the_table_does(
             version: int | None = 2
             if mark is not None:
                 job, then = mark
-                changes: dict[str, Then] = {
+                changes: dict[str, NewState] = {
                     "hold": None,
-                    GONE: GONE,
-                    HERE: HERE,
+                    REMOVED: REMOVED,
+                    CREATED: CREATED,
                     "other": a_file(path, version=7),
                 }
                 await hand.mark(path, job, changes[then])

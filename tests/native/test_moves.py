@@ -15,7 +15,7 @@ from s3k_async._native import Deletes, Endings, Entries, Moves, Operations, Rows
 from s3k_async.errors import InvalidPathError, LogFormatError
 from s3k_async.metadata.codec import NEXT, to_item, unchanged
 from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.write_intent import GONE, HERE, WriteIntent
+from s3k_async.metadata.write_intent import CREATED, REMOVED, WriteIntent
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation, operation_line
 from s3k_async.stores.items import ABSENT, OPERATION, Action, Delete, Put, Update, Value
@@ -144,7 +144,7 @@ def test_deletes_as_planned_one_by_one(drawn: list[Entry], keys: KeyScheme) -> N
 
 MARKS = st.one_of(
     st.uuids().map(
-        lambda job: (WriteIntent(str(job), GONE).text(), WriteIntent(str(job), HERE).text())
+        lambda job: (WriteIntent(str(job), REMOVED).text(), WriteIntent(str(job), CREATED).text())
     ),
     st.tuples(TEXTS.filter(bool), TEXTS.filter(bool)),
 )

@@ -28,7 +28,7 @@ from s3k_async.errors import (
     OutcomeUnknownError,
 )
 from s3k_async.integrity.gc_rules import GRACE_SECONDS
-from s3k_async.metadata.multi_path_commit import change_together
+from s3k_async.metadata.multi_path_commit import commit_mutations
 from s3k_async.model import FileStatus
 from s3k_async.spark import read_parquet, register, source_commit, source_files, write_parquet
 from s3k_async.spark.settings import SparkVolume
@@ -351,7 +351,7 @@ async def test_after_an_unknown_outcome_the_bytes_stay_and_the_same_write_is_rig
 ) -> None:
     async def lost(*arguments: Any) -> None:
         if happened:
-            await change_together(*arguments)
+            await commit_mutations(*arguments)
         raise OutcomeUnknownError("the answer was lost")
 
     with S3kSyncClient(config=volume) as fs:
@@ -360,7 +360,7 @@ async def test_after_an_unknown_outcome_the_bytes_stay_and_the_same_write_is_rig
         writer = S3kWriter(SparkVolume(volume, volume), plan)
         messages = [TaskCommit(tuple(written(fs, plan, (task, "a"), task=task))) for task in (1, 2)]
         with monkeypatch.context() as patch:
-            patch.setattr(transaction, "change_together", lost)
+            patch.setattr(transaction, "commit_mutations", lost)
             with pytest.raises(OutcomeUnknownError):
                 writer.commit(list(messages))
         writer.abort(list(messages))

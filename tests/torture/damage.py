@@ -525,7 +525,7 @@ async def rename_without_a_record(scene: Scene, path: str) -> None:
     await _interrupt(scene, published=True)
     async for record in scene.volume.store.jobs.records():
         if record.kind == "rename" and record.lease_ms == 0:
-            await scene.volume.store.settling.complete(record)
+            await scene.volume.store.resolver.complete(record)
 
 
 async def young_segment(scene: Scene, path: str) -> None:

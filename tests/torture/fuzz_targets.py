@@ -36,7 +36,7 @@ from s3k_async.globbing import compile_pattern, matcher
 from s3k_async.metadata.codec import from_item, to_item
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.volume_record import VolumeRecord
-from s3k_async.metadata.write_intent import GONE, HERE, WriteIntent, parse_mark
+from s3k_async.metadata.write_intent import CREATED, REMOVED, WriteIntent, parse_intent
 from s3k_async.oplog.binary_entries import read_java, write_java
 from s3k_async.oplog.checkpoints import Checkpoint, CheckpointPart, decode_manifest, encode_manifest
 from s3k_async.oplog.entries import (
@@ -266,8 +266,8 @@ RECORD = VolumeRecord(
 )
 MARKS = (
     WriteIntent("j"),
-    WriteIntent("j", GONE),
-    WriteIntent("j", HERE),
+    WriteIntent("j", REMOVED),
+    WriteIntent("j", CREATED),
     WriteIntent("j", samples.PUBLISHED),
 )
 
@@ -289,8 +289,8 @@ def read_record(data: bytes) -> None:
 
 
 def read_mark(data: bytes) -> None:
-    mark = parse_mark(try_text(data))
-    assert parse_mark(mark.text()) == mark
+    mark = parse_intent(try_text(data))
+    assert parse_intent(mark.text()) == mark
 
 
 def read_item(data: bytes) -> None:

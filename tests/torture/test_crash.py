@@ -140,7 +140,7 @@ async def settle(world: World) -> None:
     """
     async with world.volume() as volume:
         async for record in volume.store.jobs.records():
-            await volume.store.settling.complete(record)
+            await volume.store.resolver.complete(record)
 
 
 async def use(world: World, scenario: Scenario, found: Paths) -> None:

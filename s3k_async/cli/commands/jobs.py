@@ -14,7 +14,7 @@ from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import time_text
 from s3k_async.cli.volume_addresses import parse_volume_address
 from s3k_async.errors import BusyError, InvalidArgumentError, PathNotFoundError
-from s3k_async.metadata.txn_record import JobRecord
+from s3k_async.metadata.txn_record import TransactionRecord
 from s3k_async.model import ROOT
 from s3k_async.volumes import Volume, open_volume
 
@@ -104,8 +104,8 @@ async def _settle_named(invocation: Invocation, opened: Volume, job_id: str) -> 
     await _settle(invocation, opened, record)
 
 
-async def _settle(invocation: Invocation, opened: Volume, record: JobRecord) -> None:
-    if not await opened.store.settling.complete(record):
+async def _settle(invocation: Invocation, opened: Volume, record: TransactionRecord) -> None:
+    if not await opened.store.resolver.complete(record):
         raise BusyError("another client has taken over the transaction", path=record.id)
     if record.kind == "mark":
         _tell(invocation, record, "released")
@@ -113,7 +113,7 @@ async def _settle(invocation: Invocation, opened: Volume, record: JobRecord) -> 
         _tell(invocation, record, "completed" if record.is_published else "aborted")
 
 
-def _tell(invocation: Invocation, record: JobRecord, outcome: str, why: str = "") -> None:
+def _tell(invocation: Invocation, record: TransactionRecord, outcome: str, why: str = "") -> None:
     text = f"{outcome}: {record.id}  {record.kind}  {_what(record)}"
     invocation.say(f"{text} ({why})" if why else text, **_document(record), outcome=outcome)
 
@@ -139,7 +139,7 @@ def _is_volume(text: str) -> bool:
     return "/" in text or text.startswith((".", "~"))
 
 
-def _line(record: JobRecord, *, runs: bool) -> str:
+def _line(record: TransactionRecord, *, runs: bool) -> str:
     lease = "lease runs" if runs else "lease over"
     age = _age(SYSTEM.now_ms() - record.started_ms) if record.started_ms else "-"
     return (
@@ -147,7 +147,7 @@ def _line(record: JobRecord, *, runs: bool) -> str:
     )
 
 
-def _what(record: JobRecord) -> str:
+def _what(record: TransactionRecord) -> str:
     return f"{record.source} -> {record.target}" if record.target else record.source or "-"
 
 
@@ -158,7 +158,7 @@ def _age(milliseconds: int) -> str:
     return f"{seconds // size}{unit}"
 
 
-def _document(record: JobRecord) -> dict[str, Any]:
+def _document(record: TransactionRecord) -> dict[str, Any]:
     return {
         "id": record.id,
         "kind": record.kind,

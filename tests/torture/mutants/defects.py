@@ -73,8 +73,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a parent that is not read again after a creation",
         "metadata/store.py",
-        "            stands = await self._settle(entry)",
-        "            stands = True",
+        "            has_parent = await self._settle(entry)",
+        "            has_parent = True",
         "tests/metadata/test_standing.py::test_a_new_file_in_a_known_directory_reads_itself_and_then_its_parent",
     ),
     Defect(
@@ -247,15 +247,15 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a listing that is not read a second time",
         "metadata/consistent_listing.py",
-        "            if attempt < ATTEMPTS and not await view.stands():",
+        "            if attempt < ATTEMPTS and not await view.is_unchanged():",
         "            if False:",
         "tests/metadata/test_steady.py::test_a_job_between_two_requests_is_seen_wholly_or_not_at_all",
     ),
     Defect(
         "what a job has not published yet is seen",
         "metadata/intent_view.py",
-        "            elif mark.then == (GONE if record.is_published else HERE):",
-        "            elif mark.then == (GONE if record.is_published else None):",
+        "            elif mark.new_state == (REMOVED if record.is_published else CREATED):",
+        "            elif mark.new_state == (REMOVED if record.is_published else None):",
         "tests/metadata/test_visibility.py::test_a_marked_entry_is_on_the_side_of_its_job",
     ),
     Defect(
@@ -304,15 +304,15 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a transaction of the table of which a listing sees a part",
         "metadata/multi_path_commit.py",
-        "    if len(decision.changes) > 1:",
-        "    if len(decision.changes) > 1_000:",
+        "    if len(plan.changes) > 1:",
+        "    if len(plan.changes) > 1_000:",
         "tests/client/test_transaction_races.py::test_between_any_two_requests_of_a_listing_it_happens_wholly",
     ),
     Defect(
         "a new file that is left without a directory",
         "metadata/store.py",
-        "        if not stands:\n            await self.keep(entry)",
-        "        if not stands:\n            return",
+        "        if not has_parent:\n            await self.recreate_parents(entry)",
+        "        if not has_parent:\n            return",
         "tests/metadata/test_hard_races.py::test_a_creation_that_was_seen_gets_its_directory_back",
     ),
     Defect(

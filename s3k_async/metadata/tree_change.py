@@ -1,0 +1,59 @@
+"""A change of a directory and all below it, in either mode: `recursive` has the plain one,
+`atomic_changes` the atomic one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from s3k_async._core.concurrency import Budget
+from s3k_async.errors import PathExistsError
+from s3k_async.metadata.chunking import PARTS
+from s3k_async.metadata.conflict_backoff import ObstructedError
+from s3k_async.metadata.directories import require_directories
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.txn_record import Job
+from s3k_async.model import ChangeTally, Entry, Progress
+
+__all__ = ["OnProgress", "TreeChange", "look_ahead"]
+
+OnProgress: TypeAlias = Callable[[Progress], object] | None
+
+
+class TreeChange:
+    """One change under way: what is done so far, and the limit on what is done at a time."""
+
+    def __init__(self, store: MetadataStore, job: Job, kind: str, progress: OnProgress) -> None:
+        self.store = store
+        self.job = job
+        self.tally = ChangeTally()
+        self.budget = Budget(PARTS)
+        self._kind = kind
+        self._progress = progress
+
+    def count(self, path: str, *, files: int = 0, directories: int = 0, size: int = 0) -> None:
+        """Count what is done, and report the progress."""
+        tally = self.tally
+        tally.files += files
+        tally.directories += directories
+        tally.bytes += size
+        if self._progress is not None:
+            done = tally.files + tally.directories
+            self._progress(Progress(self._kind, done, bytes=tally.bytes, path=path))
+
+
+async def look_ahead(store: MetadataStore, target: str, source: Entry | None = None) -> None:
+    """Check that a directory can go to a target: there is nothing but what an interrupted rename
+    of `source` has left there, in directories that carry no intent.
+
+    Raises PathExistsError, PathNotFoundError, NotDirectoryError, ObstructedError.
+    """
+    chain = await store.chain(target)
+    require_directories(chain[:-1])
+    existing = chain[-1][1]
+    same = existing is not None and source is not None and existing.id == source.id
+    if existing is not None and not existing.pending and not same:
+        raise PathExistsError("the target exists", path=target)
+    marked = next((entry for _, entry in chain if entry is not None and entry.pending), None)
+    if marked is not None:
+        raise ObstructedError(target, [marked])
