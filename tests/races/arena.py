@@ -16,6 +16,7 @@ import anyio
 from s3k_async import S3kClient
 from s3k_async._core.concurrency import gather
 from s3k_async._core.runtime import SYSTEM
+from s3k_async.client import volume_of
 from s3k_async.config import DynamoTable, Tuning, VolumeConfig
 from s3k_async.errors import S3kError
 from s3k_async.metadata.txn_record import JOB_PARTITION
@@ -169,7 +170,9 @@ class Arena:
 
     async def check_sound(self) -> None:
         """Nothing lost, doubled, detached or left behind: by table, by tree, and by fsck without a
-        grace period."""
+        grace period, after the clients' deferred commits."""
+        for client in self.clients:
+            await volume_of(client).log.drained()
         volume = self.volume
         scanned = [entry async for page in volume.store.scan("/") for entry in page]
         walked = [entry async for page in volume.tree.walk("/") for entry in page]
