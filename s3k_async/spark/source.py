@@ -148,8 +148,8 @@ class S3kDataSource(DataSource):
 class TaskSplits(InputPartition):
     """The splits of one task."""
 
-    def __init__(self, pieces: list[ReadSplit]) -> None:
-        super().__init__(pieces)
+    def __init__(self, splits: list[ReadSplit]) -> None:
+        super().__init__(splits)
 
 
 class S3kReader(DataSourceReader):

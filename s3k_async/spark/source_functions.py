@@ -97,8 +97,8 @@ def read_parquet(
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         fs = client(chosen.executors)
         for batch in batches:
-            for pieces in batch.column(0).to_pylist():
-                yield from read_splits(fs, plan, pickle.loads(pieces))  # noqa: S301 - from the driver
+            for splits in batch.column(0).to_pylist():
+                yield from read_splits(fs, plan, pickle.loads(splits))  # noqa: S301 - from the driver
 
     shipped = [(bytearray(pickle.dumps(group)),) for group in groups]
     tasks = spark.sparkContext.parallelize(shipped, max(1, len(shipped)))
