@@ -205,7 +205,7 @@ def divide(orders: Orders, spark: SparkSession) -> None:
                 yield passed
 
     nobody_else = patch.object(volume_lock, "QUIET_SECONDS", 0.0)
-    with nobody_else, patch.object(moving_reshard, "Pass", Dying):
+    with nobody_else, patch.object(moving_reshard, "ReshardPass", Dying):
         done = reshard(spark, orders.volume, 7, tasks=4)
     assert (done.entries, done.suffix_count) == (FILES + 2, 7)
 
