@@ -159,8 +159,8 @@ def _volume(
 def _condition(column: str, name: str, value: Any) -> ColumnFilter:
     if name not in _OPERATORS:
         raise InvalidArgumentError(f"{name!r} is none of the operators {', '.join(_OPERATORS)}")
-    meant, negated, _ = _OPERATORS[name]
-    return ColumnFilter(column, meant, tuple(value) if meant == "in" else value, negated)
+    operator, negated, _ = _OPERATORS[name]
+    return ColumnFilter(column, operator, tuple(value) if operator == "in" else value, negated)
 
 
 def _column(condition: tuple[str, str, Any]) -> Column:

@@ -62,8 +62,8 @@ def planned(
 def read_splits(
     fs: S3kSyncClient, plan: ReadPlan, splits: Sequence[ReadSplit]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the splits. The table is asked nothing. Raises DataMissingError (the file was
-    replaced, and its bytes were collected), CorruptDataError, InvalidArgumentError.
+    """The rows of the splits. No requests are sent to the table. Raises DataMissingError (the file
+    was replaced, and its data was collected), CorruptDataError, InvalidArgumentError.
     """
     expected = arrow_schema(plan.schema)
     with ThreadPoolExecutor(AHEAD) as pool:
