@@ -75,7 +75,7 @@ def verify(
             "comparing",
             RESULTS,
             lambda: scans.by_part(scanned).mapInArrow(
-                _finder(scans.place, scanned.collector, deep=deep), spark_schema(RESULTS)
+                _finder(scans.target, scanned.collector, deep=deep), spark_schema(RESULTS)
             ),
         )
         Findings(decided).add_to(report)
@@ -135,17 +135,17 @@ def _turn(scans: ScanJob, report: RepairReport) -> RepairTask:
     if begun is None:
         begun = {"now_ms": scans.scope.sources.now_ms()}
         scans.job.save(name, begun)
-    return RepairTask(scans.place, report.run, report.rounds, begun["now_ms"])
+    return RepairTask(scans.target, report.run, report.rounds, begun["now_ms"])
 
 
 def _finder(
-    place: VolumeTarget, scanned: Collector, *, deep: bool
+    target: VolumeTarget, scanned: Collector, *, deep: bool
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     now_ms, position = scanned.now_ms, scanned.position
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Result]:
-        with opened(place.config) as (volume, run):
-            scope = place.scope(volume)
+        with opened(target.config) as (volume, run):
+            scope = target.scope(volume)
             for _, parts in parts_of(batches):
                 collector = Collector(scope, parts, now_ms=now_ms, position=position)
                 try:

@@ -86,11 +86,11 @@ def import_objects(
 
     The objects lie in the volume's data location; each keeps its key, and is never collected
     (`S3kClient.adopt_many`). The result has a row for each: `uri path is_dir size outcome error
-    message`, its outcome `done`, `already` (the entry at the path names this object, as it is),
-    `failed`, or `planned` in a dry run. Planning reads the table, and checks existing objects
-    whose size and etag are unknown or differ. Parents are made. The same call
-    again, after an interruption too, finishes the work. A path or an object that is named twice,
-    however it is spelled, is refused before anything is changed. Raises InvalidArgumentError.
+    message`, its outcome `done`, `already` (the entry at the path references this object in its
+    present state), `failed`, or `planned` in a dry run. Planning reads the table, and checks
+    existing objects whose size and etag are unknown or differ. Parents are made. The same call
+    finishes an interrupted import. A path or an object that is named twice, in any spelling, is
+    refused before anything is changed. Raises InvalidArgumentError.
     """
     need_columns(objects, "uri", "path")
     job = JobRun(spark, volume, "import", tasks=tasks, dry_run=dry_run, patiently=True)

@@ -73,17 +73,16 @@ def rename_files(
     `rename_many` does it.
 
     The result has a row for each pair: `source target id version is_dir size outcome error
-    message`, its outcome `done`, `already` (the object is at the target: an earlier attempt or
-    run has moved it), `failed`, or `planned` in a dry run. A path that several pairs
-    name, or that lies below a directory that another pair names, is refused with
-    InvalidArgumentError before anything is changed. `missing_ok`: a pair without a source, when the
-    job began, is `already` if something is at its target; not needed for going on with a `state`.
-    Another object that came to a source meanwhile is not moved: ConflictError. The object is moved
-    as it is by then, a directory with all that is in it; with `overwrite` it replaces whichever
-    file is at its target by then.
+    message`, its outcome `done`, `already` (the object is at the target: an earlier attempt or run
+    has moved it), `failed`, or `planned` in a dry run. A path that several pairs name, or that is
+    below a directory that another pair names, is refused with InvalidArgumentError before anything
+    is changed. `missing_ok`: a pair whose source was missing when the job began is `already` if its
+    target exists; not needed to resume with a `state`. Another object that came to a source
+    meanwhile is not moved: ConflictError. The object is moved in its present state, a directory
+    with everything in it; with `overwrite` it replaces the file that is then at its target.
 
-    Pairs with the same parent of their targets are done by one task: transactions on one parent
-    wait for each other. Raises InvalidArgumentError (columns, or a `state` of something else).
+    Pairs whose targets have the same parent are processed by one task: transactions on one parent
+    are serialised. Raises InvalidArgumentError (columns, or a `state` of another job).
     """
     need_columns(pairs, "source", "target")
     job = JobRun(spark, volume, "rename", tasks=tasks, dry_run=dry_run, patiently=True)
@@ -115,10 +114,10 @@ def delete_files(
     `delete_many` does it.
 
     The result has a row for each path: `path id version is_dir size outcome error message`, its
-    outcome `done`, `already` (it was there when the job began, and was gone when its turn came;
-    with `missing_ok` also what was not there at all), `failed`, or `planned` in a dry run. Another
-    object that came to the path meanwhile, or a new version of a file, is not removed:
-    ConflictError. A directory goes with all that is in it by then. Files are removed first, then
+    outcome `done`, `already` (it existed when the job began, and no longer when it was to be
+    removed; with `missing_ok` also a path that did not exist), `failed`, or `planned` in a dry run.
+    Another object that came to the path meanwhile, or a new version of a file, is not removed:
+    ConflictError. A directory is removed with everything then in it. Files are removed first, then
     directories, the deepest first. Raises as `rename_files`.
     """
     need_columns(paths, "path")

@@ -53,7 +53,7 @@ CHILDREN: Final = 500
 class RepairTask:
     """A round of repair, as shipped to tasks."""
 
-    place: VolumeTarget
+    target: VolumeTarget
     run: str
     """Names the audit trails; empty for a dry run."""
     number: int
@@ -65,7 +65,7 @@ class RepairTask:
 
     def collector(self, volume: Volume, parts: Shuffle) -> Collector:
         """The facts about some parts of an open volume."""
-        scope = self.place.scope(volume)
+        scope = self.target.scope(volume)
         collector = Collector(scope, parts, now_ms=self.now_ms, position=self.position)
         collector.unfinished.update(self.unfinished)
         return collector
@@ -188,7 +188,7 @@ def _was_repeated(scans: ScanJob, turn: RepairTask, results: Sequence[Findings])
 
 def _objects(turn: RepairTask) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Result]:
-        with opened(turn.place.config) as (volume, run):
+        with opened(turn.target.config) as (volume, run):
             for number, parts in parts_of(batches):
                 collector = turn.collector(volume, parts)
                 name = f"objects-{attempt_name(number)}"
@@ -206,7 +206,7 @@ def _objects(turn: RepairTask) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
 
 def _parents(turn: RepairTask, *, later: bool) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Result]:
-        with opened(turn.place.config) as (volume, run):
+        with opened(turn.target.config) as (volume, run):
             name = f"parents-{attempt_name()}"
             this, report = turn.round(volume, turn.collector(volume, Shuffle()), name)
             lines = (line for batch in batches for line in batch.column(0).to_pylist())

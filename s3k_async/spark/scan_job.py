@@ -43,7 +43,7 @@ from s3k_async.volumes import Volume
 __all__ = ["CORE_TASKS", "ScanJob", "ScanPlan", "ScanResult", "job_on"]
 
 PARTS_OF_A_PARTITION: Final = 8
-"""So many parts at least, so that what a partition is given evens out."""
+"""Parts at least of a partition, so that partitions are of similar size."""
 CORE_TASKS: Final = 2
 """Tasks for each core."""
 
@@ -63,15 +63,15 @@ class ScanPlan:
     """The scans of a job and their settings."""
 
     job: JobRun
-    where: ScanTarget
-    """As tasks see it."""
+    target: ScanTarget
+    """For tasks."""
     scope: Scope
-    """The same on the driver."""
+    """On the driver."""
     run: Run
 
     def scan(self, within: str, now_ms: int, *, table: bool = True) -> ScanResult:
-        """Read the volume, or all but its table. `within`: what the names of the stages begin with.
-        `now_ms`: when this was begun.
+        """Read the volume, or all but its table. `within`: the prefix of the names of the stages.
+        `now_ms`: the start of the scan.
         """
         position = self._position(within)
         collector = Collector(self.scope, Shuffle(), now_ms=now_ms, position=position)
@@ -103,7 +103,7 @@ class ScanPlan:
             lambda: self.run(lambda: checkpoint_splits(self.scope, self.job.tasks, done)),
         ):
             number += 1
-        read("data", "scan of the bytes", lambda: blob_splits(self.scope, self.job.tasks))
+        read("data", "scan of the data", lambda: blob_splits(self.scope, self.job.tasks))
         return ScanResult(reduce(DataFrame.unionAll, frames), collector)
 
     def _position(self, within: str) -> LogPosition:
@@ -135,14 +135,14 @@ class ScanPlan:
     def _read(self, splits: Sequence[ScanSplit], counter: Accumulator[int]) -> DataFrame | None:
         if not splits:
             return None
-        return self.job.over_splits(splits, partial(read_splits, self.where, counter.add), LINES)
+        return self.job.over_splits(splits, partial(read_splits, self.target, counter.add), LINES)
 
 
 @dataclass(frozen=True, slots=True)
 class ScanJob(ScanPlan):
     """The scans of an open volume."""
 
-    place: VolumeTarget
+    target: VolumeTarget
     volume: Volume
 
 
@@ -171,8 +171,8 @@ def job_on(
             int(grace * 1000),
         ]
         job.resume(checkpoint, whole, driver.store.sources.now_ms())
-        place = VolumeTarget(job.volume.executors, grace, path)
-        yield ScanJob(job, place, place.scope(driver), run, place, driver)
+        target = VolumeTarget(job.volume.executors, grace, path)
+        yield ScanJob(job, target, target.scope(driver), run, driver)
 
 
 def _take(frame: DataFrame, collector: Collector, done: set[str]) -> bool:

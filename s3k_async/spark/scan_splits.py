@@ -308,10 +308,10 @@ def each_page(stream: AsyncIterator[T], run: Run) -> Iterator[T]:
 
 
 def read_splits(
-    where: ScanTarget, seen: Callable[[int], object], splits: Iterable[ScanSplit]
+    target: ScanTarget, seen: Callable[[int], object], splits: Iterable[ScanSplit]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of splits, in a task; `seen` is called with the number of things in each batch."""
-    with where.opened_scope() as (scope, run):
+    with target.opened_scope() as (scope, run):
         for split in splits:
             yield from _rows(split, scope, run, seen)
 
