@@ -155,7 +155,7 @@ def _planned(
     if state is not None:
         digest = sf.xxhash64(*rows.columns).cast("decimal(38,0)")
         total = rows.agg(sf.count("*"), sf.coalesce(sf.sum(digest), sf.lit(0)).cast("string"))
-        job.resume(state, [job.job, *total.collect()[0]])
+        job.resume(state, [job.name, *total.collect()[0]])
     return job.stage("plan", "planning", schema, lambda: job.over_rows(rows, work, schema))
 
 

@@ -76,7 +76,7 @@ class JobRun:
         self.volume = spark_volume(spark, volume)
         if patiently:
             self.volume = patient(self.volume)
-        self.job = job
+        self.name = job
         self.tasks = tasks or per_core * spark.sparkContext.defaultParallelism
         self.dry_run = dry_run
         self.requests: Accumulator[Requests] = spark.sparkContext.accumulator(
@@ -176,7 +176,7 @@ class JobRun:
         """Describe what Spark runs in the body, in its user interface."""
         context = self.spark.sparkContext
         before: Any = context.getLocalProperty(DESCRIPTION)
-        context.setJobDescription(f"s3k {self.job} {self.volume.driver.name}: {text}")
+        context.setJobDescription(f"s3k {self.name} {self.volume.driver.name}: {text}")
         try:
             yield
         finally:
@@ -209,7 +209,7 @@ class JobRun:
     def report_progress(self, done: int, phase: str) -> None:
         """Call the progress callback."""
         if self._progress is not None:
-            self._progress(Progress(self.job, done, phase=phase))
+            self._progress(Progress(self.name, done, phase=phase))
 
     def result(
         self, frame: DataFrame, path_column: str, counts: Mapping[str, Column] | None = None
@@ -241,7 +241,7 @@ class JobRun:
             rows = failed.collect() if FAILED in found else []
         by_outcome = {outcome: row["n"] for outcome, row in found.items()}
         report = JobReport(
-            self.job,
+            self.name,
             self.dry_run,
             rows=sum(by_outcome.values()),
             **by_outcome,
