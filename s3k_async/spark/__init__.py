@@ -13,66 +13,61 @@ data source.
 Needs `pip install s3k-async[spark]`; importing `s3k_async` loads none of it.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
-from s3k_async.spark.import_job import import_objects, objects_below, objects_of_inventory
-from s3k_async.spark.job_report import JobReport, JobResult
-from s3k_async.spark.listing_job import du, listing
-from s3k_async.spark.purge_job import purge
-from s3k_async.spark.rename_delete_jobs import delete_files, rename_files
-from s3k_async.spark.settings import SparkVolume, spark_volume
-from s3k_async.spark.worker_client import client, each_partition
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from s3k_async.spark.dump_job import dump
-    from s3k_async.spark.gc_job import GcReport, gc
-    from s3k_async.spark.load_job import load
-    from s3k_async.spark.reshard_job import reshard
-    from s3k_async.spark.source import register
-    from s3k_async.spark.source_functions import read_parquet, write_parquet
+    from s3k_async.spark.dump_job import dump as dump
+    from s3k_async.spark.gc_job import GcReport as GcReport
+    from s3k_async.spark.gc_job import gc as gc
+    from s3k_async.spark.import_job import import_objects as import_objects
+    from s3k_async.spark.import_job import objects_below as objects_below
+    from s3k_async.spark.import_job import objects_of_inventory as objects_of_inventory
+    from s3k_async.spark.job_report import JobReport as JobReport
+    from s3k_async.spark.job_report import JobResult as JobResult
+    from s3k_async.spark.listing_job import du as du
+    from s3k_async.spark.listing_job import listing as listing
+    from s3k_async.spark.load_job import load as load
+    from s3k_async.spark.purge_job import purge as purge
+    from s3k_async.spark.rename_delete_jobs import delete_files as delete_files
+    from s3k_async.spark.rename_delete_jobs import rename_files as rename_files
+    from s3k_async.spark.reshard_job import reshard as reshard
+    from s3k_async.spark.settings import SparkVolume as SparkVolume
+    from s3k_async.spark.settings import spark_volume as spark_volume
+    from s3k_async.spark.source import register as register
+    from s3k_async.spark.source_functions import read_parquet as read_parquet
+    from s3k_async.spark.source_functions import write_parquet as write_parquet
+    from s3k_async.spark.worker_client import client as client
+    from s3k_async.spark.worker_client import each_partition as each_partition
 
-__all__ = [
-    "GcReport",
-    "JobReport",
-    "JobResult",
-    "SparkVolume",
-    "client",
-    "delete_files",
-    "du",
-    "dump",
-    "each_partition",
-    "gc",
-    "import_objects",
-    "listing",
-    "load",
-    "objects_below",
-    "objects_of_inventory",
-    "purge",
-    "read_parquet",
-    "register",
-    "rename_files",
-    "reshard",
-    "spark_volume",
-    "write_parquet",
-]
-
-_HOMES = {
-    "GcReport": "s3k_async.spark.gc_job",
-    "dump": "s3k_async.spark.dump_job",
-    "gc": "s3k_async.spark.gc_job",
-    "load": "s3k_async.spark.load_job",
-    "read_parquet": "s3k_async.spark.source_functions",
-    "register": "s3k_async.spark.source",
-    "reshard": "s3k_async.spark.reshard_job",
-    "write_parquet": "s3k_async.spark.source_functions",
+_NAMES: Final = {
+    "dump_job": "dump",
+    "gc_job": "GcReport gc",
+    "import_job": "import_objects objects_below objects_of_inventory",
+    "job_report": "JobReport JobResult",
+    "listing_job": "du listing",
+    "load_job": "load",
+    "purge_job": "purge",
+    "rename_delete_jobs": "delete_files rename_files",
+    "reshard_job": "reshard",
+    "settings": "SparkVolume spark_volume",
+    "source": "register",
+    "source_functions": "read_parquet write_parquet",
+    "worker_client": "client each_partition",
 }
-"""What is loaded when it is asked for: PySpark 3.5 has no data sources, and most tasks read no
-Parquet."""
+"""Module: its public names. It is imported when one of them is used: PySpark 3.5 has no data
+sources, and a task needs few modules."""
+_MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_MODULES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(home), name)
+    return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -30,8 +30,8 @@ TICK_SECONDS: Final = 0.5
 
 
 async def while_held(spark: SparkSession, stage: Callable[[], T]) -> T:
-    """What a stage of Spark returns, run by a thread while the loop goes on. If it is cancelled, so
-    are its Spark jobs, and the stage is over."""
+    """The result of a stage of Spark, which runs on a thread beside the loop. Cancellation cancels
+    its Spark jobs and waits for the end of the stage."""
     context, tag = spark.sparkContext, f"s3k-{SYSTEM.uuid()}"
     over = threading.Event()
 
@@ -48,20 +48,18 @@ async def while_held(spark: SparkSession, stage: Callable[[], T]) -> T:
     except get_cancelled_exc_class():
         with CancelScope(shield=True):
             while not await run_sync(over.wait, TICK_SECONDS):
-                context.cancelJobsWithTag(
-                    tag
-                )  # again: the stage may have begun another one meanwhile
+                context.cancelJobsWithTag(tag)  # again: the stage may have begun another job
         raise
 
 
 @asynccontextmanager
 async def delegated(config: VolumeConfig, lock: str) -> AsyncIterator[tuple[Volume, LockDelegate]]:
-    """In a task: the locked volume, for as long as the lock of this id certainly is held; then the
-    body is cancelled.
+    """In a task: the locked volume, while the lock of this id certainly is held; then the body is
+    cancelled.
 
     Raises LeaseExpiredError, and what opening raises.
     """
-    # What the record says of the keys may change under the lock.
+    # The suffix count and hash of the record may change under the lock.
     volume = await open_volume(
         replace(with_local_secrets(config), suffix_count=None, hash=None), locked=True
     )

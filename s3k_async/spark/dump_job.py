@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.accumulators import Accumulator
 from pyspark.sql import SparkSession
 
@@ -19,8 +19,6 @@ from s3k_async._core.metering import Requests
 from s3k_async._core.runtime import SYSTEM
 from s3k_async._native import Entries
 from s3k_async._sync.sync_client import S3kSyncClient
-from s3k_async.client import S3kClient
-from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 from s3k_async.listing import Listing
 from s3k_async.metadata.codec import in_columns
@@ -35,13 +33,13 @@ from s3k_async.migrate.dump_parts import (
     sweep_parts,
     write_manifest,
 )
-from s3k_async.model import ROOT, Entry
+from s3k_async.model import ROOT
 from s3k_async.paths import normalize
-from s3k_async.spark.job_report import JobRun
-from s3k_async.spark.listing_job import LEVELS, TASKS_PER_CORE, subtrees, unit_rows, units
-from s3k_async.spark.settings import SparkVolume, spark_volume
-from s3k_async.spark.stages import Tell, counted
-from s3k_async.spark.worker_client import each_partition
+from s3k_async.spark.listing_job import LEVELS, over_subtrees, subtrees
+from s3k_async.spark.runner import AnyVolume, JobRun, ProgressCallback
+from s3k_async.spark.task_rows import Batches, attempt_name, row_batch
+from s3k_async.spark.worker_client import each_value, on_volume
+from s3k_async.volumes import Volume
 
 __all__ = ["Dumper", "dump", "shared_directory"]
 
@@ -50,13 +48,13 @@ _PARTS: Final = pa.schema([pa.field("part", pa.string(), nullable=False)])
 
 def dump(
     spark: SparkSession,
-    volume: str | VolumeConfig | SparkVolume,
+    volume: AnyVolume,
     target: str,
     *,
     path: str = ROOT,
-    partitions: int | None = None,
+    tasks: int | None = None,
     include_uncommitted: bool = False,
-    progress: Tell | None = None,
+    progress: ProgressCallback | None = None,
 ) -> DumpResult:
     """Write the entries at and below `path` to the directory `target`, in parts: a dump that
     `open_dump`, `s3k load` and tasks can read.
@@ -67,36 +65,29 @@ def dump(
     time writes to it.
 
     What is dumped is what `dump_volume` dumps, subtree by subtree, as `listing` divides them into
-    `partitions` (4 for each core by default): a path that existed for the whole call is in it once,
+    `tasks` (4 for each core by default): a path that existed for the whole call is in it once,
     and what is moved from one subtree to another meanwhile may be there twice or not at all. A
     directory's own children are written by one task. Raises PathNotFoundError, InvalidPathError,
     InvalidArgumentError (what `target` cannot be), PermissionDeniedError, NoSpaceError, the
-    services' errors; those of tasks as Spark tells them.
+    services' errors; those of tasks as Spark reports them.
     """
-    opened = spark_volume(spark, volume)
+    job = JobRun(spark, volume, "dump", tasks=tasks, progress=progress)
     directory = shared_directory(target)
     path = normalize(path)
-    count = partitions or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
-    run = JobRun(spark, "dump", directory, dry_run=False)
-    with S3kSyncClient(config=opened.driver) as fs:
-
-        async def top(client: S3kClient) -> tuple[Entry, DumpHeader]:
-            return await dump_top(client._volume(), path, include_uncommitted=include_uncommitted)
-
-        _, header = fs._call(top)
+    with S3kSyncClient(config=job.volume.driver) as fs:
+        top = partial(dump_top, path=path, include_uncommitted=include_uncommitted)
+        _, header = on_volume(fs, top)
         make_room(directory)
-        division = subtrees(fs, path, count)
-        with run.stage("writing"), counted(spark, "dump", path, progress) as counter:
-            work = Dumper(header, directory, run.requests, counter)
-            found = units(spark, division, count).mapInArrow(
-                each_partition(opened.executors, work), "part string"
-            )
-            parts = [DumpPart(**json.loads(row.part)) for row in found.collect()]
+        division = subtrees(fs, path, job.tasks)
+        with job.described(f"writing to {directory}"), job.counted(path) as counter:
+            work = Dumper(header, directory, job.requests, counter)
+            rows = over_subtrees(job, division, work, _PARTS).collect()
+            parts = [DumpPart(**json.loads(row.part)) for row in rows]
         manifest = Manifest.of(header, parts)
         write_manifest(directory, manifest)
         sweep_parts(directory, keep=parts)
         end = manifest.end
-        requests = fs.requests + run.requests.value
+        requests = fs.requests + job.requests.value
         return DumpResult(end.entries, end.files, end.directories, end.bytes, requests)
 
 
@@ -117,7 +108,7 @@ def shared_directory(place: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Dumper:
-    """What a task does: the subtrees that it is given, in parts of its own."""
+    """The work of a task: writes its subtrees to parts of its own."""
 
     header: DumpHeader
     directory: str
@@ -127,9 +118,7 @@ class Dumper:
     """Of this dump, and in the names of its parts: each application numbers its attempts from 0,
     and a task that outlives its driver touches nothing of the next dump."""
 
-    def __call__(
-        self, fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]
-    ) -> Iterator[pa.RecordBatch]:
+    def __call__(self, fs: S3kSyncClient, subtrees: Iterable[tuple[str, bool]]) -> Batches:
         if not os.path.isdir(self.directory):
             raise InvalidArgumentError(
                 "the executors do not see this directory of the driver", path=self.directory
@@ -137,18 +126,15 @@ class Dumper:
         before = fs.requests
         with ExitStack() as stack:
             parts = _Parts(self, stack)
-            for directory, whole in unit_rows(batches):
+            for directory, whole in subtrees:
                 level = LEVELS if whole else _depth(directory) - _depth(self.header.path)
-                for page in fs._iterate(self._pages(directory, whole=whole)):
+                for page in each_value(fs, _PagesOf(self.header, directory, whole)):
                     parts.add(page, level)
                     self.counter.add(len(page))
             written = parts.finish()
             stack.pop_all()
         self.requests.add(fs.requests - before)
-        yield pa.record_batch([[json.dumps(asdict(part)) for part in written]], schema=_PARTS)
-
-    def _pages(self, directory: str, *, whole: bool) -> _PagesOf:
-        return _PagesOf(self.header, directory, whole)
+        yield row_batch(_PARTS, [(json.dumps(asdict(part)),) for part in written])
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +145,7 @@ class _PagesOf:
     directory: str
     whole: bool
 
-    async def __call__(self, client: S3kClient) -> AsyncIterator[Sequence[Entries]]:
-        volume = client._volume()
+    async def __call__(self, volume: Volume) -> AsyncIterator[Sequence[Entries]]:
         is_top = self.directory == self.header.path
         if is_top and self.directory != ROOT:
             top = await volume.store.get(self.directory)
@@ -171,7 +156,7 @@ class _PagesOf:
             async with aclosing(listing.pages(volume.store, self.directory)) as pages:
                 async for page in pages:
                     if not is_top and page[0].path == self.directory:
-                        return  # a file by now, which the directory above tells of
+                        return  # a file by now, which is among the children of its directory
                     yield [page]
         except PathNotFoundError:
             return
@@ -181,11 +166,7 @@ class _Parts:
     """The parts of a task, dropped by the stack unless that is emptied first."""
 
     def __init__(self, dumper: Dumper, stack: ExitStack) -> None:
-        context = TaskContext.get()
-        partition, attempt = (
-            (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
-        )
-        self._name = f"{dumper.run}-{partition:06d}-{attempt}"
+        self._name = f"{dumper.run}-{attempt_name()}"
         self._dumper = dumper
         self._stack = stack
         self._writers: dict[tuple[Holds, int], PartWriter] = {}

@@ -13,14 +13,14 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as sf
 
 from s3k_async.integrity.facts import Finding
 from s3k_async.integrity.repair import RepairOutcome
 from s3k_async.integrity.verify import LISTED, VerifyReport
+from s3k_async.spark.task_rows import Batches, dict_batches, spark_schema
 
 __all__ = [
-    "FINDINGS",
     "REPAIRS",
     "RESULTS",
     "FindingCounts",
@@ -33,31 +33,23 @@ __all__ = [
     "result_of",
 ]
 
-FINDINGS: Final = (
-    "kind string, detail string, object_id string, path string, `key` string, size long, action "
-    "string, version long"
-)
-"""A finding's columns."""
-REPAIRS: Final = f"round int, outcome string, reason string, {FINDINGS}"
-"""The columns of what became of a finding."""
-RESULTS: Final = f"pile string, line binary, {REPAIRS}"
-"""What is told of parts: findings (`found`), what became of them (`repaired`), a `sum`, and lines
-of other piles."""
-
 ROWS: Final = 1000
 """Of a batch."""
 _FIELDS: Final = tuple(Finding.__dataclass_fields__)
 _NUMBERS: Final = frozenset({"size", "version"})
-_SCHEMA: Final = pa.schema(
+
+REPAIRS: Final = pa.schema(
     [
-        ("pile", pa.string()),
-        ("line", pa.binary()),
         ("round", pa.int32()),
         ("outcome", pa.string()),
         ("reason", pa.string()),
         *((name, pa.int64() if name in _NUMBERS else pa.string()) for name in _FIELDS),
     ]
 )
+"""The outcome of repairs; from the fourth on, the columns of a finding."""
+RESULTS: Final = pa.schema([("pile", pa.string()), ("line", pa.binary()), *REPAIRS])
+"""The rows of tasks: findings (`found`), their repairs (`repaired`), a `sum`, and lines of other
+piles."""
 
 Result: TypeAlias = dict[str, Any]
 """A row."""
@@ -80,7 +72,7 @@ class FindingCounts:
             if row["pile"] == "found":
                 self.kinds[row["kind"]] += 1
                 self.collectable_bytes += row["size"] if row["kind"] == "collectable_data" else 0
-            elif row["pile"] == "mended":
+            elif row["pile"] == "repaired":
                 self.outcomes[row["action"], row["outcome"]] += 1
             yield row
         document = {
@@ -109,17 +101,17 @@ class Findings:
     def __init__(self, frame: DataFrame) -> None:
         self.frame = frame
         self.sum = FindingCounts()
-        for row in frame.where(F.col("pile") == "sum").select("line").collect():
+        for row in frame.where(sf.col("pile") == "sum").select("line").collect():
             self.sum.add(row.line)
         self._rows: list[Any] | None = None
         if self.sum.piles.total() <= LISTED:
-            self._rows = frame.where(F.col("pile") != "sum").collect() if self.sum.piles else []
+            self._rows = frame.where(sf.col("pile") != "sum").collect() if self.sum.piles else []
 
     def rows(self, pile: str) -> list[Any]:
         """The rows of a pile."""
         if self._rows is not None:
             return [row for row in self._rows if row.pile == pile]
-        return self.frame.where(F.col("pile") == pile).collect() if self.sum.piles[pile] else []
+        return self.frame.where(sf.col("pile") == pile).collect() if self.sum.piles[pile] else []
 
     def add_to(self, report: VerifyReport) -> None:
         """Count the findings, and list them while there is room."""
@@ -129,25 +121,25 @@ class Findings:
             report.findings += [finding_of(row) for row in self.rows("found")]
             return
         for kind in self.sum.kinds:
-            some = self.frame.where((F.col("pile") == "found") & (F.col("kind") == kind)).limit(
+            some = self.frame.where((sf.col("pile") == "found") & (sf.col("kind") == kind)).limit(
                 LISTED
             )
             report.findings += [finding_of(row) for row in some.collect()]
 
     def repairs(self) -> list[RepairOutcome]:
-        """What became of findings, as far as a report lists it."""
+        """The first repairs, as many as a report lists."""
         rows = self._rows
         if rows is None:
-            rows = self.frame.where(F.col("pile") == "mended").limit(LISTED).collect()
+            rows = self.frame.where(sf.col("pile") == "repaired").limit(LISTED).collect()
         return [
             RepairOutcome(finding_of(row), row.outcome, row.reason)
             for row in rows
-            if row.pile == "mended"
+            if row.pile == "repaired"
         ]
 
 
 def result_of(pile: str, finding: Finding | None = None, *, line: str = "") -> Result:
-    """One row of what is told."""
+    """One row."""
     row: Result = {
         "pile": pile,
         "line": line.encode(),
@@ -162,30 +154,24 @@ def result_of(pile: str, finding: Finding | None = None, *, line: str = "") -> R
 
 
 def repairs_of(repairs: RepairOutcome, number: int) -> Result:
-    """The row of what became of a finding in a round."""
-    row = result_of("mended", repairs.finding)
+    """The row of a repair in a round."""
+    row = result_of("repaired", repairs.finding)
     return {**row, "round": number, "outcome": repairs.outcome, "reason": _text(repairs.reason)}
 
 
-def batches_of(rows: Iterable[Result]) -> Iterator[pa.RecordBatch]:
+def batches_of(rows: Iterable[Result]) -> Batches:
     """The rows in batches."""
-    some: list[Result] = []
-    for row in rows:
-        some.append(row)
-        if len(some) == ROWS:
-            yield pa.RecordBatch.from_pylist(some, schema=_SCHEMA)
-            some = []
-    yield pa.RecordBatch.from_pylist(some, schema=_SCHEMA)
+    return dict_batches(RESULTS, rows, ROWS)
 
 
 def frame_of(spark: SparkSession, rows: Iterable[Result]) -> DataFrame:
     """The driver's own rows."""
-    values = [tuple(row[name] for name in _SCHEMA.names) for row in rows]
-    return spark.createDataFrame(values, RESULTS)
+    values = [tuple(row[name] for name in RESULTS.names) for row in rows]
+    return spark.createDataFrame(values, spark_schema(RESULTS))
 
 
 def finding_of(row: Any) -> Finding:
-    """The finding that a row is, or is about."""
+    """The finding of a row."""
     return Finding(*(row[name] for name in _FIELDS))
 
 

@@ -14,14 +14,11 @@ from itertools import chain, count, islice
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as sf
 
-from s3k_async import errors
-from s3k_async.config import VolumeConfig
-from s3k_async.errors import BusyError, InvalidArgumentError, S3kError
+from s3k_async.errors import BusyError, InvalidArgumentError
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_candidates import verdict_from
 from s3k_async.integrity.gc_mark import (
@@ -41,7 +38,6 @@ from s3k_async.integrity.shuffle import from_line
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.spark.gc_tasks import (
     SHARDS,
-    Batches,
     GcSettings,
     GcSplit,
     LogSplit,
@@ -54,11 +50,18 @@ from s3k_async.spark.gc_tasks import (
     read_lines,
     take_unnamed,
 )
-from s3k_async.spark.job_report import error_fields
+from s3k_async.spark.job_report import JobResult
+from s3k_async.spark.runner import AnyVolume, JobRun, MaybeFrame, ProgressCallback
+from s3k_async.spark.scan_job import CORE_TASKS
 from s3k_async.spark.scan_splits import SUPERSEDED, Run, checkpoint_splits, opened, segment_splits
-from s3k_async.spark.settings import SparkVolume, spark_volume
 from s3k_async.spark.shuffle_rows import LINES, NOWHERE
-from s3k_async.spark.stages import MaybeFrame, Stages, Tell
+from s3k_async.spark.task_rows import (
+    Batches,
+    attempt_name,
+    error_fields,
+    error_from,
+    spark_schema,
+)
 from s3k_async.stores.items import Item
 from s3k_async.volumes import Volume
 
@@ -75,7 +78,7 @@ OF_A_TASK: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class GcReport:
-    """What a collection found and did."""
+    """What mark found and sweep did."""
 
     run: str
     """Names the audit trails, `audit/<run>/` in the log's place; empty for a dry run."""
@@ -86,35 +89,35 @@ class GcReport:
 
 def gc(
     spark: SparkSession,
-    volume: str | VolumeConfig | SparkVolume,
+    volume: AnyVolume,
     *,
     dry_run: bool = True,
     grace: float = GRACE_SECONDS,
     lease: float | None = None,
     rate: float | None = None,
-    partitions: int | None = None,
+    tasks: int | None = None,
     checkpoint: str | None = None,
-    progress: Tell | None = None,
-) -> tuple[DataFrame, GcReport]:
+    progress: ProgressCallback | None = None,
+) -> JobResult[GcReport]:
     """Delete unreferenced physical objects, abandoned reservations and unfinished uploads, as
     `s3k gc`.
 
     Returns the candidates (`key`, `bytes`, `reason`, `since_ms`, `is_pending`, `paths`) and the
     report. `dry_run`: delete nothing. `grace`, `lease`: seconds, as for `s3k gc`; `lease` is the
-    volume's setting unless it is given. `rate`: keys a second at most. `partitions`: tasks of each
+    volume's setting unless it is given. `rate`: keys a second at most. `tasks`: of each
     stage, by default two for each core. `checkpoint`: a directory, or its URI, that executors and
     driver can write, for one collection: what was finished is not done again, so that a dry run may
-    be swept later by the same call with `dry_run=False`. `progress` is told about once a second.
+    be swept later by the same call with `dry_run=False`. `progress` is called about once a second.
 
     Safe beside writers, with tasks that are repeated, and with speculation. What could not be
     deleted is in the report, and found again by the next run. Raises InvalidArgumentError (a volume
     without a log; the directory is that of another run), ReadOnlyVolumeError, BusyError,
-    VolumeMismatchError, LogFormatError, the stores' errors; those of tasks as Spark tells them.
+    VolumeMismatchError, LogFormatError, the stores' errors; those of tasks as Spark reports them.
     After LogFormatError (something in the log has to be repaired), and after ConflictError in a
     task (the log was compacted since the mark), the next run needs another directory.
     """
-    shipped = spark_volume(spark, volume)
-    with opened(shipped.driver) as (driver, run):
+    job = JobRun(spark, volume, "gc", tasks=tasks, per_core=CORE_TASKS, progress=progress)
+    with opened(job.volume.driver) as (driver, run):
         if driver.log_blobs is None and not driver.read_only:
             raise InvalidArgumentError(
                 "a volume without a log is collected by one machine, alone: s3k gc --exclusive"
@@ -130,29 +133,26 @@ def gc(
             ages.unpublishable_ms,
         ]
         record = run(partial(need_collectable, CollectedData.of(driver)))
-        stages = Stages(
-            spark, checkpoint, scope, driver.store.sources.now_ms(), progress, operation="gc"
-        )
-        terms = GcSettings(
-            shipped.executors, ages, _began(stages, record, run(driver.blobs.now_ms))
-        )
-        tasks = partitions or 2 * spark.sparkContext.defaultParallelism
-        job = _Collection(stages, driver, run, terms, record, tasks)
-        judged, marked, seen = job.mark()
-        frame = judged.where(F.col("pile") == "candidate")
+        job.resume(checkpoint, scope, driver.store.sources.now_ms())
+        began = _began(job, record, run(driver.blobs.now_ms))
+        terms = GcSettings(job.volume.executors, ages, began)
+        found = _Found(terms.mark_filter(driver))
+        collection = _Collection(job, driver, run, terms, record, found)
+        judged, marked, seen = collection.mark()
+        frame = judged.where(sf.col("pile") == "candidate")
         if dry_run:
-            return _shown(frame), GcReport("", marked, None)
+            return JobResult(_shown(frame), GcReport("", marked, None))
         name = driver.store.sources.uuid()
-        swept = job.sweep(name, frame, marked, seen, rate)
-        return _shown(frame), GcReport(name, marked, swept)
+        swept = collection.sweep(name, frame, marked, seen, rate)
+        return JobResult(_shown(frame), GcReport(name, marked, swept))
 
 
-def _began(stages: Stages, record: Item, now_ms: int) -> int:
+def _began(job: JobRun, record: Item, now_ms: int) -> int:
     """When the collection was begun. Raises BusyError if the volume was locked since then."""
     text = json.dumps(sorted(record.items()), default=str)
-    begun = stages.said("begun")
+    begun = job.saved("begun")
     if begun is None:
-        stages.say("begun", {"now_ms": now_ms, "record": text})
+        job.save("begun", {"now_ms": now_ms, "record": text})
         return now_ms
     if begun["record"] != text:
         raise BusyError(
@@ -166,57 +166,40 @@ def _began(stages: Stages, record: Item, now_ms: int) -> int:
 class _Collection:
     """One collection, on the driver."""
 
-    stages: Stages
+    job: JobRun
     volume: Volume
     run: Run
     terms: GcSettings
     record: Item
-    partitions: int
+    found: _Found
 
     def mark(self) -> tuple[DataFrame, Marked, MarkedState]:
-        """The candidates among the lines of the last stage, what was found, and what the log
-        consisted of."""
-        found = _Found(self.terms.mark_filter(self.volume))
-        segments = self.partitions
-        place = CollectedData.of(self.volume)
-        data = found.take(
-            self._read("data", "listing of the data", lambda: data_splits(place, self.partitions))
+        """The lines of the last stage, candidates among them; the counts; and the state of the
+        log."""
+        tasks, place = self.job.tasks, CollectedData.of(self.volume)
+        data = self._stage(
+            "data", "listing of the data", lambda tick: self._lines(data_splits(place, tasks), tick)
         )
-        table = found.take(
-            self._read(
-                "table",
-                "scan of the table",
-                lambda: [TableSplit(n, segments) for n in range(segments)],
-            )
-        )
-        unnamed = found.take(
-            self._stage(
-                "unnamed",
-                "what no item names",
-                lambda _: self._together([data, table]).mapInArrow(take_unnamed, LINES),
-            )
+        segments = [TableSplit(number, tasks) for number in range(tasks)]
+        table = self._stage("table", "scan of the table", lambda tick: self._lines(segments, tick))
+        unnamed = self._stage(
+            "unnamed",
+            "unreferenced objects",
+            lambda _: self._of_objects([data, table], take_unnamed),
         )
         checkpoints = self._checkpoints()
-        log = [
-            found.take(self._stage("log", "reading the log", lambda tick: self._log(unnamed, tick)))
-        ]
-        log += [found.take(frame) for frame in self._compacted(unnamed)]
-        judged = found.take(
-            self._stage(
-                "judged",
-                "judging",
-                lambda _: self._together([unnamed, *log]).mapInArrow(_judges(self.terms), LINES),
-            )
+        log = self._stage("log", "reading the log", lambda tick: self._log(unnamed, tick))
+        frames = [unnamed, log, *self._compacted(unnamed)]
+        judged = self._stage(
+            "judged",
+            "judging",
+            lambda _: self._of_objects(frames, partial(judge_objects, self.terms)),
         )
-        marked = self.run(found.mark_filter.finish)
+        marked = self.run(self.found.mark_filter.finish)
         self.run(partial(need_settled, self.volume.store.items, self.record))
-        return (
-            judged,
-            marked,
-            MarkedState(
-                frozenset(found.segments), frozenset(checkpoints), marked.of("lost").objects
-            ),
-        )
+        lost = marked.of("lost").objects
+        state = MarkedState(frozenset(self.found.segments), frozenset(checkpoints), lost)
+        return judged, marked, state
 
     def sweep(
         self, name: str, frame: DataFrame, marked: Marked, seen: MarkedState, rate: float | None
@@ -229,13 +212,15 @@ class _Collection:
         )
         candidates = frame.count()
         if candidates:
-            tasks = min(self.partitions, -(-candidates // OF_A_TASK))
+            tasks = min(self.job.tasks, -(-candidates // OF_A_TASK))
             share = None if rate is None else rate / tasks
             work = _Sweep(self.terms, seen, dict(self.record), name, share)
             done = self._stage(
                 "swept",
                 "deleting",
-                lambda tick: _spread(frame, tasks).mapInArrow(work.counted(tick), LINES),
+                lambda tick: _spread(frame, tasks).mapInArrow(
+                    work.counted(tick), spark_schema(LINES)
+                ),
             )
             for row in done.collect():
                 _add_swept(swept, json.loads(row.line))
@@ -244,60 +229,60 @@ class _Collection:
     def _stage(
         self, name: str, what: str, make: Callable[[Accumulator[int]], MaybeFrame]
     ) -> DataFrame | MaybeFrame:
-        with self.stages.counted(name) as tick:
-            return self.stages.run(name, f"gc: {what}", LINES, lambda: make(tick))
+        with self.job.counted(name) as tick:
+            frame = self.job.stage(name, what, LINES, lambda: make(tick))
+        if frame is not None:
+            self.found.take(frame)
+        return frame
 
-    def _read(self, name: str, what: str, pieces: Callable[[], list[GcSplit]]) -> DataFrame:
-        return self._stage(name, what, lambda tick: self._lines(pieces(), tick))
+    def _lines(self, splits: Sequence[GcSplit], tick: Accumulator[int]) -> DataFrame:
+        return self.job.over_splits(splits, partial(read_lines, self.terms, tick.add), LINES)
 
-    def _lines(self, pieces: Sequence[GcSplit], tick: Accumulator[int]) -> DataFrame:
-        if not pieces:
-            return self.stages.spark.createDataFrame([], LINES)
-        numbers = self.stages.spark.range(0, len(pieces), 1, len(pieces))
-        return numbers.mapInArrow(_reader(self.terms, list(pieces), tick), LINES)
-
-    def _together(self, frames: Iterable[DataFrame]) -> DataFrame:
-        """The lines of each hash in one run of rows, without those of the driver and of ranges."""
+    def _of_objects(
+        self, frames: Iterable[DataFrame], work: Callable[[Iterable[pa.RecordBatch]], Batches]
+    ) -> DataFrame:
+        """What `work` makes of the lines of each hash in one run of rows, without those of the
+        driver and of ranges."""
         lines = reduce(DataFrame.unionAll, frames).where(
-            (F.col("part") != NOWHERE) & (F.col("pile") != "wanted")
+            (sf.col("part") != NOWHERE) & (sf.col("pile") != "wanted")
         )
-        return lines.repartition(self.partitions, "part").sortWithinPartitions("part")
+        together = lines.repartition(self.job.tasks, "part").sortWithinPartitions("part")
+        return together.mapInArrow(work, spark_schema(LINES))
 
     def _checkpoints(self) -> list[str]:
         """The keys of the checkpoints that are there before the log is read."""
-        said = self.stages.said("checkpoints")
-        if said is None or self.stages.said("log") is None:
+        saved = self.job.saved("checkpoints")
+        if saved is None or self.job.saved("log") is None:
             assert self.volume.log_blobs is not None
             valid = self.run(LogReader(self.volume.log_blobs).checkpoints.valid)
-            said = {"keys": [each.key for each in valid]}
-            self.stages.say("checkpoints", said)
-        return list(said["keys"])
+            saved = {"keys": [each.key for each in valid]}
+            self.job.save("checkpoints", saved)
+        return list(saved["keys"])
 
     def _log(self, unnamed: DataFrame, tick: Accumulator[int]) -> DataFrame:
-        """What entries and segments say of the objects whose bytes no item names."""
-        tasks = min(self.partitions, SHARDS)
-        ranges = self.stages.spark.range(0, tasks, 1, tasks)
+        """The lines of entries and segments about unreferenced objects."""
+        tasks = min(self.job.tasks, SHARDS)
+        ranges = self.job.spark.range(0, tasks, 1, tasks)
         ranges = ranges.selectExpr("id as part", "'range' as pile", "cast('' as binary) as line")
-        # `sifting.range_of`
-        number = F.expr(f"((part + 1) * {tasks} - 1) div {SHARDS}")
-        wanted = unnamed.where(F.col("pile") == "wanted").withColumn("part", number)
+        # As `range_of`.
+        number = sf.expr(f"((part + 1) * {tasks} - 1) div {SHARDS}")
+        wanted = unnamed.where(sf.col("pile") == "wanted").withColumn("part", number)
         given = ranges.unionAll(wanted).repartition(tasks, "part").sortWithinPartitions("part")
-        entries = given.mapInArrow(_entries(self.terms, tasks, tick), LINES)
-        segments = self.run(
-            partial(segment_splits, scope_of(self.volume, grace=0), self.partitions)
-        )
+        work = partial(read_entries, self.terms, tasks, tick.add)
+        entries = given.mapInArrow(work, spark_schema(LINES))
+        segments = self.run(partial(segment_splits, scope_of(self.volume, grace=0), self.job.tasks))
         read = self._lines([LogSplit(each) for each in segments], tick)
         return entries.unionAll(_of_wanted(read, unnamed))
 
     def _compacted(self, unnamed: DataFrame) -> Iterator[DataFrame]:
-        """What checkpoints say, which are read when the rest of the log is; one that was superseded
-        meanwhile is followed by the one that replaced it.
+        """The lines of checkpoints, which are read after the rest of the log; one that was
+        superseded meanwhile is followed by the one that replaced it.
         """
         done: set[str] = set()
 
         def make(tick: Accumulator[int]) -> DataFrame | None:
-            ground = scope_of(self.volume, grace=0)
-            found = self.run(partial(checkpoint_splits, ground, self.partitions, done))
+            scope = scope_of(self.volume, grace=0)
+            found = self.run(partial(checkpoint_splits, scope, self.job.tasks, done))
             return (
                 _of_wanted(self._lines([LogSplit(each) for each in found], tick), unnamed)
                 if found
@@ -309,13 +294,13 @@ class _Collection:
             if frame is None:
                 return
             yield frame
-            if not frame.where(F.col("pile") == SUPERSEDED).count():
+            if not frame.where(sf.col("pile") == SUPERSEDED).count():
                 return
 
 
 @dataclass(frozen=True, slots=True)
 class _Sweep:
-    """What tasks do with candidates."""
+    """The sweep of candidates by tasks."""
 
     terms: GcSettings
     seen: MarkedState
@@ -334,17 +319,11 @@ class _Sweep:
             return
         verdicts = (verdict_from(json.loads(line)) for line in chain([first], lines))
         with opened(self.terms.config) as (volume, run):
-            context = TaskContext.get()
-            attempt = (
-                f"{context.partitionId():06d}-{context.taskAttemptId()}"
-                if context is not None
-                else "0"
-            )
             sweeper = Sweeper(
                 CollectedData.of(volume),
                 volume.store.sources,
                 self.terms.ages,
-                AuditTrail(volume.log_blobs, f"{self.run}/{attempt}"),
+                AuditTrail(volume.log_blobs, f"{self.run}/{attempt_name()}"),
                 self.seen,
                 self.record,
                 run(volume.blobs.now_ms),
@@ -357,24 +336,22 @@ class _Sweep:
 
 
 class _Found:
-    """What tasks have told the driver."""
+    """The results of tasks on the driver."""
 
     def __init__(self, mark_filter: MarkFilter) -> None:
         self.segments: set[str] = set()
         self.mark_filter = mark_filter
         mark_filter.done.counts["named"] = ObjectCount()
 
-    def take(self, frame: DataFrame) -> DataFrame:
-        """Take the lines of a stage that are the driver's; the stage's lines. Raises
-        LogFormatError, ItemFormatError.
-        """
+    def take(self, frame: DataFrame) -> None:
+        """Take the lines for the driver. Raises LogFormatError, ItemFormatError."""
         done = self.mark_filter.done
-        for row in frame.where(F.col("part") == NOWHERE).collect():
+        for row in frame.where(sf.col("part") == NOWHERE).collect():
             text = bytes(row.line).decode()
             if row.pile == "marked":
-                told = json.loads(text)
-                add_counts(done.counts, told["counts"])
-                done.entries += told["entries"]
+                found = json.loads(text)
+                add_counts(done.counts, found["counts"])
+                done.entries += found["entries"]
             elif row.pile == "reservation" and len(done.reservations) < MOST:
                 done.reservations.append(from_line("entries", text))
             elif row.pile == "segment":
@@ -383,13 +360,12 @@ class _Found:
                 held_by(*json.loads(text))
             elif row.pile == "nameless":
                 raise nameless_item(text)
-        return frame
 
 
 def _of_wanted(lines: DataFrame, unnamed: DataFrame) -> DataFrame:
     """The lines about objects whose bytes no item names, or about those of the same hash, and the
     driver's."""
-    wanted = unnamed.where(F.col("pile").isin("blob", "marked")).select("part").distinct()
+    wanted = unnamed.where(sf.col("pile").isin("blob", "marked")).select("part").distinct()
     return lines.join(wanted, "part", "left_semi").select("part", "pile", "line")
 
 
@@ -398,7 +374,7 @@ def _spread(candidates: DataFrame, tasks: int) -> DataFrame:
 
 
 def _shown(frame: DataFrame) -> DataFrame:
-    found = frame.select(F.from_json(F.col("line").cast("string"), CANDIDATE).alias("it"))
+    found = frame.select(sf.from_json(sf.col("line").cast("string"), CANDIDATE).alias("it"))
     return found.selectExpr(
         "it.blob.key as key",
         "it.blob.size as bytes",
@@ -407,26 +383,6 @@ def _shown(frame: DataFrame) -> DataFrame:
         "it.is_pending",
         "it.paths",
     )
-
-
-def _reader(
-    terms: GcSettings, pieces: list[GcSplit], tick: Accumulator[int]
-) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    def read(batches: Iterable[pa.RecordBatch]) -> Batches:
-        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-        yield from read_lines(terms, pieces, numbers, tick.add)
-
-    return read
-
-
-def _entries(
-    terms: GcSettings, count: int, tick: Accumulator[int]
-) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    return lambda batches: read_entries(terms, count, batches, tick.add)
-
-
-def _judges(terms: GcSettings) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    return lambda batches: judge_objects(terms, batches)
 
 
 def _document(swept: Swept) -> dict[str, Any]:
@@ -439,9 +395,9 @@ def _document(swept: Swept) -> dict[str, Any]:
     }
 
 
-def _add_swept(swept: Swept, told: dict[str, Any]) -> None:
-    add_counts(swept.deleted, told["deleted"])
-    add_counts(swept.kept, told["kept"])
-    for key, name, message in told["failures"]:
-        kind: type[S3kError] = getattr(errors, name, S3kError)
-        swept.failures.append((key, kind(message, path=key)))
+def _add_swept(swept: Swept, found: dict[str, Any]) -> None:
+    add_counts(swept.deleted, found["deleted"])
+    add_counts(swept.kept, found["kept"])
+    swept.failures += [
+        (key, error_from(name, message, key)) for key, name, message in found["failures"]
+    ]

@@ -1,10 +1,10 @@
 """Tasks of a garbage collection: read splits and keep the input of the next stage, by object.
 
-A line is of a pile, and has the hash of the object id that it is about: `blob` (bytes that are old
-enough), `named` (a key that an item names), `held` (an object of which something cannot be
-understood), `record` (of the log), `wanted` (an object of which bytes are not named; by the range
-of the log that its entries are in), `candidate` (a verdict). Lines for the driver: `marked`
-(counts), `reservation`, `segment` (one that was read), `damage`, `superseded`, `swept`.
+A line has a pile and the hash of an object id: `blob` (data older than the grace period), `named`
+(a key that an item references), `held` (an object with unreadable records), `record` (of the log),
+`wanted` (an object with unreferenced data; by the range of the log that has its entries),
+`candidate` (a verdict). Lines for the driver: `marked` (counts), `reservation`, `segment` (one that
+was read), `damage`, `superseded`, `swept`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -37,8 +38,16 @@ from s3k_async.integrity.shuffle import from_line, hash_of, to_line
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.log_reader import LogReader, entry_ranges
 from s3k_async.spark import scan_splits
-from s3k_async.spark.scan_splits import SUPERSEDED, CheckpointReplacedError, Run, Segments, opened
-from s3k_async.spark.shuffle_rows import NOWHERE
+from s3k_async.spark.scan_splits import (
+    SUPERSEDED,
+    CheckpointReplacedError,
+    Run,
+    Segments,
+    each_page,
+    opened,
+)
+from s3k_async.spark.shuffle_rows import LINES, NOWHERE
+from s3k_async.spark.task_rows import Batches, row_batch
 from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.key_ranges import KeyRange, list_range
 from s3k_async.volumes import Volume
@@ -64,17 +73,15 @@ __all__ = [
 ]
 
 ROWS: Final = 500
-"""Lines that are handed on at once, where they come one by one."""
+"""Lines of a batch."""
 SHARDS: Final = 256
-"""What the first two digits of object ids divide the entries of the log into."""
-_SCHEMA: Final = pa.schema([("part", pa.int64()), ("pile", pa.string()), ("line", pa.binary())])
+"""Number of values of the first two digits of an object id, by which log entries are divided."""
 
 Line: TypeAlias = tuple[int, str, str]
-"""What it is divided by, pile, text."""
+"""Hash, pile, text."""
 Lines: TypeAlias = AsyncGenerator[list[Line], None]
-Batches: TypeAlias = Iterator[pa.RecordBatch]
 Seen: TypeAlias = Callable[[int], object]
-"""Is told how many lines there were."""
+"""Called with the number of lines of each batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +91,18 @@ class GcSettings:
     config: VolumeConfig
     ages: Ages
     now_ms: int
-    """When it was begun, by the clock of the data."""
+    """The start of the collection, by the clock of the data."""
 
     def mark_filter(self, volume: Volume) -> MarkFilter:
-        """What tells what may go, where the volume is open."""
+        """The filter of the mark phase, for an open volume."""
         return MarkFilter(CollectedData.of(volume), self.ages, self.now_ms)
 
 
 class GcSplit(Protocol):
-    """A piece of a scan."""
+    """A split of a scan."""
 
     def lines(self, volume: Volume, mark_filter: MarkFilter) -> Lines:
-        """What is kept of it."""
+        """Its lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ class DataSplit:
     ranges: tuple[KeyRange, ...]
 
     async def lines(self, volume: Volume, mark_filter: MarkFilter) -> Lines:
-        """As Piece."""
+        """As GcSplit."""
         streams = [_in_lists(list_range(volume.blobs, keys)) for keys in self.ranges]
         async with aclosing(merge(streams, limit=len(streams))) as pages:
             async for page in pages:
@@ -120,7 +127,7 @@ class TableSplit:
     segments: int
 
     async def lines(self, volume: Volume, mark_filter: MarkFilter) -> Lines:
-        """As Piece."""
+        """As GcSplit."""
         async for page in scan_segment(volume.store.items, self.segment, self.segments):
             named = mark_filter.items(page)
             lines = [(hash_of(key[-36:]), "named", key) for key in named.keys]
@@ -132,14 +139,14 @@ class TableSplit:
 class LogSplit:
     """Log segments or checkpoint parts, as fsck reads them."""
 
-    piece: scan_splits.ScanSplit
+    split: scan_splits.ScanSplit
 
     async def lines(self, volume: Volume, mark_filter: MarkFilter) -> Lines:
-        """As Piece."""
-        if isinstance(self.piece, Segments):
-            yield [(NOWHERE, "segment", each) for each in self.piece.ids]
+        """As GcSplit."""
+        if isinstance(self.split, Segments):
+            yield [(NOWHERE, "segment", each) for each in self.split.ids]
         try:
-            async for things in self.piece.things(scope_of(volume, grace=0), ScanCounts()):
+            async for things in self.split.things(scope_of(volume, grace=0), ScanCounts()):
                 yield [
                     _record(thing) if pile == "records" else _damage(thing.key, thing.problem)
                     for pile, _, thing in things
@@ -149,32 +156,30 @@ class LogSplit:
 
 
 def data_splits(place: CollectedData, count: int) -> list[GcSplit]:
-    """The bytes, in `count` pieces."""
+    """`count` splits of the data."""
     return [DataSplit(tuple(ranges)) for ranges in place.ranges(count)]
 
 
 def range_of(shard: int, count: int) -> int:
-    """In which of `entry_ranges(count)` the entries of the objects are whose ids begin with these
-    two digits."""
+    """The number in `entry_ranges(count)` of the range of objects whose ids begin with these two
+    digits."""
     return ((shard + 1) * min(count, SHARDS) - 1) // SHARDS
 
 
 # What tasks do
 
 
-def read_lines(
-    terms: GcSettings, scan: list[GcSplit], numbers: Iterable[int], seen: Seen
-) -> Batches:
-    """What is kept of some pieces, and what was counted."""
+def read_lines(terms: GcSettings, seen: Seen, splits: Iterable[GcSplit]) -> Batches:
+    """The lines of splits, and the counts."""
     with opened(terms.config) as (volume, run):
         mark_filter = terms.mark_filter(volume)
-        for number in numbers:
-            yield from _drained(scan[number].lines(volume, mark_filter), run, seen)
+        for split in splits:
+            yield from _drained(split.lines(volume, mark_filter), run, seen)
         yield batch_of_lines(counts_of(mark_filter.done))
 
 
 def take_unnamed(batches: Iterable[pa.RecordBatch]) -> Batches:
-    """Of the bytes and of what items name: the bytes that no item names, and their objects."""
+    """The unreferenced data, and its objects."""
     marked = Marked()
 
     def found() -> Iterator[Line]:
@@ -194,10 +199,9 @@ def take_unnamed(batches: Iterable[pa.RecordBatch]) -> Batches:
 
 
 def read_entries(
-    terms: GcSettings, count: int, batches: Iterable[pa.RecordBatch], seen: Seen
+    terms: GcSettings, count: int, seen: Seen, batches: Iterable[pa.RecordBatch]
 ) -> Batches:
-    """What the log's entries in some of `entry_ranges(count)` say of the objects that are wanted of
-    each."""
+    """The log entries, in some of `entry_ranges(count)`, of the objects wanted in each."""
     ranges = entry_ranges(count)
     with opened(terms.config) as (volume, run):
         assert volume.log_blobs is not None
@@ -208,7 +212,7 @@ def read_entries(
 
 
 def judge_objects(terms: GcSettings, batches: Iterable[pa.RecordBatch]) -> Batches:
-    """The candidates among the bytes that no item names, by what the log says of their objects."""
+    """The candidates among unreferenced objects, by their log records."""
 
     def found(mark_filter: MarkFilter) -> Iterator[Line]:
         for object_id, known in objects_in(batches):
@@ -259,7 +263,7 @@ def objects_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ObjectF
 
 
 def counts_of(marked: Marked) -> Iterator[Line]:
-    """What a task has counted, for the driver."""
+    """The counts of a task, for the driver."""
     counts = {reason: [count.objects, count.bytes] for reason, count in marked.counts.items()}
     yield NOWHERE, "marked", json.dumps({"counts": counts, "entries": marked.entries})
     for entry in marked.reservations:
@@ -267,7 +271,7 @@ def counts_of(marked: Marked) -> Iterator[Line]:
 
 
 def add_counts(counts: dict[str, ObjectCount], more: Mapping[str, list[int]]) -> None:
-    """Add what a task has counted by reason."""
+    """Add the counts of a task, by reason."""
     for reason, (objects, size) in more.items():
         count = counts.setdefault(reason, ObjectCount())
         count.objects += objects
@@ -276,19 +280,15 @@ def add_counts(counts: dict[str, ObjectCount], more: Mapping[str, list[int]]) ->
 
 def batch_of_lines(lines: Iterable[Line]) -> pa.RecordBatch:
     """The rows of some lines."""
-    columns: tuple[list[int], list[str], list[bytes]] = [], [], []
-    for part, pile, text in lines:
-        columns[0].append(part)
-        columns[1].append(pile)
-        columns[2].append(_encoded(text))
-    return pa.record_batch(list(columns), schema=_SCHEMA)
+    rows = [(part, pile, text.encode("utf-8", "surrogatepass")) for part, pile, text in lines]
+    return row_batch(LINES, rows)
 
 
 def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[tuple[str, str]]]]:
     current: int | None = None
     lines: list[tuple[str, str]] = []
     for batch in batches:
-        parts, piles, texts = (batch.column(name).to_pylist() for name in _SCHEMA.names)
+        parts, piles, texts = (batch.column(name).to_pylist() for name in LINES.names)
         for part, pile, text in zip(parts, piles, texts, strict=True):
             if part != current and current is not None:
                 yield current, lines
@@ -300,22 +300,15 @@ def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[tuple[s
 
 
 def _batches(lines: Iterable[Line]) -> Batches:
-    some: list[Line] = []
-    for line in lines:
-        some.append(line)
-        if len(some) == ROWS:
-            yield batch_of_lines(some)
-            some = []
-    yield batch_of_lines(some)
+    rest = iter(lines)
+    while some := list(islice(rest, ROWS)):
+        yield batch_of_lines(some)
 
 
 def _drained(stream: Lines, run: Run, seen: Seen) -> Batches:
-    try:
-        while (lines := run(lambda: anext(stream, None))) is not None:
-            yield batch_of_lines(lines)
-            seen(len(lines))
-    finally:
-        run(stream.aclose)
+    for lines in each_page(stream, run):
+        yield batch_of_lines(lines)
+        seen(len(lines))
 
 
 async def _entries(log: LogReader, keys: KeyRange, wanted: set[str]) -> Lines:
@@ -354,12 +347,8 @@ def _held(object_id: str) -> Line:
 
 
 def _damage(key: str, problem: object) -> Line:
-    """An object that is held, or damage that is the driver's to tell."""
+    """An object that is held, or damage for the driver to report."""
     try:
         return _held(held_by(key, problem))
     except LogFormatError:
         return NOWHERE, "damage", json.dumps([key, str(problem)])
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")

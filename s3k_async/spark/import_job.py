@@ -14,8 +14,6 @@ from pyspark.sql import functions as sf
 from s3k_async._core.concurrency import run_all
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.bulk.adoption import LOOKS, canonical_uri, is_own, look_at
-from s3k_async.client import S3kClient
-from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     DataMissingError,
     InvalidArgumentError,
@@ -30,14 +28,10 @@ from s3k_async.spark.job_report import (
     FAILED,
     OUTCOME,
     PLANNED,
+    JobReport,
     JobResult,
-    JobRun,
-    error_fields,
-    spark_schema,
 )
 from s3k_async.spark.path_tasks import (
-    TASKS_PER_CORE,
-    Batches,
     ChangeStage,
     Outcome,
     Seen,
@@ -46,11 +40,11 @@ from s3k_async.spark.path_tasks import (
     normalised,
     text,
 )
-from s3k_async.spark.saved_plan import SavedPlan
-from s3k_async.spark.settings import SparkVolume, patient, spark_volume
-from s3k_async.spark.worker_client import each_partition
+from s3k_async.spark.runner import AnyVolume, JobRun
+from s3k_async.spark.task_rows import Batches, column_batch, error_fields, row_batch, spark_schema
+from s3k_async.spark.worker_client import each_value, on_volume
 from s3k_async.stores.pagination import list_all, list_first_level
-from s3k_async.volumes.volume import Volume
+from s3k_async.volumes import Volume
 
 __all__ = ["import_objects", "objects_below", "objects_of_inventory"]
 
@@ -68,48 +62,46 @@ _IMPORTS: Final = pa.schema(
 _OBJECTS: Final = pa.schema(
     [("uri", pa.string()), ("size", pa.int64()), ("path", pa.string()), ("etag", pa.string())]
 )
-_PIECE: Final = "name string, start string, until string"
+_SPLIT: Final = "name string, start string, until string"
 ROWS: Final = 10_000
 """Of a batch."""
 
 Found: TypeAlias = tuple[str, int, str, str]
 """URI, size, path and etag of an object."""
 _KNOWN: Final = (("size", "long"), ("etag", "string"))
-"""What a list may tell of objects."""
+"""Optional columns of a list of objects."""
 
 
 def import_objects(
     spark: SparkSession,
-    volume: str | VolumeConfig | SparkVolume,
+    volume: AnyVolume,
     objects: DataFrame,
     *,
     overwrite: bool = False,
     dry_run: bool = True,
     tasks: int | None = None,
-) -> JobResult:
+) -> JobResult[JobReport]:
     """Make objects files by a DataFrame of `uri`, `path` and, if they are known, `size` and `etag`,
     without a copy.
 
     The objects lie in the volume's data location; each keeps its key, and is never collected
     (`S3kClient.adopt_many`). The result has a row for each: `uri path is_dir size outcome error
-    message`, its outcome `done`, `already` (the entry at the path names this object, as it is),
-    `failed`, or `planned` in a dry run. Planning looks at the table, and of what it has already at
-    those objects whose size and etag are not known, or are others. Parents are made. The same call
-    again, after an interruption too, finishes the work. A path or an object that is named twice,
-    however it is spelled, is refused before anything is changed. Raises InvalidArgumentError.
+    message`, its outcome `done`, `already` (the entry at the path references this object in its
+    present state), `failed`, or `planned` in a dry run. Planning reads the table, and checks
+    existing objects whose size and etag are unknown or differ. Parents are made. The same call
+    finishes an interrupted import. A path or an object that is named twice, in any spelling, is
+    refused before anything is changed. Raises InvalidArgumentError.
     """
     need_columns(objects, "uri", "path")
-    opened = patient(spark_volume(spark, volume))
-    run = JobRun(spark, "import", opened.driver.name, dry_run=dry_run)
+    job = JobRun(spark, volume, "import", tasks=tasks, dry_run=dry_run, patiently=True)
     rows = objects.select(
         "uri", "path", *(_known(objects, *column) for column in _KNOWN)
     ).distinct()
-    plan = SavedPlan(run, spark, None, _IMPORTS, rows)
-    work = each_partition(opened.executors, _planned_by(overwrite))
-    meant = plan.made(lambda rows: rows.mapInArrow(work, plan.schema))
+    work = _planned_by(overwrite)
+    plan = job.stage("plan", "planning", _IMPORTS, lambda: job.over_rows(rows, work, _IMPORTS))
     for column, what in (("path", "the path"), ("uri", "the object")):
         twice = (
-            meant.dropna(subset=[column])
+            plan.dropna(subset=[column])
             .groupBy(column)
             .count()
             .filter("count > 1")
@@ -119,17 +111,17 @@ def import_objects(
         if twice:
             raise InvalidArgumentError(f"several rows name {what}", path=twice[0][column])
     if dry_run:
-        return run.result(meant, "path")
-    adopt = each_partition(opened.executors, ChangeStage(run.requests, _Adopt(overwrite)))
-    with run.stage("importing"):
-        count = tasks or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
-        by_parent = meant.repartition(count, sf.regexp_extract("path", "(?s)^(.*)/", 1))
-        return run.result(run.kept(by_parent.mapInArrow(adopt, plan.schema)), "path")
+        return job.result(plan, "path")
+    adopt = ChangeStage(job.requests, _Adopt(overwrite))
+    with job.described("importing"):
+        by_parent = plan.repartition(job.tasks, sf.regexp_extract("path", "(?s)^(.*)/", 1))
+        done = job.kept(job.over_rows(by_parent, adopt, _IMPORTS))
+    return job.result(done, "path")
 
 
 def objects_below(
     spark: SparkSession,
-    volume: str | VolumeConfig | SparkVolume,
+    volume: AnyVolume,
     source: str,
     target: str,
     *,
@@ -147,23 +139,22 @@ def objects_below(
     """
     if divide not in ("directories", "hex"):
         raise InvalidArgumentError(f"divide is 'directories' or 'hex', not {divide!r:.50}")
-    opened = spark_volume(spark, volume)
-    count = tasks or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
+    job = JobRun(spark, volume, "import", tasks=tasks)
     below = target.rstrip("/")
-    with S3kSyncClient(config=opened.driver) as fs:
-        prefix = fs._call(lambda client: _key_prefix(client, source))
-        first = list(fs._iterate(_first_level(prefix, below))) if divide == "directories" else []
+    with S3kSyncClient(config=job.volume.driver) as fs:
+        prefix = on_volume(fs, lambda volume: _key_prefix(volume, source))
+        by_name = divide == "directories"
+        first = list(each_value(fs, _first_level(prefix, below))) if by_name else []
     if divide == "hex":
         bounds = [_before(f"{prefix}{n:02x}") for n in range(256)]
-        pieces = list(zip([prefix] * 257, ["", *bounds], [*bounds, None], strict=True))
+        splits = list(zip([prefix] * 257, ["", *bounds], [*bounds, None], strict=True))
     else:
-        pieces = [
+        splits = [
             (name, "", None)
             for name in dict.fromkeys(each for each in first if isinstance(each, str))
         ]
-    frame = spark.createDataFrame(pieces, _PIECE).repartition(max(1, min(count, len(pieces))))
-    work = _listed_below(prefix, below)
-    listed = frame.mapInArrow(each_partition(opened.executors, work), spark_schema(_OBJECTS))
+    frame = spark.createDataFrame(splits, _SPLIT).repartition(max(1, min(job.tasks, len(splits))))
+    listed = job.over_rows(frame, _listed_below(prefix, below), _OBJECTS)
     beside = [each for each in first if not isinstance(each, str)]
     return (
         listed.unionByName(spark.createDataFrame(beside, spark_schema(_OBJECTS)))
@@ -174,7 +165,7 @@ def objects_below(
 
 def objects_of_inventory(
     spark: SparkSession,
-    volume: str | VolumeConfig | SparkVolume,
+    volume: AnyVolume,
     manifest: str,
     target: str,
     *,
@@ -189,7 +180,7 @@ def objects_of_inventory(
     without one from the bucket that the manifest names, by S3A. CSV and Parquet; of several
     versions the latest. Raises UnsupportedError.
     """
-    opened = spark_volume(spark, volume)
+    job = JobRun(spark, volume, "import")
     document = json.loads(spark.read.text(manifest, wholetext=True).collect()[0]["value"])
     form = document["fileFormat"]
     base = root or f"s3a://{document['destinationBucket'].rpartition(':')[2]}"
@@ -220,25 +211,23 @@ def objects_of_inventory(
         .cast("string")
         .alias("etag"),
     )
-    return listed.mapInArrow(each_partition(opened.executors, _without_own), spark_schema(_OBJECTS))
+    return job.over_rows(listed, _without_own, _OBJECTS)
 
 
 def _without_own(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
     """The objects but for those of the volume."""
 
-    async def wanted(uris: Sequence[str], client: S3kClient) -> list[bool]:
-        volume = client._volume()
+    async def wanted(uris: Sequence[str], volume: Volume) -> list[bool]:
         keys = [volume.storage.place_key(uri) for uri in uris]
         return [key is None or not is_own(volume, key) for key in keys]
 
     for batch in batches:
-        yield batch.filter(
-            pa.array(fs._call(partial(wanted, batch.column("uri").to_pylist())), pa.bool_())
-        )
+        of_batch = partial(wanted, batch.column("uri").to_pylist())
+        yield batch.filter(pa.array(on_volume(fs, of_batch), pa.bool_()))
 
 
 def _known(objects: DataFrame, name: str, kind: str) -> Column:
-    """What the list tells, or null."""
+    """An optional column, or nulls."""
     return (sf.col(name) if name in objects.columns else sf.lit(None)).cast(kind).alias(name)
 
 
@@ -249,10 +238,9 @@ def _snake(name: str) -> str:
     ).lstrip("_")
 
 
-async def _key_prefix(client: S3kClient, source: str) -> str:
-    storage = client._volume().storage
+async def _key_prefix(volume: Volume, source: str) -> str:
     # A name after the `/`, since a URI of nothing but a place is none of an object.
-    key = storage.place_key(f"{source.rstrip('/')}/-") if "://" in source else None
+    key = volume.storage.place_key(f"{source.rstrip('/')}/-") if "://" in source else None
     if key is None:
         raise UnsupportedError(
             "objects are imported from below the volume's data location", path=source
@@ -271,11 +259,10 @@ def _before(name: str) -> str:
 
 def _first_level(
     prefix: str, target: str
-) -> Callable[[S3kClient], AsyncIterator[Sequence[str | Found]]]:
+) -> Callable[[Volume], AsyncIterator[Sequence[str | Found]]]:
     """The names behind a prefix that end with a `/`, and what is beside them."""
 
-    async def pages(client: S3kClient) -> AsyncIterator[Sequence[str | Found]]:
-        volume = client._volume()
+    async def pages(volume: Volume) -> AsyncIterator[Sequence[str | Found]]:
         async for page in list_first_level(volume.place, prefix):
             found: dict[str | Found, None] = {}
             for blob in page:
@@ -301,19 +288,18 @@ def _listed_below(
 ) -> Callable[[S3kSyncClient, Iterable[pa.RecordBatch]], Batches]:
     def listed(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
         for batch in batches:
-            for piece in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                yield from fs._iterate(_objects(piece, len(prefix), target))
+            for split in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                yield from each_value(fs, _objects(split, len(prefix), target))
 
     return listed
 
 
 def _objects(
-    piece: tuple[str, str, str | None], strip: int, target: str
-) -> Callable[[S3kClient], AsyncIterator[Sequence[pa.RecordBatch]]]:
-    name, start, until = piece
+    split: tuple[str, str, str | None], strip: int, target: str
+) -> Callable[[Volume], AsyncIterator[Sequence[pa.RecordBatch]]]:
+    name, start, until = split
 
-    async def pages(client: S3kClient) -> AsyncIterator[Sequence[pa.RecordBatch]]:
-        volume = client._volume()
+    async def pages(volume: Volume) -> AsyncIterator[Sequence[pa.RecordBatch]]:
         rows: list[Found] = []
         async for blob in list_all(volume.place, name, after=start):
             if until is not None and blob.key > until:
@@ -324,20 +310,12 @@ def _objects(
                 (volume.place.uri(blob.key), blob.size, f"{target}/{blob.key[strip:]}", blob.etag)
             )
             if len(rows) == ROWS:
-                yield [_columns(rows)]
+                yield [row_batch(_OBJECTS, rows)]
                 rows = []
         if rows:
-            yield [_columns(rows)]
+            yield [row_batch(_OBJECTS, rows)]
 
     return pages
-
-
-def _columns(rows: list[Found]) -> pa.RecordBatch:
-    columns = [
-        pa.array(list(column), field.type)
-        for column, field in zip(zip(*rows, strict=True), _OBJECTS, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=_OBJECTS)
 
 
 # In tasks
@@ -357,36 +335,32 @@ def _planned_by(overwrite: bool) -> Callable[[S3kSyncClient, Iterable[pa.RecordB
             ]
             columns = [
                 [
-                    uri if isinstance(uri, str) else said
-                    for uri, said in zip(uris, given["uri"], strict=True)
+                    uri if isinstance(uri, str) else original
+                    for uri, original in zip(uris, given["uri"], strict=True)
                 ],
                 text(given["path"], paths),
                 [False] * len(paths),
                 given["size"],
                 *zip(*outcomes, strict=True),
             ]
-            arrays = [
-                pa.array(list(column), field.type)
-                for column, field in zip(columns, _IMPORTS, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=_IMPORTS)
+            yield column_batch(_IMPORTS, columns)
 
     return plan
 
 
 def _canonical(fs: S3kSyncClient, uris: Sequence[str | None]) -> list[str | S3kError]:
-    """The URIs as entries name objects, or why there is none."""
+    """The canonical URIs, or the errors of those that have none."""
 
-    async def canonical(client: S3kClient) -> list[str | S3kError]:
+    async def canonical(volume: Volume) -> list[str | S3kError]:
         found: list[str | S3kError] = []
         for uri in uris:
             try:
-                found.append(canonical_uri(client._volume(), uri or ""))
+                found.append(canonical_uri(volume, uri or ""))
             except S3kError as error:
                 found.append(error)
         return found
 
-    return fs._call(canonical)
+    return on_volume(fs, canonical)
 
 
 def _same(
@@ -395,8 +369,8 @@ def _same(
     seen: Sequence[Seen],
     listed: Iterable[tuple[int | None, str | None]],
 ) -> list[bool | S3kError]:
-    """Whether the entry at the path names the object, as it is. Where the list does not tell, the
-    object is looked at; the error of one that is not there any more is in its place.
+    """Whether the entry at the path references the object in its present state, by size and etag
+    of the list, else by a request; or the error of a missing object.
     """
     named = [
         found if isinstance(found, FileStatus) and found.physical == uri else None
@@ -407,7 +381,7 @@ def _same(
         for found, facts in zip(named, listed, strict=True)
         if found is not None and (found.size, found.etag) != facts
     ]
-    now = fs._call(lambda client: _looked_at(client, unsure))
+    now = on_volume(fs, lambda volume: _looked_at(volume, unsure))
     answers: list[bool | S3kError] = []
     for found in named:
         content = now.get(found.physical or "") if found is not None else None
@@ -420,12 +394,12 @@ def _same(
     return answers
 
 
-async def _looked_at(client: S3kClient, uris: Sequence[str]) -> dict[str, Content | S3kError]:
+async def _looked_at(volume: Volume, uris: Sequence[str]) -> dict[str, Content | S3kError]:
     looked: dict[str, Content | S3kError] = {}
 
     async def look_once(uri: str) -> None:
         try:
-            looked[uri] = await look_at(client._volume(), uri)
+            looked[uri] = await look_at(volume, uri)
         except DataMissingError as error:
             looked[uri] = error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
@@ -12,100 +13,86 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from s3k_async._sync.sync_client import S3kSyncClient
-from s3k_async.client import S3kClient
-from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 from s3k_async.listing import arrow_schema, record_batches
 from s3k_async.metadata.intent_view import IntentView
 from s3k_async.model import ROOT
-from s3k_async.spark.job_report import spark_schema
-from s3k_async.spark.settings import SparkVolume, spark_volume
-from s3k_async.spark.worker_client import each_partition
+from s3k_async.spark.runner import AnyVolume, JobRun
+from s3k_async.spark.task_rows import Batches, spark_schema
+from s3k_async.spark.worker_client import each_partition, each_value
+from s3k_async.volumes import Volume
 
 __all__ = ["Division", "du", "for_spark", "listing", "subtrees"]
 
 LEVELS = 3
-"""The driver looks at so many levels at most to find subtrees."""
-TASKS_PER_CORE = 4
-"""Subtrees differ in size: with several tasks for each core none waits long for the last one."""
+"""Levels at most that the driver searches for subtrees."""
 UNIT = "directory string not null, whole boolean not null"
 
 Division: TypeAlias = list[tuple[str, bool]]
-"""Directories with whether all below them is meant (True), or what is in them without what is below
-that (False)."""
-Batches: TypeAlias = Iterator[pa.RecordBatch]
-Work: TypeAlias = Callable[[S3kSyncClient, Iterable[pa.RecordBatch]], Batches]
+"""Directories, each with everything below it (True), or only its children (False)."""
+SubtreeWork: TypeAlias = Callable[[S3kSyncClient, Iterable[tuple[str, bool]]], Batches]
+"""Works on some parts of a division."""
 
 
 def listing(
     spark: SparkSession,
-    volume: str | VolumeConfig | SparkVolume,
+    volume: AnyVolume,
     path: str = ROOT,
     *,
     by: Literal["directories", "segments"] = "directories",
     tasks: int | None = None,
 ) -> DataFrame:
-    """What is below a directory, as a recursive `S3kSyncClient.list_batches` gives it, in no order.
+    """Everything below a directory, as a recursive `S3kSyncClient.list_batches`, in no order.
 
-    `by="directories"`: the driver looks for subtrees, as many as give each of the `tasks` (4 for
-    each core by default) something to do, and each task lists some of them. A path that was there
-    for the whole time is in it once. Each subtree is listed as `list` does it; what is moved from
-    one subtree into another meanwhile may be there twice or not at all. A directory's own children
-    are listed by one task.
+    `by="directories"`: the driver searches for enough subtrees to occupy the `tasks` (4 for each
+    core by default), and each task lists some of them. A path that existed for the whole call is in
+    it once. Each subtree is listed as by `list`; what is moved from one subtree to another
+    meanwhile may be in it twice or not at all. The children of one directory are listed by one
+    task.
 
-    `by="segments"`: each task scans a part of the table, however the tree looks. Everything in the
-    table is read, to be preferred when `path` is most of it. What nobody changes meanwhile is in it
-    once; of what is changed, a part may be seen before and another part after the change, even of a
-    change that is made at once for all others. Entries without parents (`s3k fsck` reports them)
-    are in it too. Raises ItemFormatError in a task where other volumes share the table.
+    `by="segments"`: each task scans a part of the table, whatever the shape of the tree. The whole
+    table is read, which is preferable if `path` is most of it. Entries that do not change meanwhile
+    are in it once; of a change, even an atomic one, a part may be seen. Entries without parents
+    (`s3k fsck` reports them) are included. Raises ItemFormatError in a task if other volumes share
+    the table.
 
     Lazy: the tasks run when the frame is used, each time. Raises PathNotFoundError,
     InvalidPathError.
     """
     if by not in ("directories", "segments"):
         raise InvalidArgumentError(f"by is 'directories' or 'segments', not {by!r:.50}")
-    opened = spark_volume(spark, volume)
-    count = tasks or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
-    with S3kSyncClient(config=opened.driver) as fs:
+    job = JobRun(spark, volume, "listing", tasks=tasks)
+    with S3kSyncClient(config=job.volume.driver) as fs:
         top = fs.stat(path).path
-        division = subtrees(fs, top, count) if by == "directories" else []
-    schema = spark_schema(arrow_schema())
+        division = subtrees(fs, top, job.tasks) if by == "directories" else []
     if by == "segments":
-        numbers = spark.range(0, count, 1, count)
-        return numbers.mapInArrow(
-            each_partition(opened.executors, _segments_of(top, count)), schema
-        )
-    return units(spark, division, count).mapInArrow(
-        each_partition(opened.executors, _listed_of(top)), schema
-    )
+        scan = each_partition(job.volume.executors, _segments_of(top, job.tasks))
+        return job.over_splits(range(job.tasks), scan, arrow_schema())
+    return over_subtrees(job, division, _listed_of(top), arrow_schema())
 
 
 def du(
     spark: SparkSession,
-    volume: str | VolumeConfig | SparkVolume,
+    volume: AnyVolume,
     path: str = ROOT,
     *,
     depth: int = 1,
     tasks: int | None = None,
 ) -> DataFrame:
     """Columns `path`, `bytes`, `files` and `directories` of each directory from `path` down to
-    `depth` levels below it, as `content_summary` tells them: itself counted, files being written
-    not. Of a file, the file.
+    `depth` levels below it, as `content_summary` does: itself included, files being written
+    excluded. Of a file, the file.
 
     Tasks add up what they list, by subtrees as `listing` does; only sums are shuffled. Lazy, in no
-    order. Raises as `listing`, and InvalidArgumentError for a depth that is none.
+    order. Raises as `listing`, and InvalidArgumentError for an invalid depth.
     """
     if not 0 <= depth <= 1000:
         raise InvalidArgumentError(f"a depth is a number from 0 to 1000, not {depth!r:.50}")
-    opened = spark_volume(spark, volume)
-    count = tasks or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
-    with S3kSyncClient(config=opened.driver) as fs:
+    job = JobRun(spark, volume, "du", tasks=tasks)
+    with S3kSyncClient(config=job.volume.driver) as fs:
         top = fs.stat(path)
-        division = subtrees(fs, top.path, count)
-    work = _sums_of(top.path, depth)
-    sums = units(spark, division, count).mapInArrow(
-        each_partition(opened.executors, work), spark_schema(_SUMS)
-    )
+        division = subtrees(fs, top.path, job.tasks)
+    sums = over_subtrees(job, division, _sums_of(top.path, depth), _SUMS)
     start = spark.createDataFrame([(top.path, 0, 0, int(top.is_dir))], spark_schema(_SUMS))
     totals = [sf.sum(name).alias(name) for name in _SUMS.names[1:]]
     return start.unionByName(sums).groupBy("path").agg(*totals)
@@ -124,17 +111,19 @@ def subtrees(fs: S3kSyncClient, top: str, count: int) -> Division:
     return [(path, False) for path in opened] + [(path, True) for path in whole]
 
 
-def units(spark: SparkSession, division: Division, count: int) -> DataFrame:
-    """The parts of a division, spread over at most `count` tasks."""
-    return spark.createDataFrame(division, UNIT).repartition(max(1, min(count, len(division))))
+def over_subtrees(
+    job: JobRun, division: Division, work: SubtreeWork, schema: pa.Schema
+) -> DataFrame:
+    """The rows that `work` returns for a division, which is spread over the tasks."""
 
+    def of_batches(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
+        rows = (row for batch in batches for row in batch.to_pylist())
+        return work(fs, ((row["directory"], row["whole"]) for row in rows))
 
-def unit_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, bool]]:
-    """The parts that a task was given."""
-    for batch in batches:
-        yield from zip(
-            batch.column("directory").to_pylist(), batch.column("whole").to_pylist(), strict=True
-        )
+    parts = job.spark.createDataFrame(division, UNIT)
+    return job.over_rows(
+        parts.repartition(max(1, min(job.tasks, len(division)))), of_batches, schema
+    )
 
 
 def in_directory(fs: S3kSyncClient, directory: str, top: str, *, recursive: bool) -> Batches:
@@ -161,36 +150,32 @@ def _directories(fs: S3kSyncClient, directory: str, top: str) -> list[str]:
     ]
 
 
-def _listed_of(top: str) -> Work:
-    def listed(fs: S3kSyncClient, rows: Iterable[pa.RecordBatch]) -> Batches:
-        for directory, whole in unit_rows(rows):
+def _listed_of(top: str) -> SubtreeWork:
+    def listed(fs: S3kSyncClient, parts: Iterable[tuple[str, bool]]) -> Batches:
+        for directory, whole in parts:
             for batch in in_directory(fs, directory, top, recursive=whole):
                 yield for_spark(batch)
 
     return listed
 
 
-def _segments_of(top: str, count: int) -> Work:
-    def scanned(fs: S3kSyncClient, rows: Iterable[pa.RecordBatch]) -> Batches:
-        for batch in rows:
-            for segment in batch.column("id").to_pylist():
-
-                async def pages(
-                    client: S3kClient, segment: int = segment
-                ) -> AsyncIterator[Sequence[pa.RecordBatch]]:
-                    store = client._volume().store
-                    sight = IntentView(store.items, store.keys)
-                    async with aclosing(store.scan(top, segment, count)) as found:
-                        shown = (
-                            (await sight.seen(page)).without_reservations() async for page in found
-                        )
-                        async for each in record_batches(shown):
-                            yield [each]
-
-                for each in fs._iterate(pages):
-                    yield for_spark(each)
+def _segments_of(top: str, count: int) -> Callable[[S3kSyncClient, Iterator[int]], Batches]:
+    def scanned(fs: S3kSyncClient, segments: Iterator[int]) -> Batches:
+        for segment in segments:
+            yield from map(for_spark, each_value(fs, partial(_scanned, top, segment, count)))
 
     return scanned
+
+
+async def _scanned(
+    top: str, segment: int, count: int, volume: Volume
+) -> AsyncIterator[Sequence[pa.RecordBatch]]:
+    store = volume.store
+    view = IntentView(store.items, store.keys)
+    async with aclosing(store.scan(top, segment, count)) as found:
+        shown = ((await view.seen(page)).without_reservations() async for page in found)
+        async for each in record_batches(shown):
+            yield [each]
 
 
 def for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -218,9 +203,9 @@ _SUMS = pa.schema(
 )
 
 
-def _sums_of(top: str, depth: int) -> Work:
-    def summed(fs: S3kSyncClient, rows: Iterable[pa.RecordBatch]) -> Batches:
-        for directory, whole in unit_rows(rows):
+def _sums_of(top: str, depth: int) -> SubtreeWork:
+    def summed(fs: S3kSyncClient, parts: Iterable[tuple[str, bool]]) -> Batches:
+        for directory, whole in parts:
             for batch in in_directory(fs, directory, top, recursive=whole):
                 yield from _sums(batch, top, depth)
 

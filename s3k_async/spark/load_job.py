@@ -6,7 +6,7 @@ them for this volume, and to load them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +21,7 @@ from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from s3k_async import _native, errors
+from s3k_async import _native
 from s3k_async._core.metering import Requests
 from s3k_async._core.runtime import SYSTEM
 from s3k_async._sync.loop_thread import current_bridge
@@ -32,7 +32,6 @@ from s3k_async.errors import (
     InvalidPathError,
     NotDirectoryError,
     PathNotFoundError,
-    S3kError,
 )
 from s3k_async.metadata.volume_lock import VolumeLock
 from s3k_async.migrate.dump_format import DumpHeader, file_digest
@@ -52,10 +51,8 @@ from s3k_async.paths import normalize
 from s3k_async.settings import with_local_secrets
 from s3k_async.spark.delegate_tasks import delegated, while_held
 from s3k_async.spark.dump_job import shared_directory
-from s3k_async.spark.job_report import JobRun
-from s3k_async.spark.listing_job import TASKS_PER_CORE
-from s3k_async.spark.settings import SparkVolume, spark_volume
-from s3k_async.spark.stages import Tell, counted
+from s3k_async.spark.runner import AnyVolume, JobRun, ProgressCallback
+from s3k_async.spark.task_rows import Batches, error_from, row_batch
 from s3k_async.stores.os_errors import os_errors
 from s3k_async.volumes import Volume
 
@@ -74,46 +71,43 @@ _SCHEMA: Final = pa.schema(
 )
 """Piles: `entry`, and `above` for what is above entries; `missing`, a file without bytes; and the
 class of an error, for what is so however often the task is repeated."""
-_COLUMNS: Final = "pile string, path string, isdir boolean, message string"
 _REFUSALS: Final = (CorruptDataError, InvalidPathError, NotDirectoryError)
 _NAMES: Final = tuple(each.__name__ for each in _REFUSALS)
 _REMEMBERED: Final = 100_000
-"""Directories that a task does not tell of again."""
+"""Directories that a task does not return again."""
 _PARENTS: Final = 1000
 """Made at once."""
 
 
 def load(
     spark: SparkSession,
-    volume: str | VolumeConfig | SparkVolume,
+    volume: AnyVolume,
     source: str,
     *,
     check: bool = False,
-    partitions: int | None = None,
-    progress: Tell | None = None,
+    tasks: int | None = None,
+    progress: ProgressCallback | None = None,
 ) -> LoadResult:
     """Load the dump in the directory `source`, which `dump` has written, into an empty volume, as
     `load_volume`, which says what it promises and raises; bytes are not copied along.
 
-    `source`: a path or `file:` URI of a directory that driver and executors share. A part is read
-    by one task of at most `partitions` (4 for each core by default). Interrupted, it is finished by
-    the same call, or by `s3k load`, from the first directory or the first file on. At the end the
-    volume stays locked for 40 seconds, until no task that was taken for dead can be at it.
+    `source`: a path or `file:` URI of a directory that driver and executors share. One task reads
+    a part; there are at most `tasks` (4 for each core by default). The same call, or `s3k load`,
+    finishes an interrupted load, from the first directory or the first file on. At the end the
+    volume remains locked for 40 seconds, until no task that was considered dead can still write.
 
-    Raises PathNotFoundError, InvalidArgumentError (`source` is no directory) besides; a task that
-    cannot go on is repeated by Spark, and then tells its error in Spark's way.
+    Also raises PathNotFoundError, InvalidArgumentError (`source` is no directory), and the errors
+    of tasks as Spark reports them.
     """
-    opened = spark_volume(spark, volume)
+    job = JobRun(spark, volume, "load", tasks=tasks, progress=progress)
     directory = shared_directory(source)
-    count = partitions or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
-    run = JobRun(spark, "load", directory, dry_run=False)
     manifest, facts = _opened(directory)
     parts = _Parts(directory, manifest.header, manifest.parts)
-    with _read(spark, parts, count, run) as read:
-        tasks = _Tasks(spark, opened.executors, facts, parts, read, count, run, progress)
-        config = with_local_secrets(opened.driver)
-        done = current_bridge().run(lambda: load_by(tasks, config, check=check))
-    return replace(done, requests=done.requests + run.requests.value)
+    with _read(job, parts) as lacking:
+        loader = _Tasks(job, facts, parts, lacking)
+        config = with_local_secrets(job.volume.driver)
+        done = current_bridge().run(lambda: load_by(loader, config, check=check))
+    return replace(done, requests=done.requests + job.requests.value)
 
 
 def _opened(directory: str) -> tuple[Manifest, DumpFacts]:
@@ -158,28 +152,24 @@ class _Parts:
         return replace(self, parts=tuple(found))
 
 
-def _stage(spark: SparkSession, parts: _Parts, count: int, work: _Work) -> DataFrame:
-    shares = parts.among(count)
-    if not shares:
-        return spark.createDataFrame([], _COLUMNS)
-    return spark.range(0, len(shares), 1, len(shares)).mapInArrow(_Task(shares, work), _COLUMNS)
+def _rows_of(job: JobRun, parts: _Parts, work: _Work) -> DataFrame:
+    return job.over_splits(parts.among(job.tasks), _Task(work), _SCHEMA)
 
 
 def _refuse(rows: Sequence[Any]) -> None:
     """Raise the error that a task has found the dump to be, if any has."""
     for row in rows:
         if row.pile in _NAMES:
-            kind: type[S3kError] = getattr(errors, row.pile)
-            raise kind(row.message, path=row.path)
+            raise error_from(row.pile, row.message, row.path)
 
 
 @contextmanager
-def _read(spark: SparkSession, parts: _Parts, count: int, run: JobRun) -> Iterator[DataFrame]:
+def _read(job: JobRun, parts: _Parts) -> Iterator[DataFrame]:
     """The directories that the dump lacks: the column `path`. Raises for a dump that is damaged,
     and for what no volume can hold."""
-    found = _stage(spark, parts, count, _Reading()).persist(StorageLevel.DISK_ONLY)
+    found = _rows_of(job, parts, _Reading()).persist(StorageLevel.DISK_ONLY)
     try:
-        with run.stage("reading"):
+        with job.described("reading"):
             _refuse(found.where(sf.col("pile").isin(*_NAMES)).limit(1).collect())
             entries, place = found.where("pile = 'entry'"), parts.directory
             if entries.groupBy("path").count().where("count > 1").limit(1).collect():
@@ -197,22 +187,18 @@ def _read(spark: SparkSession, parts: _Parts, count: int, run: JobRun) -> Iterat
 
 @dataclass(frozen=True, slots=True)
 class _Tasks:
-    """The loader that has tasks do it."""
+    """The loader whose work is done by tasks."""
 
-    spark: SparkSession
-    config: VolumeConfig
+    job: JobRun
     dump: DumpFacts
     parts: _Parts
     lacking: DataFrame
     """Directories that the dump names only as parents."""
-    count: int
-    job: JobRun
-    progress: Tell | None
 
     async def judge(self, volume: Volume, lock: VolumeLock, *, check: bool) -> None:
         aim: Aim = "check" if check else "judge"
         rows = await while_held(
-            self.spark, partial(self._stage, aim, self.parts, lock.id, "judging")
+            self.job.spark, partial(self._stage, aim, self.parts, lock.id, "judging")
         )
         missing = [row.path for row in rows if row.pile == "missing"]
         if missing:
@@ -228,7 +214,7 @@ class _Tasks:
         )
         for holds, done in kinds:
             left = self.parts.of(holds, lock.done)
-            await while_held(self.spark, partial(self._stage, "load", left, lock.id, holds))
+            await while_held(self.job.spark, partial(self._stage, "load", left, lock.id, holds))
             lock.done = max(lock.done, done)
         await lock.dismiss(volume.items)
         return made
@@ -241,10 +227,11 @@ class _Tasks:
         return parents.made
 
     def _stage(self, aim: Aim, parts: _Parts, lock: str, what: str) -> list[Any]:
-        """What the tasks tell; raises what they refuse the dump for."""
-        with self.job.stage(what), counted(self.spark, "load", what, self.progress) as counter:
-            work = _Delegates(self.config, lock, aim, self.dump, self.job.requests, counter)
-            rows = _stage(self.spark, parts, self.count, work).collect()
+        """The rows of the tasks. Raises the error for which they refuse the dump."""
+        job = self.job
+        with job.described(what), job.counted(what) as counter:
+            work = _Delegates(job.volume.executors, lock, aim, self.dump, job.requests, counter)
+            rows = _rows_of(job, parts, work).collect()
         _refuse(rows)
         return rows
 
@@ -260,23 +247,21 @@ class _Work(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """Does its work with the shares of a task."""
+    """Returns errors that repeating the task does not change as rows."""
 
-    shares: Sequence[_Parts]
     work: _Work
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                try:
-                    yield from self.work.rows(self.shares[number])
-                except _REFUSALS as error:
-                    yield _batch([(type(error).__name__, error.path, None, error.message)])
+    def __call__(self, shares: Iterator[_Parts]) -> Batches:
+        for share in shares:
+            try:
+                yield from self.work.rows(share)
+            except _REFUSALS as error:
+                yield _batch([(type(error).__name__, error.path, None, error.message)])
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Tells the paths of entries, and what is above them."""
+    """Returns the paths of entries, and those above them."""
 
     def rows(self, parts: _Parts) -> Iterator[pa.RecordBatch]:
         known: set[str] = set()
@@ -341,6 +326,4 @@ async def _chunks(parts: _Parts) -> AsyncGenerator[list[Entry], None]:
 
 
 def _batch(rows: Sequence[Row]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True) if rows else ((),) * len(_SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+    return row_batch(_SCHEMA, rows)

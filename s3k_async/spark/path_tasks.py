@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -24,10 +24,9 @@ from s3k_async.errors import (
 from s3k_async.model import FileStatus
 from s3k_async.paths import normalize
 from s3k_async.spark.job_report import OUTCOME, PLANNED
+from s3k_async.spark.task_rows import Batches, row_batch
 
 __all__ = [
-    "TASKS_PER_CORE",
-    "Batches",
     "ChangeStage",
     "Outcome",
     "Seen",
@@ -39,9 +38,7 @@ __all__ = [
 
 BATCH: Final = 1000
 """Rows of one call of a verb."""
-TASKS_PER_CORE: Final = 4
 
-Batches: TypeAlias = Iterator[pa.RecordBatch]
 Outcome: TypeAlias = tuple[str, str | None, str | None]
 """The columns of OUTCOME of one row."""
 Seen: TypeAlias = FileStatus | S3kError | None
@@ -83,7 +80,7 @@ def need_columns(frame: DataFrame, *names: str) -> None:
 
 
 def normalised(fs: S3kSyncClient, path: str | None) -> str | S3kError:
-    """The normalised path, or the error that tells why there is none."""
+    """The normalised path, or the error of an invalid one."""
     if path is None:
         return ArgumentTypeError("a path is text, not null")
     try:
@@ -93,15 +90,15 @@ def normalised(fs: S3kSyncClient, path: str | None) -> str | S3kError:
 
 
 def text(given: Sequence[str | None], paths: Sequence[str | S3kError]) -> list[str | None]:
-    """The paths, as they were given where they are none."""
+    """The paths; invalid ones as they were given."""
     return [
         path if isinstance(path, str) else text for text, path in zip(given, paths, strict=True)
     ]
 
 
 def look(fs: S3kSyncClient, paths: Sequence[str | S3kError]) -> list[Seen]:
-    """What is at each path; one that is damaged, or that cannot be one, has its error in its
-    place."""
+    """The status of each path, None for a missing one, or the error of a damaged or invalid
+    one."""
     seen: dict[str, Seen] = {}
     wanted = list(dict.fromkeys(path for path in paths if isinstance(path, str)))
     try:
@@ -120,8 +117,5 @@ def _look_at(fs: S3kSyncClient, path: str) -> Seen:
 
 def _with_outcomes(batch: pa.RecordBatch, outcomes: Sequence[Outcome]) -> pa.RecordBatch:
     columns = batch.columns[: -len(OUTCOME)]
-    told = [
-        pa.array(list(column), field.type)
-        for column, field in zip(zip(*outcomes, strict=True), OUTCOME, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays([*columns, *told], names=batch.schema.names)
+    own = row_batch(pa.schema(OUTCOME), outcomes)
+    return pa.RecordBatch.from_arrays([*columns, *own.columns], names=batch.schema.names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -13,7 +13,6 @@ from pyspark.sql import functions as sf
 
 from s3k_async._core.metering import Requests
 from s3k_async._sync.sync_client import S3kSyncClient
-from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     ConflictError,
     DirectoryNotEmptyError,
@@ -29,21 +28,12 @@ from s3k_async.spark.job_report import (
     FAILED,
     OUTCOME,
     PLANNED,
+    JobReport,
     JobResult,
-    JobRun,
-    error_fields,
-    spark_schema,
 )
-from s3k_async.spark.listing_job import (
-    TASKS_PER_CORE,
-    Work,
-    in_directory,
-    subtrees,
-    unit_rows,
-    units,
-)
-from s3k_async.spark.settings import SparkVolume, patient, spark_volume
-from s3k_async.spark.worker_client import each_partition
+from s3k_async.spark.listing_job import SubtreeWork, in_directory, over_subtrees, subtrees
+from s3k_async.spark.runner import AnyVolume, JobRun
+from s3k_async.spark.task_rows import Batches, error_fields, row_batch
 
 __all__ = ["purge"]
 
@@ -63,44 +53,39 @@ _ABOVE: Final = "path string, removed long, above string, because string"
 
 def purge(
     spark: SparkSession,
-    volume: str | VolumeConfig | SparkVolume,
+    volume: AnyVolume,
     path: str,
     *,
     missing_ok: bool = False,
     dry_run: bool = True,
     tasks: int | None = None,
-) -> JobResult:
+) -> JobResult[JobReport]:
     """Remove a directory with all below it, entry by entry, by many tasks; of the root, all that is
     in it.
 
-    Not atomic, as `delete(path, recursive=True, atomic=False)`: whoever looks meanwhile sees less
-    and less. The bytes are left to garbage collection. The driver divides the tree into subtrees
+    Not atomic, as `delete(path, recursive=True, atomic=False)`: a concurrent reader sees a part of
+    the tree. The data is left to garbage collection. The driver divides the tree into subtrees
     (see `listing`); the result has a row for each of them and for each directory above them: `path
     files directories bytes outcome error message`, counting what was removed, or in a dry run what
-    is there. After an interruption, or a failure, the same call goes on. Directories above
-    something that failed are left, as DirectoryNotEmptyError says.
+    is there. After an interruption or a failure, the same call continues. Directories above
+    a failure remain (DirectoryNotEmptyError).
 
     A directory's own files are removed by one task. Raises PathNotFoundError (unless `missing_ok`),
     NotDirectoryError.
     """
-    opened = patient(spark_volume(spark, volume))
-    run = JobRun(spark, "purge", f"{opened.driver.name}:{path}", dry_run=dry_run)
-    count = tasks or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
-    with S3kSyncClient(config=opened.driver) as fs:
-        division = _division(fs, path, count, missing_ok=missing_ok)
-        work = _seen if dry_run else _removed_by(run.requests, _ids(fs, division))
-        with run.stage("looking" if dry_run else "removing"):
-            found = units(spark, division, count).mapInArrow(
-                each_partition(opened.executors, work), spark_schema(_SCHEMA)
-            )
-            done = run.kept(found)
+    job = JobRun(spark, volume, "purge", tasks=tasks, dry_run=dry_run, patiently=True)
+    with S3kSyncClient(config=job.volume.driver) as fs:
+        division = _division(fs, path, job.tasks, missing_ok=missing_ok)
+        work = _counted if dry_run else _removed_by(job.requests, _ids(fs, division))
+        with job.described(f"{path}: {'counting' if dry_run else 'removing'}"):
+            done = job.kept(over_subtrees(job, division, work, _SCHEMA))
             opened_directories = [
                 directory for directory, whole in division if not whole and directory != ROOT
             ]
             failed = not dry_run and not done.filter(sf.col("outcome") == FAILED).isEmpty()
             above = _above(fs, opened_directories, dry_run=dry_run, failed=failed)
-            merged = run.kept(_merged(done, spark.createDataFrame(above, _ABOVE)))
-    return run.result(
+            merged = job.kept(_merged(done, spark.createDataFrame(above, _ABOVE)))
+    return job.result(
         merged, "path", {name: sf.col(name) for name in ("files", "directories", "bytes")}
     )
 
@@ -121,8 +106,8 @@ def _division(
 
 
 def _ids(fs: S3kSyncClient, division: Sequence[tuple[str, bool]]) -> dict[str, str]:
-    """Which directories are meant: an attempt at a task may outlive the job, and must not remove
-    what comes after."""
+    """The ids of the directories: an attempt of a task that outlives the job must not remove
+    directories made after it."""
     directories = [directory for directory, _ in division]
     found = zip(directories, fs.stat_many(directories), strict=True)
     return {directory: status.id for directory, status in found if status is not None}
@@ -131,7 +116,7 @@ def _ids(fs: S3kSyncClient, division: Sequence[tuple[str, bool]]) -> dict[str, s
 def _above(
     fs: S3kSyncClient, directories: Sequence[str], *, dry_run: bool, failed: bool
 ) -> list[tuple[Any, ...]]:
-    """Remove the directories above the subtrees, the deepest first, with what has come into them
+    """Remove the directories above the subtrees, the deepest first, with entries added to them
     meanwhile."""
     rows: list[tuple[Any, ...]] = []
     for directory in sorted(directories, key=lambda path: path.count("/"), reverse=True):
@@ -172,8 +157,8 @@ def _merged(done: DataFrame, above: DataFrame) -> DataFrame:
 # In tasks
 
 
-def _seen(fs: S3kSyncClient, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for directory, whole in unit_rows(rows):
+def _counted(fs: S3kSyncClient, parts: Iterable[tuple[str, bool]]) -> Batches:
+    for directory, whole in parts:
         files, directories, size = 0, int(whole), 0
         for batch in in_directory(fs, directory, directory, recursive=whole):
             inside = pc.sum(batch.column("is_dir")).as_py()
@@ -183,9 +168,9 @@ def _seen(fs: S3kSyncClient, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
         yield _batch((directory, files, directories, size, PLANNED, None, None))
 
 
-def _removed_by(requests: Accumulator[Requests], ids: Mapping[str, str]) -> Work:
-    def removed(fs: S3kSyncClient, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for directory, whole in unit_rows(rows):
+def _removed_by(requests: Accumulator[Requests], ids: Mapping[str, str]) -> SubtreeWork:
+    def removed(fs: S3kSyncClient, parts: Iterable[tuple[str, bool]]) -> Batches:
+        for directory, whole in parts:
             before = fs.requests
             try:
                 done = _removed(fs, directory, ids.get(directory), whole=whole)
@@ -204,7 +189,7 @@ def _removed_by(requests: Accumulator[Requests], ids: Mapping[str, str]) -> Work
 def _removed(
     fs: S3kSyncClient, directory: str, identity: str | None, *, whole: bool
 ) -> ChangeResult:
-    """Remove a subtree, or the files that are in a directory, if it is the one that is meant."""
+    """Remove a subtree, or the files in a directory, if the directory has this id."""
     (found,) = fs.stat_many([directory])
     if found is None:
         return ChangeResult(0, 0, 0)
@@ -233,5 +218,4 @@ def _files(fs: S3kSyncClient, directory: str) -> ChangeResult:
 
 
 def _batch(row: Row) -> pa.RecordBatch:
-    arrays = [pa.array([value], field.type) for value, field in zip(row, _SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+    return row_batch(_SCHEMA, [row])

@@ -1,16 +1,16 @@
 """Bulk renames and deletions in two stages: the plan by object id, then the change.
 
-A task may run twice, even at the same time as its twin, and a whole job may be run again. So the
-first stage writes down which object each row means, once and for all; the second changes only what
-is still that object, by writes that are conditional on it (`bulk/expected_objects.py`), and takes
-for done what its twin, or an earlier run, has done. With `state`, a directory that Spark can write
-to, what is meant is kept there, and the same call after an interruption goes on from it.
+A task may run twice, even at the same time, and a whole job may be repeated. The
+first stage records the object that each row means. The second changes only that object, by
+conditional writes (`bulk/expected_objects.py`), and counts as done what another attempt, or an
+earlier run, has done. With `state`, a directory that Spark can write, the plan is saved there, and
+the same call resumes after an interruption.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +18,6 @@ from pyspark.sql import functions as sf
 
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.bulk.expected_objects import ExpectedObject, delete_expected, rename_expected
-from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError, S3kError
 from s3k_async.model import FileStatus
 from s3k_async.spark.job_report import (
@@ -27,13 +26,10 @@ from s3k_async.spark.job_report import (
     FAILED,
     OUTCOME,
     PLANNED,
+    JobReport,
     JobResult,
-    JobRun,
-    error_fields,
 )
 from s3k_async.spark.path_tasks import (
-    TASKS_PER_CORE,
-    Batches,
     ChangeStage,
     Outcome,
     Seen,
@@ -42,29 +38,29 @@ from s3k_async.spark.path_tasks import (
     normalised,
     text,
 )
-from s3k_async.spark.saved_plan import SavedPlan
-from s3k_async.spark.settings import SparkVolume, patient, spark_volume
-from s3k_async.spark.worker_client import each_partition
+from s3k_async.spark.runner import AnyVolume, JobRun
+from s3k_async.spark.task_rows import Batches, column_batch, error_fields
+from s3k_async.spark.worker_client import on_client
 
 __all__ = ["delete_files", "rename_files"]
 
-
-_MEANT = (
+Work: TypeAlias = Callable[[S3kSyncClient, Iterable[pa.RecordBatch]], Batches]
+_OBJECT = (
     pa.field("id", pa.string()),
     pa.field("version", pa.int64()),
     pa.field("is_dir", pa.bool_()),
     pa.field("size", pa.int64()),
 )
-"""What is meant: columns of a plan, null where there is nothing."""
+"""The object at the path when the job began, null if there was none."""
 _RENAMES = pa.schema(
-    [pa.field("source", pa.string()), pa.field("target", pa.string()), *_MEANT, *OUTCOME]
+    [pa.field("source", pa.string()), pa.field("target", pa.string()), *_OBJECT, *OUTCOME]
 )
-_DELETIONS = pa.schema([pa.field("path", pa.string()), *_MEANT, *OUTCOME])
+_DELETIONS = pa.schema([pa.field("path", pa.string()), *_OBJECT, *OUTCOME])
 
 
 def rename_files(
     spark: SparkSession,
-    volume: str | VolumeConfig | SparkVolume,
+    volume: AnyVolume,
     pairs: DataFrame,
     *,
     overwrite: bool = False,
@@ -72,45 +68,40 @@ def rename_files(
     dry_run: bool = True,
     state: str | None = None,
     tasks: int | None = None,
-) -> JobResult:
+) -> JobResult[JobReport]:
     """Rename by a DataFrame with the columns `source` and `target`, each pair by itself, as
     `rename_many` does it.
 
     The result has a row for each pair: `source target id version is_dir size outcome error
-    message`, its outcome `done`, `already` (the object that was meant is at the target: an earlier
-    attempt or run has moved it), `failed`, or `planned` in a dry run. A path that several pairs
-    name, or that lies below a directory that another pair names, is refused with
-    InvalidArgumentError before anything is changed. `missing_ok`: a pair without a source, when the
-    job began, is `already` if something is at its target; not needed for going on with a `state`.
-    Another object that came to a source meanwhile is not moved: ConflictError. The object is moved
-    as it is by then, a directory with all that is in it; with `overwrite` it replaces whichever
-    file is at its target by then.
+    message`, its outcome `done`, `already` (the object is at the target: an earlier attempt or run
+    has moved it), `failed`, or `planned` in a dry run. A path that several pairs name, or that is
+    below a directory that another pair names, is refused with InvalidArgumentError before anything
+    is changed. `missing_ok`: a pair whose source was missing when the job began is `already` if its
+    target exists; not needed to resume with a `state`. Another object that came to a source
+    meanwhile is not moved: ConflictError. The object is moved in its present state, a directory
+    with everything in it; with `overwrite` it replaces the file that is then at its target.
 
-    Pairs with the same parent of their targets are done by one task: transactions on one parent
-    wait for each other. Raises InvalidArgumentError (columns, or a `state` of something else).
+    Pairs whose targets have the same parent are processed by one task: transactions on one parent
+    are serialised. Raises InvalidArgumentError (columns, or a `state` of another job).
     """
     need_columns(pairs, "source", "target")
-    opened = patient(spark_volume(spark, volume))
-    run = JobRun(spark, "rename", opened.driver.name, dry_run=dry_run)
-    plan = SavedPlan(run, spark, state, _RENAMES, pairs.select("source", "target").distinct())
-    work = each_partition(opened.executors, _planned_renames(missing_ok))
-    meant = plan.made(lambda rows: rows.mapInArrow(work, plan.schema))
-    _refuse_shared(meant)
-    _refuse_below(meant)
+    job = JobRun(spark, volume, "rename", tasks=tasks, dry_run=dry_run, patiently=True)
+    rows = pairs.select("source", "target").distinct()
+    plan = _planned(job, state, rows, _planned_renames(missing_ok), _RENAMES)
+    _refuse_shared(plan)
+    _refuse_below(plan)
     if dry_run:
-        return run.result(meant, "source")
-    rename = each_partition(
-        opened.executors, ChangeStage(run.requests, lambda fs, rows: _renamed(fs, rows, overwrite))
-    )
-    with run.stage("renaming"):
-        count = tasks or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
-        by_parent = meant.repartition(count, sf.regexp_extract("target", "(?s)^(.*)/", 1))
-        return run.result(run.kept(by_parent.mapInArrow(rename, plan.schema)), "source")
+        return job.result(plan, "source")
+    change = ChangeStage(job.requests, lambda fs, rows: _renamed(fs, rows, overwrite))
+    with job.described("renaming"):
+        by_parent = plan.repartition(job.tasks, sf.regexp_extract("target", "(?s)^(.*)/", 1))
+        done = job.kept(job.over_rows(by_parent, change, _RENAMES))
+    return job.result(done, "source")
 
 
 def delete_files(
     spark: SparkSession,
-    volume: str | VolumeConfig | SparkVolume,
+    volume: AnyVolume,
     paths: DataFrame,
     *,
     recursive: bool = False,
@@ -118,57 +109,61 @@ def delete_files(
     dry_run: bool = True,
     state: str | None = None,
     tasks: int | None = None,
-) -> JobResult:
+) -> JobResult[JobReport]:
     """Remove what is at the paths of a DataFrame with the column `path`, each by itself, as
     `delete_many` does it.
 
     The result has a row for each path: `path id version is_dir size outcome error message`, its
-    outcome `done`, `already` (it was there when the job began, and was gone when its turn came;
-    with `missing_ok` also what was not there at all), `failed`, or `planned` in a dry run. Another
-    object that came to the path meanwhile, or a new version of a file, is not removed:
-    ConflictError. A directory goes with all that is in it by then. Files are removed first, then
+    outcome `done`, `already` (it existed when the job began, and no longer when it was to be
+    removed; with `missing_ok` also a path that did not exist), `failed`, or `planned` in a dry run.
+    Another object that came to the path meanwhile, or a new version of a file, is not removed:
+    ConflictError. A directory is removed with everything then in it. Files are removed first, then
     directories, the deepest first. Raises as `rename_files`.
     """
     need_columns(paths, "path")
-    opened = patient(spark_volume(spark, volume))
-    run = JobRun(spark, "delete", opened.driver.name, dry_run=dry_run)
-    plan = SavedPlan(run, spark, state, _DELETIONS, paths.select("path").distinct())
-    work = each_partition(opened.executors, _planned_deletions(missing_ok))
-    meant = plan.made(lambda rows: rows.mapInArrow(work, plan.schema))
-    meant = meant.dropDuplicates(["path"])
+    job = JobRun(spark, volume, "delete", tasks=tasks, dry_run=dry_run, patiently=True)
+    rows = paths.select("path").distinct()
+    plan = _planned(job, state, rows, _planned_deletions(missing_ok), _DELETIONS)
+    plan = plan.dropDuplicates(["path"])
     if dry_run:
-        return run.result(meant, "path")
-    count = tasks or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
-    delete = each_partition(
-        opened.executors, ChangeStage(run.requests, lambda fs, rows: _deleted(fs, rows, recursive))
-    )
-    with run.stage("deleting"):
-        meant = run.kept(meant)  # or each of what follows would look for duplicates anew
+        return job.result(plan, "path")
+    change = ChangeStage(job.requests, lambda fs, rows: _deleted(fs, rows, recursive))
+
+    def deleted(frame: DataFrame) -> DataFrame:
+        return job.kept(job.over_rows(frame.repartition(job.tasks), change, _DELETIONS))
+
+    with job.described("deleting"):
+        plan = job.kept(plan)  # or each of what follows would look for duplicates anew
         is_dir = sf.expr("coalesce(is_dir, false)")
         depth = sf.length("path") - sf.length(sf.regexp_replace("path", "/", ""))
-        depths = (
-            meant.filter(is_dir & (sf.col("outcome") == PLANNED))
-            .select(depth.alias("depth"))
-            .distinct()
-        )
-        done = run.kept(meant.filter(~is_dir).repartition(count).mapInArrow(delete, plan.schema))
-        done = done.unionByName(meant.filter(is_dir & (sf.col("outcome") != PLANNED)))
+        directories = plan.filter(is_dir & (sf.col("outcome") == PLANNED))
+        depths = directories.select(depth.alias("depth")).distinct()
+        done = deleted(plan.filter(~is_dir))
+        done = done.unionByName(plan.filter(is_dir & (sf.col("outcome") != PLANNED)))
         for row in sorted(depths.collect(), reverse=True):
-            level = meant.filter(is_dir & (sf.col("outcome") == PLANNED) & (depth == row["depth"]))
-            done = done.unionByName(
-                run.kept(level.repartition(count).mapInArrow(delete, plan.schema))
-            )
-        return run.result(done, "path")
+            done = done.unionByName(deleted(directories.filter(depth == row["depth"])))
+    return job.result(done, "path")
 
 
 # On the driver
 
 
-def _refuse_shared(meant: DataFrame) -> None:
+def _planned(
+    job: JobRun, state: str | None, rows: DataFrame, work: Work, schema: pa.Schema
+) -> DataFrame:
+    """The rows with the objects that they mean, saved in the directory `state` if there is one."""
+    if state is not None:
+        digest = sf.xxhash64(*rows.columns).cast("decimal(38,0)")
+        total = rows.agg(sf.count("*"), sf.coalesce(sf.sum(digest), sf.lit(0)).cast("string"))
+        job.resume(state, [job.name, *total.collect()[0]])
+    return job.stage("plan", "planning", schema, lambda: job.over_rows(rows, work, schema))
+
+
+def _refuse_shared(plan: DataFrame) -> None:
     """Raise if several pairs name a path: what they lead to would depend on their order."""
     named = sf.array_distinct(sf.array("source", "target"))
     shared = (
-        meant.select(sf.explode(named).alias("path"))
+        plan.select(sf.explode(named).alias("path"))
         .dropna()
         .groupBy("path")
         .count()
@@ -179,10 +174,10 @@ def _refuse_shared(meant: DataFrame) -> None:
         raise InvalidArgumentError("several pairs name the path", path=found[0]["path"])
 
 
-def _refuse_below(meant: DataFrame) -> None:
+def _refuse_below(plan: DataFrame) -> None:
     """Raise if a pair names a path below a directory that another pair renames, or is to put in
     place."""
-    moving = meant.filter(sf.col("is_dir") & (sf.col("outcome") == PLANNED))
+    moving = plan.filter(sf.col("is_dir") & (sf.col("outcome") == PLANNED))
     roots = moving.select(sf.explode(sf.array("source", "target")).alias("above"))
     if roots.isEmpty():
         return
@@ -191,7 +186,7 @@ def _refuse_below(meant: DataFrame) -> None:
         sf.sequence(sf.lit(2), sf.size(parts)),
         lambda end: sf.array_join(sf.slice(parts, 1, end - 1), "/"),
     )
-    paths = meant.select(sf.explode(sf.array("source", "target")).alias("path")).dropna()
+    paths = plan.select(sf.explode(sf.array("source", "target")).alias("path")).dropna()
     below = (
         paths.withColumn("above", sf.explode(ancestors))
         .join(roots, "above")
@@ -208,9 +203,7 @@ def _refuse_below(meant: DataFrame) -> None:
 # In tasks
 
 
-def _planned_renames(
-    missing_ok: bool,
-) -> Callable[[S3kSyncClient, Iterable[pa.RecordBatch]], Batches]:
+def _planned_renames(missing_ok: bool) -> Work:
     def plan(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
         for batch in batches:
             given = [batch.column(name).to_pylist() for name in ("source", "target")]
@@ -240,9 +233,7 @@ def _rename_outcome(
     return (PLANNED, None, None)
 
 
-def _planned_deletions(
-    missing_ok: bool,
-) -> Callable[[S3kSyncClient, Iterable[pa.RecordBatch]], Batches]:
+def _planned_deletions(missing_ok: bool) -> Work:
     def plan(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
         for batch in batches:
             given = batch.column("path").to_pylist()
@@ -263,9 +254,9 @@ def _planned_deletions(
 
 
 def _renamed(fs: S3kSyncClient, rows: list[dict[str, Any]], overwrite: bool) -> list[Outcome]:
-    """Rename what the plan means, and look for the rest at its target."""
+    """Rename the planned objects, and look for those that failed at their targets."""
     pairs = [(ExpectedObject(row["source"], row["id"]), row["target"]) for row in rows]
-    errors = fs._call(lambda client: rename_expected(client, pairs, overwrite=overwrite))
+    errors = on_client(fs, lambda client: rename_expected(client, pairs, overwrite=overwrite))
     unsure = [row for row in rows if row["source"] in errors]
     moved = {
         row["source"]
@@ -276,13 +267,13 @@ def _renamed(fs: S3kSyncClient, rows: list[dict[str, Any]], overwrite: bool) -> 
 
 
 def _deleted(fs: S3kSyncClient, rows: list[dict[str, Any]], recursive: bool) -> list[Outcome]:
-    """Delete what the plan means: files at the version that they were at."""
-    meant = [
+    """Delete the planned objects, files only at the planned version."""
+    wanted = [
         ExpectedObject(row["path"], row["id"], None if row["is_dir"] else row["version"])
         for row in rows
     ]
-    errors = fs._call(lambda client: delete_expected(client, meant, recursive=recursive))
-    # What is gone a twin has deleted, or who deleted a directory above.
+    errors = on_client(fs, lambda client: delete_expected(client, wanted, recursive=recursive))
+    # What is missing was deleted by another attempt, or with a directory above.
     return [
         _outcome(isinstance(errors.get(row["path"]), PathNotFoundError), errors.get(row["path"]))
         for row in rows
@@ -302,16 +293,7 @@ def _plan_batch(
     outcomes: Sequence[Outcome],
 ) -> pa.RecordBatch:
     found = [each if isinstance(each, FileStatus) else None for each in seen]
-    meant = [
-        [None if each is None else getattr(each, name) for each in found]
-        for name in ("id", "version")
+    objects = [
+        [None if each is None else getattr(each, field.name) for each in found] for field in _OBJECT
     ]
-    more = [
-        [None if each is None else getattr(each, name) for each in found]
-        for name in ("is_dir", "size")
-    ]
-    columns = [*named, *meant, *more, *zip(*outcomes, strict=True)]
-    arrays = [
-        pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return column_batch(schema, [*named, *objects, *zip(*outcomes, strict=True)])

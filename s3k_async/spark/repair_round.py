@@ -1,8 +1,7 @@
 """One round of repair over Spark: each finding is repaired by the task that found it.
 
-Every action is conditional and decided once more right before, so that a task that runs twice
-changes nothing the second time. Each part has an audit trail of its own for each attempt of its
-task.
+Every action is conditional and rechecked immediately before, so that a task that runs twice changes
+nothing the second time. Each attempt of a task has an audit trail for each part.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ from sys import maxsize
 from typing import Final
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as sf
 
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.collector import Collector
@@ -38,23 +36,24 @@ from s3k_async.spark.finding_rows import (
     repairs_of,
     result_of,
 )
-from s3k_async.spark.scan_job import Batches, ScanJob
+from s3k_async.spark.scan_job import ScanJob
 from s3k_async.spark.scan_splits import VolumeTarget, opened
 from s3k_async.spark.shuffle_rows import parts_of
+from s3k_async.spark.task_rows import Batches, attempt_name, spark_schema
 from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume
 
 __all__ = ["RepairTask", "repair_round"]
 
 CHILDREN: Final = 500
-"""Entries without a parent that are looked at together."""
+"""Entries without a parent that are repaired together."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepairTask:
     """A round of repair, as shipped to tasks."""
 
-    place: VolumeTarget
+    target: VolumeTarget
     run: str
     """Names the audit trails; empty for a dry run."""
     number: int
@@ -66,8 +65,8 @@ class RepairTask:
 
     def collector(self, volume: Volume, parts: Shuffle) -> Collector:
         """The facts about some parts of an open volume."""
-        ground = self.place.ground(volume)
-        collector = Collector(ground, parts, now_ms=self.now_ms, position=self.position)
+        scope = self.target.scope(volume)
+        collector = Collector(scope, parts, now_ms=self.now_ms, position=self.position)
         collector.unfinished.update(self.unfinished)
         return collector
 
@@ -82,7 +81,7 @@ class RepairTask:
         ), report
 
     def report(self) -> RepairReport:
-        """A report that lists everything: it is told, and counted by what is told."""
+        """A report that lists everything, from which rows are made."""
         return RepairReport(
             self.run, not self.run, self.number, left=VerifyReport(listed=maxsize), listed=maxsize
         )
@@ -91,112 +90,108 @@ class RepairTask:
         """The name of an audit trail of the round."""
         return f"{self.run}/{self.number:02d}-{name}"
 
-    def told(self, report: RepairReport) -> Iterator[Result]:
-        """What was found and done since this was called last."""
+    def new_rows(self, report: RepairReport) -> Iterator[Result]:
+        """The rows of findings and repairs since the last call."""
         found, report.left.findings = report.left.findings, []
         repairs, report.repairs = report.repairs, []
         yield from (result_of("found", finding) for finding in found)
         yield from (repairs_of(each, self.number) for each in repairs)
 
     def rows(self, this: RepairRound, report: RepairReport, name: str) -> Iterator[Result]:
-        """What was found and done, and what else the driver is to know of a round that is over."""
-        yield from self.told(report)
+        """The remaining rows of a round."""
+        yield from self.new_rows(report)
         for parent, child in this.waiting.items():
             yield result_of("waiting", child, line=json.dumps(parent))
         if self.run and report.outcomes:
             yield result_of("trail", line=name)
 
 
-def repair_round(job: ScanJob, turn: RepairTask, report: RepairReport) -> tuple[DataFrame, bool]:
-    """Look at the volume and repair what can be; rows of `REPAIRS`, and whether there may be more
-    to be repaired."""
+def repair_round(scans: ScanJob, turn: RepairTask, report: RepairReport) -> tuple[DataFrame, bool]:
+    """Scan the volume and repair; rows of REPAIRS, and whether another round is needed."""
     within = f"{turn.number:02d}/"
-    job.stages.resumed = False
-    scanned = job.scan(within, turn.now_ms)
+    job = scans.job
+    job.resumed = False
+    scanned = scans.scan(within, turn.now_ms)
     turn = replace(turn, position=scanned.collector.position)
     report.left = VerifyReport()
     report.left.count(scanned.collector.counts)
     before = report.done
-    this, own = turn.round(job.volume, scanned.collector, "driver")
-    job.run(this.loose)
+    this, own = turn.round(scans.volume, scanned.collector, "driver")
+    scans.run(this.loose)
     if this.finished:
         report.left.add(own.left.findings)
         report.add(own.repairs)
-        return _own(job, turn, own), True
+        return _own(scans, turn, own), True
     turn = replace(turn, unfinished=frozenset(scanned.collector.unfinished))
-    frame = job.stages.run(
+    frame = job.stage(
         f"{within}objects",
-        f"fsck: mending objects, round {turn.number}",
+        f"repairing objects, round {turn.number}",
         RESULTS,
-        lambda: job.by_part(scanned).mapInArrow(_objects(turn), RESULTS),
+        lambda: scans.by_part(scanned).mapInArrow(_objects(turn), spark_schema(RESULTS)),
     )
-    told = [objects := Findings(frame)]
+    results = [objects := Findings(frame)]
     _take(objects, report)
     if objects.sum.piles["lonely"]:
-        children = frame.where(F.col("pile") == "lonely").select("line").repartition(job.partitions)
+        children = frame.where(sf.col("pile") == "lonely").select("line").repartition(job.tasks)
         later = objects.sum.piles["waiting"] > 0 and this.done + report.done > before
-        parents = job.stages.run(
+        parents = job.stage(
             f"{within}parents",
-            f"fsck: making directories, round {turn.number}",
+            f"making directories, round {turn.number}",
             RESULTS,
-            lambda: children.mapInArrow(_parents(turn, later=later), RESULTS),
+            lambda: children.mapInArrow(_parents(turn, later=later), spark_schema(RESULTS)),
         )
-        told.append(Findings(parents))
-        _take(told[-1], report)
+        results.append(Findings(parents))
+        _take(results[-1], report)
     if this.done + report.done == before:
         this.waiting.update(
             {json.loads(row.line): finding_of(row) for row in objects.rows("waiting")}
         )
-        job.run(this.unknown_directories)
+        scans.run(this.unknown_directories)
     report.left.add(own.left.findings)
     report.add(own.repairs)
-    frames = [each.frame for each in told]
+    frames = [each.frame for each in results]
     repairs = (
-        reduce(DataFrame.unionAll, frames).where(F.col("pile") == "mended").drop("pile", "line")
+        reduce(DataFrame.unionAll, frames).where(sf.col("pile") == "repaired").drop("pile", "line")
     )
-    repairs = repairs.unionAll(_own(job, turn, own))
-    again = bool(turn.run) and (job.stages.resumed or _was_repeated(job, turn, told))
+    repairs = repairs.unionAll(_own(scans, turn, own))
+    again = bool(turn.run) and (job.resumed or _was_repeated(scans, turn, results))
     return repairs, again or report.done > before
 
 
-def _own(job: ScanJob, turn: RepairTask, report: RepairReport) -> DataFrame:
-    """What the driver has repaired itself, as rows of `REPAIRS`."""
-    frame = frame_of(job.spark, [repairs_of(repairs, turn.number) for repairs in report.repairs])
+def _own(scans: ScanJob, turn: RepairTask, report: RepairReport) -> DataFrame:
+    """The repairs of the driver itself, as rows of REPAIRS."""
+    frame = frame_of(
+        scans.job.spark, [repairs_of(repairs, turn.number) for repairs in report.repairs]
+    )
     return frame.drop("pile", "line")
 
 
-def _take(told: Findings, report: RepairReport) -> None:
-    told.add_to(report.left)
-    report.repairs += told.repairs()[: max(0, LISTED - len(report.repairs))]
-    report.outcomes.update(told.sum.outcomes)  # type: ignore[arg-type]
+def _take(found: Findings, report: RepairReport) -> None:
+    found.add_to(report.left)
+    report.repairs += found.repairs()[: max(0, LISTED - len(report.repairs))]
+    report.outcomes.update(found.sum.outcomes)  # type: ignore[arg-type]
 
 
-def _was_repeated(job: ScanJob, turn: RepairTask, told: Sequence[Findings]) -> bool:
-    """Whether there are audit trails of attempts that did not tell what they have done."""
-    blobs = job.volume.log_blobs
+def _was_repeated(scans: ScanJob, turn: RepairTask, results: Sequence[Findings]) -> bool:
+    """Whether there are audit trails of attempts whose rows are not among the results."""
+    blobs = scans.volume.log_blobs
     if blobs is None:
         return False
-    known = {row.line.decode() for each in told for row in each.rows("trail")}
+    known = {row.line.decode() for each in results for row in each.rows("trail")}
 
     async def all_trails() -> set[str]:
         return {info.key.split("/")[2] async for info in list_all(blobs, f"audit/{turn.trail('')}")}
 
-    written = {name.partition("-")[2] for name in job.run(all_trails)}
+    written = {name.partition("-")[2] for name in scans.run(all_trails)}
     return bool(written - known - {"driver"})
-
-
-def _attempt(stage: str, number: int) -> str:
-    """The name of what this attempt of a task does."""
-    context = TaskContext.get()
-    assert context is not None
-    return f"{stage}-{number:06d}-{context.taskAttemptId()}"
 
 
 def _objects(turn: RepairTask) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Result]:
-        with opened(turn.place.config) as (volume, run):
+        with opened(turn.target.config) as (volume, run):
             for number, parts in parts_of(batches):
-                collector, name = turn.collector(volume, parts), _attempt("objects", number)
+                collector = turn.collector(volume, parts)
+                name = f"objects-{attempt_name(number)}"
                 this, report = turn.round(volume, collector, name)
                 try:
                     run(partial(this.objects, 0))
@@ -211,14 +206,13 @@ def _objects(turn: RepairTask) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
 
 def _parents(turn: RepairTask, *, later: bool) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Result]:
-        with opened(turn.place.config) as (volume, run):
-            context = TaskContext.get()
-            name = _attempt("parents", context.partitionId() if context else 0)
+        with opened(turn.target.config) as (volume, run):
+            name = f"parents-{attempt_name()}"
             this, report = turn.round(volume, turn.collector(volume, Shuffle()), name)
             lines = (line for batch in batches for line in batch.column(0).to_pylist())
             while children := [from_line("children", line) for line in islice(lines, CHILDREN)]:
                 run(partial(this.parents, children, later=later))
-                yield from turn.told(report)
+                yield from turn.new_rows(report)
             yield from turn.rows(this, report, name)
 
     return lambda batches: batches_of(FindingCounts().counted(rows(batches)))

@@ -6,18 +6,17 @@ the driver.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.accumulators import Accumulator
 from pyspark.sql import SparkSession
 
-from s3k_async import errors
 from s3k_async._core.metering import Requests
 from s3k_async._sync.loop_thread import current_bridge
 from s3k_async.config import VolumeConfig
@@ -28,10 +27,8 @@ from s3k_async.migrate.reshard_pass import PassResult, ReshardPass
 from s3k_async.model import HashName
 from s3k_async.settings import with_local_secrets
 from s3k_async.spark.delegate_tasks import delegated, while_held
-from s3k_async.spark.job_report import JobRun
-from s3k_async.spark.listing_job import TASKS_PER_CORE
-from s3k_async.spark.settings import SparkVolume, spark_volume
-from s3k_async.spark.stages import Tell, counted
+from s3k_async.spark.runner import AnyVolume, JobRun, ProgressCallback
+from s3k_async.spark.task_rows import ERROR, Batches, error_fields, error_from, row_batch
 from s3k_async.volumes import Volume
 
 __all__ = ["reshard"]
@@ -40,78 +37,65 @@ _SCHEMA: Final = pa.schema(
     [
         ("entries", pa.int64()),
         ("moved", pa.int64()),
-        ("error", pa.string()),
-        ("message", pa.string()),
+        *ERROR,
         ("path", pa.string()),
     ]
 )
-_COLUMNS: Final = "entries long, moved long, error string, message string, path string"
 _REFUSALS: Final = (ItemFormatError, InvalidPathError, CorruptDataError)
 """What is so however often the task is repeated."""
 
 
 def reshard(
     spark: SparkSession,
-    volume: str | VolumeConfig | SparkVolume,
+    volume: AnyVolume,
     suffix_count: int,
     *,
     hash: HashName | None = None,
-    partitions: int | None = None,
-    progress: Tell | None = None,
+    tasks: int | None = None,
+    progress: ProgressCallback | None = None,
 ) -> ReshardResult:
     """Give a volume another suffix count, and hash if one is named, as `reshard_volume`, which says
-    what it promises and raises; the passes over the table are stages of `partitions` tasks (4 for
-    each core by default).
+    what it promises and raises; the passes over the table are stages of `tasks` (4 for each core
+    by default).
 
-    Interrupted, it is finished by the same call, here or on one machine. After the last pass the
-    volume stays locked for 40 seconds more, until no task that was taken for dead can be at it. A
-    task that cannot go on is repeated by Spark, and then tells its error in Spark's way.
+    The same call, here or on one machine, finishes an interrupted run. After the last pass the
+    volume remains locked for 40 seconds, until no task that was considered dead can still write.
+    Also raises the errors of tasks as Spark reports them.
     """
-    opened = spark_volume(spark, volume)
-    count = partitions or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
-    run = JobRun(spark, "reshard", f"{opened.driver.name} to {suffix_count}", dry_run=False)
-    walker = _Tasks(spark, opened.executors, count, run, progress)
-    config = with_local_secrets(opened.driver)
+    job = JobRun(spark, volume, "reshard", tasks=tasks, progress=progress)
+    config = with_local_secrets(job.volume.driver)
     done = current_bridge().run(
-        lambda: reshard_volume(config, suffix_count, hash=hash, walker=walker)
+        lambda: reshard_volume(config, suffix_count, hash=hash, walker=_Tasks(job))
     )
-    return replace(done, requests=done.requests + run.requests.value)
+    return replace(done, requests=done.requests + job.requests.value)
 
 
 @dataclass(frozen=True, slots=True)
 class _Tasks:
-    """Tasks, each of which goes over a segment of the table."""
+    """Tasks, each of which passes over a segment of the table."""
 
-    spark: SparkSession
-    config: VolumeConfig
-    count: int
-    run: JobRun
-    progress: Tell | None
+    job: JobRun
 
     async def walk(self, volume: Volume, work: ReshardPass, lock: VolumeLock) -> PassResult:
-        return await while_held(self.spark, lambda: self._stage(work, lock.id))
+        return await while_held(self.job.spark, lambda: self._stage(work, lock.id))
 
     async def finish(self, volume: Volume, lock: VolumeLock) -> None:
         await lock.dismiss(volume.items)
 
     def _stage(self, work: ReshardPass, lock: str) -> PassResult:
-        segments = self.spark.range(0, self.count, 1, self.count)
-        with (
-            self.run.stage(work.name),
-            counted(self.spark, "reshard", work.name, self.progress) as counter,
-        ):
-            task = _Segments(self.config, work, lock, self.count, self.run.requests, counter)
-            rows = segments.mapInArrow(task, _COLUMNS).collect()
+        job = self.job
+        with job.described(work.name), job.counted(work.name) as counter:
+            task = _Segments(job.volume.executors, work, lock, job.tasks, job.requests, counter)
+            rows = job.over_splits(range(job.tasks), task, _SCHEMA).collect()
         for row in rows:
             if row.error is not None:
-                kind: type[S3kError] = getattr(errors, row.error)
-                raise kind(row.message, path=row.path)
+                raise error_from(row.error, row.message, row.path)
         return reduce(add, (PassResult(row.entries, row.moved) for row in rows), PassResult())
 
 
 @dataclass(frozen=True, slots=True)
 class _Segments:
-    """What a task does."""
+    """The work of a task."""
 
     config: VolumeConfig
     work: ReshardPass
@@ -120,10 +104,11 @@ class _Segments:
     requests: Accumulator[Requests]
     seen: Accumulator[int]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for segment in batch.column(0).to_pylist():
-                yield _row(*current_bridge().run(partial(self._over, segment)))
+    def __call__(self, segments: Iterator[int]) -> Batches:
+        for segment in segments:
+            passed, error = current_bridge().run(partial(self._over, segment))
+            fields = (None,) * 3 if error is None else (*error_fields(error), error.path)
+            yield row_batch(_SCHEMA, [(passed.entries, passed.moved, *fields)])
 
     async def _over(self, segment: int) -> tuple[PassResult, S3kError | None]:
         total = PassResult()
@@ -140,12 +125,3 @@ class _Segments:
             finally:
                 self.requests.add(volume.counter.requests)
         return total, None
-
-
-def _row(passed: PassResult, error: S3kError | None) -> pa.RecordBatch:
-    told = (
-        (None, None, None) if error is None else (type(error).__name__, error.message, error.path)
-    )
-    values: list[Any] = [passed.entries, passed.moved, *told]
-    arrays = [pa.array([value], field.type) for value, field in zip(values, _SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)

@@ -14,8 +14,9 @@ from functools import partial, reduce
 from itertools import islice
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as sf
 
 from s3k_async._core.runtime import SYSTEM
 from s3k_async._sync.loop_thread import current_bridge
@@ -41,11 +42,12 @@ from s3k_async.oplog.log_writer import DisabledLog
 from s3k_async.paths import normalize
 from s3k_async.settings import with_local_secrets
 from s3k_async.spark.delegate_tasks import while_held
+from s3k_async.spark.job_report import JobResult
 from s3k_async.spark.restore_tasks import DECIDED, WRITTEN, decider, writer
-from s3k_async.spark.scan_job import ScanPlan, ScanResult
+from s3k_async.spark.runner import AnyVolume, JobRun, ProgressCallback
+from s3k_async.spark.scan_job import CORE_TASKS, ScanPlan, ScanResult
 from s3k_async.spark.scan_splits import Run
-from s3k_async.spark.settings import SparkVolume, spark_volume
-from s3k_async.spark.stages import Stages, Tell
+from s3k_async.spark.task_rows import spark_schema
 from s3k_async.volumes import Volume
 from s3k_async.volumes.connections import VolumeConnections, log_location
 from s3k_async.volumes.restoration import DamagedVolume, restore_volume, write_tree
@@ -53,42 +55,43 @@ from s3k_async.volumes.restoration import DamagedVolume, restore_volume, write_t
 __all__ = ["restore"]
 
 OUTCOMES: Final = "rule string, path string, object_id string, detail string"
-"""The columns of what is worth telling."""
-FILES: Final = f"{DECIDED}, occupied boolean"
+"""The columns of outcomes that a report lists."""
+FILES: Final = DECIDED.append(pa.field("occupied", pa.bool_()))
 ROWS_AT_ONCE: Final = 1000
 
 
 def restore(
     spark: SparkSession,
-    volume: str | VolumeConfig | SparkVolume,
+    volume: AnyVolume,
     *,
     subtree: str | None = None,
     dry_run: bool = True,
-    partitions: int | None = None,
+    tasks: int | None = None,
     checkpoint: str | None = None,
     temporary: str | None = None,
-    progress: Tell | None = None,
-) -> tuple[DataFrame, RestoreReport]:
-    """Make the lost table of a volume again, as `s3k fsck restore` does, or, with `subtree`, what
-    it lost below a path.
+    progress: ProgressCallback | None = None,
+) -> JobResult[RestoreReport]:
+    """Rebuild the lost table of a volume, as `s3k fsck restore` does, or, with `subtree`, the lost
+    entries below a path.
 
-    Returns what is worth telling (`rule`, `path`, `object_id`, `detail`) and the report. `dry_run`:
+    Returns the reported outcomes (`rule`, `path`, `object_id`, `detail`) and the report. `dry_run`:
     write nothing. The volume is locked meanwhile; a restore that was interrupted is finished by the
     same call, or by `s3k fsck restore`, which begin anew and write what is not there. The driver
     holds the lock, tasks work under it, and one that outlives it writes nothing more: for that the
     driver waits 40 s before the first change and after the last one.
 
-    `partitions`: tasks of each stage, by default two for each core. `checkpoint`: a directory, or
+    `tasks`: of each stage, by default two for each core. `checkpoint`: a directory, or
     its URI, that executors and driver can write, for what the stages have made, in a subdirectory
     for each run; without one, an executor that is lost ends the run. `temporary`: a directory on
-    the driver for a file of some hundred bytes for each directory of the volume. `progress` is told
-    about once a second.
+    the driver for a file of some hundred bytes for each directory of the volume. `progress` is
+    called about once a second.
 
     Raises as `restore_volume` does: VolumeNotFoundError, NotAVolumeError, DirectoryNotEmptyError,
     BusyError, UnsupportedError, ReadOnlyVolumeError, ItemFormatError, the services' errors; those
-    of tasks as Spark tells them.
+    of tasks as Spark reports them.
     """
-    both = spark_volume(spark, volume)
+    job = JobRun(spark, volume, "restore", tasks=tasks, per_core=CORE_TASKS, progress=progress)
+    both = job.volume
     top = None if subtree is None else normalize(subtree)
     frames: list[DataFrame] = []
 
@@ -102,25 +105,16 @@ def restore(
             for config in (both.driver, both.executors)
         )
         run = SYSTEM.uuid()
-        stages = Stages(
-            spark,
-            checkpoint and f"{checkpoint}/{run}",
-            ["restore", run],
-            lost.sources.now_ms(),
-            progress,
-            "restore",
-        )
-        count = partitions or 2 * spark.sparkContext.defaultParallelism
-        plan = await while_held(
-            spark, partial(_plan, spark, here, there, stages, count, lost, temporary)
-        )
+        directory = checkpoint and f"{checkpoint}/{run}"
+        job.resume(directory, ["restore", run], lost.sources.now_ms())
+        plan = await while_held(spark, partial(_plan, job, here, there, lost, temporary))
         frames.append(plan.outcomes)
         return plan
 
     report = current_bridge().run(
         lambda: restore_volume(both.driver, subtree=top, dry_run=dry_run, planner=planned)
     )
-    return frames[-1], report
+    return JobResult(frames[-1], report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +127,7 @@ class LostPlace:
     """As of `DamagedVolume`."""
 
     @contextmanager
-    def grounded(self) -> Iterator[tuple[Scope, Run]]:
+    def opened_scope(self) -> Iterator[tuple[Scope, Run]]:
         """Its table, log and bytes."""
         run = current_bridge().run
         stack = AsyncExitStack()
@@ -164,7 +158,7 @@ class _Planned:
     files: DataFrame
     outcomes: DataFrame
     config: VolumeConfig
-    stages: Stages
+    job: JobRun
     sorter: ExternalSort
 
     @property
@@ -176,23 +170,24 @@ class _Planned:
         report = self.report
         trail = AuditTrail(volume.log_blobs, f"{report.run}/tree")
         await write_tree(
-            volume, self.tree, trail, lambda progress: self.stages.tell(progress.done, "tree")
+            volume,
+            self.tree,
+            trail,
+            lambda progress: self.job.report_progress(progress.done, "tree"),
         )
-        await while_held(self.stages.spark, partial(self._write_files, lock.id))
+        await while_held(self.job.spark, partial(self._write_files, lock.id))
         await lock.dismiss(volume.items)
 
     def _write_files(self, lock: str) -> None:
-        report, stages = self.report, self.stages
-        with stages.counted("files") as counter:
-            written = stages.run(
+        report = self.report
+        with self.job.counted("files") as counter:
+            work = writer(self.config, lock, report.run, counter)
+            written = self.job.stage(
                 "written",
-                "restore: writing files",
+                "writing files",
                 WRITTEN,
-                lambda: self.files.select("line").mapInArrow(
-                    writer(self.config, lock, report.run, counter), WRITTEN
-                ),
+                lambda: self.files.select("line").mapInArrow(work, spark_schema(WRITTEN)),
             )
-        assert written is not None
         report.written += sum(row.written for row in written.collect())
 
     def close(self) -> None:
@@ -200,48 +195,45 @@ class _Planned:
 
 
 def _plan(
-    spark: SparkSession,
+    job: JobRun,
     here: LostPlace,
     there: LostPlace,
-    stages: Stages,
-    count: int,
     lost: DamagedVolume,
     temporary: str | None,
 ) -> _Planned:
     """`here`: as the driver sees what is lost, `there`: as tasks do."""
-    with here.grounded() as (ground, run):
-        scans = ScanPlan(spark, there, ground, run, stages, count)
-        scanned = scans.scan("", stages.now_ms, table=lost.table is not None)
+    with here.opened_scope() as (scope, run):
+        scans = ScanPlan(job, there, scope, run)
+        scanned = scans.scan("", job.now_ms, table=lost.table is not None)
         _need_understood(scanned)
-        decided = stages.run(
+        work = decider(job.now_ms, lost.path)
+        decided = job.stage(
             "decided",
-            "restore: deciding objects",
+            "deciding objects",
             DECIDED,
-            lambda: scans.by_part(scanned).mapInArrow(decider(stages.now_ms, lost.path), DECIDED),
+            lambda: scans.by_part(scanned).mapInArrow(work, spark_schema(DECIDED)),
         )
-    assert decided is not None
     known = _Decided(decided)
-    files = stages.run("files", "restore: files that matter to no other", FILES, known.files)
-    assert files is not None
+    files = job.stage("files", "independent files", FILES, known.files)
     sorter = ExternalSort(temporary)
     try:
         tree = TreePlan(sorter, lost.volume_id)
-        told: list[RestoreOutcome] = []
-        tree.report.heard = told.append
+        outcomes: list[RestoreOutcome] = []
+        tree.report.heard = outcomes.append
         for damaged in scanned.collector.loose.log_objects:
             tree.report.note(RestoreOutcome("log_damaged", damaged.key, detail=damaged.problem))
-        with stages.described("restore: the tree"):
+        with job.described("the tree"):
             _make_a_tree(tree, known, files)
-            kept, frames = _judged(spark, tree, files)
+            kept, frames = _judged(job.spark, tree, files)
             frames.append(known.pile("outcome"))
             tree.report.log_records = scanned.collector.counts.log_records
             _count(tree.report, kept, frames)
-            outcomes = _told([kept, *frames, _frame(spark, told)])
+            reported = _reported([kept, *frames, _frame(job.spark, outcomes)])
         tree.report.heard = None
     except BaseException:
         sorter.__exit__(None, None, None)
         raise
-    return _Planned(tree, kept, outcomes, there.config, stages, sorter)
+    return _Planned(tree, kept, reported, there.config, job, sorter)
 
 
 def _need_understood(scanned: ScanResult) -> None:
@@ -259,12 +251,14 @@ class _Decided:
     def __init__(self, frame: DataFrame) -> None:
         self.frame = frame
         claims = self.pile("claim")
-        plain = claims.where(F.col("plain"))
+        plain = claims.where(sf.col("plain"))
         certain = (
-            plain.select("path").groupBy("path").count().where(F.col("count") > 1).select("path")
+            plain.select("path").groupBy("path").count().where(sf.col("count") > 1).select("path")
         )
-        others = claims.where(~F.col("plain"))
-        came_from = others.select(F.col("came_from").alias("path")).where(F.col("path").isNotNull())
+        others = claims.where(~sf.col("plain"))
+        came_from = others.select(sf.col("came_from").alias("path")).where(
+            sf.col("path").isNotNull()
+        )
         frames = [certain, others.select("path"), came_from, self.pile("above").select("path")]
         touched = reduce(DataFrame.unionAll, frames).distinct()
         self._touched = touched
@@ -275,13 +269,13 @@ class _Decided:
 
     def pile(self, name: str) -> DataFrame:
         """The rows of a pile."""
-        return self.frame.where(F.col("pile") == name)
+        return self.frame.where(sf.col("pile") == name)
 
     def files(self) -> DataFrame:
         """Files that matter to no other claim; `occupied`: whether the table has another object at
         its path."""
-        standing = self.pile("standing").select("path").distinct().withColumn("taken", F.lit(True))
-        occupied = F.coalesce(F.col("taken"), F.lit(False)).alias("occupied")
+        standing = self.pile("standing").select("path").distinct().withColumn("taken", sf.lit(True))
+        occupied = sf.coalesce(sf.col("taken"), sf.lit(False)).alias("occupied")
         return self._left.join(standing, "path", "left").select(*self._left.columns, occupied)
 
     def removed(self) -> DataFrame:
@@ -297,14 +291,14 @@ class _Decided:
 
 
 def _make_a_tree(tree: TreePlan, known: _Decided, files: DataFrame) -> None:
-    """Give the tree what it has to see, a partition at a time, and have it made."""
+    """Build the tree from the claims that the driver needs, a partition at a time."""
     for rows in _rows(known.special):
         tree.claim((row.object_id, _decision_of(row)) for row in rows)
     for rows in _rows(known.removed()):
         tree.remove(row.path for row in rows)
     for rows in _rows(known.standing()):
         tree.stand((row.path, row.object_id, row.isdir) for row in rows)
-    earliest = F.min(F.when(~F.col("occupied"), F.col("ctime"))).alias("earliest")
+    earliest = sf.min(sf.when(~sf.col("occupied"), sf.col("ctime"))).alias("earliest")
     for rows in _rows(files.groupBy("parent").agg(earliest)):
         tree.summarise((row.parent, row.earliest) for row in rows)
     tree.make_a_tree()
@@ -325,15 +319,15 @@ def _judged(
     spark: SparkSession, tree: TreePlan, files: DataFrame
 ) -> tuple[DataFrame, list[DataFrame]]:
     """The files that are to be written, and by frames of their own what becomes of the others."""
-    free = files.where(~F.col("occupied"))
+    free = files.where(~sf.col("occupied"))
     dropped = [
-        files.where("occupied").withColumns({"rule": F.lit("occupied"), "detail": F.lit("")})
+        files.where("occupied").withColumns({"rule": sf.lit("occupied"), "detail": sf.lit("")})
     ]
     refused = [(path,) for paths in tree.refused() for path in paths]
     if refused:
         directories = spark.createDataFrame(refused, "parent string")
         below = free.join(directories, "parent", "left_semi")
-        dropped.append(below.withColumns({"rule": F.lit("parent_is_file"), "detail": F.lit("")}))
+        dropped.append(below.withColumns({"rule": sf.lit("parent_is_file"), "detail": sf.lit("")}))
         free = free.join(directories, "parent", "left_anti").select(files.columns)
     return free, dropped
 
@@ -343,19 +337,22 @@ def _frame(spark: SparkSession, outcomes: Sequence[RestoreOutcome]) -> DataFrame
     return spark.createDataFrame(rows, OUTCOMES)
 
 
-def _told(frames: Sequence[DataFrame]) -> DataFrame:
-    """What is worth telling."""
+def _reported(frames: Sequence[DataFrame]) -> DataFrame:
+    """The outcomes that a report lists."""
     columns = [frame.select("rule", "path", "object_id", "detail") for frame in frames]
     together: DataFrame = reduce(DataFrame.unionAll, columns)
-    return together.where(~F.col("rule").isin(*UNTOLD))
+    return together.where(~sf.col("rule").isin(*UNTOLD))
 
 
 def _count(report: RestoreReport, kept: DataFrame, others: Sequence[DataFrame]) -> None:
     """Add what the driver has not seen to the report: `kept`, files to be written, and what is not
     restored."""
-    published = F.col("published")
-    sums = [F.sum(F.when(published, 1).otherwise(0)).alias("files"), F.sum("size").alias("bytes")]
-    for row in kept.groupBy("rule").agg(F.count("*").alias("n"), *sums).collect():
+    published = sf.col("published")
+    sums = [
+        sf.sum(sf.when(published, 1).otherwise(0)).alias("files"),
+        sf.sum("size").alias("bytes"),
+    ]
+    for row in kept.groupBy("rule").agg(sf.count("*").alias("n"), *sums).collect():
         report.counts[row.rule] += row.n
         report.files += row.files
         report.reservations += row.n - row.files
@@ -366,5 +363,5 @@ def _count(report: RestoreReport, kept: DataFrame, others: Sequence[DataFrame]) 
     room = LISTED_OUTCOMES - len(report.outcomes)
     if room > 0:
         report.outcomes += [
-            RestoreOutcome(*row) for row in _told([kept, *others]).limit(room).collect()
+            RestoreOutcome(*row) for row in _reported([kept, *others]).limit(room).collect()
         ]

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.accumulators import Accumulator
 
 from s3k_async import _native
@@ -22,45 +21,46 @@ from s3k_async.integrity.tree_restore import entry_line, entry_of, is_plain
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.spark.delegate_tasks import delegated
-from s3k_async.spark.scan_job import Batches
 from s3k_async.spark.shuffle_rows import parts_of
+from s3k_async.spark.task_rows import Batches, attempt_name, dict_batches, row_batch
 from s3k_async.volumes.restoration import write_entries
 
 __all__ = ["DECIDED", "WRITTEN", "decider", "writer"]
 
-DECIDED: Final = (
-    "pile string, path string, object_id string, rule string, detail string, parent string, plain "
-    "boolean,"
-    " isdir boolean, published boolean, size long, ctime long, line string, before string, "
-    "came_from string"
+DECIDED: Final = pa.schema(
+    [
+        ("pile", pa.string()),
+        ("path", pa.string()),
+        ("object_id", pa.string()),
+        ("rule", pa.string()),
+        ("detail", pa.string()),
+        ("parent", pa.string()),
+        ("plain", pa.bool_()),
+        ("isdir", pa.bool_()),
+        ("published", pa.bool_()),
+        ("size", pa.int64()),
+        ("ctime", pa.int64()),
+        ("line", pa.string()),
+        ("before", pa.string()),
+        ("came_from", pa.string()),
+    ]
 )
-"""What is decided of objects. Piles: `claim`, what an object is to be (`line`, and what it is
-without what was taken as done, `before`, at `came_from`; `published`: no reservation); `outcome`,
-of what is not restored; `removed`, where a directory certainly is gone; `above`, a path above a
-claim, each once for a task as far as it remembers; `standing`, what the table has."""
-WRITTEN: Final = "written long"
+"""Decisions. Piles: `claim`, the restored state of an object (`line`; without what was taken as
+done, `before`, at `came_from`; `published`: no reservation); `outcome` of an object that is not
+restored; `removed`, the path of a directory that certainly was removed; `above`, a path above a
+claim, each once for a task as far as it remembers; `standing`, an entry of the table."""
+WRITTEN: Final = pa.schema([("written", pa.int64())])
 AT_ONCE: Final = 20_000
 """Entries that are in memory and written with the volume opened once."""
 REMEMBERED: Final = 200_000
 ROWS: Final = 2000
 
-_TYPES: Final = {"boolean": pa.bool_(), "long": pa.int64(), "string": pa.string()}
-_SCHEMA: Final = pa.schema(
-    [(name, _TYPES[kind]) for name, kind in (each.split() for each in DECIDED.split(","))]
-)
-
 Row = dict[str, Any]
 
 
 def decider(now_ms: int, within: str) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    """What decides the objects of parts: rows of `piles.LINES` in, of DECIDED out."""
-
-    def decide(batches: Iterable[pa.RecordBatch]) -> Batches:
-        rows = _decided(batches, now_ms, within)
-        while some := list(islice(rows, ROWS)):
-            yield pa.RecordBatch.from_pylist(some, schema=_SCHEMA)
-
-    return decide
+    """Decides the objects of parts: rows of LINES in, of DECIDED out."""
+    return lambda batches: dict_batches(DECIDED, _decided(batches, now_ms, within), ROWS)
 
 
 def _decided(batches: Iterable[pa.RecordBatch], now_ms: int, within: str) -> Iterator[Row]:
@@ -120,14 +120,12 @@ def _row(object_id: str, decision: RestoreDecision, entry: Entry | None) -> Row:
 def writer(
     config: VolumeConfig, lock: str, run: str, counter: Accumulator[int]
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    """What writes entries, given as lines, under the lock, each named in an audit trail of the
-    attempt before: rows of WRITTEN come out. Doing it twice writes the same.
+    """Writes entries, given as lines, under the lock, each after it is in the audit trail of the
+    attempt; returns rows of WRITTEN. A second attempt writes the same.
     """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Batches:
-        context = TaskContext.get()
-        assert context is not None
-        attempt = f"files-{context.partitionId():06d}-{context.taskAttemptId()}"
+        attempt = f"files-{attempt_name()}"
         entries = (entry_of(line) for batch in batches for line in batch.column(0).to_pylist())
         written = 0
         while some := list(islice(entries, AT_ONCE)):
@@ -135,9 +133,7 @@ def writer(
             current_bridge().run(partial(_write, config, lock, some, trail))
             written += len(some)
             counter.add(len(some))
-        yield pa.RecordBatch.from_pydict(
-            {"written": [written]}, schema=pa.schema([("written", pa.int64())])
-        )
+        yield row_batch(WRITTEN, [(written,)])
 
     return write
 

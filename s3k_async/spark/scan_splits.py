@@ -1,6 +1,6 @@
 """Splits of fsck's scans: the input and the output of each task.
 
-A piece is a plain value that is shipped; the volume is opened where it is read.
+A split is a value that is shipped to a task, which opens the volume.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ __all__ = [
     "VolumeTarget",
     "blob_splits",
     "checkpoint_splits",
+    "each_page",
     "log_splits",
     "opened",
     "read_splits",
@@ -58,11 +59,11 @@ __all__ = [
 T = TypeVar("T")
 
 COUNTS = "counts"
-"""A pile: what a piece has counted, as JSON."""
+"""A pile: the counts of a split, as JSON."""
 CHECKPOINTS = "checkpoints"
-"""In such a line: the keys of checkpoints that the piece is about."""
+"""In such a line: the keys of the checkpoints of the split."""
 SUPERSEDED = "superseded"
-"""A pile: the checkpoints that were gone when they were read."""
+"""A pile: checkpoints that were replaced before they were read."""
 AT_ONCE = 2
 """Segments and parts of checkpoints that a task reads at the same time."""
 
@@ -75,33 +76,33 @@ class Run(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class VolumeTarget:
-    """What is compared, as it is shipped."""
+    """The volume and path of a check, as shipped to tasks."""
 
     config: VolumeConfig
     grace: float
     path: str
 
-    def ground(self, volume: Volume) -> Scope:
-        """The same where the volume is open."""
+    def scope(self, volume: Volume) -> Scope:
+        """Its scope in an open volume."""
         return scope_of(volume, grace=self.grace, path=self.path)
 
     @contextmanager
-    def grounded(self) -> Iterator[tuple[Scope, Run]]:
-        """The same where the volume is not open yet, which it is for as long as the body takes."""
+    def opened_scope(self) -> Iterator[tuple[Scope, Run]]:
+        """Its scope, with the volume open in the body."""
         with opened(self.config) as (volume, run):
-            yield self.ground(volume), run
+            yield self.scope(volume), run
 
 
 class ScanTarget(Protocol):
     """The target of a scan, as shipped to tasks."""
 
-    def grounded(self) -> AbstractContextManager[tuple[Scope, Run]]:
-        """What is scanned, for as long as the body takes, and what runs calls to it."""
+    def opened_scope(self) -> AbstractContextManager[tuple[Scope, Run]]:
+        """What is scanned, open in the body, and what runs coroutines on it."""
 
 
 @contextmanager
 def opened(config: VolumeConfig) -> Iterator[tuple[Volume, Run]]:
-    """A volume that is open for as long as the body takes, with what runs calls to it."""
+    """A volume, open in the body, and what runs coroutines on it."""
     run = current_bridge().run
     volume = run(lambda: open_volume(with_local_secrets(config)))
     try:
@@ -111,10 +112,10 @@ def opened(config: VolumeConfig) -> Iterator[tuple[Volume, Run]]:
 
 
 class ScanSplit(Protocol):
-    """A piece of a scan."""
+    """A split of a scan."""
 
-    def things(self, ground: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
-        """What it holds, added to the counts."""
+    def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+        """Its contents, which are added to the counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +123,17 @@ class _Table:
     segment: int
     segments: int
 
-    def things(self, ground: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
-        return table_things(ground, self.segment, self.segments, counts)
+    def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+        return table_things(scope, self.segment, self.segments, counts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Bytes:
     ranges: tuple[KeyRange, ...]
 
-    def things(self, ground: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+    def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
         return merge(
-            [blob_things(ground, keys, counts) for keys in self.ranges], limit=len(self.ranges)
+            [blob_things(scope, keys, counts) for keys in self.ranges], limit=len(self.ranges)
         )
 
 
@@ -140,8 +141,8 @@ class _Bytes:
 class _Entries:
     keys: KeyRange
 
-    def things(self, ground: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
-        return log_things(ground, self._findings(_native_log(ground)), counts)
+    def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+        return log_things(scope, self._findings(_native_log(scope)), counts)
 
     async def _findings(self, log: LogReader) -> AsyncIterator[Finding]:
         async for part in log.entries(keys=self.keys):
@@ -153,11 +154,11 @@ class _Entries:
 class _JavaEntries:
     ranges: tuple[KeyRange, ...]
 
-    def things(self, ground: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
-        log = ground.log
+    def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+        log = scope.log
         assert isinstance(log, JavaLogReader)
         return log_things(
-            ground,
+            scope,
             merge([log.records(keys) for keys in self.ranges], limit=len(self.ranges)),
             counts,
         )
@@ -169,15 +170,15 @@ class Segments:
 
     ids: tuple[str, ...]
 
-    def things(self, ground: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
-        log = _native_log(ground)
+    def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+        log = _native_log(scope)
 
         async def one(segment: str) -> AsyncGenerator[Finding, None]:
             for finding in await log.segment(segment):
                 yield finding
 
         return log_things(
-            ground, merge([one(segment) for segment in self.ids], limit=AT_ONCE), counts
+            scope, merge([one(segment) for segment in self.ids], limit=AT_ONCE), counts
         )
 
 
@@ -186,8 +187,8 @@ class _Checkpoint:
     checkpoint: Checkpoint
     numbers: tuple[int, ...]
 
-    async def things(self, ground: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
-        reader = _native_log(ground).checkpoints
+    async def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+        reader = _native_log(scope).checkpoints
         superseded = False
 
         async def one(number: int) -> AsyncGenerator[Finding, None]:
@@ -198,7 +199,7 @@ class _Checkpoint:
                 yield finding
 
         parts = merge([one(number) for number in self.numbers], limit=AT_ONCE)
-        async for things in log_things(ground, parts, counts):
+        async for things in log_things(scope, parts, counts):
             yield things
         if superseded:
             raise CheckpointReplacedError(self.checkpoint.key)
@@ -206,11 +207,11 @@ class _Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class _Damage:
-    """What was seen on the driver."""
+    """Damage that the driver has found."""
 
     facts: tuple[LogObjectFacts, ...]
 
-    async def things(self, ground: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+    async def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
         yield [("log_objects", "", each) for each in self.facts]
 
 
@@ -218,67 +219,67 @@ class CheckpointReplacedError(Exception):
     """A newer checkpoint replaced this one, and must be read as well."""
 
 
-def _native_log(ground: Scope) -> LogReader:
-    assert isinstance(ground.log, LogReader)
-    return ground.log
+def _native_log(scope: Scope) -> LogReader:
+    assert isinstance(scope.log, LogReader)
+    return scope.log
 
 
 def table_splits(count: int) -> list[ScanSplit]:
-    """The table, in `count` pieces."""
+    """`count` splits of the table."""
     return [_Table(segment, count) for segment in range(count)]
 
 
-def blob_splits(ground: Scope, count: int) -> list[ScanSplit]:
-    """The bytes, in `count` pieces."""
-    return [_Bytes(tuple(ranges)) for ranges in ground.ranges(count)]
+def blob_splits(scope: Scope, count: int) -> list[ScanSplit]:
+    """`count` splits of the data."""
+    return [_Bytes(tuple(ranges)) for ranges in scope.ranges(count)]
 
 
-async def log_splits(ground: Scope, count: int) -> list[ScanSplit]:
-    """Entries and segments of the log, in about twice `count` pieces; segments are listed here and
+async def log_splits(scope: Scope, count: int) -> list[ScanSplit]:
+    """Entries and segments of the log, in about twice `count` splits; segments are listed here and
     given out by size. Checkpoints have to be read when all of these are, because what is compacted
     meanwhile is in them.
     """
-    log = ground.log
+    log = scope.log
     if log is None:
         return []
     if isinstance(log, JavaLogReader):
         return [_JavaEntries(tuple(ranges)) for ranges in hex_ranges(count)]
-    pieces: list[ScanSplit] = [_Entries(keys) for keys in entry_ranges(count)]
-    return pieces + await segment_splits(ground, count)
+    splits: list[ScanSplit] = [_Entries(keys) for keys in entry_ranges(count)]
+    return splits + await segment_splits(scope, count)
 
 
-async def segment_splits(ground: Scope, count: int) -> list[ScanSplit]:
-    """Segments of a native log, by size, in at most `count` pieces, and what is none."""
-    sizes, damage = await _native_log(ground).segment_sizes()
-    pieces: list[ScanSplit] = [Segments(ids) for ids in _by_size(sizes, count)]
-    return pieces + await _damage(ground, damage)
+async def segment_splits(scope: Scope, count: int) -> list[ScanSplit]:
+    """Segments of a native log, by size, in at most `count` splits, and damaged ones."""
+    sizes, damage = await _native_log(scope).segment_sizes()
+    splits: list[ScanSplit] = [Segments(ids) for ids in _by_size(sizes, count)]
+    return splits + await _damage(scope, damage)
 
 
-async def checkpoint_splits(ground: Scope, count: int, done: set[str]) -> list[ScanSplit]:
-    """The checkpoints that are valid and were not read yet, in about `count` pieces each; `done`:
+async def checkpoint_splits(scope: Scope, count: int, done: set[str]) -> list[ScanSplit]:
+    """The checkpoints that are valid and were not read yet, in about `count` splits each; `done`:
     their keys, to which those that are given out are added.
     """
-    if not isinstance(ground.log, LogReader):
+    if not isinstance(scope.log, LogReader):
         return []
-    pieces: list[ScanSplit] = []
-    for found in await ground.log.checkpoints.valid():
+    splits: list[ScanSplit] = []
+    for found in await scope.log.checkpoints.valid():
         if found.key in done:
             continue
         done.add(found.key)
         if isinstance(found, DamagedLog):
-            pieces += await _damage(ground, [found])
+            splits += await _damage(scope, [found])
             continue
         bare, numbers = replace(found, segments=frozenset()), range(len(found.parts))
-        pieces += [
+        splits += [
             _Checkpoint(bare, tuple(numbers[start::count]))
             for start in range(min(count, len(numbers)))
         ]
-    return pieces
+    return splits
 
 
-async def _damage(ground: Scope, damage: Sequence[DamagedLog]) -> list[ScanSplit]:
+async def _damage(scope: Scope, damage: Sequence[DamagedLog]) -> list[ScanSplit]:
     facts = [
-        LogObjectFacts(each.key, str(each.error), await is_newer_format(ground.log_blobs, each.key))
+        LogObjectFacts(each.key, str(each.error), await is_newer_format(scope.log_blobs, each.key))
         for each in damage
     ]
     return [_Damage(tuple(facts))] if facts else []
@@ -296,36 +297,39 @@ def _by_size(sizes: dict[str, int], count: int) -> list[tuple[str, ...]]:
     return [tuple(names) for names in groups]
 
 
+def each_page(stream: AsyncIterator[T], run: Run) -> Iterator[T]:
+    """The pages of a stream, awaited one by one."""
+    try:
+        while (page := run(lambda: anext(stream, None))) is not None:
+            yield page
+    finally:
+        if isinstance(stream, AsyncGenerator):
+            run(stream.aclose)
+
+
 def read_splits(
-    where: ScanTarget,
-    pieces: Sequence[ScanSplit],
-    numbers: Iterable[int],
-    seen: Callable[[int], object],
+    target: ScanTarget, seen: Callable[[int], object], splits: Iterable[ScanSplit]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some pieces, in a task; `seen` is told how many things there were."""
-    with where.grounded() as (ground, run):
-        for number in numbers:
-            yield from _rows(pieces[number], ground, run, seen)
+    """The rows of splits, in a task; `seen` is called with the number of things in each batch."""
+    with target.opened_scope() as (scope, run):
+        for split in splits:
+            yield from _rows(split, scope, run, seen)
 
 
 def _rows(
-    piece: ScanSplit, ground: Scope, run: Run, seen: Callable[[int], object]
+    split: ScanSplit, scope: Scope, run: Run, seen: Callable[[int], object]
 ) -> Iterator[pa.RecordBatch]:
     counts = ScanCounts()
-    stream = piece.things(ground, counts)
     try:
-        while (things := run(lambda: anext(stream, None))) is not None:
+        for things in each_page(split.things(scope, counts), run):
             yield batch_of(things)
             seen(len(things))
     except CheckpointReplacedError as error:
         yield line_of(SUPERSEDED, str(error))
-    finally:
-        if isinstance(stream, AsyncGenerator):
-            run(stream.aclose)
-    yield line_of(COUNTS, dumps(asdict(counts) | {CHECKPOINTS: _checkpoints(piece)}))
+    yield line_of(COUNTS, dumps(asdict(counts) | {CHECKPOINTS: _checkpoints(split)}))
 
 
-def _checkpoints(piece: ScanSplit) -> list[str]:
-    if isinstance(piece, _Checkpoint):
-        return [piece.checkpoint.key]
-    return [each.key for each in piece.facts] if isinstance(piece, _Damage) else []
+def _checkpoints(split: ScanSplit) -> list[str]:
+    if isinstance(split, _Checkpoint):
+        return [split.checkpoint.key]
+    return [each.key for each in split.facts] if isinstance(split, _Damage) else []

@@ -21,6 +21,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.settings import resolve
 from s3k_async.settings.hadoop_mapping import CONTEXT_KEY
 from s3k_async.settings.keywords import Settings
+from s3k_async.spark.hadoop_files import hadoop_configuration
 
 __all__ = [
     "SparkSettings",
@@ -42,14 +43,14 @@ KMS_KEY = re.compile(r"arn:[a-z-]+:kms:.*|alias/.*|(mrk-)?[0-9a-f-]{32,36}")
 SPARK_DEFAULTS = "Set by Spark to default values"
 """The source of a property, as Spark names it, that Spark sets where nothing else does."""
 PATIENCE = 300.0
-"""Seconds that a job waits at least for what others are changing. An attempt at a task that died
-holds what it had begun until its lease runs out, and one that is alive until it is through."""
+"""Seconds that a job at least waits for entries that others are changing. A dead attempt of a task
+holds entries until its lease expires, a live one until it has finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkVolume:
     """A volume as the driver opens it, and as tasks do. Pickled, both are without secrets, which
-    are looked for anew where they are used."""
+    are resolved again where they are used."""
 
     driver: VolumeConfig
     executors: VolumeConfig
@@ -57,7 +58,7 @@ class SparkVolume:
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What the configuration of a session says of all volumes."""
+    """The settings in the configuration of a session."""
 
     hadoop: Mapping[str, str]
     """In the keys of S3-FileSystem 1.0 and S3A."""
@@ -94,12 +95,12 @@ class SparkSettings:
 
 
 def hadoop_settings(spark: SparkSession) -> dict[str, str]:
-    """What the session's Hadoop configuration says of S3K and S3A, files of the cluster included.
+    """The S3K and S3A properties of the session's Hadoop configuration, including cluster files.
 
     Defaults of Hadoop and Spark are not among it: they are not set on purpose, and would take
     precedence over what is set for all services.
     """
-    configuration = spark._jsparkSession.sessionState().newHadoopConf()
+    configuration = hadoop_configuration(spark)
     return {
         name: value
         for prefix in PREFIXES
@@ -120,10 +121,10 @@ def _is_default(sources: Sequence[str] | None) -> bool:
 
 
 def spark_settings(spark: SparkSession) -> SparkSettings:
-    """What the configuration of the session says of all volumes."""
-    said = dict(spark.sparkContext.getConf().getAll())
+    """The settings in the configuration of a session."""
+    found = dict(spark.sparkContext.getConf().getAll())
     return SparkSettings(
-        hadoop_settings(spark), _context(said, DRIVER_OPTIONS), _context(said, EXECUTOR_OPTIONS)
+        hadoop_settings(spark), _context(found, DRIVER_OPTIONS), _context(found, EXECUTOR_OPTIONS)
     )
 
 

@@ -12,37 +12,38 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as sf
 
 from s3k_async.integrity.collector import LOOSE
 from s3k_async.integrity.scans import Thing
 from s3k_async.integrity.shuffle import Pile, Shuffle, from_line, hash_of, to_line
+from s3k_async.spark.task_rows import row_batch
 
 __all__ = ["LINES", "NOWHERE", "batch_of", "divided", "line_of", "parts_of", "things_of"]
 
-LINES: Final = "part long, pile string, line binary"
-"""The rows of a scan. `part`: what a thing is divided by; `NOWHERE` for what the driver takes."""
+LINES: Final = pa.schema([("part", pa.int64()), ("pile", pa.string()), ("line", pa.binary())])
+"""The rows of a scan. `part`: the hash by which they are divided; `NOWHERE` for the driver."""
 NOWHERE: Final = -1
-_SCHEMA: Final = pa.schema([("part", pa.int64()), ("pile", pa.string()), ("line", pa.binary())])
 
 
 def line_of(pile: str, line: str) -> pa.RecordBatch:
     """One row for the driver."""
-    return pa.record_batch([[NOWHERE], [pile], [line.encode()]], schema=_SCHEMA)
+    return row_batch(LINES, [(NOWHERE, pile, line.encode())])
 
 
 def batch_of(things: Iterable[Thing]) -> pa.RecordBatch:
     """The rows of some things."""
-    parts, piles, lines = [], [], []
-    for pile, key, thing in _first_children(things):
-        parts.append(NOWHERE if pile in LOOSE else hash_of(key))
-        piles.append(pile)
-        lines.append(to_line(pile, thing).encode())
-    return pa.record_batch([parts, piles, lines], schema=_SCHEMA)
+    return row_batch(
+        LINES,
+        [
+            (NOWHERE if pile in LOOSE else hash_of(key), pile, to_line(pile, thing).encode())
+            for pile, key, thing in _first_children(things)
+        ],
+    )
 
 
 def _first_children(things: Iterable[Thing]) -> Iterator[Thing]:
-    """The things, but of each parent's children only the first by name: nobody asks for another
+    """The things, but of each parent's children only the first by name: others are not needed
     (`Collector.lonely`), and all of a parent's are in one part, which has to fit into memory.
     """
     first: dict[str, Any] = {}
@@ -64,7 +65,7 @@ def things_of(rows: Iterable[Any]) -> Iterator[Thing]:
 
 def divided(things: DataFrame, parts: int, partitions: int) -> DataFrame:
     """The things, each part of them in one partition and in one run of rows."""
-    numbered = things.where(F.col("part") != NOWHERE).withColumn("part", F.col("part") % parts)
+    numbered = things.where(sf.col("part") != NOWHERE).withColumn("part", sf.col("part") % parts)
     return numbered.repartition(partitions, "part").sortWithinPartitions("part")
 
 

@@ -66,16 +66,15 @@ def register(
     options: Mapping[str, object] | None = None,
     **settings: Unpack[Settings],
 ) -> None:
-    """Make the format `s3k` known to a session, with what its configuration says of volumes at this
-    moment.
+    """Register the format `s3k` in a session, with the present configuration of the session.
 
-    `volume`, `context` and `settings` are those of `spark_volume`, for reads and writes that do not
-    say otherwise by their options or their path's URL. To be called again after
-    `spark.sql.python.filterPushdown.enabled` was changed.
+    `volume`, `context` and `settings` are those of `spark_volume`, and apply unless the options or
+    the URL of a read or write specify others. Call it again after a change of
+    `spark.sql.python.filterPushdown.enabled`.
 
     `short_name` is another name for the format, and `options` are data source options that it
-    always has. With a `path` it is the format of one table: of those in Spark's catalog, a source
-    in Python gets to know the format and the columns, and none of their options.
+    always has. With a `path` it is the format of one table: of a table in its catalog, Spark passes
+    only the format and the columns to a Python data source, and none of the options.
 
     Raises ConfigError for an unknown option, and for a secret: all of it is shipped.
     """
@@ -96,8 +95,7 @@ def register(
 
 
 class S3kDataSource(DataSource):
-    """What Spark makes of `format("s3k")`. Made by `register`, which says what the session's
-    settings are."""
+    """The data source of `format("s3k")`, a subclass of which `register` makes for the session."""
 
     session: SourceSettings
 
@@ -148,8 +146,8 @@ class S3kDataSource(DataSource):
 class TaskSplits(InputPartition):
     """The splits of one task."""
 
-    def __init__(self, pieces: list[ReadSplit]) -> None:
-        super().__init__(pieces)
+    def __init__(self, splits: list[ReadSplit]) -> None:
+        super().__init__(splits)
 
 
 class S3kReader(DataSourceReader):
@@ -199,14 +197,14 @@ class S3kReader(DataSourceReader):
 
 
 class S3kFilteringReader(S3kReader):
-    """A reader that takes the filters that it understands.
+    """A reader that evaluates the filters that it supports.
 
-    Those about partition columns choose the files, and are done with; others skip row groups and
-    rows, and Spark looks at what is left again.
+    Filters on partition columns select files; others skip row groups and rows, and Spark evaluates
+    them again.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """What Spark still has to look at."""
+        """The filters that Spark still has to evaluate."""
         with _on_the_driver(self._volume) as fs:
             names = partition_names(self._listed(fs))
         schema = arrow_schema(self._plan.schema)
@@ -223,6 +221,5 @@ class S3kFilteringReader(S3kReader):
 
 
 def _on_the_driver(volume: SparkVolume) -> S3kSyncClient:
-    """For one look: planning is done in a process of Python's that Spark uses for other things as
-    well."""
+    """A client for one use: Spark also uses the Python process of planning for other purposes."""
     return S3kSyncClient(config=with_local_secrets(volume.driver))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,23 +22,22 @@ from s3k_async.integrity.gc_rules import GRACE_SECONDS
 from s3k_async.model import FileStatus
 from s3k_async.paths import ancestors, join, normalize
 from s3k_async.spark.settings import SparkVolume, patient
-from s3k_async.spark.source_files import WritePlan, WrittenFile
+from s3k_async.spark.source_files import WritePlan, WrittenFile, discard
 
 __all__ = ["publish", "volume_to_write"]
 
-_LOG = logging.getLogger(__name__)
 
-LOOKED_AT = 16
-"""Old files that are looked at at the same time."""
-LOOKS = 20
-"""How often an overwrite begins anew because others have changed what it replaces."""
+CONCURRENT = 16
+"""Old files that are read concurrently."""
+ATTEMPTS = 20
+"""Attempts of an overwrite, which conflicts with concurrent changes of what it replaces."""
 
 
 def volume_to_write(volume: SparkVolume, lease: float) -> SparkVolume:
     """The volume as tasks and commit open it, with a lease from a task's first byte to the commit.
 
-    Raises ConfigError: `s3k gc` must not look at bytes that may yet be published, so that its grace
-    period has to be longer; whoever runs it with another one than its default must see to that.
+    Raises ConfigError: the grace period of `s3k gc` must be longer, since unpublished data may yet
+    be published. A grace period other than its default is not checked.
     """
     if lease >= GRACE_SECONDS:
         raise ConfigError(
@@ -56,35 +54,28 @@ def volume_to_write(volume: SparkVolume, lease: float) -> SparkVolume:
 
 
 def publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) -> None:
-    """Make the files appear, and for an overwrite what was there before go, at once. What has
-    changed since it was looked at is looked at again.
+    """Publish the files, and for an overwrite remove the old ones, in one transaction; after a
+    conflict in a new one.
 
-    What is raised has changed nothing and dropped the files, but for OutcomeUnknownError. Raises as
-    a transaction does.
+    An error other than OutcomeUnknownError has changed nothing and dropped the files. Raises as a
+    transaction does.
     """
-    looks = 0
+    attempts = 0
     try:
         while True:
             try:
                 _publish(fs, plan, files)
             except (ConflictError, PathNotFoundError):
-                looks += 1
-                if not plan.overwrite or looks == LOOKS:
+                attempts += 1
+                if not plan.overwrite or attempts == ATTEMPTS:
                     raise
             else:
                 return
     except OutcomeUnknownError:
         raise
     except S3kError:
-        _discard(fs, files)
+        discard(fs, files)
         raise
-
-
-def _discard(fs: S3kSyncClient, files: Sequence[WrittenFile]) -> None:
-    try:
-        fs.discard_staged(file.staged for file in files)
-    except S3kError as error:
-        _LOG.warning("what was written is left to garbage collection: %s", error)
 
 
 def _publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) -> None:
@@ -96,9 +87,9 @@ def _publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) -
             transaction.publish(path, staged)
         if plan.overwrite:
             found = _replaced(fs, [*places] if plan.dynamic else [base], places)
-            # An earlier attempt, whose outcome nobody knew, may have published what is new.
+            # An earlier attempt with an unknown outcome may have published the new files.
             old = [status for status in found if status.path not in new]
-            with ThreadPoolExecutor(LOOKED_AT) as pool:
+            with ThreadPoolExecutor(CONCURRENT) as pool:
                 for _ in pool.map(lambda each: transaction.delete(each.path, recursive=True), old):
                     pass
         if not files:

@@ -130,7 +130,7 @@ def task_number() -> int:
 
 
 def discard(fs: S3kSyncClient, files: Iterable[WrittenFile]) -> None:
-    """Drop files that certainly nobody published. What cannot be dropped is left to garbage
+    """Drop files that certainly are unpublished; on an error they are left to garbage
     collection."""
     try:
         fs.discard_staged([file.staged for file in files])

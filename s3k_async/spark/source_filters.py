@@ -91,11 +91,11 @@ class ColumnFilter:
         return bool(_COMPARISONS[self.operator](value, self.value))
 
     def expression(self, name: str, type: pa.DataType) -> pc.Expression | None:
-        """For pyarrow, about a column of a file, of rows that include all that meet it; None:
-        nothing can be said.
+        """For pyarrow, about a column of a file, of a superset of the rows that meet it; None
+        if there is none.
 
-        Nothing is said about floating-point numbers: NaN is equal to itself in Spark, and in
-        pyarrow it is not.
+        There is none for floating-point numbers: NaN is equal to itself in Spark, but not in
+        pyarrow.
         """
         column = pc.field(name)
         if self.operator == "null":
@@ -150,7 +150,7 @@ def condition_of(pushed: Any) -> ColumnFilter | None:
 
 
 def _is_of(value: Any, type: pa.DataType) -> bool:
-    """Whether a value is one of a type as it stands. Spark widens the column for any other (`n <
+    """Whether a value has exactly this type. Spark widens the column for any other (`n <
     1.5`, a date beside a time, a time without a zone), where pyarrow would cut the value to the
     column's type.
     """

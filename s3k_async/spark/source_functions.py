@@ -97,8 +97,8 @@ def read_parquet(
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         fs = client(chosen.executors)
         for batch in batches:
-            for pieces in batch.column(0).to_pylist():
-                yield from read_splits(fs, plan, pickle.loads(pieces))  # noqa: S301 - from the driver
+            for splits in batch.column(0).to_pylist():
+                yield from read_splits(fs, plan, pickle.loads(splits))  # noqa: S301 - from the driver
 
     shipped = [(bytearray(pickle.dumps(group)),) for group in groups]
     tasks = spark.sparkContext.parallelize(shipped, max(1, len(shipped)))
@@ -159,8 +159,8 @@ def _volume(
 def _condition(column: str, name: str, value: Any) -> ColumnFilter:
     if name not in _OPERATORS:
         raise InvalidArgumentError(f"{name!r} is none of the operators {', '.join(_OPERATORS)}")
-    meant, negated, _ = _OPERATORS[name]
-    return ColumnFilter(column, meant, tuple(value) if meant == "in" else value, negated)
+    operator, negated, _ = _OPERATORS[name]
+    return ColumnFilter(column, operator, tuple(value) if operator == "in" else value, negated)
 
 
 def _column(condition: tuple[str, str, Any]) -> Column:

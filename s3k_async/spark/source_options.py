@@ -105,7 +105,7 @@ _OWN: Final[Mapping[str, Option]] = {
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What was said, checked."""
+    """Validated options."""
 
     paths: tuple[str, ...] = ()
     volume: str | None = None
@@ -172,8 +172,7 @@ def is_of_a_table(given: Mapping[str, object]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """What the session says, and the caller of `register`: it is shipped with each read and
-    write."""
+    """The settings of the session and of `register`, shipped with each read and write."""
 
     session: SparkSettings
     volume: str | SparkVolume | None = None
@@ -183,7 +182,7 @@ class SourceSettings:
     """Tasks that may run at once."""
     short_name: str = "s3k"
     options: Mapping[str, object] = field(default_factory=dict)
-    """What reads and writes have that do not say otherwise; its path is the only one."""
+    """Defaults of reads and writes; its path is the only one."""
     pushes_filters: bool = False
     """Whether Spark pushes filters (`spark.sql.python.filterPushdown.enabled`): a reader that can
     take some is refused where it does not."""
@@ -241,8 +240,8 @@ def _of_table(properties: Mapping[str, object]) -> dict[str, object]:
 
 
 def _may_be_another(volume: str | SparkVolume | None, name: str) -> bool:
-    """Whether a URL's volume has to be looked up by its name; else the one given is meant, or
-    refuses the path."""
+    """Whether the volume of a URL has to be resolved by its name; otherwise the given volume takes
+    or refuses the path."""
     if isinstance(volume, SparkVolume):
         return volume.driver.name not in ("", name)
     return volume is None or _is_url(volume)

@@ -22,8 +22,8 @@ from s3k_async.spark.source_splits import (
     SourceFile,
     joined,
     opened,
-    pieces_of,
     pruned,
+    splits_of,
     typed,
 )
 
@@ -51,51 +51,51 @@ class ReadPlan:
 def planned(
     fs: S3kSyncClient, plan: ReadPlan, files: Sequence[SourceFile], *, limit: int, parallelism: int
 ) -> list[list[ReadSplit]]:
-    """The pieces of each task. Raises InvalidArgumentError (a partition value of another type than
+    """The splits of each task. Raises InvalidArgumentError (a partition value of another type than
     in the schema)."""
     wanted = pruned(files, plan.conditions, arrow_schema(plan.schema))
     return joined(
-        pieces_of(fs, wanted, limit, parquet=plan.format == "parquet"), limit, parallelism
+        splits_of(fs, wanted, limit, parquet=plan.format == "parquet"), limit, parallelism
     )
 
 
 def read_splits(
-    fs: S3kSyncClient, plan: ReadPlan, pieces: Sequence[ReadSplit]
+    fs: S3kSyncClient, plan: ReadPlan, splits: Sequence[ReadSplit]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the pieces. The table is asked nothing. Raises DataMissingError (the file was
-    replaced, and its bytes were collected), CorruptDataError, InvalidArgumentError.
+    """The rows of the splits. No requests are sent to the table. Raises DataMissingError (the file
+    was replaced, and its data was collected), CorruptDataError, InvalidArgumentError.
     """
     expected = arrow_schema(plan.schema)
     with ThreadPoolExecutor(AHEAD) as pool:
         waiting: deque[tuple[ReadSplit, Future[pa.Buffer | None]]] = deque()
-        left = iter(pieces)
+        left = iter(splits)
         try:
             while True:
-                while len(waiting) < AHEAD and (piece := next(left, None)) is not None:
-                    waiting.append((piece, pool.submit(_fetched, fs, piece)))
+                while len(waiting) < AHEAD and (split := next(left, None)) is not None:
+                    waiting.append((split, pool.submit(_fetched, fs, split)))
                 if not waiting:
                     return
-                piece, data = waiting.popleft()
+                split, data = waiting.popleft()
                 with ExitStack() as stack:
-                    source = _Source(fs, piece, data.result(), stack)
+                    source = _Source(fs, split, data.result(), stack)
                     yield from _rows_of(source, plan, expected)
         finally:
             for _, data in waiting:
                 data.cancel()
 
 
-def _fetched(fs: S3kSyncClient, piece: ReadSplit) -> pa.Buffer | None:
+def _fetched(fs: S3kSyncClient, split: ReadSplit) -> pa.Buffer | None:
     """The bytes of a small file."""
-    if piece.file.size > WHOLE:
+    if split.file.size > WHOLE:
         return None
-    with opened(fs, piece.file) as reader:
+    with opened(fs, split.file) as reader:
         return pa.py_buffer(reader.read())
 
 
 @dataclass(frozen=True)
 class _Source:
     fs: S3kSyncClient
-    piece: ReadSplit
+    split: ReadSplit
     data: pa.Buffer | None
     stack: ExitStack
 
@@ -103,19 +103,19 @@ class _Source:
         """What pyarrow reads from, once: looking at the schema of text is the end of a file."""
         if self.data is not None:
             return self.data
-        return pa.PythonFile(self.stack.enter_context(opened(self.fs, self.piece.file)), mode="r")
+        return pa.PythonFile(self.stack.enter_context(opened(self.fs, self.split.file)), mode="r")
 
 
 def _rows_of(source: _Source, plan: ReadPlan, expected: pa.Schema) -> Iterator[pa.RecordBatch]:
-    piece = source.piece
-    values = dict(piece.file.values)
+    split = source.split
+    values = dict(split.file.values)
     constants = {
         name: typed(values[name], expected.field(name).type)
         for name in expected.names
         if name in values
     }
     of_format = file_format(plan.format, expected)
-    groups = {} if piece.row_groups is None else {"row_groups": piece.row_groups}
+    groups = {} if split.row_groups is None else {"row_groups": split.row_groups}
     fragment = of_format.make_fragment(source.open(), **groups)
     present = fragment.physical_schema
     if plan.format != "parquet":

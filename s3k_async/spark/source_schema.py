@@ -142,8 +142,7 @@ def as_expected(
 
 
 def named_like(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
-    """The names that are wanted, and what they are among the names: in another case, if only one
-    can be meant."""
+    """The wanted names that exist, and their spelling: in another case, if that is unambiguous."""
     present = set(names)
     found = {name: name for name in wanted if name in present}
     for name in wanted:
@@ -180,8 +179,7 @@ def _schema_of(fs: S3kSyncClient, file: SourceFile, format: str) -> pa.Schema:
 
 
 def _int96_columns(schema: pq.ParquetSchema) -> set[str]:
-    """Columns with times that are moments: how Spark writes them in INT96, which by itself says
-    nothing of zones."""
+    """Columns with instants: Spark writes them as INT96, which does not specify a time zone."""
     columns = map(schema.column, range(len(schema)))
     return {column.path.split(".")[0] for column in columns if column.physical_type == "INT96"}
 

@@ -29,8 +29,8 @@ __all__ = [
     "joined",
     "opened",
     "partition_names",
-    "pieces_of",
     "pruned",
+    "splits_of",
     "typed",
     "with_names",
 ]
@@ -194,7 +194,7 @@ def _meeting(
     ]
 
 
-def pieces_of(
+def splits_of(
     fs: S3kSyncClient, files: Sequence[SourceFile], limit: int, *, parquet: bool
 ) -> list[ReadSplit]:
     """The files that have bytes; Parquet files of more than `limit` bytes are cut by row groups,
@@ -208,22 +208,22 @@ def pieces_of(
             return list(_cut(file, pq.read_metadata(reader), limit))
 
     with ThreadPoolExecutor(FOOTERS) as pool:
-        return [piece for pieces in pool.map(cut, whole) for piece in pieces]
+        return [split for splits in pool.map(cut, whole) for split in splits]
 
 
-def joined(pieces: Sequence[ReadSplit], limit: int, parallelism: int = 1) -> list[list[ReadSplit]]:
+def joined(splits: Sequence[ReadSplit], limit: int, parallelism: int = 1) -> list[list[ReadSplit]]:
     """Neighbours together, up to `limit` bytes, or less where that leaves some of `parallelism`
     tasks idle."""
-    total = sum(max(piece.size, LEAST_WEIGHT) for piece in pieces)
+    total = sum(max(split.size, LEAST_WEIGHT) for split in splits)
     bound = min(limit, max(LEAST_WEIGHT, total // max(1, parallelism)))
     groups: list[list[ReadSplit]] = []
     weight = 0
-    for piece in pieces:
-        weight += max(piece.size, LEAST_WEIGHT)
+    for split in splits:
+        weight += max(split.size, LEAST_WEIGHT)
         if not groups or weight > bound:
             groups.append([])
-            weight = max(piece.size, LEAST_WEIGHT)
-        groups[-1].append(piece)
+            weight = max(split.size, LEAST_WEIGHT)
+        groups[-1].append(split)
     return groups
 
 

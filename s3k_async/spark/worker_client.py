@@ -2,14 +2,14 @@
 
 Spark forks workers from a daemon that imports none of this, and uses a worker again for later
 tasks. So a client is made in the worker by the first task that needs it and stays for the next one.
-A worker ends without running exit handlers: whatever was put off is therefore waited for at the end
-of each task. A task that is killed takes its worker along; the leases of what it had begun run out.
+A worker ends without running exit handlers: deferred requests are therefore awaited at the end of
+each task. A task that is killed ends its worker; the leases of its changes expire.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from s3k_async._sync.sync_client import S3kSyncClient
@@ -18,14 +18,15 @@ from s3k_async.config import VolumeConfig
 from s3k_async.errors import VolumeMismatchError, VolumeNotFoundError
 from s3k_async.metadata.volume_record import RECORD_KEY, VolumeRecord
 from s3k_async.settings import with_local_secrets
+from s3k_async.volumes import Volume
 
-__all__ = ["client", "each_partition"]
+__all__ = ["Work", "client", "each_partition", "each_value", "on_client", "on_volume"]
 
 T = TypeVar("T")
 Row = TypeVar("Row")
 
 Work: TypeAlias = Callable[[S3kSyncClient, Iterator[Row]], Iterable[T]]
-"""What a task does with its rows."""
+"""The work of a task with its rows."""
 
 _clients: Final[dict[tuple[int, VolumeConfig], S3kSyncClient]] = {}
 """By process id, since a child must not use what its parent had opened, and configuration as it was
@@ -36,7 +37,7 @@ def client(config: VolumeConfig) -> S3kSyncClient:
     """The open client of this process for a volume: the same at each call, never to be closed by
     the caller; another one if the volume was loaded, restored, resharded or made anew since.
 
-    `config` as it arrives in the task: without secrets, which are looked for here. Raises as
+    `config` as it arrives in the task: without secrets, which are resolved here. Raises as
     `S3kSyncClient` does when it opens.
     """
     key = os.getpid(), config
@@ -74,20 +75,38 @@ def each_partition(
     return of_partition
 
 
-def _is_current(opened: S3kSyncClient) -> bool:
-    """Whether the volume still is what it was when the client opened it."""
+def on_client(fs: S3kSyncClient, call: Callable[[S3kClient], Awaitable[T]]) -> T:
+    """The result of a coroutine over the asynchronous client below a blocking one."""
+    return fs._call(call)
 
-    async def looked(client: S3kClient) -> bool:
-        record = client._volume().record
+
+def on_volume(fs: S3kSyncClient, call: Callable[[Volume], Awaitable[T]]) -> T:
+    """The result of a coroutine over the open volume of a client."""
+    return fs._call(lambda client: call(client._volume()))
+
+
+def each_value(
+    fs: S3kSyncClient, pages: Callable[[Volume], AsyncIterator[Sequence[T]]]
+) -> Iterator[T]:
+    """The values in the pages that an asynchronous generator yields of the open volume of a
+    client."""
+    return fs._iterate(lambda client: pages(client._volume()))
+
+
+def _is_current(opened: S3kSyncClient) -> bool:
+    """Whether the volume is unchanged since the client opened it."""
+
+    async def looked(volume: Volume) -> bool:
+        record = volume.record
         if record.kind != "native":
             return True
-        item = await client._volume().items.get(RECORD_KEY)
+        item = await volume.items.get(RECORD_KEY)
         if item is None:
             return False
         stored = VolumeRecord.from_item(item, record.name)
         return (stored.volume_id, stored.epoch) == (record.volume_id, record.epoch)
 
     try:
-        return opened._call(looked)
+        return on_volume(opened, looked)
     except (VolumeMismatchError, VolumeNotFoundError):
         return False

@@ -205,8 +205,8 @@ def divide(orders: Orders, spark: SparkSession) -> None:
                 yield passed
 
     nobody_else = patch.object(volume_lock, "QUIET_SECONDS", 0.0)
-    with nobody_else, patch.object(moving_reshard, "Pass", Dying):
-        done = reshard(spark, orders.volume, 7, partitions=4)
+    with nobody_else, patch.object(moving_reshard, "ReshardPass", Dying):
+        done = reshard(spark, orders.volume, 7, tasks=4)
     assert (done.entries, done.suffix_count) == (FILES + 2, 7)
 
 
@@ -229,11 +229,11 @@ def carry(orders: Orders, spark: SparkSession) -> None:
                 yield from load_job._Delegates.rows(self, parts)
 
     dumped = os.path.join(orders.place, "dumped")
-    dump(spark, orders.volume, dumped, partitions=4)
+    dump(spark, orders.volume, dumped, tasks=4)
     on(orders.volume, lambda volume: volume.table.drop())
     nobody_else = patch.object(volume_lock, "QUIET_SECONDS", 0.0)
     with nobody_else, patch.object(load_job, "_Delegates", Dying):
-        done = load_job.load(spark, orders.volume, dumped, partitions=4)
+        done = load_job.load(spark, orders.volume, dumped, tasks=4)
     assert (done.entries, done.skipped) == (FILES + 2, 0)
 
 

@@ -199,7 +199,7 @@ def test_verify_finds_what_one_machine_does(spark: SparkSession, damaged: Path, 
     place = embedded(damaged)
     told: list[Progress] = []
     frame, report = verify(
-        spark, place, path=path, grace=GRACE, deep=True, partitions=3, progress=told.append
+        spark, place, path=path, grace=GRACE, deep=True, tasks=3, progress=told.append
     )
     expected: VerifyReport = on(
         place, lambda volume: verify_volume(volume, path=path, grace=GRACE, deep=True)
@@ -222,7 +222,7 @@ def test_a_volume_without_a_log(spark: SparkSession, tmp_path: Path) -> None:
     asyncio.run(without_log())
     made_old(tmp_path / "data")
     place = replace(embedded(tmp_path), log_mode="disabled")
-    frame, report = verify(spark, place, grace=GRACE, partitions=2)
+    frame, report = verify(spark, place, grace=GRACE, tasks=2)
     expected: VerifyReport = on(place, lambda volume: verify_volume(volume, grace=GRACE))
     assert {finding.kind for finding in expected.findings} == {"orphan_data", "collectable_data"}
     assert findings_in(frame) == in_order(expected.findings)
@@ -237,7 +237,7 @@ def test_repair_leaves_what_one_machine_does(
         shutil.copytree(damaged, tmp_path / name, symlinks=True)
         places[name] = embedded(tmp_path / name)
     expected: RepairReport = on(places["one"], lambda volume: repair_volume(volume, grace=GRACE))
-    planned, dry = repair(spark, places["spark"], grace=GRACE, partitions=2)
+    planned, dry = repair(spark, places["spark"], grace=GRACE, tasks=2)
     assert sorted(dry.outcomes.items()) == sorted(expected.outcomes.items())
     assert in_order([each.finding for each in dry.repairs]) == in_order(
         [each.finding for each in expected.repairs]
@@ -247,7 +247,7 @@ def test_repair_leaves_what_one_machine_does(
     assert in_order(dry.left.findings) == in_order(expected.left.findings)
 
     expected = on(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
-    repairs, report = repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False)
+    repairs, report = repair(spark, places["spark"], grace=GRACE, tasks=2, dry_run=False)
     assert [each for each in report.repairs if each.outcome == "failed"] == []
     assert report.done >= 20
     assert {row.outcome for row in repairs.collect()} == {each.outcome for each in report.repairs}
@@ -314,7 +314,7 @@ def test_tasks_that_run_twice_at_the_same_time_mend_once(
     monkeypatch.setattr(scan_job, "divided", twice)
     monkeypatch.setattr(repair_round, "_objects", meeting)
     on(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
-    repairs, report = repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False)
+    repairs, report = repair(spark, places["spark"], grace=GRACE, tasks=2, dry_run=False)
     assert [each for each in report.repairs if each.outcome == "failed"] == []
     assert report.done >= 20
     assert repairs.where("outcome = 'left'").count() > 0, "one of the two has found it done"
@@ -371,16 +371,16 @@ def test_an_interrupted_run_goes_on_behind_the_last_stage_that_was_finished(
     with monkeypatch.context() as patch:
         patch.setattr(scan_job, "blob_splits", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            verify(spark, place, grace=GRACE, partitions=2, checkpoint=directory)
+            verify(spark, place, grace=GRACE, tasks=2, checkpoint=directory)
     with pytest.raises(InvalidArgumentError):
-        verify(spark, place, grace=GRACE + 1, partitions=2, checkpoint=directory)
+        verify(spark, place, grace=GRACE + 1, tasks=2, checkpoint=directory)
     told: list[Progress] = []
     for _ in range(2):
         frame, report = verify(
             spark,
             place,
             grace=GRACE,
-            partitions=2,
+            tasks=2,
             checkpoint=f"file://{directory}",
             progress=told.append,
         )
@@ -410,14 +410,14 @@ def test_an_interrupted_repair_goes_on(
                 spark,
                 places["spark"],
                 grace=GRACE,
-                partitions=2,
+                tasks=2,
                 dry_run=False,
                 checkpoint=directory,
             )
     with pytest.raises(InvalidArgumentError):
-        repair(spark, places["spark"], grace=GRACE, partitions=2, checkpoint=directory)
+        repair(spark, places["spark"], grace=GRACE, tasks=2, checkpoint=directory)
     repairs, report = repair(
-        spark, places["spark"], grace=GRACE, partitions=2, dry_run=False, checkpoint=directory
+        spark, places["spark"], grace=GRACE, tasks=2, dry_run=False, checkpoint=directory
     )
     assert repairs.where("outcome = 'done'").count() == report.done >= 20
     assert report.rounds >= 2
@@ -434,7 +434,7 @@ def test_of_what_a_part_tells_all_is_counted_however_much_it_is() -> None:
     for _ in range(2):
         report.left.add([finding] * (LISTED + 1))
         report.add([RepairOutcome(finding, "done")] * (LISTED + 1))
-        rows += turn.told(report)
+        rows += turn.new_rows(report)
     *_, last = told.counted(rows)
     found = FindingCounts()
     found.add(last["line"])
@@ -444,9 +444,9 @@ def test_of_what_a_part_tells_all_is_counted_however_much_it_is() -> None:
 
 
 class Gone(NamedTuple):
-    """A piece of a checkpoint that was replaced while it was read."""
+    """A split of a checkpoint that was replaced while it was read."""
 
-    async def things(self, ground: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+    async def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
         raise scan_splits.CheckpointReplacedError("checkpoints/gone")
         yield []
 
@@ -475,8 +475,8 @@ def test_a_run_that_goes_on_reads_no_checkpoint_twice(
     with monkeypatch.context() as patch:
         patch.setattr(scan_job, "checkpoint_splits", superseded)
         with pytest.raises(KeyboardInterrupt):
-            verify(spark, place, grace=GRACE, partitions=2, checkpoint=directory)
-    frame, report = verify(spark, place, grace=GRACE, partitions=2, checkpoint=directory)
+            verify(spark, place, grace=GRACE, tasks=2, checkpoint=directory)
+    frame, report = verify(spark, place, grace=GRACE, tasks=2, checkpoint=directory)
     assert findings_in(frame) == in_order(expected.findings)
     assert same_counts(report, expected)
 
@@ -501,7 +501,7 @@ async def test_on_services(spark: SparkSession, new_volume: VolumeMaker) -> None
             volume.store.sources.physical_key(volume.store.sources.uuid()), b"stray"
         )
         await asyncio.sleep(1.1)  # some services tell times in seconds
-        frame, report = await asyncio.to_thread(verify, spark, place, grace=0, partitions=3)
+        frame, report = await asyncio.to_thread(verify, spark, place, grace=0, tasks=3)
         expected = await verify_volume(volume, grace=0)
         assert {
             "missing_parent",
@@ -511,9 +511,7 @@ async def test_on_services(spark: SparkSession, new_volume: VolumeMaker) -> None
         } <= expected.kinds.keys()
         assert findings_in(frame) == in_order(expected.findings)
         assert same_counts(report, expected)
-        _, repairs = await asyncio.to_thread(
-            repair, spark, place, grace=0, partitions=3, dry_run=False
-        )
+        _, repairs = await asyncio.to_thread(repair, spark, place, grace=0, tasks=3, dry_run=False)
         assert repairs.done == 2
         assert (await verify_volume(volume, grace=0)).kinds == repairs.left.kinds
         async with S3kClient(config=place) as fs:

@@ -171,7 +171,7 @@ def test_it_finds_and_deletes_what_one_machine_does(
     marked, verdicts = on(embedded(littered), partial(marked_alone, path=str(tmp_path / "list")))
     assert {*DEAD, *KEPT} <= counts(marked.counts).keys()
     told: list[str] = []
-    options: dict[str, Any] = {"grace": GRACE, "lease": LEASE, "partitions": partitions}
+    options: dict[str, Any] = {"grace": GRACE, "lease": LEASE, "tasks": partitions}
     frame, report = gc(
         spark, embedded(place), **options, progress=lambda each: told.append(each.operation)
     )
@@ -237,7 +237,7 @@ def test_an_interrupted_sweep_is_finished_with_the_candidates_that_were_marked(
     options: dict[str, Any] = {
         "grace": GRACE,
         "lease": LEASE,
-        "partitions": 3,
+        "tasks": 3,
         "checkpoint": str(tmp_path / "c"),
     }
     gc(spark, embedded(place), **options)
@@ -278,7 +278,7 @@ def test_tasks_that_sweep_the_same_at_the_same_time_do_no_harm(
 
 
 def test_what_is_refused(spark: SparkSession, place: Path, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"grace": GRACE, "lease": LEASE, "partitions": 2}
+    options: dict[str, Any] = {"grace": GRACE, "lease": LEASE, "tasks": 2}
     config = embedded(place)
     unlogged = replace(embedded(tmp_path / "unlogged"), log_mode="disabled")
     asyncio.run(init_volume(unlogged))
@@ -311,7 +311,7 @@ async def test_no_live_byte_goes_beside_a_crowd_of_writers(
 
     def collect() -> None:
         nonlocal deleted
-        _, report = gc(spark, busy, grace=0.0, partitions=2, dry_run=False)
+        _, report = gc(spark, busy, grace=0.0, tasks=2, dry_run=False)
         assert report.swept is not None
         assert report.swept.failures == []
         deleted += sum(count.objects for count in report.swept.deleted.values())

@@ -16,7 +16,7 @@ import pytest
 
 import s3k_async.cli
 from s3k_async import S3kSyncClient
-from s3k_async.cli.commands.spark import _form_by_content, _form_by_name, _told
+from s3k_async.cli.commands.spark import _form_by_content, _form_by_name, _one_line
 from s3k_async.settings import resolve
 from s3k_async.volumes import init_volume
 from tests.cli.conftest import Cli, clean_environment, cli
@@ -316,7 +316,7 @@ def test_a_job_that_fails_in_a_session_of_its_own_says_one_line(
     assert "Exception" not in done.stderr.replace(done.stderr.splitlines()[-1], "")
 
 
-def test_of_nested_errors_the_innermost_is_told() -> None:
+def test_of_nested_errors_the_innermost_is_one_line() -> None:
     class OfTheJvmError(Exception):
         java_exception = (
             "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage "
@@ -326,7 +326,7 @@ def test_of_nested_errors_the_innermost_is_told() -> None:
             "\tat a.b.C\nCaused by: java.lang.RuntimeException: the reason\n\t... 30 more\n"
         )
 
-    assert str(_told(OfTheJvmError())) == "Spark: the reason"
+    assert str(_one_line(OfTheJvmError())) == "Spark: the reason"
 
 
 @pytest.mark.slow
@@ -378,7 +378,7 @@ def test_an_error_of_the_jvm_is_told_without_its_stack() -> None:
     class OfTheJvmError(Exception):
         java_exception = "java.io.IOException: No FileSystem for scheme\n\tat org.apache.hadoop"
 
-    assert str(_told(OfTheJvmError("An error occurred while calling o1.x."))) == (
+    assert str(_one_line(OfTheJvmError("An error occurred while calling o1.x."))) == (
         "Spark: java.io.IOException: No FileSystem for scheme"
     )
 
@@ -395,6 +395,6 @@ def test_an_error_in_a_worker_is_told_with_its_cause() -> None:
         )
 
     assert (
-        str(_told(OfAWorkerError()))
+        str(_one_line(OfAWorkerError()))
         == "Spark: in a Python worker: ModuleNotFoundError: No module named 'lake'"
     )

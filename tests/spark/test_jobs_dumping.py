@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 from s3k_async import S3kClient, S3kSyncClient
@@ -84,7 +83,7 @@ async def test_a_dump_by_spark_is_that_of_one_machine(
     for number, (path, partitions, options) in enumerate(asked):
         wanted = await alone(volume, str(tmp_path / f"{number}.parquet"), path=path, **options)
         target = tmp_path / str(number)
-        done = dump(spark, volume, target.as_uri(), path=path, partitions=partitions, **options)
+        done = dump(spark, volume, target.as_uri(), path=path, tasks=partitions, **options)
         found = entries(str(target))
         assert by_path(found) == by_path(wanted)
         for place, entry in enumerate(found):
@@ -106,7 +105,7 @@ async def test_a_dump_by_spark_is_that_of_one_machine(
 @embedded
 async def test_it_can_be_loaded(spark: SparkSession, volume: VolumeConfig, tmp_path: Path) -> None:
     target, told = str(tmp_path / "dump"), list[Progress]()
-    done = dump(spark, volume, target, partitions=6, progress=told.append)
+    done = dump(spark, volume, target, tasks=6, progress=told.append)
     assert (told[-1].operation, told[-1].done) == ("dump", done.entries)
     other = VolumeConfig("other", *_elsewhere(tmp_path))
     source = await open_volume(volume)
@@ -136,13 +135,13 @@ async def test_what_cannot_be_dumped_or_written_to(
     assert "dump" not in os.listdir(tmp_path)
     with pytest.raises(InvalidArgumentError, match="share"):
         dump(spark, volume, "s3a://bucket/dump")
-    dump(spark, volume, target, partitions=2)
+    dump(spark, volume, target, tasks=2)
     with pytest.raises(InvalidArgumentError, match="already"):
         dump(spark, volume, target)
     # One that was interrupted.
     os.unlink(os.path.join(target, MANIFEST))
     before = set(os.listdir(target))
-    dump(spark, volume, target, partitions=2)
+    dump(spark, volume, target, tasks=2)
     assert MANIFEST in os.listdir(target)
     assert not before & set(os.listdir(target))
 
@@ -180,12 +179,10 @@ async def test_only_the_attempts_that_count_are_in_a_dump(
 
     def attempt(number: int, fs: Blocking) -> list[DumpPart]:
         context = SimpleNamespace(partitionId=lambda: 0, taskAttemptId=lambda: number)
-        monkeypatch.setattr("s3k_async.spark.dump_job.TaskContext.get", lambda: context)
-        names, kinds = zip(*subtrees(fs, "/", 4), strict=True)
-        given = pa.record_batch({"directory": list(names), "whole": list(kinds)})
+        monkeypatch.setattr("s3k_async.spark.task_rows.TaskContext.get", lambda: context)
         return [
             DumpPart(**json.loads(part))
-            for batch in work(fs, [given])
+            for batch in work(fs, subtrees(fs, "/", 4))
             for part in batch.column(0).to_pylist()
         ]
 
@@ -216,8 +213,7 @@ async def test_a_task_that_outlives_its_driver_leaves_the_next_dump_alone(
         sums: Any = _Sum()
         make_room(target)
         with kind(config=volume) as fs:
-            given = pa.record_batch({"directory": ["/"], "whole": [True]})
-            for batch in dump_job.Dumper(header, target, sums, sums)(fs, [given]):
+            for batch in dump_job.Dumper(header, target, sums, sums)(fs, [("/", True)]):
                 yield from (DumpPart(**json.loads(part)) for part in batch.column(0).to_pylist())
 
     class Outlived(Blocking):

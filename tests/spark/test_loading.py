@@ -61,8 +61,8 @@ def dumped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     directory = tmp_path_factory.mktemp("dumped")
     place = embedded(directory)
     asyncio.run(filled(place, 100))
-    dump(spark, place, str(directory / "dump"), partitions=4)
-    dump(spark, place, str(directory / "deep"), path="/a/deep/er", partitions=2)
+    dump(spark, place, str(directory / "dump"), tasks=4)
+    dump(spark, place, str(directory / "deep"), path="/a/deep/er", tasks=2)
     return directory
 
 
@@ -107,7 +107,7 @@ def test_what_is_loaded_is_what_one_machine_loads(
     source = str(dumped / "dump")
     expected = asyncio.run(load_volume(source, one, check=True))
     told: list[Progress] = []
-    done = load(spark, many, Path(source).as_uri(), check=True, partitions=3, progress=told.append)
+    done = load(spark, many, Path(source).as_uri(), check=True, tasks=3, progress=told.append)
     assert replace(done, requests=expected.requests) == expected
     assert done.requests.of("table", "BatchWriteItem") > 0
     assert on(many, items_of) == on(one, items_of) == on(embedded(dumped), items_of)
@@ -127,7 +127,7 @@ def test_parents_that_the_dump_lacks_are_made(
     spark: SparkSession, dumped: Path, tmp_path: Path
 ) -> None:
     place = lost(dumped, tmp_path / "volume")
-    done = load(spark, place, str(dumped / "deep"), partitions=2)
+    done = load(spark, place, str(dumped / "deep"), tasks=2)
     assert (done.entries, done.made) == (2, 2)
     found = asyncio.run(entries(place))
     assert found.keys() == {"/a", "/a/deep", "/a/deep/er", "/a/deep/er/3"}
@@ -143,12 +143,12 @@ async def test_on_services(spark: SparkSession, new_volume: VolumeMaker, tmp_pat
     place, source = new_volume(), str(tmp_path / "dump")
     await filled(place)
     wanted = await entries(place)
-    await asyncio.to_thread(dump, spark, place, source, partitions=2)
+    await asyncio.to_thread(dump, spark, place, source, tasks=2)
     volume = await open_volume(place)
     for path in wanted:
         await volume.items.write(Delete(volume.store.keys.key(path), Condition()))
     await volume.close()
-    done = await asyncio.to_thread(load, spark, place, source, check=True, partitions=2)
+    done = await asyncio.to_thread(load, spark, place, source, check=True, tasks=2)
     assert (done.entries, done.made) == (len(wanted), 0)
     assert await entries(place) == wanted
     await keys(place)
@@ -230,14 +230,14 @@ def test_an_interrupted_load_is_finished_by_the_same_call(
     with monkeypatch.context() as patch:
         failing_at(patch, at, tmp_path)
         with pytest.raises(PythonException, match="done a portion"):
-            load(spark, place, source, partitions=3)
+            load(spark, place, source, tasks=3)
     if at == "judging":
         assert on(place, items_of) == []
     else:
         with pytest.raises(BusyError, match="a load of the volume"):
             load(spark, place, str(dumped / "deep"))
     done = (
-        load(spark, place, source, partitions=2)
+        load(spark, place, source, tasks=2)
         if by == "tasks"
         else asyncio.run(load_volume(source, place))
     )
@@ -259,7 +259,7 @@ def test_one_machine_begins_and_tasks_finish(
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(load_volume(source, place, progress=interrupted))
-    assert load(spark, place, source, partitions=2).skipped == done[-1] > 0
+    assert load(spark, place, source, tasks=2).skipped == done[-1] > 0
     assert on(place, items_of) == on(embedded(dumped), items_of)
 
 
@@ -272,7 +272,7 @@ def test_tasks_are_repeated(
 ) -> None:
     place = lost(dumped, tmp_path / "volume")
     failing_at(monkeypatch, "", tmp_path, repeated=True)
-    done = load(spark, place, str(dumped / "dump"), partitions=3)
+    done = load(spark, place, str(dumped / "dump"), tasks=3)
     assert done.skipped == 0
     assert on(place, items_of) == on(embedded(dumped), items_of)
     assert on(place, logged) == on(alone, logged)
@@ -290,7 +290,7 @@ def test_a_task_that_outlives_the_lock_does_nothing(
         return once(self, aim, parts, lock, what)
 
     monkeypatch.setattr(load_job._Tasks, "_stage", noted)
-    load(spark, place, str(dumped / "dump"), partitions=2)
+    load(spark, place, str(dumped / "dump"), tasks=2)
     with S3kSyncClient(config=place) as fs:
         fs.delete("/many", recursive=True)
     before, log = on(place, items_of), on(place, logged)
@@ -350,7 +350,7 @@ def test_a_dump_that_no_volume_can_hold_is_refused_before_anything_is_made(
     for change, kind, message in cases:
         source = changed(dumped / "dump", tmp_path / change.__name__, change)
         with pytest.raises(kind, match=message):
-            load(spark, place, str(source), partitions=2)
+            load(spark, place, str(source), tasks=2)
     cut = tmp_path / "cut"
     shutil.copytree(dumped / "deep", cut)
     part = next(cut.glob("*.parquet"))
@@ -375,8 +375,8 @@ def test_bytes_that_are_not_here_are_found(
         if found.stat().st_size == 3:
             found.unlink()
     with pytest.raises(DataMissingError, match="/top"):
-        load(spark, place, source, check=True, partitions=2)
+        load(spark, place, source, check=True, tasks=2)
     with pytest.raises(DataMissingError, match="and others"):
-        load(spark, other, source, check=True, partitions=2)
+        load(spark, other, source, check=True, tasks=2)
     for each in (place, other):
         assert on(each, items_of) == []

@@ -93,7 +93,7 @@ def test_a_volume_is_what_one_machine_makes_of_it(
     other = embedded(tmp_path / "other")
     expected = asyncio.run(reshard_volume(other, 9, hash="java31"))
     told: list[Progress] = []
-    done = reshard(spark, place, 9, hash="java31", partitions=3, progress=told.append)
+    done = reshard(spark, place, 9, hash="java31", tasks=3, progress=told.append)
     assert replace(done, requests=expected.requests) == expected
     assert done.moved > 0
     assert done.requests.of("table", "Scan") >= 9
@@ -102,7 +102,7 @@ def test_a_volume_is_what_one_machine_makes_of_it(
     seen = {each.phase: each.done for each in told}
     assert list(seen) == ["check", "copy", "clean"]
     assert seen["check"] == seen["clean"] == done.entries
-    again = reshard(spark, place, 9, partitions=2)
+    again = reshard(spark, place, 9, tasks=2)
     assert (again.entries, again.moved) == (0, 0)
 
 
@@ -111,7 +111,7 @@ async def test_on_services(spark: SparkSession, new_volume: VolumeMaker) -> None
     place = new_volume()
     await filled(place)
     before = await entries(place)
-    done = await asyncio.to_thread(reshard, spark, place, 7, partitions=3)
+    done = await asyncio.to_thread(reshard, spark, place, 7, tasks=3)
     assert done.entries == len(before)
     assert 0 < done.moved <= done.entries
     assert await entries(place) == before
@@ -158,16 +158,16 @@ def test_an_interrupted_reshard_is_finished_by_the_same_call(
     with monkeypatch.context() as patch:
         patch.setattr(alone, "ReshardPass", partial(Failing, directory=str(tmp_path), at=at))
         with pytest.raises(PythonException, match="done a page"):
-            reshard(spark, place, 9, hash="java31", partitions=2)
+            reshard(spark, place, 9, hash="java31", tasks=2)
     if at == "check":
         assert on(place, items_of) == before
     else:
         with pytest.raises(BusyError, match="9 java31"), S3kSyncClient(config=place) as fs:
             fs.open_volume()
         with pytest.raises(BusyError, match="9 java31"):
-            reshard(spark, place, 8, partitions=2)
+            reshard(spark, place, 8, tasks=2)
     if by == "tasks":
-        reshard(spark, place, 9, hash="java31", partitions=3)
+        reshard(spark, place, 9, hash="java31", tasks=3)
     else:
         asyncio.run(reshard_volume(place, 9, hash="java31"))
     check_like(place, other)
@@ -193,7 +193,7 @@ def test_tasks_are_repeated(
         return once(self, work, lock)
 
     monkeypatch.setattr(reshard_job._Tasks, "_stage", twice)
-    done = reshard(spark, place, 9, hash="java31", partitions=3)
+    done = reshard(spark, place, 9, hash="java31", tasks=3)
     assert failures == ["check", "copy", "clean"]
     assert done.entries == len(asyncio.run(entries(place)))
     check_like(place, other)
@@ -211,8 +211,8 @@ def test_a_task_that_outlives_the_lock_does_nothing(
         return once(self, work, lock)
 
     monkeypatch.setattr(reshard_job._Tasks, "_stage", noted)
-    reshard(spark, place, 9, partitions=2)
-    reshard(spark, place, 4, partitions=2)
+    reshard(spark, place, 9, tasks=2)
+    reshard(spark, place, 4, tasks=2)
     before = on(place, items_of)
     for work, lock in begun:
         late = reshard_job._Segments(place, work, lock, 1, _Ignored(), _Ignored())  # type: ignore[arg-type]
@@ -239,7 +239,7 @@ def test_refusals_change_nothing(spark: SparkSession, place: VolumeConfig) -> No
     stray = Put({**entry, "path": f"{str(entry['path'])[:-1]}{(number + 1) % 4}"}, ABSENT)
     on(place, lambda volume: volume.items.write(stray))
     with pytest.raises(ItemFormatError, match="fsck"):
-        reshard(spark, place, 7, partitions=2)
+        reshard(spark, place, 7, tasks=2)
     on(place, lambda volume: volume.items.write(Delete(stray.key, Condition())))
     assert on(place, items_of) == before
     with S3kSyncClient(config=place) as fs:

@@ -28,6 +28,7 @@ from s3k_async.oplog.entries import Operation
 from s3k_async.spark import restore_job
 from s3k_async.spark.restore_job import restore
 from s3k_async.spark.restore_tasks import WRITTEN, writer
+from s3k_async.spark.task_rows import spark_schema
 from s3k_async.stores.items import ABSENT, PARTITION, Item, Put
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoration import restore_volume
@@ -289,7 +290,7 @@ def test_a_restore_that_was_interrupted_is_finished_by_either_and_no_task_outliv
     with monkeypatch.context() as broken:
         broken.setattr(restore_job, "writer", fails)
         with pytest.raises(PySparkException, match="the machine is gone"):
-            restore(spark, many, dry_run=False, partitions=2)
+            restore(spark, many, dry_run=False, tasks=2)
     with pytest.raises(BusyError, match="a restore of the volume"):
         asyncio.run(open_volume(many))
     shutil.copytree(tmp_path / "many", tmp_path / "one")
@@ -302,7 +303,7 @@ def test_a_restore_that_was_interrupted_is_finished_by_either_and_no_task_outliv
 
     with monkeypatch.context() as kept:
         kept.setattr(restore_job, "writer", remembered)
-        _, report = restore(spark, many, dry_run=False, partitions=2)
+        _, report = restore(spark, many, dry_run=False, tasks=2)
     assert report.written == alone.written
     assert 0 < report.written == len(before) - report.counts["stands"] < len(before)
     after = on(many, items_of)
@@ -311,7 +312,9 @@ def test_a_restore_that_was_interrupted_is_finished_by_either_and_no_task_outliv
         {**item, "op": ""} for item in before
     ]  # jobs marked some
     line = entry_line(Entry("/late", True, SYSTEM.uuid(), 1, 1, 1000, operation=SYSTEM.uuid()))
-    rows = spark.createDataFrame([(line,)], "line string").mapInArrow(late[0], WRITTEN)
+    rows = spark.createDataFrame([(line,)], "line string").mapInArrow(
+        late[0], spark_schema(WRITTEN)
+    )
     with pytest.raises(PySparkException, match="is no longer held"):
         rows.collect()
     with S3kSyncClient(config=many) as fs:

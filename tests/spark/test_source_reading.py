@@ -30,7 +30,7 @@ from s3k_async.spark.source_filters import ColumnFilter
 from s3k_async.spark.source_options import SourceOptions, SourceSettings
 from s3k_async.spark.source_reader import ReadPlan, planned, read_splits
 from s3k_async.spark.source_schema import inferred_schema
-from s3k_async.spark.source_splits import ReadSplit, found_files, inferred_type, joined, pieces_of
+from s3k_async.spark.source_splits import ReadSplit, found_files, inferred_type, joined, splits_of
 from s3k_async.spark.source_writer import S3kWriter
 from tests.engines.volumes import volume_backends
 from tests.spark.conftest import ROOT
@@ -256,10 +256,10 @@ def test_tasks_ask_the_table_nothing(fs: S3kSyncClient, volume: VolumeConfig) ->
     days(fs)
     files = found_files(fs, ["/events"])
     plan = ReadPlan(inferred_schema(fs, files, "parquet", merged=False), "parquet")
-    (pieces,) = planned(fs, plan, files, limit=2**20 * 128, parallelism=1)
+    (splits,) = planned(fs, plan, files, limit=2**20 * 128, parallelism=1)
     with S3kSyncClient(config=volume) as task:
         opening = task.requests
-        assert sum(batch.num_rows for batch in read_splits(task, plan, pieces)) == 6
+        assert sum(batch.num_rows for batch in read_splits(task, plan, splits)) == 6
         asked = task.requests - opening
     assert (asked.of("table"), asked.of("log"), asked.of("data")) == (0, 0, 3)
 
@@ -275,10 +275,10 @@ def test_large_files_are_cut_by_row_groups_and_small_ones_joined(
         fs.write(f"/mixed/{number}", parquet({"id": [-number]}))
     fs.write("/mixed/big", big)
     files = found_files(fs, ["/mixed"])
-    pieces = pieces_of(fs, files, 20_000, parquet=True)
-    cut = [piece.row_groups for piece in pieces if piece.file.path == "/mixed/big"]
+    splits = splits_of(fs, files, 20_000, parquet=True)
+    cut = [split.row_groups for split in splits if split.file.path == "/mixed/big"]
     assert cut == [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
-    assert [piece.row_groups for piece in pieces_of(fs, files, 10**6, parquet=True)] == [None] * 4
+    assert [split.row_groups for split in splits_of(fs, files, 10**6, parquet=True)] == [None] * 4
     frame = load("/mixed", max_partition_bytes=20_000)
     assert frame.rdd.getNumPartitions() == 8
     assert frame.count() == 10_003
@@ -286,17 +286,17 @@ def test_large_files_are_cut_by_row_groups_and_small_ones_joined(
 
 
 def test_neighbours_are_joined_up_to_the_limit_and_for_all_tasks(
-    fs_free_pieces: list[ReadSplit],
+    fs_free_splits: list[ReadSplit],
 ) -> None:
     mib = 2**20
-    assert [len(group) for group in joined(fs_free_pieces, 4 * mib)] == [4, 4, 2]
-    assert [len(group) for group in joined(fs_free_pieces, 128 * mib)] == [10]
-    assert [len(group) for group in joined(fs_free_pieces, 128 * mib, parallelism=5)] == [2] * 5
+    assert [len(group) for group in joined(fs_free_splits, 4 * mib)] == [4, 4, 2]
+    assert [len(group) for group in joined(fs_free_splits, 128 * mib)] == [10]
+    assert [len(group) for group in joined(fs_free_splits, 128 * mib, parallelism=5)] == [2] * 5
     assert joined([], 128 * mib) == []
 
 
 @pytest.fixture
-def fs_free_pieces() -> list[ReadSplit]:
+def fs_free_splits() -> list[ReadSplit]:
     from s3k_async.spark.source_splits import SourceFile
 
     return [ReadSplit(SourceFile(f"/{number}", "key", 10, "", 0), 10) for number in range(10)]
@@ -326,7 +326,7 @@ def test_files_are_pruned_by_the_conditions_that_are_decided(fs: S3kSyncClient) 
         groups = planned(
             fs, ReadPlan(schema, "parquet", conditions), files, limit=2**27, parallelism=1
         )
-        return [piece.file.path.split("/")[2][4:] for group in groups for piece in group]
+        return [split.file.path.split("/")[2][4:] for group in groups for split in group]
 
     first, second, third = (f"2026-01-0{day}" for day in (1, 2, 3))
     assert left(ColumnFilter("day", ">", dt.date(2026, 1, 1))) == [second, third]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from s3k_async import errors
 from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
 from s3k_async.cli.commands.check import print_repair, print_report
 from s3k_async.cli.invocation import Invocation
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from s3k_async.spark import JobReport, JobResult, SparkVolume
 
-__all__ = ["job", "keep", "spark", "spark_session", "volume_address", "volume_in", "whole_volume"]
+__all__ = ["job", "session_for", "spark", "volume_address", "whole_volume", "write_output"]
 
 Form = Literal["parquet", "csv", "json"]
 
@@ -47,10 +46,10 @@ _ENDS: Final[dict[str, Form]] = {
     ".parquet": "parquet",
 }
 _ABORTED = re.compile(r"Job aborted due to stage failure: .*?\(TID [0-9]+\) \([^)]*\): ")
-"""Which of the tasks ended a job, before the error of that task."""
+"""The prefix that names the failed task, before its error."""
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _OURS = re.compile(r"^s3k_async\.errors\.(\w+): (.*)$", re.MULTILINE)
-"""An error of ours at the end of a task's traceback."""
+"""An error of this package at the end of a task's traceback."""
 
 
 _ELSEWHERE: Final = {
@@ -188,12 +187,10 @@ def listing(
 ) -> None:
     """Write a listing of everything below PATH as a table."""
     address = _address(path)
-    with spark_session(master, output) as session:
-        from s3k_async import spark as jobs
+    with session_for(invocation, address, master, output) as (session, opened):
+        from s3k_async.spark import listing
 
-        frame = jobs.listing(
-            session, volume_in(session, invocation, address), address.path, by=by, tasks=tasks
-        )
+        frame = listing(session, opened, address.path, by=by, tasks=tasks)
         frame.write.format(form).option("header", form == "csv").save(output)
         written = _read(session, output, form).count()
     invocation.say(
@@ -229,12 +226,10 @@ def du(
     With --json, one JSON object per line.
     """
     address = _address(path)
-    with spark_session(master) as session:
-        from s3k_async import spark as jobs
+    with session_for(invocation, address, master) as (session, opened):
+        from s3k_async.spark import du
 
-        frame = jobs.du(
-            session, volume_in(session, invocation, address), address.path, depth=depth, tasks=tasks
-        )
+        frame = du(session, opened, address.path, depth=depth, tasks=tasks)
         rows = frame.orderBy("path").collect()
     for row in rows:
         if invocation.json:
@@ -270,7 +265,7 @@ def delete(invocation: Invocation, /, **options: Any) -> None:
 
 def _change_rows(
     invocation: Invocation,
-    job_of: Callable[[Any], Callable[..., JobResult]],
+    job_of: Callable[[Any], Callable[..., JobResult[JobReport]]],
     did: str,
     would: str,
     *,
@@ -282,16 +277,14 @@ def _change_rows(
     output: str | None,
     **options: Any,
 ) -> None:
-    """Do a job of `s3k_async.spark` for each row of a list."""
-    with spark_session(master, output) as session:
+    """Run a job of `s3k_async.spark` for each row of a list."""
+    with session_for(invocation, whole_volume(volume), master, output) as (session, opened):
         from s3k_async import spark as jobs
 
-        opened = volume_in(session, invocation, whole_volume(volume))
-        result = job_of(jobs)(
-            session, opened, _list(session, rows, form), dry_run=not yes, **options
-        )
-        keep(result.frame, output)
-    _tell(invocation, result.report, did, would, whole=True)
+        listed = _list(session, rows, form)
+        result = job_of(jobs)(session, opened, listed, dry_run=not yes, **options)
+        write_output(result.frame, output)
+    _print_report(invocation, result.report, did, would, whole=True)
 
 
 @job("import")
@@ -340,10 +333,9 @@ def import_(
         raise click.UsageError(
             "--to is required with --below and --inventory, and not allowed with --from"
         )
-    with spark_session(master, output) as session:
+    with session_for(invocation, whole_volume(volume), master, output) as (session, opened):
         from s3k_async import spark as jobs
 
-        opened = volume_in(session, invocation, whole_volume(volume))
         if rows is not None:
             objects = _list(session, rows, form)
         elif below is not None:
@@ -355,8 +347,8 @@ def import_(
         result = jobs.import_objects(
             session, opened, objects, overwrite=overwrite, dry_run=not yes, tasks=tasks
         )
-        keep(result.frame, output)
-    _tell(invocation, result.report, "imported", "import")
+        write_output(result.frame, output)
+    _print_report(invocation, result.report, "imported", "import")
 
 
 @job("purge")
@@ -379,13 +371,12 @@ def purge(
     s3k gc deletes the data later. Repeat the command to finish an interrupted run.
     """
     address = parse_address(path)
-    with spark_session(master, output) as session:
-        from s3k_async import spark as jobs
+    with session_for(invocation, address, master, output) as (session, opened):
+        from s3k_async.spark import purge
 
-        opened = volume_in(session, invocation, address)
-        result = jobs.purge(session, opened, address.path, dry_run=not yes, **options)
-        keep(result.frame, output)
-    _tell(invocation, result.report, "deleted", "delete")
+        result = purge(session, opened, address.path, dry_run=not yes, **options)
+        write_output(result.frame, output)
+    _print_report(invocation, result.report, "deleted", "delete")
 
 
 def _checking(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -422,18 +413,16 @@ def fsck_verify(
     volume: str | None,
     output: str | None,
     master: str | None,
-    tasks: int | None,
     **options: Any,
 ) -> None:
     """Check the consistency of table, log and data, as s3k fsck verify; read-only. VOLUME may
     include a path."""
     address = volume_address(volume)
-    with spark_session(master, output) as session:
+    with session_for(invocation, address, master, output) as (session, opened):
         from s3k_async.spark.fsck_job import verify
 
-        opened = volume_in(session, invocation, address)
-        frame, report = verify(session, opened, path=address.path, partitions=tasks, **options)
-        keep(frame, output)
+        frame, report = verify(session, opened, path=address.path, **options)
+        write_output(frame, output)
     print_report(invocation, report)
 
 
@@ -446,21 +435,17 @@ def fsck_repair(
     volume: str | None,
     output: str | None,
     master: str | None,
-    tasks: int | None,
     yes: bool,
     **options: Any,
 ) -> None:
     """Repair the findings of fsck-verify, as s3k fsck repair. A dry run without --yes. VOLUME may
     include a path."""
     address = volume_address(volume)
-    with spark_session(master, output) as session:
+    with session_for(invocation, address, master, output) as (session, opened):
         from s3k_async.spark.fsck_job import repair
 
-        opened = volume_in(session, invocation, address)
-        frame, report = repair(
-            session, opened, path=address.path, dry_run=not yes, partitions=tasks, **options
-        )
-        keep(frame, output)
+        frame, report = repair(session, opened, path=address.path, dry_run=not yes, **options)
+        write_output(frame, output)
     print_repair(invocation, report)
 
 
@@ -468,11 +453,13 @@ def fsck_repair(
 
 
 @contextmanager
-def spark_session(master: str | None, output: str | None = None) -> Iterator[SparkSession]:
-    """The session that runs already, or a new one that ends with the command.
+def session_for(
+    invocation: Invocation, address: Address, master: str | None, output: str | None = None
+) -> Iterator[tuple[SparkSession, SparkVolume]]:
+    """The running session, or a new one that ends with the command; and the volume.
 
-    Raises PathExistsError if something is where `output` is to be written: before anything is done,
-    so that nothing is done that is not told.
+    Raises PathExistsError if `output` exists, before any work is done whose result could then not
+    be written.
     """
     try:
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -497,29 +484,29 @@ def spark_session(master: str | None, output: str | None = None) -> Iterator[Spa
             session = builder.getOrCreate()
         if output is not None:
             _need_new(session, output)
-        yield session
+        yield session, _volume_in(session, invocation, address)
     except (PySparkException, Py4JError) as error:
-        raise _told(error) from error
+        raise _one_line(error) from error
     finally:
         if own and session is not None:
             session.stop()
 
 
-def _told(error: Exception) -> S3kError:
-    """An error of Spark's as one of ours: the one that a task ended with, or what Spark says in a
-    line."""
+def _one_line(error: Exception) -> S3kError:
+    """An error of Spark as one of this package, in a line: that of the failed task, or Spark's
+    message."""
+    from s3k_async.spark.task_rows import error_from
+
     text = str(getattr(error, "java_exception", error))
     found = _OURS.findall(text)
     if found:
-        name, message = found[-1]
-        kind: type[S3kError] = getattr(errors, name, S3kError)
-        return kind(message)
+        return error_from(*found[-1])
     return InvalidArgumentError(f"Spark: {_cause(text)}")
 
 
 def _cause(text: str) -> str:
-    """Of an error in a Python worker, what ends the traceback; of others, the innermost cause, or
-    the first line."""
+    """The last line of the traceback of a Python worker, else the innermost cause, else the first
+    line."""
     _, found, traceback = text.rpartition("Traceback (most recent call last):\n")
     last = next(
         (line for line in traceback.splitlines() if line.strip() and line == line.lstrip()), ""
@@ -531,22 +518,21 @@ def _cause(text: str) -> str:
 
 
 def _list(session: SparkSession, place: str, form: Form | None) -> DataFrame:
-    """A list that a command is given."""
+    """The list given to a command."""
     return _read(session, place, form or _form_by_name(place) or _form_by_content(session, place))
 
 
 def _form_by_name(place: str) -> Form | None:
-    """What a name ends with, apart from a compression."""
+    """The format by file name extension, without that of a compression."""
     return _ENDS.get(os.path.splitext(re.sub(r"\.(gz|bz2|zst)$", "", place.rstrip("/")))[1].lower())
 
 
 def _form_by_content(session: SparkSession, place: str) -> Form:
-    """What the first file with bytes in it begins with. Files of a directory that Spark has written
-    have names."""
-    context = session.sparkContext
-    jvm: Any = context._jvm
-    path = jvm.org.apache.hadoop.fs.Path(place)
-    system = path.getFileSystem(context._jsc.hadoopConfiguration())
+    """The format by the first byte of the first file that is not empty; files in a directory that
+    Spark has written have names."""
+    from s3k_async.spark.hadoop_files import hadoop_file
+
+    system, path = hadoop_file(session, place)
     if not system.exists(path):
         raise PathNotFoundError("no such list", path=place)
     for status in system.listStatus(path):
@@ -567,7 +553,7 @@ def _read(session: SparkSession, place: str, form: Form) -> DataFrame:
     return session.read.format(form).option("header", form == "csv").load(place)
 
 
-def volume_in(session: SparkSession, invocation: Invocation, address: Address) -> SparkVolume:
+def _volume_in(session: SparkSession, invocation: Invocation, address: Address) -> SparkVolume:
     """The volume by the options of the command, and by the session's configuration unless --hadoop
     replaces it."""
     from s3k_async.spark import SparkVolume, spark_volume
@@ -598,34 +584,34 @@ def volume_address(volume: str | None) -> Address:
     return parse_volume_address(volume) if volume is not None else Address(None, ROOT, "")
 
 
-def whole_volume(volume: str | None) -> Address:
+def whole_volume(volume: str | None, hint: str = "") -> Address:
     """A volume, or the default one; no path in it."""
     address = volume_address(volume)
     if address.path != ROOT:
-        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
+        raise InvalidArgumentError(f"expected a volume, not a path in a volume{hint}", path=volume)
     return address
 
 
 def _need_new(session: SparkSession, output: str) -> None:
-    context = session.sparkContext
-    place = context._jvm.org.apache.hadoop.fs.Path(output)  # type: ignore[union-attr]
-    if place.getFileSystem(context._jsc.hadoopConfiguration()).exists(place):
+    from s3k_async.spark.hadoop_files import exists
+
+    if exists(session, output):
         raise PathExistsError(
             "the output exists and is not replaced; give another one", path=output
         )
 
 
-def keep(frame: DataFrame, output: str | None) -> None:
-    """Write what a job tells into the directory that the command names, if it names one."""
+def write_output(frame: DataFrame, output: str | None) -> None:
+    """Write the rows of a result to the output directory, if there is one."""
     if output is not None:
         frame.write.parquet(output)
 
 
-def _tell(
+def _print_report(
     invocation: Invocation, report: JobReport, did: str, would: str, *, whole: bool = False
 ) -> None:
-    """Say what was done. `whole`: a directory counts as one, whatever is in it. Raises
-    FailedOperandsError if something was not done."""
+    """Print the report. `whole`: a directory counts as one, whatever is in it. Raises
+    FailedOperandsError if a row failed."""
     did_what = f"would {would}" if report.dry_run else did
     files, directories = plural(report.files, "file"), plural(report.directories, "directory")
     if not report.directories:

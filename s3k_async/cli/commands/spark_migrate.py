@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from s3k_async.cli.commands.migrate import print_dump, print_load, print_reshard, resharding
-from s3k_async.cli.commands.spark import job, spark_session, volume_address, volume_in, whole_volume
+from s3k_async.cli.commands.spark import job, session_for, volume_address, whole_volume
 from s3k_async.cli.invocation import Invocation
 from s3k_async.model import ROOT, HashName
 from s3k_async.paths import normalize
@@ -39,16 +39,18 @@ def dump(
     if path is not None and address.path != ROOT:
         raise click.UsageError("give the path either in VOLUME or by --path")
     top = normalize(path if path is not None else address.path)
-    with spark_session(master) as session, invocation.meter("dump") as meter:
-        from s3k_async import spark as jobs
+    with (
+        session_for(invocation, address, master) as (session, opened),
+        invocation.meter("dump") as meter,
+    ):
+        from s3k_async.spark import dump
 
-        opened = volume_in(session, invocation, address)
-        done = jobs.dump(
+        done = dump(
             session,
             opened,
             target,
             path=top,
-            partitions=tasks,
+            tasks=tasks,
             include_uncommitted=uncommitted,
             progress=meter.part(),
         )
@@ -75,13 +77,13 @@ def load(
     are not copied.
     """
     address = whole_volume(volume)
-    with spark_session(master) as session, invocation.meter("load") as meter:
-        from s3k_async import spark as jobs
+    with (
+        session_for(invocation, address, master) as (session, opened),
+        invocation.meter("load") as meter,
+    ):
+        from s3k_async.spark import load
 
-        opened = volume_in(session, invocation, address)
-        done = jobs.load(
-            session, opened, source, check=check, partitions=tasks, progress=meter.part()
-        )
+        done = load(session, opened, source, check=check, tasks=tasks, progress=meter.part())
     print_load(invocation, done, source, volume, requests=done.requests.as_dict())
 
 
@@ -104,11 +106,13 @@ def reshard(
     reshard, to finish an interrupted run.
     """
     address = whole_volume(volume)
-    with spark_session(master) as session, invocation.meter("reshard") as meter:
-        from s3k_async import spark as jobs
+    with (
+        session_for(invocation, address, master) as (session, opened),
+        invocation.meter("reshard") as meter,
+    ):
+        from s3k_async.spark import reshard
 
-        opened = volume_in(session, invocation, address)
-        done = jobs.reshard(
-            session, opened, suffix_count, hash=hash_name, partitions=tasks, progress=meter.part()
+        done = reshard(
+            session, opened, suffix_count, hash=hash_name, tasks=tasks, progress=meter.part()
         )
     print_reshard(invocation, done, volume, requests=done.requests.as_dict())

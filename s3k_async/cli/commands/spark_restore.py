@@ -5,10 +5,8 @@ from __future__ import annotations
 import click
 
 from s3k_async.cli.commands.restore import print_restore
-from s3k_async.cli.commands.spark import job, keep, spark_session, volume_address, volume_in
+from s3k_async.cli.commands.spark import job, session_for, whole_volume, write_output
 from s3k_async.cli.invocation import Invocation
-from s3k_async.errors import InvalidArgumentError
-from s3k_async.model import ROOT
 
 __all__ = ["fsck_restore"]
 
@@ -39,23 +37,22 @@ def fsck_restore(
     tasks: int | None,
 ) -> None:
     """Rebuild a lost table from the log, as s3k fsck restore. A dry run without --yes."""
-    address = volume_address(volume)
-    if address.path != ROOT:
-        raise InvalidArgumentError(
-            "expected a volume, not a path in a volume (--subtree)", path=volume
-        )
-    with spark_session(master, output) as session, invocation.meter("restore") as meter:
+    address = whole_volume(volume, " (--subtree)")
+    with (
+        session_for(invocation, address, master, output) as (session, opened),
+        invocation.meter("restore") as meter,
+    ):
         from s3k_async.spark.restore_job import restore
 
         outcomes, report = restore(
             session,
-            volume_in(session, invocation, address),
+            opened,
             subtree=subtree,
             dry_run=not yes,
-            partitions=tasks,
+            tasks=tasks,
             checkpoint=checkpoint,
             temporary=temporary,
             progress=meter.part(),
         )
-        keep(outcomes, output)
+        write_output(outcomes, output)
     print_restore(invocation, report, yes=yes)
