@@ -86,11 +86,6 @@ class Collector:
         self._done: list[str] = []
         self._resume(shuffle.load_state())
 
-    @property
-    def ground(self) -> Scope:
-        """The scope; `spark` still uses the name."""
-        return self.scope
-
     async def scan(self, tell: Tell) -> None:
         """Read all three. Raises the stores' errors; damage is a fact, never an error."""
         table: tuple[FactKind, ...] = ("entries", "directories", "children", "adopted")

@@ -216,8 +216,3 @@ async def is_newer_format(log_blobs: BlobStore | None, key: str) -> bool:
         return False
     kind, found = document.get("s3k"), document.get("format")
     return isinstance(kind, str) and type(found) is int and found > _NEWEST.get(kind, 0)
-
-
-# Names that `spark` still uses.
-Thing = FactRecord
-table_things, log_things, blob_things = table_facts, log_facts, blob_facts

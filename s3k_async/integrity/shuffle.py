@@ -60,7 +60,6 @@ FactKind: TypeAlias = Literal[
     "segments",
     "adopted",
 ]
-Pile = FactKind  # `spark` still uses the name
 State: TypeAlias = dict[str, Any]
 
 _ENTRY: Final = tuple(Entry.__dataclass_fields__)

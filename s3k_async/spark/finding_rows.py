@@ -47,9 +47,9 @@ REPAIRS: Final = pa.schema(
     ]
 )
 """The outcome of repairs; from the fourth on, the columns of a finding."""
-RESULTS: Final = pa.schema([("pile", pa.string()), ("line", pa.binary()), *REPAIRS])
+RESULTS: Final = pa.schema([("tag", pa.string()), ("line", pa.binary()), *REPAIRS])
 """The rows of tasks: findings (`found`), their repairs (`repaired`), a `sum`, and lines of other
-piles."""
+tags."""
 
 Result: TypeAlias = dict[str, Any]
 """A row."""
@@ -63,23 +63,23 @@ class FindingCounts:
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Of actions."""
     collectable_bytes: int = 0
-    piles: Counter[str] = field(default_factory=Counter)
+    tags: Counter[str] = field(default_factory=Counter)
 
     def counted(self, rows: Iterable[Result]) -> Iterator[Result]:
         """The rows, and behind them one that is their sum."""
         for row in rows:
-            self.piles[row["pile"]] += 1
-            if row["pile"] == "found":
+            self.tags[row["tag"]] += 1
+            if row["tag"] == "found":
                 self.kinds[row["kind"]] += 1
                 self.collectable_bytes += row["size"] if row["kind"] == "collectable_data" else 0
-            elif row["pile"] == "repaired":
+            elif row["tag"] == "repaired":
                 self.outcomes[row["action"], row["outcome"]] += 1
             yield row
         document = {
             "kinds": self.kinds,
             "outcomes": [[*key, count] for key, count in self.outcomes.items()],
             "collectable_bytes": self.collectable_bytes,
-            "piles": self.piles,
+            "tags": self.tags,
         }
         yield result_of("sum", line=json.dumps(document))
 
@@ -91,7 +91,7 @@ class FindingCounts:
             {(action, outcome): count for action, outcome, count in found["outcomes"]}
         )
         self.collectable_bytes += found["collectable_bytes"]
-        self.piles.update(found["piles"])
+        self.tags.update(found["tags"])
 
 
 class Findings:
@@ -101,17 +101,17 @@ class Findings:
     def __init__(self, frame: DataFrame) -> None:
         self.frame = frame
         self.sum = FindingCounts()
-        for row in frame.where(sf.col("pile") == "sum").select("line").collect():
+        for row in frame.where(sf.col("tag") == "sum").select("line").collect():
             self.sum.add(row.line)
         self._rows: list[Any] | None = None
-        if self.sum.piles.total() <= LISTED:
-            self._rows = frame.where(sf.col("pile") != "sum").collect() if self.sum.piles else []
+        if self.sum.tags.total() <= LISTED:
+            self._rows = frame.where(sf.col("tag") != "sum").collect() if self.sum.tags else []
 
-    def rows(self, pile: str) -> list[Any]:
-        """The rows of a pile."""
+    def rows(self, tag: str) -> list[Any]:
+        """The rows of a tag."""
         if self._rows is not None:
-            return [row for row in self._rows if row.pile == pile]
-        return self.frame.where(sf.col("pile") == pile).collect() if self.sum.piles[pile] else []
+            return [row for row in self._rows if row.tag == tag]
+        return self.frame.where(sf.col("tag") == tag).collect() if self.sum.tags[tag] else []
 
     def add_to(self, report: VerifyReport) -> None:
         """Count the findings, and list them while there is room."""
@@ -121,7 +121,7 @@ class Findings:
             report.findings += [finding_of(row) for row in self.rows("found")]
             return
         for kind in self.sum.kinds:
-            some = self.frame.where((sf.col("pile") == "found") & (sf.col("kind") == kind)).limit(
+            some = self.frame.where((sf.col("tag") == "found") & (sf.col("kind") == kind)).limit(
                 LISTED
             )
             report.findings += [finding_of(row) for row in some.collect()]
@@ -130,18 +130,18 @@ class Findings:
         """The first repairs, as many as a report lists."""
         rows = self._rows
         if rows is None:
-            rows = self.frame.where(sf.col("pile") == "repaired").limit(LISTED).collect()
+            rows = self.frame.where(sf.col("tag") == "repaired").limit(LISTED).collect()
         return [
             RepairOutcome(finding_of(row), row.outcome, row.reason)
             for row in rows
-            if row.pile == "repaired"
+            if row.tag == "repaired"
         ]
 
 
-def result_of(pile: str, finding: Finding | None = None, *, line: str = "") -> Result:
+def result_of(tag: str, finding: Finding | None = None, *, line: str = "") -> Result:
     """One row."""
     row: Result = {
-        "pile": pile,
+        "tag": tag,
         "line": line.encode(),
         "round": None,
         "outcome": None,

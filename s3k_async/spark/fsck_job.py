@@ -80,8 +80,8 @@ def verify(
         )
         Findings(decided).add_to(report)
         own = frame_of(spark, [result_of("found", finding) for finding in without_id])
-        findings = decided.unionAll(own).where(sf.col("pile") == "found")
-        return JobResult(findings.drop("pile", "line", "round", "outcome", "reason"), report)
+        findings = decided.unionAll(own).where(sf.col("tag") == "found")
+        return JobResult(findings.drop("tag", "line", "round", "outcome", "reason"), report)
 
 
 def repair(

@@ -139,7 +139,7 @@ def gc(
         found = _Found(terms.mark_filter(driver))
         collection = _Collection(job, driver, run, terms, record, found)
         judged, marked, seen = collection.mark()
-        frame = judged.where(sf.col("pile") == "candidate")
+        frame = judged.where(sf.col("tag") == "candidate")
         if dry_run:
             return JobResult(_shown(frame), GcReport("", marked, None))
         name = driver.store.sources.uuid()
@@ -244,7 +244,7 @@ class _Collection:
         """What `work` makes of the lines of each hash in one run of rows, without those of the
         driver and of ranges."""
         lines = reduce(DataFrame.unionAll, frames).where(
-            (sf.col("part") != NOWHERE) & (sf.col("pile") != "wanted")
+            (sf.col("part") != NOWHERE) & (sf.col("tag") != "wanted")
         )
         together = lines.repartition(self.job.tasks, "part").sortWithinPartitions("part")
         return together.mapInArrow(work, spark_schema(LINES))
@@ -263,10 +263,10 @@ class _Collection:
         """The lines of entries and segments about unreferenced objects."""
         tasks = min(self.job.tasks, SHARDS)
         ranges = self.job.spark.range(0, tasks, 1, tasks)
-        ranges = ranges.selectExpr("id as part", "'range' as pile", "cast('' as binary) as line")
+        ranges = ranges.selectExpr("id as part", "'range' as tag", "cast('' as binary) as line")
         # As `range_of`.
         number = sf.expr(f"((part + 1) * {tasks} - 1) div {SHARDS}")
-        wanted = unnamed.where(sf.col("pile") == "wanted").withColumn("part", number)
+        wanted = unnamed.where(sf.col("tag") == "wanted").withColumn("part", number)
         given = ranges.unionAll(wanted).repartition(tasks, "part").sortWithinPartitions("part")
         work = partial(read_entries, self.terms, tasks, tick.add)
         entries = given.mapInArrow(work, spark_schema(LINES))
@@ -294,7 +294,7 @@ class _Collection:
             if frame is None:
                 return
             yield frame
-            if not frame.where(sf.col("pile") == SUPERSEDED).count():
+            if not frame.where(sf.col("tag") == SUPERSEDED).count():
                 return
 
 
@@ -348,25 +348,25 @@ class _Found:
         done = self.mark_filter.done
         for row in frame.where(sf.col("part") == NOWHERE).collect():
             text = bytes(row.line).decode()
-            if row.pile == "marked":
+            if row.tag == "marked":
                 found = json.loads(text)
                 add_counts(done.counts, found["counts"])
                 done.entries += found["entries"]
-            elif row.pile == "reservation" and len(done.reservations) < MOST:
+            elif row.tag == "reservation" and len(done.reservations) < MOST:
                 done.reservations.append(from_line("entries", text))
-            elif row.pile == "segment":
+            elif row.tag == "segment":
                 self.segments.add(text)
-            elif row.pile == "damage":
+            elif row.tag == "damage":
                 held_by(*json.loads(text))
-            elif row.pile == "nameless":
+            elif row.tag == "nameless":
                 raise nameless_item(text)
 
 
 def _of_wanted(lines: DataFrame, unnamed: DataFrame) -> DataFrame:
     """The lines about objects whose bytes no item names, or about those of the same hash, and the
     driver's."""
-    wanted = unnamed.where(sf.col("pile").isin("blob", "marked")).select("part").distinct()
-    return lines.join(wanted, "part", "left_semi").select("part", "pile", "line")
+    wanted = unnamed.where(sf.col("tag").isin("blob", "marked")).select("part").distinct()
+    return lines.join(wanted, "part", "left_semi").select("part", "tag", "line")
 
 
 def _spread(candidates: DataFrame, tasks: int) -> DataFrame:

@@ -1,6 +1,6 @@
 """Tasks of a garbage collection: read splits and keep the input of the next stage, by object.
 
-A line has a pile and the hash of an object id: `blob` (data older than the grace period), `named`
+A line has a tag and the hash of an object id: `blob` (data older than the grace period), `named`
 (a key that an item references), `held` (an object with unreadable records), `record` (of the log),
 `wanted` (an object with unreferenced data; by the range of the log that has its entries),
 `candidate` (a verdict). Lines for the driver: `marked` (counts), `reservation`, `segment` (one that
@@ -78,7 +78,7 @@ SHARDS: Final = 256
 """Number of values of the first two digits of an object id, by which log entries are divided."""
 
 Line: TypeAlias = tuple[int, str, str]
-"""Hash, pile, text."""
+"""Hash, tag, text."""
 Lines: TypeAlias = AsyncGenerator[list[Line], None]
 Seen: TypeAlias = Callable[[int], object]
 """Called with the number of lines of each batch."""
@@ -146,10 +146,10 @@ class LogSplit:
         if isinstance(self.split, Segments):
             yield [(NOWHERE, "segment", each) for each in self.split.ids]
         try:
-            async for things in self.split.things(scope_of(volume, grace=0), ScanCounts()):
+            async for facts in self.split.scan(scope_of(volume, grace=0), ScanCounts()):
                 yield [
-                    _record(thing) if pile == "records" else _damage(thing.key, thing.problem)
-                    for pile, _, thing in things
+                    _record(fact) if tag == "records" else _damage(fact.key, fact.problem)
+                    for tag, _, fact in facts
                 ]
         except CheckpointReplacedError as error:
             yield [(NOWHERE, SUPERSEDED, str(error))]
@@ -207,7 +207,7 @@ def read_entries(
         assert volume.log_blobs is not None
         log = LogReader(volume.log_blobs, has_key=volume.store.keys.has)
         for number, lines in _runs(batches):
-            wanted = {text for pile, text in lines if pile == "wanted"}
+            wanted = {text for tag, text in lines if tag == "wanted"}
             yield from _drained(_entries(log, ranges[number], wanted), run, seen)
 
 
@@ -248,15 +248,15 @@ def objects_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ObjectF
     hash."""
     for _, lines in _runs(batches):
         found: defaultdict[str, ObjectFacts] = defaultdict(ObjectFacts)
-        for pile, text in lines:
-            if pile == "blob":
+        for tag, text in lines:
+            if tag == "blob":
                 blob: BlobInfo = from_line("blobs", text)
                 found[object_of(blob)].blobs.append(blob)
-            elif pile == "named":
+            elif tag == "named":
                 found[text[-36:]].named.add(text)
-            elif pile == "held":
+            elif tag == "held":
                 found[text].is_held = True
-            elif pile == "record":
+            elif tag == "record":
                 record: LogRecord = from_line("records", text)
                 found[record.operation.object_id].records.append(record)
         yield from found.items()
@@ -280,7 +280,7 @@ def add_counts(counts: dict[str, ObjectCount], more: Mapping[str, list[int]]) ->
 
 def batch_of_lines(lines: Iterable[Line]) -> pa.RecordBatch:
     """The rows of some lines."""
-    rows = [(part, pile, text.encode("utf-8", "surrogatepass")) for part, pile, text in lines]
+    rows = [(part, tag, text.encode("utf-8", "surrogatepass")) for part, tag, text in lines]
     return row_batch(LINES, rows)
 
 
@@ -288,13 +288,13 @@ def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[tuple[s
     current: int | None = None
     lines: list[tuple[str, str]] = []
     for batch in batches:
-        parts, piles, texts = (batch.column(name).to_pylist() for name in LINES.names)
-        for part, pile, text in zip(parts, piles, texts, strict=True):
+        parts, tags, texts = (batch.column(name).to_pylist() for name in LINES.names)
+        for part, tag, text in zip(parts, tags, texts, strict=True):
             if part != current and current is not None:
                 yield current, lines
                 lines = []
             current = part
-            lines.append((pile, bytes(text).decode("utf-8", "surrogatepass")))
+            lines.append((tag, bytes(text).decode("utf-8", "surrogatepass")))
     if current is not None:
         yield current, lines
 

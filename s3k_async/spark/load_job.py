@@ -63,7 +63,7 @@ Aim: TypeAlias = Literal["judge", "check", "load"]
 
 _SCHEMA: Final = pa.schema(
     [
-        ("pile", pa.string()),
+        ("tag", pa.string()),
         ("path", pa.string()),
         ("isdir", pa.bool_()),
         ("message", pa.string()),
@@ -159,8 +159,8 @@ def _rows_of(job: JobRun, parts: _Parts, work: _Work) -> DataFrame:
 def _refuse(rows: Sequence[Any]) -> None:
     """Raise the error that a task has found the dump to be, if any has."""
     for row in rows:
-        if row.pile in _NAMES:
-            raise error_from(row.pile, row.message, row.path)
+        if row.tag in _NAMES:
+            raise error_from(row.tag, row.message, row.path)
 
 
 @contextmanager
@@ -170,11 +170,11 @@ def _read(job: JobRun, parts: _Parts) -> Iterator[DataFrame]:
     found = _rows_of(job, parts, _Reading()).persist(StorageLevel.DISK_ONLY)
     try:
         with job.described("reading"):
-            _refuse(found.where(sf.col("pile").isin(*_NAMES)).limit(1).collect())
-            entries, place = found.where("pile = 'entry'"), parts.directory
+            _refuse(found.where(sf.col("tag").isin(*_NAMES)).limit(1).collect())
+            entries, place = found.where("tag = 'entry'"), parts.directory
             if entries.groupBy("path").count().where("count > 1").limit(1).collect():
                 raise CorruptDataError("the dump holds a path twice", path=place)
-            above = found.where("pile = 'above'").select("path").distinct()
+            above = found.where("tag = 'above'").select("path").distinct()
             through = above.join(entries.where("not isdir"), "path", "left_semi").limit(1).collect()
             if through:
                 raise NotDirectoryError(
@@ -200,7 +200,7 @@ class _Tasks:
         rows = await while_held(
             self.job.spark, partial(self._stage, aim, self.parts, lock.id, "judging")
         )
-        missing = [row.path for row in rows if row.pile == "missing"]
+        missing = [row.path for row in rows if row.tag == "missing"]
         if missing:
             raise lacking_bytes(missing, self.dump.path)
 

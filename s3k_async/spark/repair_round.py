@@ -77,7 +77,7 @@ class RepairTask:
         audit = AuditTrail(volume.log_blobs, self.trail(name)) if self.run else None
         report = self.report()
         return RepairRound(
-            collector, Repairer(volume, collector.ground, collector.tail), audit, report
+            collector, Repairer(volume, collector.scope, collector.tail), audit, report
         ), report
 
     def report(self) -> RepairReport:
@@ -131,9 +131,9 @@ def repair_round(scans: ScanJob, turn: RepairTask, report: RepairReport) -> tupl
     )
     results = [objects := Findings(frame)]
     _take(objects, report)
-    if objects.sum.piles["lonely"]:
-        children = frame.where(sf.col("pile") == "lonely").select("line").repartition(job.tasks)
-        later = objects.sum.piles["waiting"] > 0 and this.done + report.done > before
+    if objects.sum.tags["lonely"]:
+        children = frame.where(sf.col("tag") == "lonely").select("line").repartition(job.tasks)
+        later = objects.sum.tags["waiting"] > 0 and this.done + report.done > before
         parents = job.stage(
             f"{within}parents",
             f"making directories, round {turn.number}",
@@ -151,7 +151,7 @@ def repair_round(scans: ScanJob, turn: RepairTask, report: RepairReport) -> tupl
     report.add(own.repairs)
     frames = [each.frame for each in results]
     repairs = (
-        reduce(DataFrame.unionAll, frames).where(sf.col("pile") == "repaired").drop("pile", "line")
+        reduce(DataFrame.unionAll, frames).where(sf.col("tag") == "repaired").drop("tag", "line")
     )
     repairs = repairs.unionAll(_own(scans, turn, own))
     again = bool(turn.run) and (job.resumed or _was_repeated(scans, turn, results))
@@ -163,7 +163,7 @@ def _own(scans: ScanJob, turn: RepairTask, report: RepairReport) -> DataFrame:
     frame = frame_of(
         scans.job.spark, [repairs_of(repairs, turn.number) for repairs in report.repairs]
     )
-    return frame.drop("pile", "line")
+    return frame.drop("tag", "line")
 
 
 def _take(found: Findings, report: RepairReport) -> None:

@@ -225,7 +225,7 @@ def _plan(
         with job.described("the tree"):
             _make_a_tree(tree, known, files)
             kept, frames = _judged(job.spark, tree, files)
-            frames.append(known.pile("outcome"))
+            frames.append(known.tag("outcome"))
             tree.report.log_records = scanned.collector.counts.log_records
             _count(tree.report, kept, frames)
             reported = _reported([kept, *frames, _frame(job.spark, outcomes)])
@@ -250,7 +250,7 @@ class _Decided:
 
     def __init__(self, frame: DataFrame) -> None:
         self.frame = frame
-        claims = self.pile("claim")
+        claims = self.tag("claim")
         plain = claims.where(sf.col("plain"))
         certain = (
             plain.select("path").groupBy("path").count().where(sf.col("count") > 1).select("path")
@@ -259,7 +259,7 @@ class _Decided:
         came_from = others.select(sf.col("came_from").alias("path")).where(
             sf.col("path").isNotNull()
         )
-        frames = [certain, others.select("path"), came_from, self.pile("above").select("path")]
+        frames = [certain, others.select("path"), came_from, self.tag("above").select("path")]
         touched = reduce(DataFrame.unionAll, frames).distinct()
         self._touched = touched
         self.special = others.unionAll(
@@ -267,26 +267,26 @@ class _Decided:
         )
         self._left = plain.join(touched, "path", "left_anti").select(claims.columns)
 
-    def pile(self, name: str) -> DataFrame:
-        """The rows of a pile."""
-        return self.frame.where(sf.col("pile") == name)
+    def tag(self, name: str) -> DataFrame:
+        """The rows of a tag."""
+        return self.frame.where(sf.col("tag") == name)
 
     def files(self) -> DataFrame:
         """Files that matter to no other claim; `occupied`: whether the table has another object at
         its path."""
-        standing = self.pile("standing").select("path").distinct().withColumn("taken", sf.lit(True))
+        standing = self.tag("standing").select("path").distinct().withColumn("taken", sf.lit(True))
         occupied = sf.coalesce(sf.col("taken"), sf.lit(False)).alias("occupied")
         return self._left.join(standing, "path", "left").select(*self._left.columns, occupied)
 
     def removed(self) -> DataFrame:
         """Of where directories are gone, what is above a claim."""
         return (
-            self.pile("removed").select("path").distinct().join(self._touched, "path", "left_semi")
+            self.tag("removed").select("path").distinct().join(self._touched, "path", "left_semi")
         )
 
     def standing(self) -> DataFrame:
         """Of what the table has, what is at the path of something special or above a claim."""
-        columns = self.pile("standing").select("path", "object_id", "isdir")
+        columns = self.tag("standing").select("path", "object_id", "isdir")
         return columns.join(self._touched, "path", "left_semi").select("path", "object_id", "isdir")
 
 

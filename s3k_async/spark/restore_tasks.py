@@ -29,7 +29,7 @@ __all__ = ["DECIDED", "WRITTEN", "decider", "writer"]
 
 DECIDED: Final = pa.schema(
     [
-        ("pile", pa.string()),
+        ("tag", pa.string()),
         ("path", pa.string()),
         ("object_id", pa.string()),
         ("rule", pa.string()),
@@ -68,14 +68,14 @@ def _decided(batches: Iterable[pa.RecordBatch], now_ms: int, within: str) -> Ite
     for _, parts in parts_of(batches):
         for row in _of_part(parts, now_ms, within):
             yield row
-            paths = (row["path"], row.get("came_from")) if row["pile"] == "claim" else ()
+            paths = (row["path"], row.get("came_from")) if row["tag"] == "claim" else ()
             found = {
                 up for path in paths if path is not None for up in _native.ancestors(path)
             } - above
             if len(above) + len(found) > REMEMBERED:
                 above.clear()
             above |= found
-            yield from ({"pile": "above", "path": path} for path in found)
+            yield from ({"tag": "above", "path": path} for path in found)
 
 
 def _of_part(parts: Shuffle, now_ms: int, within: str) -> Iterator[Row]:
@@ -84,7 +84,7 @@ def _of_part(parts: Shuffle, now_ms: int, within: str) -> Iterator[Row]:
     objects: dict[str, list[LogRecord]] = {}
     for entry in parts.read("entries", 0):
         standing.add(entry.id)
-        yield {"pile": "standing", "path": entry.path, "object_id": entry.id, "isdir": entry.is_dir}
+        yield {"tag": "standing", "path": entry.path, "object_id": entry.id, "isdir": entry.is_dir}
     for record in parts.read("records", 0):
         objects.setdefault(record.operation.object_id, []).append(record)
     for object_id, records in objects.items():
@@ -92,18 +92,18 @@ def _of_part(parts: Shuffle, now_ms: int, within: str) -> Iterator[Row]:
         if decision is None:
             continue
         if was_removed:
-            yield {"pile": "removed", "path": decision.path}
+            yield {"tag": "removed", "path": decision.path}
         yield _row(object_id, decision, decision.entry)
 
 
 def _row(object_id: str, decision: RestoreDecision, entry: Entry | None) -> Row:
     row: Row = {"object_id": object_id, "rule": decision.rule, "detail": decision.detail}
     if entry is None:
-        return {**row, "pile": "outcome", "path": decision.path}
+        return {**row, "tag": "outcome", "path": decision.path}
     before = decision.before
     return {
         **row,
-        "pile": "claim",
+        "tag": "claim",
         "path": entry.path,
         "parent": _native.split(entry.path)[0],
         "plain": is_plain(decision),

@@ -37,7 +37,7 @@ from s3k_async.spark.scan_splits import (
     read_splits,
     table_splits,
 )
-from s3k_async.spark.shuffle_rows import LINES, NOWHERE, divided, things_of
+from s3k_async.spark.shuffle_rows import LINES, NOWHERE, divided, facts_of
 from s3k_async.volumes import Volume
 
 __all__ = ["CORE_TASKS", "ScanJob", "ScanPlan", "ScanResult", "job_on"]
@@ -52,7 +52,7 @@ CORE_TASKS: Final = 2
 class ScanResult:
     """The result of a scan."""
 
-    things: DataFrame
+    facts: DataFrame
     """Rows of LINES."""
     collector: Collector
     """On the driver: the counts, and what has no object id."""
@@ -121,16 +121,16 @@ class ScanPlan:
         return found
 
     def by_part(self, scanned: ScanResult) -> DataFrame:
-        """The things of the same part together: as many parts as it takes for one to fit into
+        """The facts of the same part together: as many parts as it takes for one to fit into
         memory."""
         counts = scanned.collector.counts
-        things = (
+        facts = (
             3 * (counts.files + counts.directories + counts.reservations)
             + counts.log_records
             + counts.blobs
         )
-        parts = max(PARTS_OF_A_PARTITION * self.job.tasks, things // HELD + 1)
-        return divided(scanned.things, parts, self.job.tasks)
+        parts = max(PARTS_OF_A_PARTITION * self.job.tasks, facts // HELD + 1)
+        return divided(scanned.facts, parts, self.job.tasks)
 
     def _read(self, splits: Sequence[ScanSplit], counter: Accumulator[int]) -> DataFrame | None:
         if not splits:
@@ -180,11 +180,11 @@ def _take(frame: DataFrame, collector: Collector, done: set[str]) -> bool:
     checkpoints that were read, perhaps by a run that was interrupted.
     """
     rows = frame.where(sf.col("part") == NOWHERE).collect()
-    collector.put(things_of(rows))
+    collector.put(facts_of(rows))
     for row in rows:
-        if row.pile == COUNTS:
+        if row.tag == COUNTS:
             found = json.loads(row.line)
             done.update(found.get(CHECKPOINTS, ()))
             for name in ScanCounts.__dataclass_fields__:
                 setattr(collector.counts, name, getattr(collector.counts, name) + found[name])
-    return any(row.pile == SUPERSEDED for row in rows)
+    return any(row.tag == SUPERSEDED for row in rows)

@@ -27,7 +27,13 @@ from s3k_async._sync.loop_thread import current_bridge
 from s3k_async.config import VolumeConfig
 from s3k_async.integrity.facts import LogObjectFacts
 from s3k_async.integrity.repair import scope_of
-from s3k_async.integrity.scans import Thing, blob_things, is_newer_format, log_things, table_things
+from s3k_async.integrity.scans import (
+    FactRecord,
+    blob_facts,
+    is_newer_format,
+    log_facts,
+    table_facts,
+)
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.oplog.checkpoints import Checkpoint
 from s3k_async.oplog.log_reader import DamagedLog, Finding, JavaLogReader, LogReader, entry_ranges
@@ -59,11 +65,11 @@ __all__ = [
 T = TypeVar("T")
 
 COUNTS = "counts"
-"""A pile: the counts of a split, as JSON."""
+"""A tag: the counts of a split, as JSON."""
 CHECKPOINTS = "checkpoints"
 """In such a line: the keys of the checkpoints of the split."""
 SUPERSEDED = "superseded"
-"""A pile: checkpoints that were replaced before they were read."""
+"""A tag: checkpoints that were replaced before they were read."""
 AT_ONCE = 2
 """Segments and parts of checkpoints that a task reads at the same time."""
 
@@ -114,7 +120,7 @@ def opened(config: VolumeConfig) -> Iterator[tuple[Volume, Run]]:
 class ScanSplit(Protocol):
     """A split of a scan."""
 
-    def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
         """Its contents, which are added to the counts."""
 
 
@@ -123,17 +129,17 @@ class _Table:
     segment: int
     segments: int
 
-    def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
-        return table_things(scope, self.segment, self.segments, counts)
+    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
+        return table_facts(scope, self.segment, self.segments, counts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Bytes:
     ranges: tuple[KeyRange, ...]
 
-    def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
         return merge(
-            [blob_things(scope, keys, counts) for keys in self.ranges], limit=len(self.ranges)
+            [blob_facts(scope, keys, counts) for keys in self.ranges], limit=len(self.ranges)
         )
 
 
@@ -141,8 +147,8 @@ class _Bytes:
 class _Entries:
     keys: KeyRange
 
-    def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
-        return log_things(scope, self._findings(_native_log(scope)), counts)
+    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
+        return log_facts(scope, self._findings(_native_log(scope)), counts)
 
     async def _findings(self, log: LogReader) -> AsyncIterator[Finding]:
         async for part in log.entries(keys=self.keys):
@@ -154,10 +160,10 @@ class _Entries:
 class _JavaEntries:
     ranges: tuple[KeyRange, ...]
 
-    def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
         log = scope.log
         assert isinstance(log, JavaLogReader)
-        return log_things(
+        return log_facts(
             scope,
             merge([log.records(keys) for keys in self.ranges], limit=len(self.ranges)),
             counts,
@@ -170,14 +176,14 @@ class Segments:
 
     ids: tuple[str, ...]
 
-    def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
         log = _native_log(scope)
 
         async def one(segment: str) -> AsyncGenerator[Finding, None]:
             for finding in await log.segment(segment):
                 yield finding
 
-        return log_things(
+        return log_facts(
             scope, merge([one(segment) for segment in self.ids], limit=AT_ONCE), counts
         )
 
@@ -187,7 +193,7 @@ class _Checkpoint:
     checkpoint: Checkpoint
     numbers: tuple[int, ...]
 
-    async def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+    async def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
         reader = _native_log(scope).checkpoints
         superseded = False
 
@@ -199,8 +205,8 @@ class _Checkpoint:
                 yield finding
 
         parts = merge([one(number) for number in self.numbers], limit=AT_ONCE)
-        async for things in log_things(scope, parts, counts):
-            yield things
+        async for facts in log_facts(scope, parts, counts):
+            yield facts
         if superseded:
             raise CheckpointReplacedError(self.checkpoint.key)
 
@@ -211,7 +217,7 @@ class _Damage:
 
     facts: tuple[LogObjectFacts, ...]
 
-    async def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+    async def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
         yield [("log_objects", "", each) for each in self.facts]
 
 
@@ -310,7 +316,7 @@ def each_page(stream: AsyncIterator[T], run: Run) -> Iterator[T]:
 def read_splits(
     target: ScanTarget, seen: Callable[[int], object], splits: Iterable[ScanSplit]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of splits, in a task; `seen` is called with the number of things in each batch."""
+    """The rows of splits, in a task; `seen` is called with the number of facts in each batch."""
     with target.opened_scope() as (scope, run):
         for split in splits:
             yield from _rows(split, scope, run, seen)
@@ -321,9 +327,9 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     counts = ScanCounts()
     try:
-        for things in each_page(split.things(scope, counts), run):
-            yield batch_of(things)
-            seen(len(things))
+        for facts in each_page(split.scan(scope, counts), run):
+            yield batch_of(facts)
+            seen(len(facts))
     except CheckpointReplacedError as error:
         yield line_of(SUPERSEDED, str(error))
     yield line_of(COUNTS, dumps(asdict(counts) | {CHECKPOINTS: _checkpoints(split)}))

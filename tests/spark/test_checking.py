@@ -33,7 +33,7 @@ from s3k_async.integrity.repair import (
 )
 from s3k_async.integrity.repair_actions import Task
 from s3k_async.integrity.rule_table import RuleCoverage
-from s3k_async.integrity.scans import Thing
+from s3k_async.integrity.scans import FactRecord
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.verify import LISTED, VerifyReport
 from s3k_async.integrity.verify_rules import TABLES
@@ -273,9 +273,9 @@ def test_tasks_that_run_twice_at_the_same_time_mend_once(
     met = tmp_path / "met"
     met.mkdir()
 
-    def twice(things: DataFrame, parts: int, partitions: int) -> DataFrame:
+    def twice(facts: DataFrame, parts: int, partitions: int) -> DataFrame:
         """Two tasks, each with everything: 0 and 2 are hashed to different ones."""
-        once = divided(things, parts, partitions)
+        once = divided(facts, parts, partitions)
         twins = once.withColumn("task", F.lit(0)).unionAll(once.withColumn("task", F.lit(2)))
         return twins.repartition(2, "task").drop("task").sortWithinPartitions("part")
 
@@ -446,7 +446,7 @@ def test_of_what_a_part_tells_all_is_counted_however_much_it_is() -> None:
 class Gone(NamedTuple):
     """A split of a checkpoint that was replaced while it was read."""
 
-    async def things(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[Thing]]:
+    async def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
         raise scan_splits.CheckpointReplacedError("checkpoints/gone")
         yield []
 

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 FEW, MANY = 10_000, 100_000
 GROWTH = 100 * 1024 * 1024
-"""Bytes. A task has a part of at most 20,000 things in memory, and a page of a scan, however large
+"""Bytes. A task has a part of at most 20,000 facts in memory, and a page of a scan, however large
 the volume is."""
 
 
