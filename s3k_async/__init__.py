@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from s3k_async.errors import *  # noqa: F403
     from s3k_async.files import FileReader, FileWriter, Opening
     from s3k_async.listing import EntryType, Walked, arrow_schema
-    from s3k_async.metadata.txn_record import JobKind, JobState, TransactionRecord
     from s3k_async.model import (
         ChangeResult,
         Content,
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from s3k_async.settings.keywords import Settings
     from s3k_async.stores.blobs import Buffer
     from s3k_async.transaction import Transaction
+    from s3k_async.txn.txn_record import JobKind, JobState, TransactionRecord
     from s3k_async.volumes.facade import destroy_volume, init_volume
 
     __version__: str
@@ -123,7 +123,7 @@ _NAMES: Final = {
     ),
     "files": "FileReader FileWriter Opening",
     "listing": "EntryType Walked arrow_schema",
-    "metadata.txn_record": "JobKind JobState TransactionRecord",
+    "txn.txn_record": "JobKind JobState TransactionRecord",
     "model": (
         "ChangeResult Content ContentSummary Failure FileStatus HashName Progress StagedFile "
         "VolumeKind"

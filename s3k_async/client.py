@@ -57,8 +57,6 @@ from s3k_async.listing import (
     summary,
     walk_pages,
 )
-from s3k_async.metadata.entry_reader import existing
-from s3k_async.metadata.txn_record import TransactionRecord
 from s3k_async.model import (
     ROOT,
     ChangeResult,
@@ -68,9 +66,11 @@ from s3k_async.model import (
     StagedFile,
     status_of,
 )
+from s3k_async.namespace.entry_reader import existing
 from s3k_async.physical_files import PhysicalFile, physical_pages, physical_path
 from s3k_async.stores.blobs import Buffer
 from s3k_async.transaction import Transaction
+from s3k_async.txn.txn_record import TransactionRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa

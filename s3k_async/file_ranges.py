@@ -15,8 +15,8 @@ from s3k_async.errors import (
     IsDirectoryError,
     UncommittedFileError,
 )
-from s3k_async.metadata.entry_reader import existing
 from s3k_async.model import Content, Entry, FileStatus
+from s3k_async.namespace.entry_reader import existing
 from s3k_async.storage.physical import PhysicalStorage, checksum_of, is_uri
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 from s3k_async.volumes.volume import Volume

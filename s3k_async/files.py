@@ -39,10 +39,10 @@ from s3k_async.file_ranges import (
     need_readable,
     read_span,
 )
-from s3k_async.metadata.conflict_backoff import ConflictBackoff
-from s3k_async.metadata.entry_reader import existing
-from s3k_async.metadata.store import MetadataStore, WriteTarget
 from s3k_async.model import Content, Entry, FileStatus, status_of
+from s3k_async.namespace.conflict_backoff import ConflictBackoff
+from s3k_async.namespace.entry_reader import existing
+from s3k_async.namespace.store import MetadataStore, WriteTarget
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.read_ahead import ReadAhead
 from s3k_async.storage.upload import CHECKSUM_PREFIX, CLEANUP_SECONDS, PhysicalWriter

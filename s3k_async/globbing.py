@@ -125,7 +125,7 @@ async def _look(
     names = _literal_names(states)
     if names is None:
         if directory == ROOT:
-            # Every other directory was read before it is listed: see `metadata.consistent_listing`.
+            # Other directories were read before (`namespace.consistent_listing`).
             await reader.get(ROOT)
         async for entries in reader.children(directory):
             yield _page(entries, states)

@@ -1,6 +1,6 @@
 """Listings: pages of entries, walks, finds, summaries, and listings as Arrow record batches.
 
-All of them see a job wholly or not at all, as far as `s3k_async.metadata.consistent_listing` says.
+All of them see a job wholly or not at all, as far as `s3k_async.namespace.consistent_listing` says.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from s3k_async._core.concurrency import merge
 from s3k_async._native import Entries
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.globbing import glob_entries, matcher
-from s3k_async.metadata.codec import in_columns
-from s3k_async.metadata.consistent_listing import SnapshotView, list_consistently
-from s3k_async.metadata.directories import DirectoryStore
-from s3k_async.metadata.entry_reader import existing
-from s3k_async.metadata.ordered_walk import walk, walk_in_order
 from s3k_async.model import EPOCH, ROOT, ContentSummary, FileStatus, status_of
+from s3k_async.namespace.consistent_listing import SnapshotView, list_consistently
+from s3k_async.namespace.directories import DirectoryStore
+from s3k_async.namespace.entry_reader import existing
+from s3k_async.namespace.ordered_walk import walk, walk_in_order
+from s3k_async.table.codec import in_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 from s3k_async.file_ranges import need_readable
 from s3k_async.hive_partitions import partition_values
 from s3k_async.listing import Listing
-from s3k_async.metadata.entry_reader import existing
 from s3k_async.model import FileStatus, utc
+from s3k_async.namespace.entry_reader import existing
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.volumes.volume import Volume
 

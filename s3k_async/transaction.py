@@ -1,5 +1,5 @@
 """Transactions of a caller: bytes are uploaded as they come; all other work happens at the end, in
-`metadata.mutations` and `metadata.multi_path_commit`."""
+`namespace.mutations` and `namespace.multi_path_commit`."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from s3k_async.errors import (
 )
 from s3k_async.file_ranges import need_same
 from s3k_async.files import FileWriter, Opening, bytes_of, check_mode
-from s3k_async.metadata.entry_reader import existing
-from s3k_async.metadata.multi_path_commit import commit_mutations
-from s3k_async.metadata.mutations import MakeDirectory, Move, Mutation, Remove, WriteFile
-from s3k_async.metadata.store import WriteTarget
 from s3k_async.model import ROOT, UNCOMMITTED, ChangeResult, Content, Entry, FileStatus, StagedFile
+from s3k_async.namespace.entry_reader import existing
+from s3k_async.namespace.multi_path_commit import commit_mutations
+from s3k_async.namespace.mutations import MakeDirectory, Move, Mutation, Remove, WriteFile
+from s3k_async.namespace.store import WriteTarget
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
 from s3k_async.stores.blobs import Buffer
 from s3k_async.volumes.volume import Volume

@@ -27,7 +27,6 @@ from s3k_async.integrity.gc_mark import CollectedData
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector
 from s3k_async.integrity.repair import repair_volume
-from s3k_async.metadata.volume_record import SCOPE
 from s3k_async.migrate import dump_volume, load_volume, reshard_volume
 from s3k_async.model import Content
 from s3k_async.oplog.compaction import Compactor
@@ -35,6 +34,7 @@ from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import ABSENT, Item, Put
 from s3k_async.stores.pagination import list_all
 from s3k_async.testing import FaultPlan
+from s3k_async.txn.volume_record import SCOPE
 from s3k_async.volumes import Volume, creation, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.claims import CLAIM, belongs_to_a_volume
 from s3k_async.volumes.restoration import restore_volume

@@ -38,11 +38,11 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.metadata.volume_record import TAG, VolumeRecord
 from s3k_async.settings import resolve
 from s3k_async.stores.items import ABSENT, Put
 from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Died, FaultPlan
+from s3k_async.txn.volume_record import TAG, VolumeRecord
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.claims import CLAIM
 from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends

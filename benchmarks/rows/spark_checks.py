@@ -22,7 +22,7 @@ from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.repair import scope_of, verify_volume
 from s3k_async.integrity.shuffle import Shuffle
 from s3k_async.integrity.verify import part_findings
-from s3k_async.metadata import volume_lock
+from s3k_async.txn import volume_lock
 from s3k_async.volumes import init_volume, open_volume
 from s3k_async.volumes.restoration import restore_volume
 

@@ -133,7 +133,7 @@ impl Change {
     }
 }
 
-/// The fields of the condition that an entry is what it was read as: as `metadata.codec.unchanged`.
+/// The fields of the condition that an entry is what it was read as: as `table.codec.unchanged`.
 fn unchanged<'py>(
     py: Python<'py>,
     entry: &EntryView<'_>,
@@ -152,7 +152,7 @@ fn unchanged<'py>(
 }
 
 impl Place {
-    /// The item of an entry here, as `metadata.codec.to_item` makes it.
+    /// The item of an entry here, as `table.codec.to_item` makes it.
     fn item<'py>(
         &self,
         py: Python<'py>,

@@ -189,7 +189,7 @@ fn quoted(body: &mut Body<Slot>, kind: &str, slot: Slot) {
 }
 
 /// Appends attributes of the moved item, each with a comma before it, in the order of
-/// `metadata.codec.to_item`.
+/// `table.codec.to_item`.
 fn push_attributes(out: &mut String, entry: &EntryView<'_>, operation: &str) {
     out.push_str(",\"children\":{\"S\":");
     push_known(out, entry.name());

@@ -14,10 +14,10 @@ from s3k_async.addresses import Path
 from s3k_async.bulk.publish import ProgressCallback
 from s3k_async.errors import S3kError
 from s3k_async.listing import EntryType, Walked
-from s3k_async.metadata.txn_record import TransactionRecord
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus, StagedFile
 from s3k_async.physical_files import PhysicalFile
 from s3k_async.stores.blobs import Buffer
+from s3k_async.txn.txn_record import TransactionRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,8 +18,8 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.files import FileWriter, Opening
-from s3k_async.metadata.entry_reader import existing
 from s3k_async.model import ROOT, FileStatus
+from s3k_async.namespace.entry_reader import existing
 from s3k_async.stores.blobs import Buffer
 from s3k_async.transaction import Transaction
 

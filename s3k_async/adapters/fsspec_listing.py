@@ -26,8 +26,8 @@ from s3k_async.errors import (
 from s3k_async.file_ranges import LOOKS, need_readable, read_span
 from s3k_async.files import FileReader, FileWriter
 from s3k_async.listing import pages_of
-from s3k_async.metadata.entry_reader import existing
 from s3k_async.model import ROOT, Entry, FileStatus
+from s3k_async.namespace.entry_reader import existing
 
 __all__ = [
     "GAP",

@@ -27,8 +27,8 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.file_ranges import fetch_span
-from s3k_async.metadata.entry_reader import existing
 from s3k_async.model import Entry
+from s3k_async.namespace.entry_reader import existing
 
 __all__ = ["FILES", "ReadableFileSystem"]
 

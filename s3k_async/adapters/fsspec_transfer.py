@@ -13,7 +13,7 @@ from s3k_async.adapters.fsspec_changes import PendingChanges
 from s3k_async.adapters.fsspec_listing import readable
 from s3k_async.client import S3kClient, reader_of, volume_of
 from s3k_async.files import FileReader
-from s3k_async.metadata.entry_reader import existing
+from s3k_async.namespace.entry_reader import existing
 from s3k_async.transfer import verified
 
 __all__ = ["download", "download_into", "upload"]

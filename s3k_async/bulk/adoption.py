@@ -22,10 +22,10 @@ from s3k_async.errors import (
     S3kError,
     UnsupportedError,
 )
-from s3k_async.metadata.conflict_backoff import ConflictBackoff
-from s3k_async.metadata.file_batches import prepare_many, publish_many
-from s3k_async.metadata.store import WriteTarget
 from s3k_async.model import ROOT, ChangeResult, Content, Entry
+from s3k_async.namespace.conflict_backoff import ConflictBackoff
+from s3k_async.namespace.file_batches import prepare_many, publish_many
+from s3k_async.namespace.store import WriteTarget
 from s3k_async.volumes.claims import belongs_to_a_volume
 from s3k_async.volumes.volume import Volume
 

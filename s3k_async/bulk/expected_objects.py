@@ -12,13 +12,13 @@ from s3k_async._core.active_calls import call
 from s3k_async._core.concurrency import run_all
 from s3k_async.client import S3kClient, volume_of
 from s3k_async.errors import BusyError, ConflictError, LogFormatError, PathNotFoundError, S3kError
-from s3k_async.metadata.codec import in_columns
-from s3k_async.metadata.column_plan import plan_deletes
-from s3k_async.metadata.conflict_backoff import ConflictBackoff
-from s3k_async.metadata.executor import execute
-from s3k_async.metadata.pair_renames import PairRenames, RenamePair
 from s3k_async.model import Entry, FileStatus
+from s3k_async.namespace.conflict_backoff import ConflictBackoff
+from s3k_async.namespace.pair_renames import PairRenames, RenamePair
+from s3k_async.table.codec import in_columns
 from s3k_async.transaction import Transaction
+from s3k_async.txn.column_plan import plan_deletes
+from s3k_async.txn.executor import execute
 
 __all__ = ["Errors", "ExpectedObject", "delete_expected", "delete_seen", "rename_expected"]
 

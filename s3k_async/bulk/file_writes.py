@@ -25,9 +25,9 @@ from s3k_async.errors import (
     S3kError,
 )
 from s3k_async.files import bytes_of, drop_unpublished
-from s3k_async.metadata.file_batches import prepare_many, publish_many
-from s3k_async.metadata.store import WriteTarget
 from s3k_async.model import ROOT, ChangeResult, Content, Entry
+from s3k_async.namespace.file_batches import prepare_many, publish_many
+from s3k_async.namespace.store import WriteTarget
 from s3k_async.stores.blobs import Buffer
 from s3k_async.volumes.volume import Volume
 

@@ -23,13 +23,13 @@ from s3k_async.errors import (
     S3kError,
 )
 from s3k_async.file_ranges import need_same
-from s3k_async.metadata.bulk_moves import BulkOutcome, delete_files
-from s3k_async.metadata.codec import in_columns
-from s3k_async.metadata.conflict_backoff import ConflictBackoff
-from s3k_async.metadata.entry_reader import existing
-from s3k_async.metadata.pair_renames import PairRenames, RenamePair
-from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, ChangeResult, Entry, FileStatus, Progress
+from s3k_async.namespace.bulk_moves import BulkOutcome, delete_files
+from s3k_async.namespace.conflict_backoff import ConflictBackoff
+from s3k_async.namespace.entry_reader import existing
+from s3k_async.namespace.pair_renames import PairRenames, RenamePair
+from s3k_async.namespace.store import MetadataStore
+from s3k_async.table.codec import in_columns
 from s3k_async.volumes.volume import Volume
 
 __all__ = ["Normalise", "delete", "delete_many", "rename", "rename_many"]

@@ -21,10 +21,10 @@ from s3k_async.errors import (
 )
 from s3k_async.file_ranges import LOOKS, need_readable
 from s3k_async.files import bytes_of, drop_unpublished
-from s3k_async.metadata.conflict_backoff import ConflictBackoff
-from s3k_async.metadata.entry_reader import existing
-from s3k_async.metadata.store import WriteTarget
 from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, Entry, Progress
+from s3k_async.namespace.conflict_backoff import ConflictBackoff
+from s3k_async.namespace.entry_reader import existing
+from s3k_async.namespace.store import WriteTarget
 from s3k_async.stores.blobs import Buffer
 from s3k_async.volumes.volume import Volume
 

@@ -14,8 +14,8 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.files import FileWriter
-from s3k_async.metadata.store import WriteTarget
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry, StagedFile
+from s3k_async.namespace.store import WriteTarget
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.upload import PhysicalWriter
 from s3k_async.volumes.volume import Volume

@@ -6,10 +6,10 @@ write operations".
 
 from __future__ import annotations
 
-from s3k_async.metadata.codec import to_item
-from s3k_async.metadata.keys import KeyScheme
 from s3k_async.model import Entry
 from s3k_async.stores.items import Item, Value
+from s3k_async.table.codec import to_item
+from s3k_async.table.keys import KeyScheme
 
 __all__ = [
     "READ_UNIT",

@@ -6,9 +6,9 @@ from s3k_async.cost_model.item_size import read_units
 from s3k_async.cost_model.service_limits import Service
 from s3k_async.cost_model.tree_shape import Kind, LaidTree
 from s3k_async.cost_model.work_load import Workload
-from s3k_async.metadata.consistent_listing import CONSISTENT_ROWS
-from s3k_async.metadata.entry_reader import SUFFIX_STREAMS
-from s3k_async.metadata.ordered_walk import DIRECTORIES
+from s3k_async.namespace.consistent_listing import CONSISTENT_ROWS
+from s3k_async.namespace.ordered_walk import DIRECTORIES
+from s3k_async.table.stored_reader import SUFFIX_STREAMS
 
 __all__ = ["listing", "longest_listing", "read_children"]
 

@@ -16,8 +16,8 @@ from s3k_async.cost_model.partition_layout import ChildCount
 from s3k_async.cost_model.service_limits import Service
 from s3k_async.cost_model.tree_shape import Kind, LaidTree
 from s3k_async.cost_model.work_load import Workload
-from s3k_async.metadata.chunking import CHUNK
 from s3k_async.stores.items import MAX_TRANSACTION
+from s3k_async.txn.chunking import CHUNK
 
 __all__ = ["deletion", "renaming"]
 

@@ -18,10 +18,10 @@ from s3k_async.cost_model.partition_layout import (
 )
 from s3k_async.cost_model.service_limits import Service
 from s3k_async.errors import InvalidArgumentError
-from s3k_async.metadata.chunking import CHUNK
-from s3k_async.metadata.keys import KeyScheme
 from s3k_async.model import ROOT, Content, Entry
 from s3k_async.oplog.log_writer import SEGMENT_BYTES
+from s3k_async.table.keys import KeyScheme
+from s3k_async.txn.chunking import CHUNK
 
 __all__ = ["Kind", "LaidTree", "TreeShape", "lay_out", "measure"]
 

@@ -16,7 +16,7 @@ from s3k_async.cost_model.partition_layout import ChildCount
 from s3k_async.cost_model.service_limits import Service
 from s3k_async.cost_model.tree_shape import LaidTree
 from s3k_async.cost_model.work_load import PartitionLoad, Workload
-from s3k_async.metadata.directories import CHAIN_PART
+from s3k_async.namespace.directories import CHAIN_PART
 
 __all__ = ["SINGLE_VERBS", "VerbArguments", "on_every_file", "single", "store_bytes"]
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from s3k_async.errors import ItemFormatError
-from s3k_async.metadata.codec import from_item
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.write_intent import job_of, parse_intent
 from s3k_async.model import Entry
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.segments import Segment, SegmentCommit
+from s3k_async.table.codec import from_item
+from s3k_async.txn.write_intent import job_of, parse_intent
 
 __all__ = ["happened", "segment_commit"]
 

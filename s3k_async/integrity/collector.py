@@ -25,12 +25,12 @@ from s3k_async.integrity.facts import (
 from s3k_async.integrity.scans import FactRecord, blob_facts, log_facts, table_facts
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import Child, FactKind, Shuffle, State
-from s3k_async.metadata.txn_record import TransactionRecord
 from s3k_async.model import ROOT, Entry, Progress
 from s3k_async.oplog.entries import segment_key
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
 from s3k_async.oplog.tail import LogPosition, LogTail, position_of
 from s3k_async.stores.key_ranges import HEX
+from s3k_async.txn.txn_record import TransactionRecord
 
 __all__ = ["LOOSE", "Collector", "Unkeyed"]
 

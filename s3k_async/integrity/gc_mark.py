@@ -31,9 +31,8 @@ from s3k_async.integrity.references import (
     scan_segment,
 )
 from s3k_async.integrity.repair_actions import FsckVolume
-from s3k_async.metadata.codec import from_item
-from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import Entry, Progress
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import EntryKey, LogRecord, parse_key
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import DamagedLog, LogReader
@@ -41,6 +40,7 @@ from s3k_async.stores.blobs import BlobInfo, BlobStore, Unfinished
 from s3k_async.stores.items import Item
 from s3k_async.stores.key_ranges import HEX, KeyRange, hex_ranges, key_ranges
 from s3k_async.stores.pagination import list_pages
+from s3k_async.table.codec import from_item
 
 __all__ = [
     "MOST",

@@ -24,15 +24,15 @@ from s3k_async.integrity.scans import checked_entry
 from s3k_async.integrity.scope import Scope
 from s3k_async.integrity.shuffle import Child
 from s3k_async.integrity.verify_rules import decide
-from s3k_async.metadata.codec import from_item
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.txn_record import JOB_PARTITION, TransactionRecord, record_from
 from s3k_async.model import ROOT, UNCOMMITTED, Entry
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
 from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, ObjectState, latest
 from s3k_async.oplog.tail import LogTail
 from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.items import Key
+from s3k_async.table.codec import from_item
+from s3k_async.txn.txn_record import JOB_PARTITION, TransactionRecord, record_from
 
 __all__ = [
     "CHUNK",

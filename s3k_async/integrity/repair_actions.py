@@ -39,12 +39,8 @@ from s3k_async.integrity.recheck import CHUNK, fresh_facts, item_facts, still_da
 from s3k_async.integrity.scans import is_newer_format
 from s3k_async.integrity.scope import Scope
 from s3k_async.integrity.verify_rules import decide, next_version
-from s3k_async.metadata.codec import from_item, is_unmarked_directory, to_item, unchanged
-from s3k_async.metadata.lease import expired
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.txn_record import TransactionRecord
-from s3k_async.metadata.volume_record import VolumeRecord
 from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import (
     EntryKey,
     LogRecord,
@@ -75,6 +71,10 @@ from s3k_async.stores.items import (
     Put,
 )
 from s3k_async.stores.items import Action as ItemAction
+from s3k_async.table.codec import from_item, is_unmarked_directory, to_item, unchanged
+from s3k_async.txn.lease import expired
+from s3k_async.txn.txn_record import TransactionRecord
+from s3k_async.txn.volume_record import VolumeRecord
 
 __all__ = ["QUARANTINE", "FsckVolume", "LeftError", "MissingDirectoryError", "Repairer", "Task"]
 

@@ -15,9 +15,9 @@ from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from s3k_async.integrity.rule_table import Rule, RuleTable
-from s3k_async.metadata.lease import expired
 from s3k_async.model import ROOT, UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
+from s3k_async.txn.lease import expired
 
 __all__ = [
     "OBJECTS",

@@ -15,9 +15,6 @@ from s3k_async.errors import BlobNotFoundError, ItemFormatError, LogFormatError
 from s3k_async.integrity.facts import ItemFacts, LogObjectFacts, OpenSegment, adopted_by, objects_of
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import FactKind
-from s3k_async.metadata.codec import from_item, from_items
-from s3k_async.metadata.keys import ENTRY_PREFIX
-from s3k_async.metadata.txn_record import JOB_PARTITION, record_from
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.checkpoints import FORMAT as CHECKPOINT_FORMAT
 from s3k_async.oplog.entries import FORMAT as ENTRY_FORMAT
@@ -29,6 +26,9 @@ from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import PARTITION, SORT, Item, Key
 from s3k_async.stores.key_ranges import KeyRange, list_range
 from s3k_async.stores.pagination import scan_all
+from s3k_async.table.codec import from_item, from_items
+from s3k_async.table.keys import ENTRY_PREFIX
+from s3k_async.txn.txn_record import JOB_PARTITION, record_from
 
 __all__ = [
     "FactRecord",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from s3k_async._core.runtime import Sources
 from s3k_async.errors import InvalidPathError
-from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import JavaLogReader, LogReader
 from s3k_async.storage.physical import is_uri, key_below
 from s3k_async.stores.blobs import BlobInfo, BlobStore

@@ -18,11 +18,11 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.integrity.facts import Finding, ItemFacts, LogObjectFacts, OpenSegment
-from s3k_async.metadata.txn_record import TransactionRecord
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.file_modes import make_directories, open_private
+from s3k_async.txn.txn_record import TransactionRecord
 
 __all__ = [
     "HELD",

@@ -31,11 +31,11 @@ from s3k_async.integrity.facts import (
     visibility_of,
 )
 from s3k_async.integrity.rule_table import Rule, RuleTable
-from s3k_async.metadata.lease import expired
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation, job_of_segment, pending_segment
 from s3k_async.storage.physical import is_uri
 from s3k_async.stores.blobs import BlobInfo
+from s3k_async.txn.lease import expired
 
 __all__ = [
     "NOTES",

@@ -19,8 +19,6 @@ from s3k_async.errors import (
     PathNotFoundError,
     UnsupportedError,
 )
-from s3k_async.metadata.volume_lock import VolumeLock
-from s3k_async.metadata.volume_record import has_entries
 from s3k_async.migrate.dump_format import DumpEnd, DumpFile, DumpHeader
 from s3k_async.migrate.dump_reader import open_dump
 from s3k_async.migrate.load_batch import SHOWN, LoadTarget, lacking_bytes, off_loop
@@ -28,6 +26,8 @@ from s3k_async.migrate.missing_parents import MissingParents
 from s3k_async.model import Entry, Progress
 from s3k_async.stores.items import ItemStore
 from s3k_async.stores.os_errors import os_errors
+from s3k_async.txn.volume_lock import VolumeLock
+from s3k_async.txn.volume_record import has_entries
 from s3k_async.volumes import Volume
 from s3k_async.volumes.claims import renew
 from s3k_async.volumes.exclusive_volume import exclusive_volume

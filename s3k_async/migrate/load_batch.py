@@ -19,10 +19,10 @@ from s3k_async.errors import (
     NotDirectoryError,
     UnsupportedError,
 )
-from s3k_async.metadata.codec import from_items, to_item
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation, operation_line
 from s3k_async.paths import normalize
+from s3k_async.table.codec import from_items, to_item
 from s3k_async.volumes import Volume
 
 __all__ = ["SHOWN", "LoadTarget", "lacking_bytes", "off_loop"]

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from s3k_async import _native
 from s3k_async._core.runtime import Sources
 from s3k_async.errors import CorruptDataError, NotDirectoryError
-from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import Entry
+from s3k_async.namespace.store import MetadataStore
 
 __all__ = ["MissingParents"]
 

@@ -18,11 +18,11 @@ from s3k_async._core.metering import RequestCounter, Requests, counted
 from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ConfigError
-from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.volume_lock import VolumeLock
-from s3k_async.metadata.volume_record import LOCK_DONE, VolumeRecord, write_tag
 from s3k_async.migrate.reshard_pass import PassName, PassResult, ReshardPass
 from s3k_async.model import HashName, Progress
+from s3k_async.table.keys import KeyScheme
+from s3k_async.txn.volume_lock import VolumeLock
+from s3k_async.txn.volume_record import LOCK_DONE, VolumeRecord, write_tag
 from s3k_async.volumes import Volume, open_volume
 from s3k_async.volumes.claims import renew
 from s3k_async.volumes.creation import MAX_SUFFIX_COUNT
@@ -73,7 +73,7 @@ async def reshard_volume(
     nothing.
 
     Nobody can use the volume meanwhile, and whoever had it open has to open it again (BusyError,
-    then VolumeMismatchError; see `metadata.volume_lock`). A reshard that was interrupted leaves the
+    then VolumeMismatchError; see `txn.volume_lock`). A reshard that was interrupted leaves the
     volume locked; the same call again finishes it. `walker`: who goes over the table, if not this
     machine alone.
 

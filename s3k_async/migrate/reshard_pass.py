@@ -14,10 +14,10 @@ from typing import Literal, TypeAlias
 
 from s3k_async import _native
 from s3k_async.errors import ConditionFailedError, CorruptDataError, ItemFormatError
-from s3k_async.metadata.codec import from_items
-from s3k_async.metadata.keys import ENTRY_PREFIX, KeyScheme
 from s3k_async.stores.items import MAX_TRANSACTION, PARTITION, SORT, Condition, Delete, Item, Key
 from s3k_async.stores.pagination import scan_all
+from s3k_async.table.codec import from_items
+from s3k_async.table.keys import ENTRY_PREFIX, KeyScheme
 from s3k_async.volumes import Volume
 
 __all__ = ["PassName", "PassResult", "ReshardPass"]

@@ -1,4 +1,4 @@
-"""Tasks of a driver that holds the volume lock: see `metadata.lock_delegates`.
+"""Tasks of a driver that holds the volume lock: see `txn.lock_delegate`.
 
 The driver's coroutine holds and renews the lock on the loop, while Spark runs a stage from a
 thread.
@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.config import VolumeConfig
-from s3k_async.metadata.lock_delegate import LockDelegate
 from s3k_async.settings import with_local_secrets
+from s3k_async.txn.lock_delegate import LockDelegate
 from s3k_async.volumes import Volume, open_volume
 
 __all__ = ["delegated", "while_held"]

@@ -21,7 +21,6 @@ from s3k_async._native import Entries
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 from s3k_async.listing import Listing
-from s3k_async.metadata.codec import in_columns
 from s3k_async.migrate.dump import DumpResult, dump_top
 from s3k_async.migrate.dump_format import CHUNK, DumpHeader
 from s3k_async.migrate.dump_parts import (
@@ -39,6 +38,7 @@ from s3k_async.spark.listing_job import LEVELS, over_subtrees, subtrees
 from s3k_async.spark.runner import AnyVolume, JobRun, ProgressCallback
 from s3k_async.spark.task_rows import Batches, attempt_name, row_batch
 from s3k_async.spark.worker_client import each_value, on_volume
+from s3k_async.table.codec import in_columns
 from s3k_async.volumes import Volume
 
 __all__ = ["Dumper", "dump", "shared_directory"]

@@ -15,11 +15,11 @@ from pyspark.sql import functions as sf
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 from s3k_async.listing import arrow_schema, record_batches
-from s3k_async.metadata.intent_view import IntentView
 from s3k_async.model import ROOT
 from s3k_async.spark.runner import AnyVolume, JobRun
 from s3k_async.spark.task_rows import Batches, spark_schema
 from s3k_async.spark.worker_client import each_partition, each_value
+from s3k_async.txn.intent_view import IntentView
 from s3k_async.volumes import Volume
 
 __all__ = ["Division", "du", "for_spark", "listing", "subtrees"]

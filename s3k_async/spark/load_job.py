@@ -33,7 +33,6 @@ from s3k_async.errors import (
     NotDirectoryError,
     PathNotFoundError,
 )
-from s3k_async.metadata.volume_lock import VolumeLock
 from s3k_async.migrate.dump_format import DumpHeader, file_digest
 from s3k_async.migrate.dump_parts import (
     MANIFEST,
@@ -54,6 +53,7 @@ from s3k_async.spark.dump_job import shared_directory
 from s3k_async.spark.runner import AnyVolume, JobRun, ProgressCallback
 from s3k_async.spark.task_rows import Batches, error_from, row_batch
 from s3k_async.stores.os_errors import os_errors
+from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.volumes import Volume
 
 __all__ = ["load"]

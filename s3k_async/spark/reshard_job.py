@@ -21,7 +21,6 @@ from s3k_async._core.metering import Requests
 from s3k_async._sync.loop_thread import current_bridge
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import CorruptDataError, InvalidPathError, ItemFormatError, S3kError
-from s3k_async.metadata.volume_lock import VolumeLock
 from s3k_async.migrate.reshard import ReshardResult, reshard_volume
 from s3k_async.migrate.reshard_pass import PassResult, ReshardPass
 from s3k_async.model import HashName
@@ -29,6 +28,7 @@ from s3k_async.settings import with_local_secrets
 from s3k_async.spark.delegate_tasks import delegated, while_held
 from s3k_async.spark.runner import AnyVolume, JobRun, ProgressCallback
 from s3k_async.spark.task_rows import ERROR, Batches, error_fields, error_from, row_batch
+from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.volumes import Volume
 
 __all__ = ["reshard"]

@@ -33,9 +33,7 @@ from s3k_async.integrity.tree_restore import (
     TreePlan,
     entry_of,
 )
-from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.volume_lock import VolumeLock
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.log_writer import DisabledLog
@@ -48,6 +46,8 @@ from s3k_async.spark.runner import AnyVolume, JobRun, ProgressCallback
 from s3k_async.spark.scan_job import CORE_TASKS, ScanPlan, ScanResult
 from s3k_async.spark.scan_splits import Run
 from s3k_async.spark.task_rows import spark_schema
+from s3k_async.table.keys import KeyScheme
+from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.volumes import Volume
 from s3k_async.volumes.connections import VolumeConnections, log_location
 from s3k_async.volumes.restoration import DamagedVolume, restore_volume, write_tree

@@ -16,8 +16,8 @@ from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import VolumeMismatchError, VolumeNotFoundError
-from s3k_async.metadata.volume_record import RECORD_KEY, VolumeRecord
 from s3k_async.settings import with_local_secrets
+from s3k_async.txn.volume_record import RECORD_KEY, VolumeRecord
 from s3k_async.volumes import Volume
 
 __all__ = ["Work", "client", "each_partition", "each_value", "on_client", "on_volume"]

@@ -45,7 +45,7 @@ def at_once() -> Iterator[None]:
 
 
 class Fence(Protocol):
-    """Keeps a client from working on a volume that was closed to it; see `metadata.volume_lock`."""
+    """Keeps a client from working on a volume that was closed to it; see `txn.volume_lock`."""
 
     def due(self) -> bool:
         """Whether to look before a request is sent."""

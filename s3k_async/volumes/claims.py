@@ -29,9 +29,9 @@ from s3k_async.errors import (
     VolumeExistsError,
     VolumeMismatchError,
 )
-from s3k_async.metadata.volume_record import SCOPE, VolumeRecord, location_text, scope_of
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.pagination import list_first_level
+from s3k_async.txn.volume_record import SCOPE, VolumeRecord, location_text, scope_of
 
 __all__ = [
     "CLAIM",

@@ -16,8 +16,12 @@ from s3k_async.errors import (
     VolumeExistsError,
     VolumeNotFoundError,
 )
-from s3k_async.metadata.volume_lock import VolumeLock
-from s3k_async.metadata.volume_record import (
+from s3k_async.settings.locations import check_name, name_of_directory
+from s3k_async.stores.items import ItemTable
+from s3k_async.stores.retrying_blobs import ReliableBlobs
+from s3k_async.stores.retrying_items import ReliableItems
+from s3k_async.txn.volume_lock import VolumeLock
+from s3k_async.txn.volume_record import (
     SCOPED,
     VolumeRecord,
     create_record,
@@ -25,10 +29,6 @@ from s3k_async.metadata.volume_record import (
     load_or_repair,
     location_text,
 )
-from s3k_async.settings.locations import check_name, name_of_directory
-from s3k_async.stores.items import ItemTable
-from s3k_async.stores.retrying_blobs import ReliableBlobs
-from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.volumes import claims
 from s3k_async.volumes.claims import claim, read_claim, require_unclaimed, table_identity
 from s3k_async.volumes.connections import VolumeConnections, log_location

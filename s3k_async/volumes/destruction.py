@@ -21,17 +21,17 @@ from s3k_async.errors import (
     PermissionDeniedError,
     ReadOnlyVolumeError,
 )
-from s3k_async.metadata.volume_record import (
-    VolumeRecord,
-    has_entries,
-    load_or_repair,
-    mark_destroying,
-)
 from s3k_async.oplog.log_reader import DamagedLog, LogReader
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import ItemStore
 from s3k_async.stores.pagination import list_all, scan_all
 from s3k_async.stores.retrying_blobs import ReliableBlobs
+from s3k_async.txn.volume_record import (
+    VolumeRecord,
+    has_entries,
+    load_or_repair,
+    mark_destroying,
+)
 from s3k_async.volumes.claims import CLAIM, read_claim, require_claim, table_identity
 from s3k_async.volumes.connections import VolumeConnections, log_location
 from s3k_async.volumes.volume import NO_PATIENCE, require_agreement, require_table

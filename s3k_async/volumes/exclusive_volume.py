@@ -1,4 +1,4 @@
-"""A volume opened under the volume lock: see `metadata.volume_lock`."""
+"""A volume opened under the volume lock: see `txn.volume_lock`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from s3k_async._core.metering import RequestCounter
 from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import UnsupportedError, VolumeNotFoundError
-from s3k_async.metadata.volume_lock import VolumeLock
+from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.volumes.creation import init_volume
 from s3k_async.volumes.volume import Volume, open_volume
 

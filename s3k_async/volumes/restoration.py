@@ -20,14 +20,14 @@ from s3k_async.errors import (
 from s3k_async.integrity.audit import AuditRecord, AuditTrail
 from s3k_async.integrity.local_restore import RestorePlan, plan_restore
 from s3k_async.integrity.tree_restore import RestoreReport, TreePlan
-from s3k_async.metadata.codec import from_items, to_item
-from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.volume_lock import VolumeLock
-from s3k_async.metadata.volume_record import LOCK_PURPOSE, RECORD_KEY, SCOPED, scope_of
 from s3k_async.model import ROOT, Entry, HashName, Progress
 from s3k_async.oplog.entries import Operation
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.pagination import scan_all
+from s3k_async.table.codec import from_items, to_item
+from s3k_async.table.keys import KeyScheme
+from s3k_async.txn.volume_lock import VolumeLock
+from s3k_async.txn.volume_record import LOCK_PURPOSE, RECORD_KEY, SCOPED, scope_of
 from s3k_async.volumes.claims import CLAIM, Claim, read_claim
 from s3k_async.volumes.connections import VolumeConnections, log_location
 from s3k_async.volumes.exclusive_volume import exclusive_volume

@@ -17,26 +17,26 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.metadata.atomic_changes import AtomicTree
-from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.lease import Moment
-from s3k_async.metadata.legacy_tables import check_suffixes
-from s3k_async.metadata.recursive import Tree
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.volume_lock import RecordFence
-from s3k_async.metadata.volume_record import (
-    RECORD_KEY,
-    VolumeRecord,
-    find_or_repair,
-    load_or_repair,
-    location_text,
-)
+from s3k_async.namespace.atomic_changes import AtomicTree
+from s3k_async.namespace.recursive import Tree
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_writer import DisabledLog, NativeLog, OperationLog
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.stores.ballast import Ballast
 from s3k_async.stores.items import ItemTable
 from s3k_async.stores.retrying_blobs import ReliableBlobs
 from s3k_async.stores.retrying_items import ReliableItems
+from s3k_async.table.keys import KeyScheme
+from s3k_async.table.legacy_tables import check_suffixes
+from s3k_async.txn.lease import Moment
+from s3k_async.txn.volume_lock import RecordFence
+from s3k_async.txn.volume_record import (
+    RECORD_KEY,
+    VolumeRecord,
+    find_or_repair,
+    load_or_repair,
+    location_text,
+)
 from s3k_async.volumes.claims import require_claim, table_identity
 from s3k_async.volumes.connections import VolumeConnections, log_location
 

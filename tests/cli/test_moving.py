@@ -16,7 +16,7 @@ from tests.old_volume import memory_volume
 @pytest.fixture
 def volume(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """An embedded volume with two files; nobody waits for others to notice a lock."""
-    monkeypatch.setattr("s3k_async.metadata.volume_lock.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("s3k_async.txn.volume_lock.QUIET_SECONDS", 0.0)
     path = str(tmp_path / "vol")
     cli.ok("init", path)
     cli.ok("put", "-", f"{path}:/a/b/1", stdin=b"one")
@@ -85,7 +85,7 @@ def test_reshard(cli: Cli, volume: str) -> None:
 def test_reshard_says_that_the_settings_name_another_suffix_count(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("s3k_async.metadata.volume_lock.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("s3k_async.txn.volume_lock.QUIET_SECONDS", 0.0)
     places = ["--table", f"sqlite://{tmp_path}/t.db", "--data-location", f"file://{tmp_path}/data"]
     cli.ok("init", "s3k://named", *places, "--suffix-count", "3")
     done = cli.ok("reshard", "s3k://named", "--suffix-count", "5")
@@ -94,7 +94,7 @@ def test_reshard_says_that_the_settings_name_another_suffix_count(
 
 
 def test_from_an_old_volume(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("s3k_async.metadata.volume_lock.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("s3k_async.txn.volume_lock.QUIET_SECONDS", 0.0)
     name = fresh_name("old")
     anyio.run(old_volume, name)
     place = f'data_location = "memory://{name}"\n'

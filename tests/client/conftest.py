@@ -11,7 +11,7 @@ import pytest
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
-from s3k_async.metadata import multi_path_commit
+from s3k_async.namespace import multi_path_commit
 from s3k_async.volumes import init_volume
 from tests.client.rig import TUNING
 from tests.engines.volumes import VolumeMaker

@@ -34,11 +34,11 @@ from s3k_async.integrity.gc_mark import CollectedData
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector
 from s3k_async.integrity.repair import repair_volume
-from s3k_async.metadata import volume_lock
 from s3k_async.model import ChangeResult, Progress
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.stores.items import Condition, Update
 from s3k_async.testing import Call, FaultPlan
+from s3k_async.txn import volume_lock
 from s3k_async.volumes import init_volume
 from s3k_async.volumes.claims import CLAIM
 from s3k_async.volumes.restoration import restore_volume

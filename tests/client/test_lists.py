@@ -33,9 +33,9 @@ from s3k_async.errors import (
     TransactionConflictError,
     UncommittedFileError,
 )
-from s3k_async.metadata.codec import to_item
 from s3k_async.model import Progress
 from s3k_async.stores.items import Condition, Put
+from s3k_async.table.codec import to_item
 from s3k_async.testing import Call, FaultPlan
 from tests.client.rig import faulty_client, paths
 from tests.engines.volumes import volume_backends

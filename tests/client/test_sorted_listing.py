@@ -13,8 +13,8 @@ from s3k_async.backends.memory import memory_items
 from s3k_async.backends.sqlite import sqlite_items
 from s3k_async.client import S3kClient
 from s3k_async.errors import PathNotFoundError
-from s3k_async.metadata import entry_reader
 from s3k_async.model import FileStatus
+from s3k_async.namespace import entry_reader
 from tests.engines.volumes import volume_backends
 
 NAMES = [

@@ -32,11 +32,11 @@ from s3k_async.errors import (
     StreamClosedError,
     UnsupportedError,
 )
-from s3k_async.metadata import multi_path_commit
-from s3k_async.metadata.txn_record import JOB_PARTITION
 from s3k_async.model import StagedFile
+from s3k_async.namespace import multi_path_commit
 from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Call, FaultPlan, Moment
+from s3k_async.txn.txn_record import JOB_PARTITION
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.client.transacting import both_ways, contents, fill, problems, stored_bytes

@@ -27,11 +27,12 @@ from s3k_async.errors import (
     S3kError,
     TransactionConflictError,
 )
-from s3k_async.metadata import multi_path_commit, txn_manifest
-from s3k_async.metadata.txn_record import JOB_PARTITION, Jobs
+from s3k_async.namespace import multi_path_commit
 from s3k_async.stores.items import ABSENT, Condition, Key, Put, Update
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.transaction import Transaction
+from s3k_async.txn import txn_manifest
+from s3k_async.txn.txn_record import JOB_PARTITION, Jobs
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.client.transacting import (

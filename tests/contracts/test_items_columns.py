@@ -12,11 +12,11 @@ import pytest
 from s3k_async import _native
 from s3k_async._native import Deletes, Endings, Entries, Moves
 from s3k_async.errors import ConditionFailedError
-from s3k_async.metadata.codec import from_items, to_item
-from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.write_intent import CREATED, REMOVED, WriteIntent
 from s3k_async.model import Entry
 from s3k_async.stores.items import ABSENT, Put
+from s3k_async.table.codec import from_items, to_item
+from s3k_async.table.keys import KeyScheme
+from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent
 from tests.contracts.subjects import Items, token
 
 KEYS: Final = KeyScheme("v", 1)

@@ -18,10 +18,10 @@ from s3k_async.errors import (
     DirectoryNotEmptyError,
     UncommittedFileError,
 )
-from s3k_async.metadata.codec import NEXT
 from s3k_async.stores.blobs import BlobInfo, Buffer
 from s3k_async.stores.items import OPERATION, Condition, Update
 from s3k_async.stores.pagination import list_all
+from s3k_async.table.codec import NEXT
 from s3k_async.testing import Call, FaultPlan
 from tests.client.rig import faulty_client, memory_config, paths
 from tests.engines.volumes import fresh_name

@@ -26,12 +26,12 @@ from s3k_async.errors import (
 )
 from s3k_async.integrity.local_restore import RestorePlan
 from s3k_async.integrity.tree_restore import RestoreReport
-from s3k_async.metadata import volume_lock
 from s3k_async.model import Entry, Progress
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.stores.items import PARTITION, SORT, Condition, Delete, Key
 from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Died, FaultPlan, Moment
+from s3k_async.txn import volume_lock
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoration import restore_volume
 from tests.engines.volumes import VolumeMaker, volume_backends

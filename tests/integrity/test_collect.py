@@ -24,13 +24,13 @@ from s3k_async.errors import (
     VolumeMismatchError,
 )
 from s3k_async.integrity.gc_rules import DELETABLE, KEPT, RULES, Ages, Reason
-from s3k_async.metadata.codec import to_item, unchanged
-from s3k_async.metadata.volume_record import RECORD_KEY
-from s3k_async.metadata.write_intent import WriteIntent
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update, Value
 from s3k_async.stores.pagination import list_all
+from s3k_async.table.codec import to_item, unchanged
 from s3k_async.testing import FaultPlan
+from s3k_async.txn.volume_record import RECORD_KEY
+from s3k_async.txn.write_intent import WriteIntent
 from tests.integrity.garbage import AGES, DAY, Yard, gc_of, live_keys, yard
 
 

@@ -19,7 +19,7 @@ from s3k_async.errors import BusyError, LeaseExpiredError, S3kError, Unreachable
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector
 from s3k_async.integrity.repair import repair_volume
-from s3k_async.metadata import multi_path_commit
+from s3k_async.namespace import multi_path_commit
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put
 from s3k_async.testing import Call, Died, FaultPlan
 from tests.client.rig import faulty_client

@@ -21,14 +21,14 @@ from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.facts import Finding
 from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.integrity.repair_actions import Repairer, Task
-from s3k_async.metadata.txn_record import Job, Jobs
-from s3k_async.metadata.write_intent import REMOVED, WriteIntent
 from s3k_async.model import Entry, Progress
 from s3k_async.oplog import log_writer as oplog
 from s3k_async.oplog.entries import Operation, seal, segment_key
 from s3k_async.oplog.log_reader import LogReader, latest
 from s3k_async.stores.items import Condition, Key, Update
 from s3k_async.testing import Died, FaultPlan, Moment
+from s3k_async.txn.txn_record import Job, Jobs
+from s3k_async.txn.write_intent import REMOVED, WriteIntent
 from tests.client.rig import faulty_client
 from tests.level import FULL
 from tests.torture.damage import GRACE, Scene

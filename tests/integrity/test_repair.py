@@ -32,8 +32,6 @@ from s3k_async.integrity.recheck import fresh_facts
 from s3k_async.integrity.repair import RepairReport, RepairRound, repair_volume, verify_volume
 from s3k_async.integrity.repair_actions import Repairer, Task
 from s3k_async.integrity.verify_rules import decide
-from s3k_async.metadata.txn_record import TransactionRecord
-from s3k_async.metadata.write_intent import CREATED, REMOVED, WriteIntent
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
@@ -41,6 +39,8 @@ from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.items import ABSENT, Put
 from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Call, Died, FaultPlan
+from s3k_async.txn.txn_record import TransactionRecord
+from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent
 from s3k_async.volumes import init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import fresh_name

@@ -8,9 +8,9 @@ import pytest
 
 from s3k_async.integrity.collector import Collector, Tell
 from s3k_async.integrity.repair import repair_volume, verify_volume
-from s3k_async.metadata.bulk_moves import delete_files
-from s3k_async.metadata.codec import in_columns
-from s3k_async.metadata.pair_renames import PairRenames, RenamePair
+from s3k_async.namespace.bulk_moves import delete_files
+from s3k_async.namespace.pair_renames import PairRenames, RenamePair
+from s3k_async.table.codec import in_columns
 from tests.torture.damage import DAMAGES, GRACE, Scene
 
 FILES = ("/top", "/a/d0/f0")

@@ -7,9 +7,9 @@ from typing import Literal
 import pytest
 
 from s3k_async.config import VolumeConfig
-from s3k_async.metadata.txn_record import Job, Jobs, JobState, job_key
 from s3k_async.stores.items import Condition, Update
 from s3k_async.testing import Died
+from s3k_async.txn.txn_record import Job, Jobs, JobState, job_key
 from s3k_async.volumes import open_volume
 
 __all__ = ["DEAD", "rename_and_die"]

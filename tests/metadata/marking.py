@@ -13,10 +13,6 @@ from typing import TypeAlias
 
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.metadata.codec import NEXT, from_item, to_item
-from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
-from s3k_async.metadata.txn_record import JOB_PARTITION, JobState, job_key
-from s3k_async.metadata.write_intent import CREATED, REMOVED, NewState, WriteIntent, parse_intent
 from s3k_async.model import Entry
 from s3k_async.stores.items import (
     ABSENT,
@@ -29,6 +25,10 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
+from s3k_async.table.codec import NEXT, from_item, to_item
+from s3k_async.table.keys import ROOT_KEY, KeyScheme
+from s3k_async.txn.txn_record import JOB_PARTITION, JobState, job_key
+from s3k_async.txn.write_intent import CREATED, REMOVED, NewState, WriteIntent, parse_intent
 
 __all__ = ["Hand", "Step", "a_directory", "a_file"]
 

@@ -27,11 +27,11 @@ from s3k_async.errors import (
     ServiceError,
     UncommittedFileError,
 )
-from s3k_async.metadata.ordered_walk import walk
-from s3k_async.metadata.write_intent import parse_intent
 from s3k_async.model import Entry
+from s3k_async.namespace.ordered_walk import walk
 from s3k_async.stores.items import Condition, Update
 from s3k_async.testing import Call, Died, FaultPlan, Moment
+from s3k_async.txn.write_intent import parse_intent
 from tests.metadata.world import GROWN, Client, Paths, World
 
 EVER: Final = 10**9

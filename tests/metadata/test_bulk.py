@@ -19,12 +19,12 @@ from s3k_async.errors import (
     S3kError,
     TransactionConflictError,
 )
-from s3k_async.metadata.bulk_moves import BulkOutcome, delete_files, move_files
-from s3k_async.metadata.codec import in_columns, to_item
-from s3k_async.metadata.executor import TRANSACTIONS
 from s3k_async.model import Entry
+from s3k_async.namespace.bulk_moves import BulkOutcome, delete_files, move_files
 from s3k_async.stores.items import ABSENT, Put
+from s3k_async.table.codec import in_columns, to_item
 from s3k_async.testing import Call
+from s3k_async.txn.executor import TRANSACTIONS
 from tests.metadata.rig import Rig, calls
 
 FILES = 130
@@ -244,7 +244,7 @@ async def test_a_transaction_that_ended_in_no_known_way_stays_pending(rig: Rig) 
 async def test_few_full_portions_are_held_at_once(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("s3k_async.metadata.chunking.CHUNK", 5)
+    monkeypatch.setattr("s3k_async.txn.chunking.CHUNK", 5)
     await planted(rig)
     held, most = 0, 0
 

@@ -28,8 +28,10 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.metadata.lease import Moment
-from s3k_async.metadata.volume_lock import (
+from s3k_async.stores.items import ABSENT, Condition, Delete, Item, Key, Put, Update
+from s3k_async.testing import Call, FaultPlan
+from s3k_async.txn.lease import Moment
+from s3k_async.txn.volume_lock import (
     HELD_SECONDS,
     LEASE_SECONDS,
     LOOK_SECONDS,
@@ -39,9 +41,7 @@ from s3k_async.metadata.volume_lock import (
     RecordFence,
     VolumeLock,
 )
-from s3k_async.metadata.volume_record import RECORD_KEY, TAG
-from s3k_async.stores.items import ABSENT, Condition, Delete, Item, Key, Put, Update
-from s3k_async.testing import Call, FaultPlan
+from s3k_async.txn.volume_record import RECORD_KEY, TAG
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.exclusive_volume import exclusive_volume
 from tests.support import FakeClock, fake_sources, under

@@ -24,16 +24,16 @@ from s3k_async.errors import (
     ServiceError,
 )
 from s3k_async.integrity.verify_rules import Facts, decide
-from s3k_async.metadata.atomic_changes import AtomicTree
-from s3k_async.metadata.file_batches import publish_many
-from s3k_async.metadata.intent_resolver import IntentResolver
-from s3k_async.metadata.lease import Lease, Moment
-from s3k_async.metadata.recursive import Tree
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.txn_record import Job, Jobs
-from s3k_async.metadata.write_intent import REMOVED
 from s3k_async.model import Entry
+from s3k_async.namespace.atomic_changes import AtomicTree
+from s3k_async.namespace.file_batches import publish_many
+from s3k_async.namespace.recursive import Tree
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.testing import Call, Died, FaultPlan
+from s3k_async.txn.intent_resolver import IntentResolver
+from s3k_async.txn.lease import Lease, Moment
+from s3k_async.txn.txn_record import Job, Jobs
+from s3k_async.txn.write_intent import REMOVED
 from tests.metadata.marking import Hand
 from tests.metadata.rig import Rig
 

@@ -11,7 +11,9 @@ from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.errors import LeaseExpiredError, UnreachableError
-from s3k_async.metadata.lease import (
+from s3k_async.stores.items import ABSENT, Put
+from s3k_async.stores.retrying_items import ReliableItems
+from s3k_async.txn.lease import (
     CHECK_SECONDS,
     Lease,
     Moment,
@@ -20,11 +22,9 @@ from s3k_async.metadata.lease import (
     keep_renewed,
     require_unexpired,
 )
-from s3k_async.metadata.txn_record import Jobs
-from s3k_async.metadata.volume_lock import HELD_SECONDS, LEASE_SECONDS, RENEW_SECONDS, VolumeLock
-from s3k_async.metadata.volume_record import LOCK, LOCK_LEASE, RECORD_KEY
-from s3k_async.stores.items import ABSENT, Put
-from s3k_async.stores.retrying_items import ReliableItems
+from s3k_async.txn.txn_record import Jobs
+from s3k_async.txn.volume_lock import HELD_SECONDS, LEASE_SECONDS, RENEW_SECONDS, VolumeLock
+from s3k_async.txn.volume_record import LOCK, LOCK_LEASE, RECORD_KEY
 from tests.engines.volumes import fresh_name
 from tests.support import FakeClock, fake_sources, fork_and_run
 

@@ -16,16 +16,16 @@ from s3k_async._core.runtime import Sources
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.errors import BusyError, LeaseExpiredError, UnreachableError, UnsupportedError
-from s3k_async.metadata.lock_delegate import LockDelegate
-from s3k_async.metadata.volume_lock import (
+from s3k_async.stores.items import Condition, Item, Key, Update
+from s3k_async.txn.lock_delegate import LockDelegate
+from s3k_async.txn.volume_lock import (
     HELD_SECONDS,
     LEASE_SECONDS,
     LOOK_SECONDS,
     QUIET_SECONDS,
     VolumeLock,
 )
-from s3k_async.metadata.volume_record import DESTROYING, LOCK, RECORD_KEY, STATE
-from s3k_async.stores.items import Condition, Item, Key, Update
+from s3k_async.txn.volume_record import DESTROYING, LOCK, RECORD_KEY, STATE
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.exclusive_volume import exclusive_volume
 from tests.support import FakeClock, fake_sources

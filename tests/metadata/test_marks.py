@@ -7,8 +7,8 @@ import json
 import pytest
 
 from s3k_async.errors import ItemFormatError
-from s3k_async.metadata.write_intent import CREATED, REMOVED, NewState, WriteIntent, parse_intent
 from s3k_async.model import Entry
+from s3k_async.txn.write_intent import CREATED, REMOVED, NewState, WriteIntent, parse_intent
 
 OLD = Entry(
     "/a/é",

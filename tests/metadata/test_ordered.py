@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from s3k_async._native import Entries
 from s3k_async.errors import ThrottledError
-from s3k_async.metadata.codec import in_columns
-from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.ordered_walk import in_order, walk_in_order
 from s3k_async.model import Entry
+from s3k_async.namespace.ordered_walk import in_order, walk_in_order
+from s3k_async.table.codec import in_columns
+from s3k_async.table.keys import KeyScheme
 
 KEYS = KeyScheme("v", 1)
 NAMES = st.text(st.sampled_from("ab!-.é😀\uffff"), min_size=1, max_size=3).filter(

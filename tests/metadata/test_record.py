@@ -30,7 +30,9 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.metadata.volume_record import (
+from s3k_async.stores.items import ABSENT, Item, ItemStore, ItemTable, Put, Value
+from s3k_async.stores.retrying_items import ReliableItems
+from s3k_async.txn.volume_record import (
     FORMAT,
     PROTOCOL,
     RECORD_KEY,
@@ -42,8 +44,6 @@ from s3k_async.metadata.volume_record import (
     location_text,
     mark_destroying,
 )
-from s3k_async.stores.items import ABSENT, Item, ItemStore, ItemTable, Put, Value
-from s3k_async.stores.retrying_items import ReliableItems
 from tests.engines.volumes import fresh_name, fresh_table
 from tests.support import FakeClock, fake_sources
 

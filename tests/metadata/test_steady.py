@@ -21,12 +21,12 @@ from s3k_async.listing import (
     summary,
     walk_pages,
 )
-from s3k_async.metadata import consistent_listing
-from s3k_async.metadata.consistent_listing import ATTEMPTS, SnapshotView, list_consistently
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.write_intent import CREATED, REMOVED, WriteIntent
 from s3k_async.model import Entry, FileStatus
+from s3k_async.namespace import consistent_listing
+from s3k_async.namespace.consistent_listing import ATTEMPTS, SnapshotView, list_consistently
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.testing import Call, FaultPlan
+from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent
 from tests.metadata.marking import Hand, Step, a_directory, a_file
 from tests.metadata.rig import Rig
 

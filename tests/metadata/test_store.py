@@ -11,11 +11,11 @@ from s3k_async.errors import (
     NotDirectoryError,
     PathExistsError,
 )
-from s3k_async.metadata.codec import from_item, to_item
-from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.parent_cache import KNOWN_SECONDS
 from s3k_async.model import Entry
+from s3k_async.namespace.parent_cache import KNOWN_SECONDS
 from s3k_async.stores.items import Value
+from s3k_async.table.codec import from_item, to_item
+from s3k_async.table.keys import KeyScheme
 from tests.metadata.rig import Rig
 
 

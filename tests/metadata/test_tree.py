@@ -18,14 +18,14 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.listing import summary
-from s3k_async.metadata.chunking import CHUNK, chunks
-from s3k_async.metadata.codec import in_columns
-from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.recursive import Tree
-from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ContentSummary, Entry
+from s3k_async.namespace.recursive import Tree
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.stores.items import MAX_TRANSACTION
+from s3k_async.table.codec import in_columns
+from s3k_async.table.keys import KeyScheme
 from s3k_async.testing import Call, Died, FaultPlan
+from s3k_async.txn.chunking import CHUNK, chunks
 from tests.metadata.rig import Rig
 
 
@@ -328,7 +328,7 @@ async def test_pages_of_directories_are_not_held_for_their_files(
             yield in_columns([Entry(f"/d/{number}", True, "i", 1, 1, 1)], keys)
         yield in_columns([file], keys)
 
-    monkeypatch.setattr("s3k_async.metadata.chunking.Entries", Counting)
+    monkeypatch.setattr("s3k_async.txn.chunking.Entries", Counting)
     divided = [chunk async for chunk in chunks(pages())]
     assert [len(chunk) for chunk in divided] == [1] * 51
     assert sorted_parts == [1]

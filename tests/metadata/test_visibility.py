@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.errors import BusyError, ItemFormatError
-from s3k_async.metadata.codec import NEXT
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.txn_record import JobState
-from s3k_async.metadata.write_intent import CREATED, REMOVED, NewState
 from s3k_async.model import Entry
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.stores.items import Condition, Update
+from s3k_async.table.codec import NEXT
 from s3k_async.testing import Call, FaultPlan
+from s3k_async.txn.txn_record import JobState
+from s3k_async.txn.write_intent import CREATED, REMOVED, NewState
 from tests.metadata.marking import Hand, a_directory, a_file
 from tests.metadata.rig import Rig
 

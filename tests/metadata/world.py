@@ -15,18 +15,18 @@ from s3k_async.bulk import publish
 from s3k_async.config import Tuning
 from s3k_async.errors import PathNotFoundError
 from s3k_async.integrity.verify_rules import Finding
-from s3k_async.metadata.atomic_changes import AtomicTree
-from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.recursive import Tree
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.txn_record import RENEW_SECONDS
 from s3k_async.model import Entry
+from s3k_async.namespace.atomic_changes import AtomicTree
+from s3k_async.namespace.recursive import Tree
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.log_writer import NativeLog
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.stores.retrying_blobs import ReliableBlobs
 from s3k_async.stores.retrying_items import ReliableItems
+from s3k_async.table.keys import KeyScheme
 from s3k_async.testing import FaultPlan
+from s3k_async.txn.txn_record import RENEW_SECONDS
 from s3k_async.volumes.volume import Volume
 from tests.integrity.verifier import Verifier
 from tests.support import FakeClock, fake_sources

@@ -12,9 +12,9 @@ import anyio
 from s3k_async import S3kClient
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
-from s3k_async.metadata.volume_lock import QUIET_SECONDS
 from s3k_async.model import Entry
 from s3k_async.testing import FaultPlan
+from s3k_async.txn.volume_lock import QUIET_SECONDS
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.support import under
 

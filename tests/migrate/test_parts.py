@@ -15,7 +15,6 @@ import pytest
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import CorruptDataError, InvalidArgumentError, VolumeNotFoundError
-from s3k_async.metadata.codec import in_columns
 from s3k_async.migrate import LoadResult, dump_volume, load_volume
 from s3k_async.migrate.dump import dump_top
 from s3k_async.migrate.dump_parts import (
@@ -30,6 +29,7 @@ from s3k_async.migrate.dump_parts import (
 )
 from s3k_async.migrate.dump_reader import open_dump
 from s3k_async.model import Entry
+from s3k_async.table.codec import in_columns
 from tests.migrate.rig import FILES, HURRIED, config, entries, keys, made, opened
 
 

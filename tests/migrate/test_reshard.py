@@ -22,13 +22,13 @@ from s3k_async.errors import (
     PermissionDeniedError,
     VolumeMismatchError,
 )
-from s3k_async.metadata.volume_lock import LOOK_SECONDS
-from s3k_async.metadata.volume_record import TAG
 from s3k_async.migrate import reshard, reshard_volume
 from s3k_async.migrate.reshard_pass import PassResult, ReshardPass
 from s3k_async.model import HashName
 from s3k_async.stores.items import ABSENT, Put
 from s3k_async.testing import Call, Died, FaultPlan
+from s3k_async.txn.volume_lock import LOOK_SECONDS
+from s3k_async.txn.volume_record import TAG
 from s3k_async.volumes import Volume, init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.migrate.rig import FILES, HURRIED, config, entries, keys, made, opened, stored

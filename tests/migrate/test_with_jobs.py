@@ -11,9 +11,9 @@ import pytest
 from s3k_async import S3kClient
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import VolumeConfig
-from s3k_async.metadata.keys import KeyScheme
 from s3k_async.migrate import dump_volume, reshard_volume
 from s3k_async.migrate.dump_reader import open_dump
+from s3k_async.table.keys import KeyScheme
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.metadata.marking import Hand, a_directory, a_file

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from s3k_async._native import Entries, Rows
 from s3k_async.listing import arrow_schema
-from s3k_async.metadata.codec import to_item
-from s3k_async.metadata.keys import KeyScheme
 from s3k_async.model import Entry
+from s3k_async.table.codec import to_item
+from s3k_async.table.keys import KeyScheme
 from tests.native.test_entries import ENTRIES
 
 KEYS = KeyScheme("v", 4)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from s3k_async._native import Entries, Rows, status_of
 from s3k_async.errors import ItemFormatError
-from s3k_async.metadata.codec import from_item, to_item
-from s3k_async.metadata.keys import KeyScheme
 from s3k_async.model import Entry
 from s3k_async.stores.items import Item, Value
+from s3k_async.table.codec import from_item, to_item
+from s3k_async.table.keys import KeyScheme
 from tests.native import item_oracle, strategies
 
 VOLUME = "v"

@@ -13,9 +13,9 @@ import pytest
 
 from s3k_async import FileStatus, _native
 from s3k_async._native import Rows, status_of
-from s3k_async.metadata.codec import to_item
-from s3k_async.metadata.keys import KeyScheme
 from s3k_async.model import Entry
+from s3k_async.table.codec import to_item
+from s3k_async.table.keys import KeyScheme
 from s3k_async.testing.reference_items import encode_value
 
 KEYS = KeyScheme("v", 4)

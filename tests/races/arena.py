@@ -19,9 +19,9 @@ from s3k_async._core.runtime import SYSTEM
 from s3k_async.client import volume_of
 from s3k_async.config import DynamoTable, Tuning, VolumeConfig
 from s3k_async.errors import S3kError
-from s3k_async.metadata.txn_record import JOB_PARTITION
 from s3k_async.model import Entry
 from s3k_async.oplog.log_reader import LogReader
+from s3k_async.txn.txn_record import JOB_PARTITION
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import volume_backends
 from tests.integrity.verifier import Verifier

@@ -15,11 +15,11 @@ from s3k_async.errors import (
     TransactionConflictError,
     UnreachableError,
 )
-from s3k_async.metadata.codec import unchanged
-from s3k_async.metadata.recursive import Tree
-from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ChangeResult
+from s3k_async.namespace.recursive import Tree
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.stores.items import Delete
+from s3k_async.table.codec import unchanged
 from s3k_async.testing import Call, FaultPlan
 from tests.metadata.rig import Rig, nth
 

@@ -19,7 +19,6 @@ from unittest.mock import patch
 from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.integrity.gc_rules import Ages
-from s3k_async.metadata import volume_lock
 from s3k_async.migrate import reshard as moving_reshard
 from s3k_async.migrate import reshard_pass
 from s3k_async.migrate.load_batch import LoadTarget
@@ -27,6 +26,7 @@ from s3k_async.model import Entry
 from s3k_async.settings import with_local_secrets
 from s3k_async.spark import dump, each_partition, gc, gc_job, load_job, reshard, restore_job
 from s3k_async.spark.restore_tasks import writer
+from s3k_async.txn import volume_lock
 from s3k_async.volumes import Volume
 from tests.spark.places import HANGS, on
 

@@ -21,12 +21,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from s3k_async.config import VolumeConfig
-from s3k_async.metadata import txn_record
-from s3k_async.metadata.intent_resolver import IntentResolver
-from s3k_async.metadata.txn_record import Jobs
 from s3k_async.spark import register, rename_delete_jobs, rename_files, source
 from s3k_async.spark.source import S3kDataSource
 from s3k_async.spark.source_writer import S3kWriter, TaskCommit
+from s3k_async.txn import txn_record
+from s3k_async.txn.intent_resolver import IntentResolver
+from s3k_async.txn.txn_record import Jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -37,7 +37,6 @@ from s3k_async.integrity.scans import FactRecord
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.verify import LISTED, VerifyReport
 from s3k_async.integrity.verify_rules import TABLES
-from s3k_async.metadata.codec import from_items
 from s3k_async.model import Progress
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.oplog.log_reader import LogReader, latest
@@ -47,6 +46,7 @@ from s3k_async.spark.fsck_job import repair, verify
 from s3k_async.spark.shuffle_rows import batch_of, divided, parts_of
 from s3k_async.stores.items import Condition, Delete, Item
 from s3k_async.stores.pagination import list_all
+from s3k_async.table.codec import from_items
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.spark.places import all_items, embedded, on

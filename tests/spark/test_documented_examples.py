@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from s3k_async import S3kClient, S3kSyncClient
-from s3k_async.metadata import volume_lock
 from s3k_async.settings import resolve
+from s3k_async.txn import volume_lock
 from s3k_async.volumes import init_volume
 from tests.spark.places import copy_bytes
 

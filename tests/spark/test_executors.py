@@ -15,9 +15,9 @@ from anyio import to_thread
 from s3k_async import S3kSyncClient
 from s3k_async.config import LocalDirectory, VolumeConfig
 from s3k_async.errors import VolumeNotFoundError
-from s3k_async.metadata import volume_lock
 from s3k_async.migrate import reshard_volume
 from s3k_async.spark import each_partition, spark_volume, worker_client
+from s3k_async.txn import volume_lock
 from s3k_async.volumes import destroy_volume, init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 

@@ -20,7 +20,7 @@ from s3k_async.errors import (
     PartialFailureError,
     PathNotFoundError,
 )
-from s3k_async.metadata import atomic_changes, txn_record
+from s3k_async.namespace import atomic_changes
 from s3k_async.spark import (
     delete_files,
     du,
@@ -30,6 +30,7 @@ from s3k_async.spark import (
     rename_delete_jobs,
     rename_files,
 )
+from s3k_async.txn import txn_record
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.support import fork_and_run

@@ -89,7 +89,7 @@ def test_a_listing_is_written(
 def test_a_dump_can_be_loaded(
     spark: SparkSession, cli: Cli, directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("s3k_async.metadata.volume_lock.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("s3k_async.txn.volume_lock.QUIET_SECONDS", 0.0)
     target, copy = str(tmp_path / "dump"), str(tmp_path / "copy")
     done = cli.ok("spark", "dump", f"{directory}:/a", "--tasks", "2", "-o", target)
     assert done.out == f"dumped 12 files, 4 directories to {target}\n"
@@ -107,7 +107,7 @@ def test_a_dump_can_be_loaded(
 def test_a_volume_is_resharded(
     spark: SparkSession, cli: Cli, directory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("s3k_async.metadata.volume_lock.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("s3k_async.txn.volume_lock.QUIET_SECONDS", 0.0)
     before = cli.ok("spark", "du", "--tasks", "2", f"{directory}:/").out
     done = cli.ok(
         "--json",

@@ -27,9 +27,6 @@ from s3k_async.errors import (
     PathNotFoundError,
     S3kError,
 )
-from s3k_async.metadata import volume_lock
-from s3k_async.metadata.codec import in_columns
-from s3k_async.metadata.keys import KeyScheme
 from s3k_async.migrate import load_volume
 from s3k_async.migrate.dump_parts import Manifest, PartWriter, make_room, write_manifest
 from s3k_async.migrate.dump_reader import open_dump
@@ -38,6 +35,9 @@ from s3k_async.model import Entry, Progress
 from s3k_async.oplog.log_reader import LogReader, latest
 from s3k_async.spark import dump, load, load_job
 from s3k_async.stores.items import Condition, Delete, Item
+from s3k_async.table.codec import in_columns
+from s3k_async.table.keys import KeyScheme
+from s3k_async.txn import volume_lock
 from s3k_async.volumes import Volume, open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.migrate.rig import entries, keys

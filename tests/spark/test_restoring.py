@@ -20,9 +20,6 @@ from s3k_async.config import VolumeConfig
 from s3k_async.errors import BusyError
 from s3k_async.integrity.restore_rules import RuleName
 from s3k_async.integrity.tree_restore import UNTOLD, RestoreOutcome, RestoreReport, entry_line
-from s3k_async.metadata import volume_lock
-from s3k_async.metadata.codec import to_item
-from s3k_async.metadata.keys import ENTRY_PREFIX
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation
 from s3k_async.spark import restore_job
@@ -30,6 +27,9 @@ from s3k_async.spark.restore_job import restore
 from s3k_async.spark.restore_tasks import WRITTEN, writer
 from s3k_async.spark.task_rows import spark_schema
 from s3k_async.stores.items import ABSENT, PARTITION, Item, Put
+from s3k_async.table.codec import to_item
+from s3k_async.table.keys import ENTRY_PREFIX
+from s3k_async.txn import volume_lock
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoration import restore_volume
 from tests.spark.places import all_items, embedded, on

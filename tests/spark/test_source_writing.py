@@ -28,8 +28,8 @@ from s3k_async.errors import (
     OutcomeUnknownError,
 )
 from s3k_async.integrity.gc_rules import GRACE_SECONDS
-from s3k_async.metadata.multi_path_commit import commit_mutations
 from s3k_async.model import FileStatus
+from s3k_async.namespace.multi_path_commit import commit_mutations
 from s3k_async.spark import read_parquet, register, source_commit, source_files, write_parquet
 from s3k_async.spark.settings import SparkVolume
 from s3k_async.spark.source_commit import publish, volume_to_write

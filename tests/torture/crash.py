@@ -24,12 +24,12 @@ from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector
 from s3k_async.integrity.repair import repair_volume
 from s3k_async.integrity.verify_rules import Finding
-from s3k_async.metadata import volume_lock
-from s3k_async.metadata.txn_record import RENEW_SECONDS
 from s3k_async.model import Entry
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Died, FaultPlan
+from s3k_async.txn import volume_lock
+from s3k_async.txn.txn_record import RENEW_SECONDS
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoration import restore_volume
 from tests.engines.volumes import fresh_name

@@ -9,8 +9,8 @@ import pytest
 
 from s3k_async.client import S3kClient
 from s3k_async.errors import OutcomeUnknownError
-from s3k_async.metadata import txn_manifest
 from s3k_async.model import ChangeResult
+from s3k_async.txn import txn_manifest
 from tests.torture.crash import Paths, Scenario
 
 __all__ = ["LOOKS", "OWN", "SCENARIOS", "verb_of"]

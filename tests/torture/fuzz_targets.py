@@ -33,10 +33,6 @@ from s3k_async.errors import (
     VolumeFormatError,
 )
 from s3k_async.globbing import compile_pattern, matcher
-from s3k_async.metadata.codec import from_item, to_item
-from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.volume_record import VolumeRecord
-from s3k_async.metadata.write_intent import CREATED, REMOVED, WriteIntent, parse_intent
 from s3k_async.oplog.binary_entries import read_java, write_java
 from s3k_async.oplog.checkpoints import Checkpoint, CheckpointPart, decode_manifest, encode_manifest
 from s3k_async.oplog.entries import (
@@ -57,7 +53,11 @@ from s3k_async.oplog.segments import (
     encode_segment,
     encode_segment_commit,
 )
+from s3k_async.table.codec import from_item, to_item
+from s3k_async.table.keys import KeyScheme
 from s3k_async.testing.reference_items import encode_item
+from s3k_async.txn.volume_record import VolumeRecord
+from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent, parse_intent
 from tests.oplog import operations as samples
 
 __all__ = ["TARGETS", "Target"]

@@ -10,8 +10,8 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async.errors import S3kError
-from s3k_async.metadata import multi_path_commit
 from s3k_async.model import StagedFile
+from s3k_async.namespace import multi_path_commit
 from tests.torture.model import Answer, Delete, MakeDirectory, Outcome, Refusal, Rename, Tree, Write
 
 __all__ = ["Step", "Transact", "paths_of"]

@@ -21,11 +21,11 @@ from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFil
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.repair import repair_volume
 from s3k_async.integrity.verify_rules import Finding
-from s3k_async.metadata.txn_record import RENEW_SECONDS
 from s3k_async.model import Entry
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.testing.faults import guarded
+from s3k_async.txn.txn_record import RENEW_SECONDS
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from tests.client.rig import TUNING
 from tests.engines.volumes import fresh_name

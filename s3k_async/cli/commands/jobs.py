@@ -14,8 +14,8 @@ from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import time_text
 from s3k_async.cli.volume_addresses import parse_volume_address
 from s3k_async.errors import BusyError, InvalidArgumentError, PathNotFoundError
-from s3k_async.metadata.txn_record import TransactionRecord
 from s3k_async.model import ROOT
+from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.volumes import Volume, open_volume
 
 __all__ = ["jobs", "list_jobs", "settle"]

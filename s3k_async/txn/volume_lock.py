@@ -30,8 +30,10 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.metadata.lease import Lease, Moment, keep_renewed
-from s3k_async.metadata.volume_record import (
+from s3k_async.stores.items import OPERATION, Condition, Item, Update, Value
+from s3k_async.stores.retrying_items import ReliableItems
+from s3k_async.txn.lease import Lease, Moment, keep_renewed
+from s3k_async.txn.volume_record import (
     DESTROYING,
     LOCK,
     LOCK_DONE,
@@ -45,8 +47,6 @@ from s3k_async.metadata.volume_record import (
     is_locked,
     locked_message,
 )
-from s3k_async.stores.items import OPERATION, Condition, Item, Update, Value
-from s3k_async.stores.retrying_items import ReliableItems
 
 __all__ = [
     "BELIEVED_SECONDS",
@@ -195,7 +195,7 @@ class VolumeLock:
             raise self._lose() from error
 
     async def dismiss(self, items: ReliableItems) -> None:
-        """Change the lock id, so that all delegates (`metadata.lock_delegate`) stop, and wait until
+        """Change the lock id, so that all delegates (`txn.lock_delegate`) stop, and wait until
         none can be at work. Needed before the lock is given up for good: a task that Spark has
         given up may still run. Raises LeaseExpiredError if the lock was lost.
         """

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from s3k_async.errors import BusyError, S3kError
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.txn_record import POLL_CAP_SECONDS, POLL_SECONDS
 from s3k_async.model import Entry
+from s3k_async.namespace.store import MetadataStore
+from s3k_async.txn.txn_record import POLL_CAP_SECONDS, POLL_SECONDS
 
 __all__ = ["ConflictBackoff", "ObstructedError", "until_unobstructed"]
 

@@ -21,11 +21,11 @@ from s3k_async.errors import (
     S3kError,
     UncommittedFileError,
 )
-from s3k_async.metadata.codec import NEXT, from_item, from_items, in_columns
-from s3k_async.metadata.column_plan import ColumnPlan, plan_deletes, plan_moves
-from s3k_async.metadata.executor import ExecutionResult, Turn, execute
-from s3k_async.metadata.store import MetadataStore
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.stores.items import Item
+from s3k_async.table.codec import NEXT, from_item, from_items, in_columns
+from s3k_async.txn.column_plan import ColumnPlan, plan_deletes, plan_moves
+from s3k_async.txn.executor import ExecutionResult, Turn, execute
 
 __all__ = ["BulkOutcome", "Failure", "delete_files", "move_files"]
 

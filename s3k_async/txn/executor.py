@@ -22,10 +22,10 @@ from s3k_async.errors import (
     S3kError,
     TransactionConflictError,
 )
-from s3k_async.metadata.logged_write import LoggedOutcome
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.segments import Operations
 from s3k_async.stores.items import MAX_TRANSACTION, Action, Item, ItemStore
+from s3k_async.txn.logged_write import LoggedOutcome
 
 __all__ = [
     "ExecutionResult",

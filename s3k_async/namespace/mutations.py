@@ -23,12 +23,12 @@ from s3k_async.errors import (
     PathNotFoundError,
     UncommittedFileError,
 )
-from s3k_async.metadata.directories import require_directories
-from s3k_async.metadata.lease import require_unexpired
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.write_intent import job_of
 from s3k_async.model import ROOT, ChangeTally, Content, Entry
+from s3k_async.namespace.directories import require_directories
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation, OperationKind
+from s3k_async.txn.lease import require_unexpired
+from s3k_async.txn.write_intent import job_of
 
 __all__ = [
     "Change",

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 
 from s3k_async._native import Entries, Rows
 from s3k_async.errors import ItemFormatError
-from s3k_async.metadata.keys import KeyScheme
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.stores.items import OPERATION, PARTITION, SORT, Condition, Item, Value
+from s3k_async.table.keys import KeyScheme
 
 __all__ = [
     "NEXT",

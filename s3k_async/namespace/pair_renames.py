@@ -23,14 +23,14 @@ from s3k_async.errors import (
     S3kError,
     UncommittedFileError,
 )
-from s3k_async.metadata.bulk_moves import BulkOutcome
-from s3k_async.metadata.directories import require_directories
-from s3k_async.metadata.executor import ExecutionResult, Lane, Refusal, execute
-from s3k_async.metadata.row_plan import RowPlan
-from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.bulk_moves import BulkOutcome
+from s3k_async.namespace.directories import require_directories
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
 from s3k_async.stores.items import MAX_TRANSACTION, Action
+from s3k_async.txn.executor import ExecutionResult, Lane, Refusal, execute
+from s3k_async.txn.row_plan import RowPlan
 
 __all__ = ["PairRenames", "RenamePair"]
 

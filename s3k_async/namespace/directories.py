@@ -25,14 +25,9 @@ from s3k_async.errors import (
     ReadOnlyVolumeError,
     S3kError,
 )
-from s3k_async.metadata.codec import NEXT, from_item, is_unmarked_directory, to_item, unchanged
-from s3k_async.metadata.entry_reader import ROOT_ENTRY, EntryReader
-from s3k_async.metadata.intent_resolver import IntentResolver
-from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
-from s3k_async.metadata.logged_write import LoggedWriter
-from s3k_async.metadata.parent_cache import ParentCache, SingleFlight
-from s3k_async.metadata.txn_record import Job, Jobs
 from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.entry_reader import EntryReader
+from s3k_async.namespace.parent_cache import ParentCache, SingleFlight
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.log_writer import OperationLog
 from s3k_async.stores.items import (
@@ -50,6 +45,12 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
+from s3k_async.table.codec import NEXT, from_item, is_unmarked_directory, to_item, unchanged
+from s3k_async.table.keys import ROOT_KEY, KeyScheme
+from s3k_async.table.stored_reader import ROOT_ENTRY
+from s3k_async.txn.intent_resolver import IntentResolver
+from s3k_async.txn.logged_write import LoggedWriter
+from s3k_async.txn.txn_record import Job, Jobs
 
 __all__ = ["DirectoryStore", "require_directories"]
 

@@ -8,12 +8,12 @@ from typing import TypeAlias
 
 from s3k_async._core.concurrency import Budget
 from s3k_async.errors import PathExistsError
-from s3k_async.metadata.chunking import PARTS
-from s3k_async.metadata.conflict_backoff import ObstructedError
-from s3k_async.metadata.directories import require_directories
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.txn_record import Job
 from s3k_async.model import ChangeTally, Entry, Progress
+from s3k_async.namespace.conflict_backoff import ObstructedError
+from s3k_async.namespace.directories import require_directories
+from s3k_async.namespace.store import MetadataStore
+from s3k_async.txn.chunking import PARTS
+from s3k_async.txn.txn_record import Job
 
 __all__ = ["OnProgress", "TreeChange", "look_ahead"]
 

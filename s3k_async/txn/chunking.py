@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing
 
 from s3k_async._native import Entries
-from s3k_async.metadata.codec import in_columns
-from s3k_async.metadata.keys import KeyScheme
 from s3k_async.model import Entry
 from s3k_async.oplog.log_writer import SEGMENT_OPERATIONS
+from s3k_async.table.codec import in_columns
+from s3k_async.table.keys import KeyScheme
 
 __all__ = ["CHUNK", "PARTS", "chunks", "cost", "cost_of_files", "mixed_chunks", "reread"]
 

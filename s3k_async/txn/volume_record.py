@@ -36,8 +36,6 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.metadata.keys import ENTRY_PREFIX
-from s3k_async.metadata.lease import expired
 from s3k_async.model import HashName, VolumeKind
 from s3k_async.stores.items import (
     ABSENT,
@@ -54,6 +52,8 @@ from s3k_async.stores.items import (
     Value,
 )
 from s3k_async.stores.pagination import scan_all
+from s3k_async.table.keys import ENTRY_PREFIX
+from s3k_async.txn.lease import expired
 
 __all__ = [
     "APPEARANCE",
@@ -109,7 +109,7 @@ _TAG_LIMIT = 256
 STATE: Final = "state"
 DESTROYING: Final = "destroying"
 LOCK: Final = "loading"
-"""Id of the holding of the exclusive lock, while there is one: see `metadata.volume_lock`."""
+"""Id of the holding of the exclusive lock, while there is one: see `txn.volume_lock`."""
 LOCK_LEASE: Final = "loading_lease"
 """Until when it is believed, epoch ms; 0 after work that was interrupted."""
 LOCK_PURPOSE: Final = "loading_for"

@@ -30,19 +30,19 @@ from s3k_async.errors import (
     ServiceError,
     UncommittedFileError,
 )
-from s3k_async.metadata.chunking import cost, mixed_chunks, reread
-from s3k_async.metadata.codec import NEXT, from_item, in_columns, to_item
-from s3k_async.metadata.column_plan import ColumnPlan, plan_deletes, plan_moves
-from s3k_async.metadata.conflict_backoff import ObstructedError, until_unobstructed
-from s3k_async.metadata.executor import Refusal, execute
-from s3k_async.metadata.logged_write import LoggedOutcome, TransactionLog
-from s3k_async.metadata.recursive import Tree
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.tree_change import OnProgress, TreeChange, look_ahead
-from s3k_async.metadata.txn_record import Job
-from s3k_async.metadata.write_intent import job_of
 from s3k_async.model import ChangeResult, Entry
+from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
+from s3k_async.namespace.recursive import Tree
+from s3k_async.namespace.store import MetadataStore
+from s3k_async.namespace.tree_change import OnProgress, TreeChange, look_ahead
 from s3k_async.stores.items import ABSENT, Action, Put
+from s3k_async.table.codec import NEXT, from_item, in_columns, to_item
+from s3k_async.txn.chunking import cost, mixed_chunks, reread
+from s3k_async.txn.column_plan import ColumnPlan, plan_deletes, plan_moves
+from s3k_async.txn.executor import Refusal, execute
+from s3k_async.txn.logged_write import LoggedOutcome, TransactionLog
+from s3k_async.txn.txn_record import Job
+from s3k_async.txn.write_intent import job_of
 
 __all__ = ["AtomicChange", "AtomicTree"]
 

@@ -9,12 +9,12 @@ from typing import TypeAlias
 
 from s3k_async._native import Entries
 from s3k_async.errors import ItemFormatError
-from s3k_async.metadata.codec import from_items, in_columns
-from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.txn_record import TransactionRecord, job_key, record_from
-from s3k_async.metadata.write_intent import CREATED, REMOVED, WriteIntent, parse_intent
 from s3k_async.model import Entry
 from s3k_async.stores.items import ItemStore
+from s3k_async.table.codec import from_items, in_columns
+from s3k_async.table.keys import KeyScheme
+from s3k_async.txn.txn_record import TransactionRecord, job_key, record_from
+from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent, parse_intent
 
 __all__ = ["IntentView", "Seeing"]
 

@@ -28,18 +28,18 @@ from s3k_async.errors import (
     TransactionConflictError,
     UncommittedFileError,
 )
-from s3k_async.metadata.codec import from_item, to_item, unchanged
-from s3k_async.metadata.directories import DirectoryStore, require_directories
-from s3k_async.metadata.entry_reader import ROOT_ENTRY
-from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.lease import expired, expiry_ms, require_unexpired
-from s3k_async.metadata.logged_write import LoggedOutcome
-from s3k_async.metadata.parent_cache import AncestorReads
-from s3k_async.metadata.write_intent import job_of
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry
+from s3k_async.namespace.directories import DirectoryStore, require_directories
+from s3k_async.namespace.parent_cache import AncestorReads
 from s3k_async.oplog.entries import Operation, OperationKind
 from s3k_async.oplog.log_writer import OperationLog
 from s3k_async.stores.items import ABSENT, Action, Check, Delete, ItemStore, Put
+from s3k_async.table.codec import from_item, to_item, unchanged
+from s3k_async.table.keys import KeyScheme
+from s3k_async.table.stored_reader import ROOT_ENTRY
+from s3k_async.txn.lease import expired, expiry_ms, require_unexpired
+from s3k_async.txn.logged_write import LoggedOutcome
+from s3k_async.txn.write_intent import job_of
 
 __all__ = ["MetadataStore", "WriteTarget"]
 

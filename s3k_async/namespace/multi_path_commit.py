@@ -16,12 +16,10 @@ from typing import TypeAlias
 from s3k_async import _native
 from s3k_async._core.concurrency import run_all
 from s3k_async.errors import ConditionFailedError, TransactionConflictError
-from s3k_async.metadata.atomic_changes import AtomicChange
-from s3k_async.metadata.codec import NEXT, is_unmarked_directory, to_item, unchanged
-from s3k_async.metadata.conflict_backoff import ObstructedError, until_unobstructed
-from s3k_async.metadata.executor import by_transaction, execute
-from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
-from s3k_async.metadata.mutations import (
+from s3k_async.model import ROOT, ChangeResult
+from s3k_async.namespace.atomic_changes import AtomicChange
+from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
+from s3k_async.namespace.mutations import (
     Change,
     CommitPlan,
     Mutation,
@@ -29,12 +27,7 @@ from s3k_async.metadata.mutations import (
     WriteFile,
     decide,
 )
-from s3k_async.metadata.row_plan import RowPlan
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.txn_manifest import ManifestPart, divided, write_parts
-from s3k_async.metadata.txn_record import Job
-from s3k_async.metadata.write_intent import WriteIntent
-from s3k_async.model import ROOT, ChangeResult
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.stores.items import (
     ABSENT,
     MAX_TRANSACTION,
@@ -47,6 +40,13 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
+from s3k_async.table.codec import NEXT, is_unmarked_directory, to_item, unchanged
+from s3k_async.table.keys import ROOT_KEY, KeyScheme
+from s3k_async.txn.executor import by_transaction, execute
+from s3k_async.txn.row_plan import RowPlan
+from s3k_async.txn.txn_manifest import ManifestPart, divided, write_parts
+from s3k_async.txn.txn_record import Job
+from s3k_async.txn.write_intent import WriteIntent
 
 __all__ = ["Renew", "commit_mutations"]
 

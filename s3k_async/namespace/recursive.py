@@ -25,15 +25,15 @@ from s3k_async.errors import (
     RenameIntoSelfError,
     S3kError,
 )
-from s3k_async.metadata.bulk_moves import BulkOutcome, delete_files, move_files
-from s3k_async.metadata.chunking import chunks, cost_of_files, reread
-from s3k_async.metadata.codec import NEXT, to_item, unchanged
-from s3k_async.metadata.conflict_backoff import ObstructedError, until_unobstructed
-from s3k_async.metadata.ordered_walk import walk
-from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.tree_change import OnProgress, TreeChange, look_ahead
 from s3k_async.model import ChangeResult, Entry
+from s3k_async.namespace.bulk_moves import BulkOutcome, delete_files, move_files
+from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
+from s3k_async.namespace.ordered_walk import walk
+from s3k_async.namespace.store import MetadataStore
+from s3k_async.namespace.tree_change import OnProgress, TreeChange, look_ahead
 from s3k_async.stores.items import ABSENT, Check, Put
+from s3k_async.table.codec import NEXT, to_item, unchanged
+from s3k_async.txn.chunking import chunks, cost_of_files, reread
 
 __all__ = ["Tree"]
 

@@ -1,9 +1,8 @@
-"""Reads of the tree: one entry, many, a directory's children, a whole table; as stored, or as
-readers see it."""
+"""Reads of the tree as clients see it: one entry, many, a directory's children."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
@@ -11,28 +10,15 @@ from s3k_async import _native
 from s3k_async._core.concurrency import merge
 from s3k_async._native import Entries
 from s3k_async.errors import ItemFormatError, PathNotFoundError
-from s3k_async.metadata.codec import from_item, from_items
-from s3k_async.metadata.intent_view import IntentView, Seeing
-from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.ordered_walk import in_order
 from s3k_async.model import ROOT, Entry
-from s3k_async.stores.items import Item, ItemStore
-from s3k_async.stores.pagination import query_all, scan_all
+from s3k_async.namespace.ordered_walk import in_order
+from s3k_async.stores.items import Item
+from s3k_async.table.codec import from_item, from_items
+from s3k_async.table.stored_reader import ROOT_ENTRY, SUFFIX_STREAMS, StoredReader
+from s3k_async.txn.intent_view import IntentView, Seeing
 
-__all__ = ["ROOT_ENTRY", "EntryReader", "existing"]
+__all__ = ["EntryReader", "existing"]
 
-ROOT_ENTRY = Entry(
-    path=ROOT,
-    is_dir=True,
-    id="00000000-0000-4000-8000-000000000000",
-    version=1,
-    ctime=0,
-    mtime_ms=0,
-)
-"""The root has no item; it is the same everywhere and cannot change."""
-
-SUFFIX_STREAMS = 64
-"""Suffix partitions of one directory that are read at the same time."""
 ORDERED_ROWS = 50_000
 """Rows that a listing in order asks for at the same time, if there are more suffixes than
 `WHOLE_PAGES`."""
@@ -54,18 +40,13 @@ async def existing(store: PathReader, path: str) -> Entry:
     return entry
 
 
-class EntryReader:
-    """Strongly consistent reads of entries. All paths are normalised.
+class EntryReader(StoredReader):
+    """Strongly consistent reads of entries as clients see them. All paths are normalised.
 
-    What is called `stored` gives items as they are, for jobs and fsck. Everything else gives what
-    readers see: where a job marks an entry, the side that the job's record tells (`IntentView`). An
-    entry that is seen and marked keeps its mark in `pending`: nobody may change it before the job
-    is settled. `see` is how a caller of several methods sees all that they read.
+    Where an entry has a write intent, the record of its transaction decides which state is visible
+    (`IntentView`). A visible entry with an intent keeps it in `pending`: it must not be changed
+    before the intent is resolved. A caller of several methods passes one `see` to all of them.
     """
-
-    def __init__(self, items: ItemStore, keys: KeyScheme) -> None:
-        self.items = items
-        self.keys = keys
 
     async def get(self, path: str, see: Seeing | None = None) -> Entry | None:
         """The entry at a path, or None. Raises InvalidPathError, ItemFormatError."""
@@ -80,7 +61,7 @@ class EntryReader:
     async def get_many(self, paths: Sequence[str], see: Seeing | None = None) -> list[Entry | None]:
         """The entries at the paths, in their order, in as few requests as possible. Not a
         snapshot."""
-        stored = await self._items_at(paths)
+        stored = await self.items_at(paths)
         seen = await self._viewed(from_items(list(stored.values()), self.keys), see)
         entries: dict[str, Entry] = {ROOT: ROOT_ENTRY}
         entries.update(zip(seen.paths(), seen, strict=True))
@@ -88,7 +69,7 @@ class EntryReader:
 
     async def get_each(self, paths: Sequence[str]) -> list[Entry | ItemFormatError | None]:
         """As `get_many`, with the error of an item that is no entry in its place."""
-        stored = await self._items_at(paths)
+        stored = await self.items_at(paths)
         entries: dict[str, Entry | ItemFormatError] = {ROOT: ROOT_ENTRY}
         try:
             found = from_items(list(stored.values()), self.keys)
@@ -104,21 +85,6 @@ class EntryReader:
             )
         seen = await self._viewed(found)
         entries.update(zip(seen.paths(), seen, strict=True))
-        return [entries.get(path) for path in paths]
-
-    async def stored(self, path: str) -> Entry | None:
-        """The entry at a path as it is stored, or None. Raises InvalidPathError,
-        ItemFormatError."""
-        if path == ROOT:
-            return ROOT_ENTRY
-        item = await self.items.get(self.keys.key(path))
-        return None if item is None else from_item(item, self.keys)
-
-    async def stored_many(self, paths: Sequence[str]) -> list[Entry | None]:
-        """As `get_many`, as they are stored."""
-        stored = await self._items_at(paths)
-        entries: dict[str, Entry] = {ROOT: ROOT_ENTRY}
-        entries.update(zip(stored, from_items(list(stored.values()), self.keys), strict=True))
         return [entries.get(path) for path in paths]
 
     async def chain(self, path: str) -> list[tuple[str, Entry | None]]:
@@ -144,52 +110,22 @@ class EntryReader:
         partitions = self.keys.partitions(path)
         limit = None if len(partitions) <= WHOLE_PAGES else max(1, ORDERED_ROWS // len(partitions))
         async with aclosing(
-            in_order([self._partition(partition, limit) for partition in partitions])
+            in_order([self.partition(partition, limit) for partition in partitions])
         ) as pages:
             async for page in pages:
                 yield await see(page)
-
-    def stored_children(self, path: str) -> AsyncGenerator[Entries, None]:
-        """As `children`, as they are stored."""
-        return merge(
-            [self._partition(partition) for partition in self.keys.partitions(path)],
-            limit=SUFFIX_STREAMS,
-        )
 
     async def has_children(self, path: str) -> bool:
         """Whether the directory has a child that readers see, reservations included."""
         see = self._see()
         # The first child of each suffix mostly tells. Where it is hidden so may be many, which are
         # read by the page.
-        streams = [self._partition(partition, first=1) for partition in self.keys.partitions(path)]
+        streams = [self.partition(partition, first=1) for partition in self.keys.partitions(path)]
         async with aclosing(merge(streams, limit=SUFFIX_STREAMS)) as pages:
             async for page in pages:
                 if await see(page):
                     return True
         return False
-
-    async def has_stored_children(self, path: str) -> bool:
-        """Whether an item is stored below the directory, and be it one that a job has yet to show
-        or to remove."""
-        streams = [self._partition(partition, first=1) for partition in self.keys.partitions(path)]
-        async with aclosing(merge(streams, limit=SUFFIX_STREAMS)) as pages:
-            async for page in pages:
-                if page:
-                    return True
-        return False
-
-    async def scan(
-        self, path: str, segment: int = 0, segments: int = 1
-    ) -> AsyncGenerator[Entries, None]:
-        """What is stored below a path, from one of `segments` parts of the table, entries without
-        parents included.
-
-        The path itself is excluded, and matching is by components: `/a` does not reach `/ab`.
-        Raises ValueError unless 0 <= segment < segments.
-        """
-        below = ROOT if path == ROOT else path + "/"
-        async for page in scan_all(self.items, segment, segments):
-            yield from_items(page, self.keys, records=True).below(below)
 
     async def _viewed(self, stored: Entries, see: Seeing | None = None) -> Entries:
         return await (see or self._see())(stored) if stored.marked() else stored
@@ -198,23 +134,9 @@ class EntryReader:
         """How one call sees what it reads."""
         return IntentView(self.items, self.keys).seen
 
-    async def _items_at(self, paths: Sequence[str]) -> dict[str, Item]:
-        """The items at those of the paths that have one."""
-        wanted = list(dict.fromkeys(path for path in paths if path != ROOT))
-        keys = dict(zip(wanted, self.keys.keys(wanted), strict=True))
-        found = await self.items.get_many(list(keys.values())) if keys else {}
-        return {path: found[key] for path, key in keys.items() if key in found}
-
     def _damage(self, item: Item) -> ItemFormatError | None:
         try:
             from_item(item, self.keys)
         except ItemFormatError as error:
             return error
         return None
-
-    async def _partition(
-        self, partition: str, limit: int | None = None, *, first: int | None = None
-    ) -> AsyncIterator[Entries]:
-        """One partition in pages of `limit` items, the first of them of `first`."""
-        async for page in query_all(self.items, partition, limit=limit, first=first):
-            yield from_items(page, self.keys)

@@ -15,13 +15,13 @@ from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from s3k_async._native import Entries
-from s3k_async.metadata.codec import from_items
-from s3k_async.metadata.directories import DirectoryStore
-from s3k_async.metadata.entry_reader import ROOT_ENTRY
-from s3k_async.metadata.intent_view import IntentView
-from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
 from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.directories import DirectoryStore
 from s3k_async.stores.items import OPERATION, Item
+from s3k_async.table.codec import from_items
+from s3k_async.table.keys import ROOT_KEY, KeyScheme
+from s3k_async.table.stored_reader import ROOT_ENTRY
+from s3k_async.txn.intent_view import IntentView
 
 __all__ = ["ATTEMPTS", "CONSISTENT_ROWS", "SnapshotView", "list_consistently"]
 

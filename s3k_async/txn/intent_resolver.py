@@ -16,21 +16,6 @@ from s3k_async._core.concurrency import Budget
 from s3k_async._core.runtime import Sources
 from s3k_async._native import Entries
 from s3k_async.errors import BusyError, ConditionFailedError, ItemFormatError, OutcomeUnknownError
-from s3k_async.metadata.chunking import PARTS, cost, mixed_chunks
-from s3k_async.metadata.codec import NEXT, in_columns, to_item
-from s3k_async.metadata.column_plan import plan_resolutions
-from s3k_async.metadata.entry_reader import EntryReader
-from s3k_async.metadata.executor import Lane, by_transaction, execute, unlogged
-from s3k_async.metadata.row_plan import RowPlan
-from s3k_async.metadata.txn_manifest import ManifestPart, read_part, remove_parts
-from s3k_async.metadata.txn_record import (
-    POLL_CAP_SECONDS,
-    POLL_SECONDS,
-    Job,
-    Jobs,
-    TransactionRecord,
-)
-from s3k_async.metadata.write_intent import CREATED, REMOVED, NewState, job_of, parse_intent
 from s3k_async.model import Entry
 from s3k_async.stores.items import (
     OPERATION,
@@ -40,6 +25,21 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
+from s3k_async.table.codec import NEXT, in_columns, to_item
+from s3k_async.table.stored_reader import StoredReader
+from s3k_async.txn.chunking import PARTS, cost, mixed_chunks
+from s3k_async.txn.column_plan import plan_resolutions
+from s3k_async.txn.executor import Lane, by_transaction, execute, unlogged
+from s3k_async.txn.row_plan import RowPlan
+from s3k_async.txn.txn_manifest import ManifestPart, read_part, remove_parts
+from s3k_async.txn.txn_record import (
+    POLL_CAP_SECONDS,
+    POLL_SECONDS,
+    Job,
+    Jobs,
+    TransactionRecord,
+)
+from s3k_async.txn.write_intent import CREATED, REMOVED, NewState, job_of, parse_intent
 
 __all__ = ["IntentResolver"]
 
@@ -48,7 +48,7 @@ class IntentResolver:
     """Resolves the write intents of a volume for the calls that meet them."""
 
     def __init__(
-        self, reader: EntryReader, jobs: Jobs, sources: Sources, busy_timeout: float
+        self, reader: StoredReader, jobs: Jobs, sources: Sources, busy_timeout: float
     ) -> None:
         self._reader = reader
         self._jobs = jobs
@@ -205,7 +205,7 @@ class _TreeResolution:
     """The walk over one side of a job: what carries its mark is removed, or loses the mark."""
 
     def __init__(
-        self, reader: EntryReader, job: Job, mark: str, remove: bool, sources: Sources
+        self, reader: StoredReader, job: Job, mark: str, remove: bool, sources: Sources
     ) -> None:
         self._reader = reader
         self._job = job

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 from s3k_async._core.runtime import Sources
 from s3k_async.errors import ConditionFailedError, ItemFormatError, LeaseExpiredError
-from s3k_async.metadata.txn_record import JOB_PARTITION, PART_SEPARATOR, Job, job_key
 from s3k_async.stores.items import (
     ABSENT,
     OPERATION,
@@ -32,6 +31,7 @@ from s3k_async.stores.items import (
     Key,
     Put,
 )
+from s3k_async.txn.txn_record import JOB_PARTITION, PART_SEPARATOR, Job, job_key
 
 __all__ = ["ManifestPart", "divided", "read_part", "remove_parts", "write_parts"]
 

@@ -26,14 +26,14 @@ from s3k_async.errors import (
     PathExistsError,
     S3kError,
 )
-from s3k_async.metadata.codec import NEXT, to_item, unchanged
-from s3k_async.metadata.executor import ExecutionResult, execute
-from s3k_async.metadata.lease import require_unexpired
-from s3k_async.metadata.row_plan import RowPlan
-from s3k_async.metadata.store import MetadataStore, WriteTarget
 from s3k_async.model import ROOT, Content, Entry
+from s3k_async.namespace.store import MetadataStore, WriteTarget
 from s3k_async.oplog.entries import Operation
 from s3k_async.stores.items import ABSENT, Put
+from s3k_async.table.codec import NEXT, to_item, unchanged
+from s3k_async.txn.executor import ExecutionResult, execute
+from s3k_async.txn.lease import require_unexpired
+from s3k_async.txn.row_plan import RowPlan
 
 __all__ = ["Prepared", "Published", "prepare_many", "publish_many"]
 

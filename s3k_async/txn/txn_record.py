@@ -30,8 +30,6 @@ from s3k_async.errors import (
     OutcomeUnknownError,
     S3kError,
 )
-from s3k_async.metadata.lease import Lease, Moment, expired, keep_renewed
-from s3k_async.metadata.write_intent import CREATED, REMOVED, WriteIntent
 from s3k_async.model import utc
 from s3k_async.stores.items import (
     ABSENT,
@@ -48,6 +46,8 @@ from s3k_async.stores.items import (
     Value,
 )
 from s3k_async.stores.pagination import query_all
+from s3k_async.txn.lease import Lease, Moment, expired, keep_renewed
+from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent
 
 __all__ = [
     "JOB_PARTITION",

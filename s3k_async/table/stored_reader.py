@@ -1,0 +1,99 @@
+"""Reads of items as they are stored: one, many, a directory's children, a part of the table."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+
+from s3k_async._core.concurrency import merge
+from s3k_async._native import Entries
+from s3k_async.model import ROOT, Entry
+from s3k_async.stores.items import Item, ItemStore
+from s3k_async.stores.pagination import query_all, scan_all
+from s3k_async.table.codec import from_item, from_items
+from s3k_async.table.keys import KeyScheme
+
+__all__ = ["ROOT_ENTRY", "SUFFIX_STREAMS", "StoredReader"]
+
+ROOT_ENTRY = Entry(
+    path=ROOT,
+    is_dir=True,
+    id="00000000-0000-4000-8000-000000000000",
+    version=1,
+    ctime=0,
+    mtime_ms=0,
+)
+"""The root has no item; it is the same everywhere and cannot change."""
+
+SUFFIX_STREAMS = 64
+"""Suffix partitions of one directory that are read at the same time."""
+
+
+class StoredReader:
+    """Strongly consistent reads of stored entries, write intents unresolved. All paths are
+    normalised."""
+
+    def __init__(self, items: ItemStore, keys: KeyScheme) -> None:
+        self.items = items
+        self.keys = keys
+
+    async def stored(self, path: str) -> Entry | None:
+        """The entry at a path as it is stored, or None. Raises InvalidPathError,
+        ItemFormatError."""
+        if path == ROOT:
+            return ROOT_ENTRY
+        item = await self.items.get(self.keys.key(path))
+        return None if item is None else from_item(item, self.keys)
+
+    async def stored_many(self, paths: Sequence[str]) -> list[Entry | None]:
+        """The stored entries at the paths, in their order, in as few requests as possible. Not a
+        snapshot."""
+        stored = await self.items_at(paths)
+        entries: dict[str, Entry] = {ROOT: ROOT_ENTRY}
+        entries.update(zip(stored, from_items(list(stored.values()), self.keys), strict=True))
+        return [entries.get(path) for path in paths]
+
+    def stored_children(self, path: str) -> AsyncGenerator[Entries, None]:
+        """A directory's stored children in pages, all suffixes read in parallel, in arrival
+        order. The directory itself is not checked."""
+        return merge(
+            [self.partition(partition) for partition in self.keys.partitions(path)],
+            limit=SUFFIX_STREAMS,
+        )
+
+    async def has_stored_children(self, path: str) -> bool:
+        """Whether an item is stored below the directory, even one that a transaction has yet to
+        create or remove."""
+        streams = [self.partition(partition, first=1) for partition in self.keys.partitions(path)]
+        async with aclosing(merge(streams, limit=SUFFIX_STREAMS)) as pages:
+            async for page in pages:
+                if page:
+                    return True
+        return False
+
+    async def scan(
+        self, path: str, segment: int = 0, segments: int = 1
+    ) -> AsyncGenerator[Entries, None]:
+        """The entries below a path in one of `segments` parts of the table, those without
+        parents included.
+
+        The path itself is excluded, and matching is by components: `/a` does not reach `/ab`.
+        Raises ValueError unless 0 <= segment < segments.
+        """
+        below = ROOT if path == ROOT else path + "/"
+        async for page in scan_all(self.items, segment, segments):
+            yield from_items(page, self.keys, records=True).below(below)
+
+    async def items_at(self, paths: Sequence[str]) -> dict[str, Item]:
+        """The items at those of the paths that have one."""
+        wanted = list(dict.fromkeys(path for path in paths if path != ROOT))
+        keys = dict(zip(wanted, self.keys.keys(wanted), strict=True))
+        found = await self.items.get_many(list(keys.values())) if keys else {}
+        return {path: found[key] for path, key in keys.items() if key in found}
+
+    async def partition(
+        self, partition: str, limit: int | None = None, *, first: int | None = None
+    ) -> AsyncIterator[Entries]:
+        """One partition in pages of `limit` items, the first of them of `first`."""
+        async for page in query_all(self.items, partition, limit=limit, first=first):
+            yield from_items(page, self.keys)

@@ -1,0 +1,2 @@
+"""Transactions on items: leases, records, write intents and their resolution, the logged
+executor, the volume record and its lock."""
