@@ -66,6 +66,7 @@ def names() -> Iterator[tuple[str, str]]:
 def _is_private_of_another(node: ast.Attribute) -> bool:
     hidden = re.fullmatch(r"_[A-Za-z]\w*", node.attr)
     own = isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
+    own |= isinstance(node.value, ast.Call) and ast.unparse(node.value) == "super()"
     module = isinstance(node.value, ast.Name) and node.value.id == "_native"
     return bool(hidden) and not own and not module
 

@@ -105,7 +105,7 @@ impl Change {
         row: usize,
         role: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let items = py.import(intern!(py, "s3k_async._core.items"))?;
+        let items = py.import(intern!(py, "s3k_async._core.item_values"))?;
         let entry = self.get(row).ok_or_else(|| PyIndexError::new_err("there is no such row"))?;
         if let Some(place) = self.place.as_ref().filter(|_| role > 0) {
             let item = place.item(py, row, &entry, self.id(row))?;

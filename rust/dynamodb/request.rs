@@ -47,7 +47,7 @@ impl Verb {
         static CLASSES: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
         let py = action.py();
         let classes = CLASSES.get_or_try_init(py, || {
-            let module = py.import("s3k_async._core.items")?;
+            let module = py.import("s3k_async._core.item_values")?;
             let classes = Self::ALL
                 .iter()
                 .map(|(_, class, _)| Ok(module.getattr(class)?.cast_into::<PyType>()?.into()));

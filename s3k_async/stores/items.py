@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from s3k_async._core.items import (
+from s3k_async._core.item_values import (
     ABSENT,
     OPERATION,
     PARTITION,
