@@ -70,8 +70,7 @@ impl Operations {
         };
         let version = before.getattr(intern!(py, "version"))?.add(1)?;
         let object = before.getattr(intern!(py, "id"))?;
-        let class =
-            py.import(intern!(py, "s3k_async.model"))?.getattr(intern!(py, "Operation"))?;
+        let class = py.import(intern!(py, "s3k_async.model"))?.getattr(intern!(py, "Operation"))?;
         class.call1((id, self.kind.name(), object, version, self.time_ms, before, after))
     }
 
