@@ -42,16 +42,15 @@ _BATCHES = 16
 """Batches of one deletion under way at once."""
 _PUT = "PutObject"
 _WHOLE = 64 * 1024 * 1024
-"""Bytes for which a blob of unknown size is given time."""
+"""Bytes assumed for the time limit of a blob of unknown size."""
 
 
 class ReliableBlobs:
-    """A BlobStore over another one that sends a request again after a transient error, as long as
-    `retries` allow.
+    """A BlobStore over another one, with retries of transient errors within `retries`.
 
-    When the answer to a conditional put was lost, stored bytes equal to ours are our success
-    (whoever else stored the same bytes meant the same blob); anything else raises
-    OutcomeUnknownError. `limiter` bounds the requests in flight, `meter` counts them.
+    If the answer to a conditional put was lost, equal stored bytes count as success (the same bytes
+    of another client are the same blob); anything else raises OutcomeUnknownError. `limiter` bounds
+    the requests in flight, `meter` counts them.
     """
 
     def __init__(
@@ -71,9 +70,8 @@ class ReliableBlobs:
         return f"ReliableBlobs({self._store!r})"
 
     def below(self, prefix: str) -> ReliableBlobs:
-        """The blobs whose keys begin with `prefix` (empty, or ending in `/`), by the rest of their
-        keys. Requests of both share one bound and one count.
-        """
+        """The blobs below `prefix` (empty, or ending in `/`), with keys relative to it. Both share
+        one concurrency limit and one meter."""
         if not prefix:
             return self
         view = copy(self)
@@ -157,8 +155,8 @@ class ReliableBlobs:
         return list(chain.from_iterable(await gather(self._delete_batch, batches, limit=_BATCHES)))
 
     async def _delete_batch(self, keys: Sequence[str]) -> list[DeleteFailure]:
-        """Delete what fits into one request. Keys that were left for the moment are sent again;
-        those that are left for good are told, and the others are gone."""
+        """Delete the keys of one request. Transient failures are retried; permanent failures are
+        returned; the other keys are deleted."""
         delays = backoff(self._sender.retries.write, self._sources)
         kept: list[DeleteFailure] = []
         again = False
@@ -224,7 +222,7 @@ class ReliableBlobs:
         await self._store.close()
 
     async def _settle(self, key: str, data: Buffer, failure: S3kError) -> BlobInfo:
-        with suppress(S3kError):  # it could not tell; `failure` is what the caller should know
+        with suppress(S3kError):  # the check failed too; the caller gets `failure`
             info = await self.head(key)
             if (
                 info is not None
@@ -258,8 +256,8 @@ class _ReliableUpload:
 
 
 def _ended(error: Exception) -> Exception:
-    """The error of a deletion that is not tried again; repeating it has the same effect, so no
-    answer is all there is to tell."""
+    """The error of a deletion that is not retried. A deletion is idempotent, so a lost answer is
+    reported as a timeout."""
     if not isinstance(error, ResponseLostError):
         return error
     return RequestTimeoutError(f"no whole answer came ({error.message})", path=error.path)
@@ -270,5 +268,5 @@ def _any_throttled(failures: Sequence[DeleteFailure]) -> bool:
 
 
 def _bare(store: BlobStore, key: str) -> tuple[BlobStore, str]:
-    """The adapter that a store stands on, and the key in it."""
+    """The adapter underlying a store, and the key in it."""
     return origin_of(store._store if isinstance(store, ReliableBlobs) else store, key)
