@@ -408,7 +408,7 @@ def _cancelled(
                 service_code=code,
             )
     if any(_CLASS_OF.get(code) is ThrottledError for code in found.values()):
-        return ThrottledError("the table is asked for more than it may do", path=path)
+        return ThrottledError("requests exceed the table's throughput", path=path)
     if any(code == "TransactionConflict" for code in found.values()):
         return TransactionConflictError("another request was changing the same item", path=path)
     return ServiceError(

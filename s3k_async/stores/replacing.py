@@ -25,7 +25,7 @@ def replaceable(path: str, *, hint: str = "") -> str:
         except (FileNotFoundError, NotADirectoryError):
             return place
     if stat.S_ISDIR(mode):
-        raise IsDirectoryError("a local directory is in the way", path=path)
+        raise IsDirectoryError("a local directory is not replaced by a file", path=path)
     if stat.S_ISLNK(mode):
         raise InvalidPathError("the local link leads to itself", path=path)
     if not stat.S_ISREG(mode):

@@ -104,7 +104,7 @@ class ReliableBlobs:
             if delay is not None and time.left() > delay:
                 await self._sources.sleep(delay)
             elif lost:
-                return await self._settle(key, data, failure)
+                return await self._resolve(key, data, failure)
             else:
                 raise failure
 
@@ -221,7 +221,7 @@ class ReliableBlobs:
     async def close(self) -> None:
         await self._store.close()
 
-    async def _settle(self, key: str, data: Buffer, failure: S3kError) -> BlobInfo:
+    async def _resolve(self, key: str, data: Buffer, failure: S3kError) -> BlobInfo:
         with suppress(S3kError):  # the check failed too; the caller gets `failure`
             info = await self.head(key)
             if (

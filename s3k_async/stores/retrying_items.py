@@ -266,7 +266,7 @@ class ReliableItems:
             if not (transient and delay is not None):
                 if not lost:
                     raise failure
-                verdict = await self._settle(actions, failure)
+                verdict = await self._resolve(actions, failure)
                 if verdict is _Verdict.APPLIED:
                     return None
                 if verdict is _Verdict.UNKNOWN or final:
@@ -277,7 +277,7 @@ class ReliableItems:
             if delay is not None:
                 await self._sources.sleep(delay)
 
-    async def _settle(self, actions: Sequence[Action], failure: S3kError) -> _Verdict:
+    async def _resolve(self, actions: Sequence[Action], failure: S3kError) -> _Verdict:
         """Outcome of a write whose answer was lost; `failure` is its last error."""
         if isinstance(failure, ConditionFailedError):
             if any(_is_ours(actions[position], item) for position, item in failure.current.items()):
@@ -306,9 +306,8 @@ def _require_key(item: Item, key: Key) -> None:
     file's bytes."""
     if (item.get(PARTITION), item.get(SORT)) != key:
         raise CorruptDataError(
-            "the table answered with another item than the one that was asked for: what answers is "
-            "no sound table, or "
-            "something between changes its answers",
+            "the table answered with another item than the requested one: the table is damaged, or "
+            "a proxy changes its answers",
             path=f"{key.partition}/{key.sort}",
         )
 

@@ -80,7 +80,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a lost answer that is not settled by what is stored",
         "stores/retrying_items.py",
-        "                verdict = await self._settle(actions, failure)",
+        "                verdict = await self._resolve(actions, failure)",
         "                raise failure",
         f"{METADATA_FAULTS}::test_a_write_whose_answer_was_lost_is_a_success",
     ),
