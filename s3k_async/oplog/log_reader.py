@@ -192,7 +192,7 @@ class LogReader:
             yield part
 
     async def newest(self, number: int) -> AsyncGenerator[LogObject, None]:
-        """The last `number` entries and segments by the clock of the store, newest first; each holds
+        """The last `number` entries and segments by the store's clock, newest first; each holds
         at least one operation. All are listed, and only these are read. Raises the store's errors.
         """
         stored: dict[str, int] = {}
