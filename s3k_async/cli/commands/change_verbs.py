@@ -1,4 +1,4 @@
-"""Changing the tree: cp, mv, rm, mkdir, touch."""
+"""Changes of the tree: cp, mv, rm, mkdir, touch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""jobs: changes of many entries that are under way, or whose owners died."""
+"""jobs: running and interrupted transactions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNITS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
 
 class _Jobs(CommandGroup):
-    """Without the name of a command it is list."""
+    """The group, with list as its default command."""
 
     default = "list"
 
@@ -135,7 +135,7 @@ def _run(invocation: Invocation, volume: str | None, work: Callable[[Volume], Aw
 
 
 def _is_volume(text: str) -> bool:
-    """Ids have none of what an address begins with or has in it."""
+    """Whether an argument is a volume's address: ids have none of the characters of addresses."""
     return "/" in text or text.startswith((".", "~"))
 
 
