@@ -190,7 +190,7 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
         return len(view)
 
     def flush(self, force: bool = False) -> None:
-        """Nothing: what was written is sent as parts come together, and published by `close`."""
+        """No effect: parts are sent when complete, and `close` publishes the file."""
         del force
         if self.closed and not self._forgotten:
             raise StreamClosedError("the file is closed", path=self.path)
@@ -406,7 +406,7 @@ class S3kAsyncFile(AbstractAsyncStreamedFile):  # type: ignore[misc]  # fsspec i
         return taken
 
     async def flush(self, force: bool = False) -> None:
-        """Nothing: what was written is sent as parts come together, and published by `close`."""
+        """No effect: parts are sent when complete, and `close` publishes the file."""
         del force
 
     async def close(self) -> None:

@@ -173,10 +173,14 @@ async def glob(
     """
     matches = re.compile(glob_translate(pattern + ("/" if only_dirs else ""))).match
     with_slash = only_dirs or pattern.endswith("/**")
-    ours = _BRACES_AND_SETS.sub(
+    translated = _BRACES_AND_SETS.sub(
         lambda found: f"[{found[0]}]" if found[0] in "{}" else found[0], pattern
     )
-    looked_for = [ours, _EVERYTHING_BELOW.sub("", ours) or ROOT] if ours.endswith("/**") else [ours]
+    looked_for = (
+        [translated, _EVERYTHING_BELOW.sub("", translated) or ROOT]
+        if translated.endswith("/**")
+        else [translated]
+    )
     deepest = _deepest(pattern, maxdepth)
     found: Tree = {}
     for each in looked_for:

@@ -159,13 +159,13 @@ def _abandon(known: dict[tuple[int, asyncio.AbstractEventLoop], _Session]) -> No
 
 def _close_all() -> None:
     """At the interpreter's exit. Failures are ignored: no caller could handle them."""
-    ours = [
+    own = [
         session
         for session in list(_open)
         if session.pid == os.getpid() and session.loop.is_running()
     ]
     closing = [
         asyncio.run_coroutine_threadsafe(session.close(timeout=HURRY), session.loop)
-        for session in ours
+        for session in own
     ]
     concurrent.futures.wait(closing, EXIT_SECONDS)

@@ -83,7 +83,9 @@ class Exchange:
             for name in ("read", "start_timeout", "force_close"):
                 getattr(ResponseHandler, name)
         except (AttributeError, TypeError) as error:
-            _LOG.warning("small requests take aiohttp's own way, which is slower: %s", error)
+            _LOG.warning(
+                "small requests go through aiohttp's own client, which is slower: %s", error
+            )
             return None
         return made
 
@@ -102,14 +104,14 @@ class Exchange:
             raise InvalidArgumentError("a header of a request has a line break")
         connection = await self._connect()
         try:
-            status, told, content = await self._ask(
+            status, received, content = await self._ask(
                 connection.protocol, method, head.encode() + body, bounds
             )
         except BaseException:
             connection.close()
             raise
         connection.release()
-        return status, told, content
+        return status, received, content
 
     async def _connect(self) -> Any:
         if self._connector.closed:

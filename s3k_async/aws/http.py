@@ -69,8 +69,8 @@ class SingleAttemptSession(AIOHTTPSession):
 
     def proxy_of(self, url: str) -> str | None:
         """The proxy of requests to a URL."""
-        ours: Any = self  # absent from the stubs
-        found: str | None = ours._proxy_config.proxy_url_for(url)
+        internals: Any = self  # absent from the stubs
+        found: str | None = internals._proxy_config.proxy_url_for(url)
         return found
 
     async def plain(self, url: str) -> ClientSession:
@@ -80,14 +80,14 @@ class SingleAttemptSession(AIOHTTPSession):
         No cookies, no decompression, no repeated requests. Raises HTTPClientError for certificates
         that cannot be read.
         """
-        ours: Any = self
+        internals: Any = self
         secure = url.lower().startswith("https:")
-        context = await anyio.to_thread.run_sync(_tls, ours) if secure else False
+        context = await anyio.to_thread.run_sync(_tls, internals) if secure else False
         session = ClientSession(
             connector=TCPConnector(
-                limit=ours._max_pool_connections, ssl=context, **ours._connector_args
+                limit=internals._max_pool_connections, ssl=context, **internals._connector_args
             ),
-            timeout=ours._timeout,
+            timeout=internals._timeout,
             headers=_HEADERS,
             skip_auto_headers=_NOT_BY_ITSELF,
             cookie_jar=DummyCookieJar(),

@@ -125,13 +125,13 @@ _CAUSES = "is there a captive portal or an expired sign-on in between, or is the
 
 def _foreign(service: str, host: str, status: int, headers: Mapping[str, str]) -> ResponseLostError:
     kind = _header(headers, "content-type").partition(";")[0].strip()
-    told = (
+    described = (
         f"status {status}, {kind}"
         if kind.isprintable() and 0 < len(kind) < 64
         else f"status {status}"
     )
     return ResponseLostError(
-        f"the answer of {_who(host)} ({told}) is not one that {service} gives: {_CAUSES}"
+        f"the answer of {_who(host)} ({described}) is not one that {service} gives: {_CAUSES}"
     )
 
 

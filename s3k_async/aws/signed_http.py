@@ -86,9 +86,7 @@ class _Link:
                 part.isprintable()
                 for part in (keys.access_key, keys.token or "", self.channel.region)
             ):
-                raise ConfigError(
-                    "the access key, session token or region holds what no header may"
-                )
+                raise ConfigError("the access key, session token or region is invalid in a header")
             self.keys = keys
             self.signer = _native.Signer(
                 keys.access_key, keys.secret_key, keys.token, self.channel.region, self.service

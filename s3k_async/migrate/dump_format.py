@@ -126,17 +126,17 @@ class DumpFile:
         """The entries in chunks, always the same. Raises CorruptDataError at the latest at the
         end."""
         counted = DumpEnd()
-        told: DumpEnd | None = None
+        stated: DumpEnd | None = None
         for entries, end in self._reader.chunks():
-            told = end
+            stated = end
             counted = counted.of(entries)
             if entries:
                 yield entries
-        if told is None:
+        if stated is None:
             raise CorruptDataError("the dump was cut: its end is missing", path=self.path)
-        if told != counted:
+        if stated != counted:
             raise CorruptDataError(
-                f"the dump's end tells of {told}, but it holds {counted}", path=self.path
+                f"the dump's end states {stated}, but it holds {counted}", path=self.path
             )
 
     def verify(self) -> DumpEnd:

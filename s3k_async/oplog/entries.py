@@ -263,8 +263,8 @@ def unseal(data: bytes, content: str, newest: int, key: str) -> list[bytes]:
     except LogFormatError:
         document = {}
     format_number = document.get("format")
-    ours = document.get("s3k") == content and type(format_number) is int
-    if ours and cast("int", format_number) > newest:
+    known = document.get("s3k") == content and type(format_number) is int
+    if known and cast("int", format_number) > newest:
         raise LogFormatError(
             f"operation log format {format_number}; this version reads up to {newest}, a newer one "
             "is needed",
@@ -276,7 +276,7 @@ def unseal(data: bytes, content: str, newest: int, key: str) -> list[bytes]:
             "truncated or damaged" if data.startswith(b'{"s3k":') else "not an operation log object"
         )
         raise LogFormatError(what, path=key)
-    if not ours or cast("int", format_number) < 1 or not body.endswith(b"\n"):
+    if not known or cast("int", format_number) < 1 or not body.endswith(b"\n"):
         raise LogFormatError(f"not an {content} of a known format", path=key)
     return body[:-1].split(b"\n")
 

@@ -80,7 +80,7 @@ class Segment:
     id: str
     state: LogState
     operations: tuple[Operation, ...]
-    """Pending: all that were begun. Committed: those that succeeded."""
+    """Pending: all started operations. Committed: those that succeeded."""
     unknown: tuple[str, ...] = ()
     """Committed: ids of operations of unknown outcome, still pending."""
 

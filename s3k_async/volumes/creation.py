@@ -103,7 +103,7 @@ async def init_volume(
             else:
                 return record
         if not exist_ok and not take_over:
-            raise VolumeExistsError("a volume is there already", path=where)
+            raise VolumeExistsError("the volume exists already", path=where)
         require_agreement(existing, config, where)
         if take_over:
             await _take_over(connections, existing)

@@ -119,7 +119,7 @@ def _remove_home(directory: str) -> None:
 
 
 async def _require_owner(
-    blobs: ReliableBlobs, ours: re.Pattern[str], record: VolumeRecord, table: str
+    blobs: ReliableBlobs, own_keys: re.Pattern[str], record: VolumeRecord, table: str
 ) -> None:
     """Raises NotAVolumeError or VolumeMismatchError unless the location has the mark of the volume
     and of this table, or nothing that could be the volume's."""
@@ -128,10 +128,10 @@ async def _require_owner(
     if await read_claim(blobs) is not None:
         await require_claim(blobs, record, table)
         return
-    if ours is _DATA and not record.scope:
+    if own_keys is _DATA and not record.scope:
         return  # only bytes in table and log are deleted
     async for info in list_all(blobs.below(record.scope)):
-        if ours.fullmatch(info.key):
+        if own_keys.fullmatch(info.key):
             raise NotAVolumeError(
                 "the location does not carry the volume's mark; s3k init --take-over writes it "
                 "again",
@@ -144,13 +144,13 @@ async def _clear_scope(scope: str, data: ReliableBlobs, log: ReliableBlobs | Non
     number of foreign objects. Empty locations are removed."""
     left = 0
     places = [
-        (place, ours)
-        for place, ours in ((log, _LOG), (data, _DATA))
+        (place, own_keys)
+        for place, own_keys in ((log, _LOG), (data, _DATA))
         if place and await place.exists()
     ]
-    for place, ours in places:
+    for place, own_keys in places:
         own = place.below(scope)
-        left += await _clear(own, ours)
+        left += await _clear(own, own_keys)
         async for upload in own.list_uploads():
             if upload.key:
                 await own.abort_upload(upload)
@@ -207,12 +207,12 @@ async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[
     yield list(batch)
 
 
-async def _clear(blobs: ReliableBlobs, ours: re.Pattern[str]) -> int:
+async def _clear(blobs: ReliableBlobs, own_keys: re.Pattern[str]) -> int:
     """Delete the objects with matching keys; returns the number of others."""
     left = 0
     batch: list[str] = []
     async for info in list_all(blobs):
-        if ours.fullmatch(info.key):
+        if own_keys.fullmatch(info.key):
             batch.append(info.key)
         else:
             left += info.key != CLAIM

@@ -105,7 +105,7 @@ IF_MATCH: Codes = dict.fromkeys(
 _OTHERS_BUCKET: Codes = {
     "BucketAlreadyExists": (VolumeExistsError, "the bucket belongs to another account")
 }
-_OWN_BUCKET: Codes = {"BucketAlreadyOwnedByYou": (AbsentError, "ours already")}
+_OWN_BUCKET: Codes = {"BucketAlreadyOwnedByYou": (AbsentError, "the bucket exists already")}
 
 
 class S3Blobs:
@@ -418,9 +418,7 @@ class S3Blobs:
                 raise repeated(self._root)
             return rows, f"token:{token}"
         if truncated and not rows:
-            raise ResponseLostError(
-                "a page tells that more follows, and not where", path=self._root
-            )
+            raise ResponseLostError("a truncated page has no continuation token", path=self._root)
         return rows, f"after:{rows[-1][0]}" if truncated else None
 
     async def _list_objects(
@@ -572,7 +570,7 @@ class S3Blobs:
         try:
             return round(parsedate_to_datetime(date).timestamp() * 1000)
         except ValueError as error:
-            raise ServiceError("the service does not tell its time", path=self._root) from error
+            raise ServiceError("the service does not report its time", path=self._root) from error
 
     def _resumed(self, full: str, upload_id: str) -> S3Upload:
         return S3Upload(

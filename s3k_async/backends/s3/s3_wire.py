@@ -352,7 +352,7 @@ def _refusal(answer: Answer, status: int, method: str, path: str, codes: Codes |
     if status in (301, 307) or code in _ELSEWHERE:
         return _ElsewhereError("the bucket is in another region", path=path)
     if method == "HEAD" and status == 400:
-        return _UnclearError("the service does not say what is wrong", path=path)
+        return _UnclearError("the service refused the request without a reason", path=path)
     return service_error(code, message, path=path, status=status, codes=codes, host=answer.host)
 
 
