@@ -88,7 +88,7 @@ class BoundedResponse(ClientResponse):
 def _works_long(response: ClientResponse) -> bool:
     """Whether S3 may send white space for minutes before its answer: for copies and completions of
     uploads."""
-    asked = response.request_info
-    return "x-amz-copy-source" in asked.headers or (
-        asked.method == "POST" and "uploadId" in asked.url.query
+    request = response.request_info
+    return "x-amz-copy-source" in request.headers or (
+        request.method == "POST" and "uploadId" in request.url.query
     )

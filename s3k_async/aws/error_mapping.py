@@ -249,7 +249,7 @@ def translate(
 ) -> S3kError:
     """The error for one of a library; see `map_exceptions`. Secrets are removed from the library's
     error."""
-    _strike_out_request(error)
+    _redact_request(error)
     inner = getattr(error, "kwargs", {}).get("error")
     if isinstance(inner, S3kError):
         # Raised by aiohttp; botocore has no class for it.
@@ -352,7 +352,7 @@ def _of_answer(
     status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     mapped = _refusal(answer, code, message, path=path, status=status, codes=codes, decode=decode)
     if isinstance(mapped, CredentialsError):
-        _strike_out(error, code, status)
+        _redact(error, code, status)
     return mapped
 
 
@@ -475,7 +475,7 @@ def _credentials_text(code: str) -> str:
     return f"the service answered {code}: the credentials are not accepted"
 
 
-def _strike_out(error: boto.ClientError, code: str, status: int) -> None:
+def _redact(error: boto.ClientError, code: str, status: int) -> None:
     """Remove signatures and tokens that refusals quote (the canonical request holds the session
     token) from the error kept as the cause."""
     text = (
@@ -489,7 +489,7 @@ def _strike_out(error: boto.ClientError, code: str, status: int) -> None:
     error.args = (text,)
 
 
-def _strike_out_request(error: Exception) -> None:
+def _redact_request(error: Exception) -> None:
     """Remove the session token, the signature and a proxy's password from the request in aiohttp's
     errors and from URLs in botocore's."""
     kept = getattr(error, "kwargs", None)
@@ -502,10 +502,10 @@ def _strike_out_request(error: Exception) -> None:
         )
     for each in (error, getattr(error, "kwargs", {}).get("error")):
         if isinstance(each, aiohttp.ClientResponseError):
-            asked = each.request_info
+            request = each.request_info
             bare: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
-            urls = asked.url.with_user(None), asked.real_url.with_user(None)
-            each.request_info = aiohttp.RequestInfo(urls[0], asked.method, bare, urls[1])
+            urls = request.url.with_user(None), request.real_url.with_user(None)
+            each.request_info = aiohttp.RequestInfo(urls[0], request.method, bare, urls[1])
             each.args = (each.request_info, each.history)
         elif isinstance(each, aiohttp.ClientConnectorError):
             each._conn_key = each._conn_key._replace(proxy=None, proxy_auth=None)

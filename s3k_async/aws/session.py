@@ -107,7 +107,7 @@ class AwsClient:
                 raise WrongLoopError(f"the {self.service} client is in use by another event loop")
             context, channel = self._context, self._channel
             self._reset(loop)
-            await _let_go(context, channel)
+            await _close_client(context, channel)
         if self._client is None:
             assert self._making is not None
             async with self._making:
@@ -150,7 +150,7 @@ class AwsClient:
             _inherited.extend((context, channel))
         elif self._loop is asyncio.get_running_loop():
             with anyio.CancelScope(shield=True):
-                await _let_go(context, channel)
+                await _close_client(context, channel)
 
     def _reset(self, loop: asyncio.AbstractEventLoop) -> None:
         self._process = os.getpid()
@@ -222,7 +222,7 @@ class AwsClient:
         return {name: value for name, value in options.items() if value is not None}
 
 
-async def _let_go(context: Any, channel: Channel | None) -> None:
+async def _close_client(context: Any, channel: Channel | None) -> None:
     if channel is not None:
         await channel.close()
     if context is not None:

@@ -85,14 +85,14 @@ class ParquetReader:
     def header(self) -> DumpHeader:
         """As DumpReader."""
         with self._opened() as file:
-            return parse_header(self._told(file, _HEADER), self._path)
+            return parse_header(self._metadata(file, _HEADER), self._path)
 
     def chunks(self) -> Iterator[tuple[list[Entry], DumpEnd | None]]:
         """As DumpReader."""
         with self._opened() as file:
             for batch in file.iter_batches(batch_size=CHUNK):
                 yield self._entries(batch), None
-            yield [], parse_end(parse(self._told(file, _END), self._path), self._path)
+            yield [], parse_end(parse(self._metadata(file, _END), self._path), self._path)
 
     @contextmanager
     def _opened(self) -> Iterator[pq.ParquetFile]:
@@ -106,7 +106,7 @@ class ParquetReader:
                 f"the dump was cut or is damaged: {error}", path=self._path
             ) from error
 
-    def _told(self, file: pq.ParquetFile, name: bytes) -> bytes:
+    def _metadata(self, file: pq.ParquetFile, name: bytes) -> bytes:
         return bytes((file.metadata.metadata or {}).get(name, b"{}"))
 
     def _entries(self, batch: pa.RecordBatch) -> list[Entry]:

@@ -209,7 +209,7 @@ class _Moving:
             data = await read_object(self.blobs, info.key, ENTRY_BYTES)
         except (BlobNotFoundError, LogFormatError):
             return None
-        if not self._is_ours(data, info.key):
+        if not self._belongs_to_volume(data, info.key):
             return None
         if self.dry_run:
             return info.key
@@ -230,7 +230,7 @@ class _Moving:
             await self.blobs.put(key, data, if_absent=True)
         return await self.blobs.get(key) == data
 
-    def _is_ours(self, data: bytes, key: str) -> bool:
+    def _belongs_to_volume(self, data: bytes, key: str) -> bool:
         try:
             return read_java(data, key).logical.startswith(f"ks://{self.name}/")
         except LogFormatError:

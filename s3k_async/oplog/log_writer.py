@@ -243,7 +243,7 @@ class NativeLog:
 
     async def commit(self, key: str, data: bytes) -> bool:
         """Write a committed object; False, counted and logged, if that fails or takes too long."""
-        written = await self._settle(lambda: self.create(key, data), "not committed", key)
+        written = await self._finish(lambda: self.create(key, data), "not committed", key)
         self.failed_commits += not written
         return written
 
@@ -253,11 +253,11 @@ class NativeLog:
 
     async def remove(self, key: str) -> bool:
         """Remove a pending object; False, counted and logged, if that fails or takes too long."""
-        removed = await self._settle(lambda: self._blobs.delete(key), "not rolled back", key)
+        removed = await self._finish(lambda: self._blobs.delete(key), "not rolled back", key)
         self.failed_rollbacks += not removed
         return removed
 
-    async def _settle(self, work: Callable[[], Awaitable[object]], failure: str, key: str) -> bool:
+    async def _finish(self, work: Callable[[], Awaitable[object]], failure: str, key: str) -> bool:
         reason = "no answer in time"
         with anyio.move_on_after(self._settle_timeout):
             try:

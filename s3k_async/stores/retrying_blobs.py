@@ -125,7 +125,7 @@ class ReliableBlobs:
         return await self._sender.read("HeadObject", lambda: self._store.head(key))
 
     def can_copy_from(self, source: BlobStore) -> bool:
-        return self._store.can_copy_from(_bare(source, "")[0])
+        return self._store.can_copy_from(_unwrap(source, "")[0])
 
     async def copy(
         self,
@@ -140,8 +140,10 @@ class ReliableBlobs:
         if found is None:
             raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
         check_unchanged(found, if_match)
-        bare, bare_key = _bare(source, source_key)
-        request = partial(self._store.copy, bare, bare_key, key, found=found, if_match=if_match)
+        adapter, adapter_key = _unwrap(source, source_key)
+        request = partial(
+            self._store.copy, adapter, adapter_key, key, found=found, if_match=if_match
+        )
         return await self._sender.write("CopyObject", request, many=True)
 
     async def delete(self, key: str) -> None:
@@ -173,7 +175,9 @@ class ReliableBlobs:
             kept += [failure for failure in failures if failure.key not in left]
             delay = self._sender.next_delay(delays, next(iter(left.values()))) if left else None
             if delay is None:
-                return kept + [DeleteFailure(key, _ended(error)) for key, error in left.items()]
+                return kept + [
+                    DeleteFailure(key, _final_error(error)) for key, error in left.items()
+                ]
             await self._sources.sleep(delay)
             keys, again = list(left), True
 
@@ -255,7 +259,7 @@ class _ReliableUpload:
         await self._sender.write("AbortMultipartUpload", self._upload.abort)
 
 
-def _ended(error: Exception) -> Exception:
+def _final_error(error: Exception) -> Exception:
     """The error of a deletion that is not retried. A deletion is idempotent, so a lost answer is
     reported as a timeout."""
     if not isinstance(error, ResponseLostError):
@@ -267,6 +271,6 @@ def _any_throttled(failures: Sequence[DeleteFailure]) -> bool:
     return any(isinstance(failure.error, ThrottledError) for failure in failures)
 
 
-def _bare(store: BlobStore, key: str) -> tuple[BlobStore, str]:
+def _unwrap(store: BlobStore, key: str) -> tuple[BlobStore, str]:
     """The adapter underlying a store, and the key in it."""
     return origin_of(store._store if isinstance(store, ReliableBlobs) else store, key)

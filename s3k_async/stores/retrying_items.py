@@ -209,9 +209,9 @@ class ReliableItems:
                 if not isinstance(error, UnprocessedKeysError):
                     raise
                 raise ThrottledError(error.message, path=error.path) from error
-            asked = set(keys)
+            requested = set(keys)
             for key, item in found.items():
-                _require_key(item, key if key in asked else keys[0])
+                _require_key(item, key if key in requested else keys[0])
             return found
 
     async def _load_batch(self, items: Sequence[Item]) -> None:
@@ -280,7 +280,9 @@ class ReliableItems:
     async def _resolve(self, actions: Sequence[Action], failure: S3kError) -> _Verdict:
         """Outcome of a write whose answer was lost; `failure` is its last error."""
         if isinstance(failure, ConditionFailedError):
-            if any(_is_ours(actions[position], item) for position, item in failure.current.items()):
+            if any(
+                _was_applied(actions[position], item) for position, item in failure.current.items()
+            ):
                 return _Verdict.APPLIED
             if len(actions) == 1:
                 return _Verdict.UNKNOWN
@@ -288,7 +290,7 @@ class ReliableItems:
             stored = await self._read_back([action.key for action in actions])
         except S3kError:
             return _Verdict.UNKNOWN
-        if any(_is_ours(action, stored.get(action.key)) for action in actions):
+        if any(_was_applied(action, stored.get(action.key)) for action in actions):
             return _Verdict.APPLIED
         if all(action.when.holds(stored.get(action.key)) for action in actions):
             return _Verdict.SEND_AGAIN
@@ -321,7 +323,7 @@ def _operation(action: Action) -> str | None:
     return operation if isinstance(operation, str) and operation else None
 
 
-def _is_ours(action: Action, stored: Item | None) -> bool:
+def _was_applied(action: Action, stored: Item | None) -> bool:
     operation = _operation(action)
     return operation is not None and stored is not None and stored.get(OPERATION) == operation
 

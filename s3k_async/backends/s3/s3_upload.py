@@ -110,7 +110,7 @@ class S3Upload:
                 )
         except _UploadGoneError as error:
             stored = await self._store.head(self._key) if sent_before else None
-            if stored is None or not self._is_ours(stored):
+            if stored is None or not self._matches_parts(stored):
                 raise ServiceError(
                     "the upload is gone: aborted, or removed by a lifecycle rule",
                     path=self._uri,
@@ -119,7 +119,7 @@ class S3Upload:
             self._published = stored
         return self._published
 
-    def _is_ours(self, stored: BlobInfo) -> bool:
+    def _matches_parts(self, stored: BlobInfo) -> bool:
         """Whether the object matches these parts: same size, and the number of parts in an entity
         tag that has it."""
         _, dash, count = stored.etag.partition("-")
