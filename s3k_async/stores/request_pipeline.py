@@ -95,21 +95,21 @@ class Sender:
     ) -> T:
         """One request, once. `operation` is the service's name for it, `size` the bytes of content
         in its body; `throttled`: whether an answer reports throttling. `time`: of the call, None
-        for a call of unbounded requests."""
+        for a call with an unlimited number of requests."""
         if not again:
             self._account.earn()
         if self._limit is None:
-            return await self._ask(operation, request, again, size, time)
+            return await self._send_once(operation, request, again, size, time)
         waiting = self._limit.waits and time is not None
         before = anyio.current_time() if waiting else 0.0
         async with self._limit.slot(at_once=_AT_ONCE.get()) as slot:
             if waiting and time is not None:
                 time.extend(anyio.current_time() - before)
-            answer = await self._ask(operation, request, again, size, time)
+            answer = await self._send_once(operation, request, again, size, time)
             slot.throttled = throttled is not None and throttled(answer)
             return answer
 
-    async def _ask(
+    async def _send_once(
         self,
         operation: str,
         request: Callable[[], Awaitable[T]],
@@ -127,8 +127,8 @@ class Sender:
             with limited(time):
                 answer = await request()
         except ConditionFailedError:
-            # Nothing was changed for certain; the current item in the error is an answer like any
-            # other.
+            # It is certain that nothing was changed; the current item in the error is an answer
+            # like any other.
             if fence is not None and fence.late():
                 await fence.look()
             raise
@@ -213,8 +213,8 @@ class Sender:
             )
 
     async def uncounted(self, call: Callable[[], Awaitable[T]]) -> T:
-        """A call of unbounded requests, without metering; only creation and removal of volumes have
-        such."""
+        """A call with an unlimited number of requests, without metering, as in creation and removal
+        of volumes."""
         return await retry(call, self.retries.write, self.sources, account=self._account)
 
     def next_delay(self, delays: Iterator[float], error: S3kError) -> float | None:
