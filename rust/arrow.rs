@@ -14,7 +14,7 @@ use crate::entry_sequence::Entries;
 use crate::errors::bad_argument;
 use crate::items::Attribute;
 
-/// Texts of a column after which it is known how much room the others will need.
+/// Texts of a column from which the capacity for the others is estimated.
 const SAMPLE: usize = 16;
 
 /// The columns, as `listing.arrow_schema` describes them.
@@ -51,7 +51,7 @@ pub fn array(entries: &Entries) -> PyResult<FFI_ArrowArray> {
     columns(entries).map(|data| FFI_ArrowArray::new(&data)).map_err(|error| refused(&error))
 }
 
-/// Entries that are too much for one array: more than 2 GiB of one column.
+/// Entries too large for one array: more than 2 GiB of one column.
 fn refused(error: &ArrowError) -> PyErr {
     bad_argument(format!("the entries cannot be an Arrow array: {error}"))
 }
@@ -109,7 +109,7 @@ fn texts(
     ArrayData::try_new(DataType::Utf8, entries.len(), None, 0, vec![offsets, values], Vec::new())
 }
 
-/// Where the bytes of committed files are; null for all others.
+/// Physical keys of committed files; null for all others.
 fn physical(entries: &Entries) -> Result<ArrayData, ArrowError> {
     let (offsets, values) = laid_out(entries, |entry, out| {
         if entry.committed() {

@@ -18,7 +18,7 @@ impl TextColumn {
         Self { text: String::with_capacity(bytes), ends: Vec::with_capacity(rows) }
     }
 
-    /// The buffer; what is appended to it belongs to the row that `end_row` closes.
+    /// The buffer; appended bytes belong to the row that `end_row` closes.
     pub fn buffer(&mut self) -> &mut String {
         &mut self.text
     }
@@ -28,7 +28,7 @@ impl TextColumn {
         self.ends.push(self.text.len());
     }
 
-    /// How many strings there are.
+    /// The number of strings.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -54,7 +54,7 @@ impl TextColumn {
 pub struct Strings<'py>(Vec<Bound<'py, PyString>>);
 
 impl<'py> Strings<'py> {
-    /// How many strings there are.
+    /// The number of strings.
     pub fn len(&self) -> usize {
         self.0.len()
     }

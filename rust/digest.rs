@@ -11,7 +11,7 @@ use crate::hex::push_hex;
 
 /// Buffers of more bytes are hashed with the interpreter released.
 pub const RELEASE_BYTES: usize = 4 * 1024;
-/// Buffers that others could change meanwhile are copied out in pieces of so many bytes.
+/// Size in bytes of the pieces in which mutable buffers are copied out.
 const COPY_BYTES: usize = 256 * 1024;
 
 /// Hands the bytes of a buffer to `consume`, in order, with the interpreter released for large
@@ -105,7 +105,7 @@ impl Xxh3_128 {
         format!("{:032x}", self.snapshot().finish_128())
     }
 
-    /// A digest that goes on from here by itself.
+    /// An independent copy of the digest.
     fn copy(&self) -> Self {
         Self { hasher: Mutex::new(self.snapshot()) }
     }

@@ -1,4 +1,4 @@
-//! Entries in columns: what items of a volume's table mean.
+//! Entries in columns, decoded from items of a volume's table.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use crate::items::{Attribute, Body, Cell, Items, Kind, Row, Text, WIDTH};
 use crate::keys::{Volume, checked_item};
 use crate::paths::{is_name, push_child};
 
-/// What `physpath` says of a file whose bytes are not durable yet.
+/// Value of `physpath` of a file whose bytes are not durable yet.
 pub const UNCOMMITTED: &str = "<uncommitted>";
-/// What the partition key of every entry begins with; records of the volume have others.
+/// Prefix of the partition key of every entry; records of the volume have others.
 const ENTRY_PREFIX: &[u8] = b"ks://";
 
-/// What a row of the table means, as far as it is not text.
+/// The decoded values of a row of the table, except texts.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     /// The row of the item: rows are fewer than the bytes that they were read from.
@@ -50,8 +50,7 @@ impl Facts {
 }
 
 impl EntryColumns {
-    /// The entries that items are; with `records`, without the items that are none but records of
-    /// the volume.
+    /// The entries of items; with `records`, without items that are records of the volume.
     ///
     /// Refuses the first item that S3-FileSystem 1.0 would refuse.
     pub fn read(
@@ -72,7 +71,7 @@ impl EntryColumns {
         Ok(Self { items, facts })
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.facts.len()
     }
@@ -138,7 +137,7 @@ impl ItemView<'_> {
         self.meaning(parent).map_err(|reason| self.refused_at(parent, reason))
     }
 
-    /// What the attributes mean, or why they mean nothing.
+    /// The decoded attributes, or the error of invalid ones.
     #[inline]
     fn meaning(&self, parent: Cell) -> Result<Facts, String> {
         let is_dir = self.truth(Attribute::IsDirectory)?;
@@ -190,7 +189,7 @@ impl ItemView<'_> {
         neighbour: Option<Facts>,
     ) -> Result<Cell, BadItem> {
         let name = self.items.text(sort);
-        // The items of a page mostly have one partition key, which needs to be understood once.
+        // The items of a page mostly have one partition key, which is decoded once.
         if let Some(facts) = neighbour {
             let known = self.items.cell(facts.item(), Attribute::Partition);
             if self.items.bytes(known) == self.items.bytes(partition) {
@@ -387,7 +386,7 @@ impl<'a> EntryView<'a> {
         self.facts.lease_ms
     }
 
-    /// Where the bytes are, or will be; None for a directory.
+    /// The present or future physical key; None for a directory.
     pub fn physical(&self) -> Option<Text<'a>> {
         (!self.facts.is_dir).then(|| self.text(Attribute::Physical))
     }

@@ -35,7 +35,7 @@ impl Entries {
         Self { columns: Arc::new(columns), view }
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.view.len()
     }
@@ -59,7 +59,7 @@ impl Entries {
         self.len().checked_sub(1).and_then(|place| self.get(place))
     }
 
-    /// In entries that are in order, the place of the first after another one.
+    /// In sorted entries, the place of the first after another one.
     fn first_place_after(&self, bound: &EntryView<'_>) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -86,7 +86,7 @@ impl Entries {
         })
     }
 
-    /// The same entries, in columns that hold nothing else if most of ours are not shown.
+    /// The same entries, in columns of their own if these show a small part of theirs.
     fn compact(&self) -> Self {
         if self.view.len() * SPARSE < self.columns.len() {
             return Self::of(EntryColumns::gather(self.iter()));
@@ -136,12 +136,12 @@ impl Entries {
         index_of(this.as_any(), value, start, stop)
     }
 
-    /// How many elements are equal.
+    /// The number of equal elements.
     fn count(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<usize> {
         count_of(this.as_any(), value)
     }
 
-    /// What callers see of the entries.
+    /// The public views of the entries.
     fn statuses<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let shown = self.compact();
         let statuses =
@@ -230,8 +230,8 @@ impl Entries {
         })
     }
 
-    /// Of parts that are each in order: the rows in order that come before everything that parts
-    /// which have not ended can still bring, and what is left of each part.
+    /// Merge of sorted parts: the rows, in order, before all possible further rows of unfinished
+    /// parts, and the rest of each part.
     #[staticmethod]
     fn merged(
         py: Python<'_>,

@@ -1,4 +1,4 @@
-//! What can be wrong with a path or key, and how Python hears of it.
+//! Errors of paths and keys, and their Python exceptions.
 
 use std::fmt;
 
@@ -35,9 +35,9 @@ pub enum Fault {
     Root,
     /// The parent is too long for a partition key.
     KeyTooLong,
-    /// A volume name that cannot stand in a key.
+    /// A volume name that is invalid in a key.
     Volume,
-    /// An object id that cannot stand in a physical key.
+    /// An object id that is invalid in a physical key.
     ObjectId,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Fault {
 pub struct InvalidPath {
     /// What is wrong with it.
     pub fault: Fault,
-    /// The path as it was given.
+    /// The path as given.
     pub path: String,
 }
 
@@ -158,7 +158,7 @@ pub fn bad_operation(message: &str, path: &str) -> PyErr {
     Python::attach(|py| with_path(py.get_type::<python::LogFormatError>(), message, path))
 }
 
-/// An error of a class of ours, with its message and the path that it is about.
+/// An error of a class of `errors.py`, with its message and path.
 pub fn with_path(class: Bound<'_, PyType>, message: &str, path: &str) -> PyErr {
     let named = PyDict::new(class.py());
     match named.set_item("path", path).and_then(|()| class.call((message,), Some(&named))) {

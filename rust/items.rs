@@ -1,4 +1,4 @@
-//! Items in columns: what their attributes are, and where their texts stand.
+//! Items in columns: kinds of their attributes, and positions of their texts.
 
 use pyo3::pybacked::PyBackedBytes;
 
@@ -52,7 +52,7 @@ attributes! {
     Operation = "op",
     /// Bytes of the file.
     Size = "size",
-    /// Where the bytes of the file are.
+    /// Physical key of the file.
     Physical = "physpath",
     /// Whether they are durable.
     Committed = "physcommitted",
@@ -66,17 +66,17 @@ attributes! {
     Lease = "lease",
 }
 
-/// How many attributes have a column.
+/// The number of attributes with a column.
 pub const WIDTH: usize = 15;
 
 /// The most bytes of texts that a table of items can hold.
 pub const MAX_BYTES: usize = 1 << 29;
 
-/// The value of an attribute: of which kind it is, and where its text stands.
+/// The value of an attribute: its kind, and the position of its text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cell(u64);
 
-/// What a cell holds.
+/// The kind of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Nothing: the item has no such attribute.
@@ -103,7 +103,7 @@ impl Cell {
         Self::new(Self::TEXT, start, end)
     }
 
-    /// The number whose digits stand from byte `start` to `end`.
+    /// The number with digits from byte `start` to `end`.
     #[inline]
     pub fn number(start: usize, end: usize) -> Self {
         Self::new(Self::NUMBER, start, end)
@@ -137,7 +137,7 @@ impl Cell {
         self.0 == 0
     }
 
-    /// The bytes that it stands for, where places of `written` begin at the end of `body`.
+    /// Its bytes, where positions in `written` begin at the end of `body`.
     #[inline]
     pub fn cut<'a>(self, body: &'a [u8], written: &'a [u8]) -> &'a [u8] {
         let (source, start) = match self.start().checked_sub(body.len()) {
@@ -194,11 +194,11 @@ pub struct Extra {
 
 /// The bytes that an answer came in.
 pub enum Body {
-    /// None: all texts were written by us.
+    /// None: all texts are in `written`.
     Empty,
-    /// A Python object that nobody can change.
+    /// An immutable Python object.
     Bytes(PyBackedBytes),
-    /// Bytes of our own.
+    /// Owned bytes.
     Owned(Vec<u8>),
 }
 
@@ -212,21 +212,20 @@ impl Body {
     }
 }
 
-/// A text, and whether it can stand in JSON as it is.
+/// A text, and whether it is valid in JSON without escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text<'a> {
     /// The text.
     pub text: &'a str,
-    /// Whether it has nothing to escape for certain, because it stood between the quotes of JSON
-    /// without a backslash.
+    /// Whether it certainly needs no escapes, because it was a JSON string without a backslash.
     pub plain: bool,
 }
 
 /// Many items.
 pub struct Items {
-    /// What the texts are cut from; they stand in it without escapes.
+    /// The source of the texts, which occur in it without escapes.
     pub body: Body,
-    /// Texts that were written anew. Their places begin where the body ends.
+    /// Unescaped texts. Their positions begin at the end of the body.
     pub written: String,
     /// The items.
     pub rows: Vec<Row>,
@@ -235,7 +234,7 @@ pub struct Items {
 }
 
 impl Items {
-    /// The value of an attribute of an item; absent for a row that there is not.
+    /// The value of an attribute of an item; absent for a missing row.
     #[inline]
     pub fn cell(&self, row: usize, attribute: Attribute) -> Cell {
         self.rows
@@ -251,7 +250,7 @@ impl Items {
         std::str::from_utf8(self.bytes(cell)).unwrap_or_default()
     }
 
-    /// As `text`, and what is known of it.
+    /// As `text`, and whether it needs escapes.
     pub fn known_text(&self, cell: Cell) -> Text<'_> {
         Text { text: self.text(cell), plain: cell.start() < self.body.bytes().len() }
     }

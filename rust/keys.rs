@@ -24,7 +24,7 @@ const SUFFIX: &str = "-sf";
 pub struct Volume(String);
 
 impl Volume {
-    /// The name, if it can be an authority.
+    /// The name, if it is a valid authority.
     pub fn new(name: &str) -> Result<Self, InvalidPath> {
         if name.is_empty() || name.contains(['/', '\0']) {
             return Err(InvalidPath::new(Fault::Volume, name));
@@ -50,12 +50,12 @@ impl Volume {
         push_number(out, index);
     }
 
-    /// Where in a partition key the directory begins.
+    /// The position of the directory in a partition key.
     pub fn parent_start(&self) -> usize {
         SCHEME.len() + self.0.len()
     }
 
-    /// The directory that a partition key stands for, or what is wrong with the key.
+    /// The directory of a partition key, or the error of an invalid one.
     pub fn parent_of<'a>(&self, partition: &'a str) -> Result<&'a str, &'static str> {
         let rest = partition
             .strip_prefix(SCHEME)
@@ -98,7 +98,7 @@ pub fn checked_item<'a>(
     })
 }
 
-/// `sf<number>` as it is written: decimal, no sign, no leading zero, within bounds.
+/// `sf<number>` in normal form: decimal, no sign, no leading zero, within bounds.
 fn is_suffix(text: &str) -> bool {
     text.strip_prefix("sf").is_some_and(|digits| {
         digits.len() <= 5

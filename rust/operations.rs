@@ -1,4 +1,4 @@
-//! What the operation log says of a change of many entries.
+//! Log operations of a change of many entries.
 //!
 //! Source of the format: `oplog/entries.py`.
 
@@ -21,7 +21,7 @@ const MAX_ID: usize = 64;
 /// The highest version that a key of the log can hold.
 const MAX_VERSION: i64 = 9_999_999_999;
 
-/// What is done to the entries.
+/// The kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// They are moved.
@@ -49,7 +49,7 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// What is done to some rows of a change, from a moment on.
+    /// The log operations of some rows of a change, with one time.
     pub fn new(change: Arc<Change>, view: View, kind: Kind, time_ms: i64) -> Self {
         Self { change, view, kind, time_ms }
     }
@@ -129,7 +129,7 @@ struct Refused {
     path: String,
 }
 
-/// What differs between an entry before and after a change.
+/// The fields that differ before and after a change.
 pub struct Side<'a> {
     /// The directory that it is in.
     pub directory: &'a str,
@@ -231,7 +231,7 @@ impl Operations {
         index_of(this.as_any(), value, start, stop)
     }
 
-    /// How many elements are equal.
+    /// The number of equal elements.
     fn count(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<usize> {
         count_of(this.as_any(), value)
     }

@@ -13,7 +13,7 @@ use crate::recent::Recent;
 /// Bytes of UTF-8 in the longest name: a sort key's limit.
 pub const MAX_NAME_BYTES: usize = 1024;
 
-/// No path that is longer has a key: a partition key holds all but its name.
+/// The longest path with a key: a partition key holds all but its name.
 const MAX_PATH_BYTES: usize = MAX_PARTITION_BYTES + 1 + MAX_NAME_BYTES;
 
 /// Whether `name` is one component of a normalised path.
@@ -21,7 +21,7 @@ pub fn is_name(name: &str) -> bool {
     check_name(name).is_ok()
 }
 
-/// Refuses what is not one component of a normalised path.
+/// Refuses a text that is not one component of a normalised path.
 pub fn check_name(name: &str) -> Result<(), Fault> {
     match name {
         "" | "." | ".." => Err(Fault::NotAName),
@@ -103,7 +103,7 @@ pub fn normal_directory(directory: &str) -> Result<Cow<'_, str>, Fault> {
     }
 }
 
-/// Normal forms of many paths. An empty row stands for a path that is its own: no normal form is
+/// Normal forms of many paths. An empty row means that the path is its own: no normal form is
 /// empty.
 fn changed_forms(paths: &[&str]) -> Result<TextColumn, InvalidPath> {
     let mut changed = TextColumn::with_capacity(paths.len(), 0);
@@ -178,7 +178,8 @@ pub fn ancestors<'py>(path: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyList
     let py = path.py();
     let path = normal(text_of(path)?)?;
     if path.len() > MAX_PATH_BYTES {
-        // Their lengths add up to the square of the path's: they are not made for what has no key.
+        // Their lengths add up to the square of the path's: they are not made for a path without a
+        // key.
         return Err(InvalidPath::new(Fault::KeyTooLong, &path).into());
     }
     let slashes = path.match_indices('/').skip(1).filter_map(|(end, _)| path.get(..end));

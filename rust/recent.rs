@@ -4,10 +4,10 @@ use twox_hash::xxhash3_64;
 
 /// The most texts that are remembered: memory and worst case stay bounded whatever the keys are.
 const MOST_PLACES: usize = 1024;
-/// How many places a text may be in.
+/// The number of places for a text.
 const WAYS: usize = 4;
 
-/// What was last made for each of a number of texts.
+/// A cache of the last values for a number of texts.
 pub struct Recent<'a, T> {
     places: Vec<Option<(&'a str, T)>>,
     /// Where the last text was found: keys of one directory often follow each other.
@@ -21,7 +21,7 @@ impl<'a, T> Recent<'a, T> {
         Self { places: std::iter::repeat_with(|| None).take(places).collect(), last: 0 }
     }
 
-    /// The value for `key`, made now unless it is still there.
+    /// The value for `key`, made unless it is cached.
     pub fn get_or_make<E>(
         &mut self,
         key: &'a str,
@@ -45,7 +45,7 @@ impl<'a, T> Recent<'a, T> {
         matches!(self.places.get(place), Some(Some((held, _))) if *held == key)
     }
 
-    /// The place where `key` is, or where it may be put; and whether it is there.
+    /// The place of `key`, or a place for it; and whether it is cached.
     fn place_of(&self, key: &str) -> (usize, bool) {
         let first = self.first_place(key);
         for way in 0..WAYS {

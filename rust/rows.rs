@@ -63,7 +63,7 @@ impl Rows {
         compared(this.as_any(), other)
     }
 
-    /// What the items mean.
+    /// The decoded entries of the items.
     #[pyo3(signature = (volume, *, records = false))]
     fn entries(&self, py: Python<'_>, volume: Volume, records: bool) -> PyResult<Entries> {
         let read =
@@ -83,7 +83,7 @@ impl Rows {
         index_of(this.as_any(), value, start, stop)
     }
 
-    /// How many elements are equal.
+    /// The number of equal elements.
     fn count(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<usize> {
         count_of(this.as_any(), value)
     }
@@ -213,7 +213,7 @@ impl Written {
     }
 }
 
-/// The key of an item that is refused, as an error names it.
+/// The key of a refused item in an error.
 fn place(item: &Bound<'_, PyAny>) -> PyResult<String> {
     let part = |attribute: Attribute| {
         item.call_method1("get", (attribute.name(),))?.str()?.extract::<String>()

@@ -34,7 +34,7 @@ struct Object {
 pub struct Listing {
     /// Its objects.
     pub rows: Vec<Row>,
-    /// Where the next page begins.
+    /// The token of the next page.
     pub next: Option<String>,
     /// Whether there is one.
     pub truncated: bool,

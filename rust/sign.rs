@@ -22,7 +22,7 @@ const DYNAMODB_CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 const BLOCK: usize = 64;
 /// The first millisecond of the year 10000, which a date of eight digits cannot tell.
 const END_OF_DATES_MS: i64 = 253_402_300_800_000;
-/// Headers that those between the caller and the service may change.
+/// Headers that proxies may change.
 const UNSIGNED: [&str; 6] = [
     "accept-encoding",
     "connection",
@@ -49,7 +49,7 @@ fn mac(key: &[u8], data: &str) -> [u8; 32] {
     hmac(key).chain_update(data).finalize().into_bytes().into()
 }
 
-/// A moment as signatures tell it: `20261121T070000Z`.
+/// A time in the form of signatures: `20261121T070000Z`.
 #[derive(Clone, PartialEq, Eq)]
 struct Moment(String);
 
@@ -88,7 +88,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
-/// Headers as they are signed: names in lower case and sorted, values with single spaces.
+/// Canonical headers: names in lower case and sorted, values with single spaces.
 struct Canonical(Vec<(String, String)>);
 
 impl Canonical {
@@ -123,7 +123,7 @@ impl Canonical {
     }
 }
 
-/// What is signed besides the headers. Path and query are given as they are signed.
+/// The signed parts besides the headers. Path and query are in canonical form.
 struct Request<'a> {
     method: &'a str,
     path: &'a str,
@@ -161,7 +161,7 @@ struct DayKey {
 #[pyclass(frozen, module = "s3k_async._native")]
 pub struct Signer {
     access_key: String,
-    /// The secret, behind what the derivation of a key puts before it.
+    /// The secret, after the prefix of the key derivation.
     secret: String,
     token: Option<String>,
     region: String,

@@ -1,4 +1,4 @@
-//! What a volume tells about one path.
+//! The status of a path.
 
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
@@ -49,7 +49,7 @@ struct Own {
     physical: Option<String>,
 }
 
-/// All that a status tells, texts as UTF-8, in the order of the fields.
+/// The values of all fields in order, texts as UTF-8.
 #[derive(PartialEq, Eq, Hash)]
 struct Fields<'a> {
     path: Cow<'a, [u8]>,
@@ -71,7 +71,7 @@ impl FileStatus {
         Self(Source::Row(Arc::clone(columns), row))
     }
 
-    /// What `row` tells of a row, or `own` of values of our own.
+    /// A field by `row` for a row, or by `own` for owned values.
     #[inline]
     fn tell<'a, T: Default>(
         &'a self,

@@ -12,7 +12,7 @@ use crate::paths::check_name;
 /// The largest suffix count a volume may have.
 pub const MAX_SUFFIX_COUNT: u32 = 65_536;
 
-/// How many partitions a directory has: 1 to `MAX_SUFFIX_COUNT`.
+/// The number of partitions of a directory: 1 to `MAX_SUFFIX_COUNT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SuffixCount(u32);
 

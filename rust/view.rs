@@ -1,4 +1,4 @@
-//! Which rows of shared columns a sequence shows, and what Python may ask of a sequence.
+//! Views of rows of shared columns, and operations of Python sequences.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl View {
         Self::Rows(rows.into_iter().filter_map(|row| u32::try_from(row).ok()).collect())
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn len(&self) -> usize {
         match self {
             Self::All(count) => *count,
@@ -38,7 +38,7 @@ impl View {
         }
     }
 
-    /// The rows of the columns, as they are shown.
+    /// The shown rows of the columns, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
         (0..self.len()).map(|place| self.get(place).unwrap_or_default())
     }
@@ -48,7 +48,7 @@ impl View {
         Self::of(places.into_iter().filter_map(|place| self.get(place)))
     }
 
-    /// What `sequence[index]` asks for.
+    /// The index of `sequence[index]`.
     pub fn subscript(&self, index: &Bound<'_, PyAny>) -> PyResult<Subscript> {
         if let Ok(slice) = index.cast::<PySlice>() {
             let found = slice.indices(isize::try_from(self.len())?)?;
@@ -68,7 +68,7 @@ impl View {
     }
 }
 
-/// What a subscript stands for.
+/// A resolved subscript.
 pub enum Subscript {
     /// One row.
     Row(usize),
@@ -93,7 +93,7 @@ pub fn index_of(
     Err(PyValueError::new_err("there is no such element"))
 }
 
-/// How many elements equal a value.
+/// The number of elements equal to a value.
 pub fn count_of(this: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<usize> {
     let mut count = 0;
     for place in 0..this.len()? {
@@ -121,7 +121,7 @@ fn equal(this: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<Option<b
     Ok(Some(true))
 }
 
-/// What `==` answers.
+/// The result of `==`.
 pub fn compared<'py>(this: &Bound<'py, PyAny>, other: &Bound<'py, PyAny>) -> PyResult<Py<PyAny>> {
     let py = this.py();
     match equal(this, other)? {

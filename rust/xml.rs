@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use quick_xml::Reader;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 
-/// Elements deeper than this are no answer of S3.
+/// Most levels of elements in an answer of S3.
 const MAX_DEPTH: usize = 16;
 
-/// The elements that answers are read from; every other one is passed over.
+/// The elements read from answers; all others are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     /// The root of a copy's answer.
@@ -21,9 +21,9 @@ pub enum Element {
     Error,
     /// An object of a listing.
     Contents,
-    /// What went wrong.
+    /// An error code.
     Code,
-    /// The same in words.
+    /// An error message.
     Message,
     /// An object key.
     Key,
@@ -33,11 +33,11 @@ pub enum Element {
     EntityTag,
     /// When an object was written.
     LastModified,
-    /// How keys are encoded.
+    /// The encoding of keys.
     EncodingType,
     /// Whether another page follows.
     IsTruncated,
-    /// Where the next page begins.
+    /// The token of the next page.
     NextContinuationToken,
     /// Anything else.
     Other,
@@ -65,7 +65,7 @@ impl Element {
     }
 }
 
-/// The document is not well formed, not whole, or not what was asked for.
+/// The document is not well formed, not whole, or not the expected one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged;
 
@@ -81,7 +81,7 @@ fn text_of(body: &[u8]) -> Result<&str, Damaged> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// The root element of a document, which need not be whole. None for what is no XML.
+/// The root element of a document, which need not be whole. None for other text than XML.
 pub fn root(body: &[u8]) -> Option<Element> {
     let mut reader = Reader::from_str(text_of(body).ok()?);
     loop {
@@ -140,7 +140,7 @@ fn open(path: &mut Vec<Element>, tag: Element, over: bool) -> Result<(), Damaged
     Ok(())
 }
 
-/// Text stands inside the root only, apart from white space.
+/// Text is allowed inside the root only, apart from white space.
 fn push(text: &mut String, piece: &str, path: &[Element]) -> Result<(), Damaged> {
     if path.is_empty() {
         return if piece.trim().is_empty() { Ok(()) } else { Err(Damaged) };
@@ -163,7 +163,7 @@ fn resolved(reference: &BytesRef<'_>) -> Result<Cow<'static, str>, Damaged> {
     }
 }
 
-/// Appends text as it stands in an element, white space that a parser would change included.
+/// Appends the text of an element, including white space that a parser would change.
 pub fn push_escaped(out: &mut String, text: &str) {
     for character in text.chars() {
         match character {

@@ -337,7 +337,7 @@ def test_two_ways_to_say_one_thing_displace_each_other_between_layers(home: Home
         ({"bucket": "b", "verify_tls": "perhaps"}, "true or false"),
         ({"bucket": ""}, "text that is not empty"),
         ({"bucket": "b", "name": "other"}, "is not the name of the volume"),
-        ({"bucket": "b", "table": "a/b"}, "DynamoDB table's name"),
+        ({"bucket": "b", "table": "a/b"}, "names no DynamoDB table"),
         ({"bucket": None, "data_location": "ftp://x"}, "s3://BUCKET"),
     ],
 )

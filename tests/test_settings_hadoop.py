@@ -198,7 +198,7 @@ def test_a_disabled_log() -> None:
         (f"{DYNAMO}.suffix.count.data", "ten", "whole number"),
         (f"{DYNAMO}.max.retries.data", "many", "whole number"),
         (f"{SCHEME}.data", "hdfs", "none of s3, s3a, s3n"),
-        (f"{DYNAMO}.hash.function.class", "com.example.Mine", "hash that is not known"),
+        (f"{DYNAMO}.hash.function.class", "com.example.Mine", "unknown hash"),
         ("fs.s3k.metastore.operations.async.data", "perhaps", "true or false"),
     ],
 )

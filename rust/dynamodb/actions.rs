@@ -1,4 +1,4 @@
-//! Changes of many entries as sequences of the actions that carry them out.
+//! Changes of many entries as sequences of actions on the table.
 
 use std::sync::Arc;
 
@@ -91,14 +91,14 @@ fn mark_of(mark: String) -> PyResult<String> {
     if mark.is_empty() { Err(PyValueError::new_err("a mark is not empty")) } else { Ok(mark) }
 }
 
-/// What is done to the items of entries that go: they get a mark first, or are removed.
+/// The change of the items of removed entries: a mark first, or removal.
 fn given_up(mark: Option<String>) -> PyResult<Own> {
     mark.map_or(Ok(Own::Delete), |mark| mark_of(mark).map(Own::Mark))
 }
 
-/// Moves of entries into a directory: for each the removal of what is stored, unchanged, and the
-/// item at its target. With marks, what is stored is marked instead, and so are the items at the
-/// target.
+/// Moves of entries into a directory: for each the removal of the stored item, if unchanged, and
+/// the item at its target. With marks, the stored item is marked instead, and so are the items at
+/// the target.
 #[pyclass(frozen, sequence, module = "s3k_async._native")]
 pub struct Moves(Actions);
 
@@ -163,7 +163,7 @@ impl Moves {
         index_of(this.as_any(), value, start, stop)
     }
 
-    /// How many elements are equal.
+    /// The number of equal elements.
     fn count(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<usize> {
         count_of(this.as_any(), value)
     }
@@ -173,14 +173,13 @@ impl Moves {
         self.0.take(rows).map(Self)
     }
 
-    /// What the log says of the moves.
+    /// The log operations of the moves.
     fn operations(&self, time_ms: i64) -> Operations {
         self.0.operations(Kind::Rename, time_ms)
     }
 }
 
-/// Removals of entries, each of what is stored if it is unchanged. With a mark, it is marked
-/// instead.
+/// Removals of entries, each if the stored item is unchanged. With a mark, it is marked instead.
 #[pyclass(frozen, sequence, module = "s3k_async._native")]
 pub struct Deletes(Actions);
 
@@ -229,7 +228,7 @@ impl Deletes {
         index_of(this.as_any(), value, start, stop)
     }
 
-    /// How many elements are equal.
+    /// The number of equal elements.
     fn count(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<usize> {
         count_of(this.as_any(), value)
     }
@@ -239,14 +238,14 @@ impl Deletes {
         self.0.take(rows).map(Self)
     }
 
-    /// What the log says of the removals.
+    /// The log operations of the removals.
     fn operations(&self, time_ms: i64) -> Operations {
         self.0.operations(Kind::Delete, time_ms)
     }
 }
 
-/// The end of marks: entries are removed, or lose their marks, each if it is unchanged. The log has
-/// heard of it.
+/// The end of marks: entries are removed, or lose their marks, each if it is unchanged. They are in
+/// the log already.
 #[pyclass(frozen, sequence, module = "s3k_async._native")]
 pub struct Endings(Actions);
 
@@ -291,7 +290,7 @@ impl Endings {
         index_of(this.as_any(), value, start, stop)
     }
 
-    /// How many elements are equal.
+    /// The number of equal elements.
     fn count(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<usize> {
         count_of(this.as_any(), value)
     }

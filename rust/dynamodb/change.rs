@@ -1,5 +1,4 @@
-//! Changes of many entries: what is decided for each, and the actions on the table as Python
-//! objects.
+//! Changes of many entries: the decision for each, and the actions on the table as Python objects.
 
 use std::sync::Arc;
 
@@ -14,36 +13,36 @@ use crate::items::Attribute;
 use crate::keys::Volume;
 use crate::physical::{UUID_CHARACTERS, many, push_uuid};
 
-/// What is done to the item of each entry, on the condition that it is unchanged.
+/// The change of the item of each entry, on the condition that it is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Own {
     /// It is removed.
     Delete,
-    /// It gets this mark. A listing knows a directory by its operation, so a directory gets that of
-    /// the change, too; the log knows a file by its own, which stays.
+    /// It gets this mark. A listing recognises a directory by its operation, so a directory gets
+    /// that of the change, too; the log identifies a file by its own, which is kept.
     Mark(String),
     /// It loses its mark.
     Unmark,
 }
 
-/// Where entries are moved to.
+/// Target of moved entries.
 pub struct Place {
-    /// The volume that the keys are of.
+    /// The volume of the keys.
     pub volume: Volume,
     /// The normalised path of the directory.
     pub directory: String,
     /// The suffix of each row's name.
     pub suffixes: Vec<u32>,
-    /// The mark that the items there have; empty for none.
+    /// The mark of the items there; empty for none.
     pub mark: String,
 }
 
-/// Entries to be changed, with what is decided for each.
+/// Entries to be changed, with the decision for each.
 pub struct Change {
     entries: Py<Entries>,
-    /// The operation ids, one after the other; none for a change that the log has heard of already.
+    /// The operation ids, one after the other; none for a change that is in the log already.
     ids: String,
-    /// What is done where they are.
+    /// The change at their old place.
     pub own: Own,
     /// None unless they are moved.
     pub place: Option<Place>,
@@ -68,7 +67,7 @@ impl Change {
         Ok(Arc::new(Self { entries, ids, own, place }))
     }
 
-    /// A change that the log has heard of already.
+    /// A change that is in the log already.
     pub fn unlogged(entries: Py<Entries>, own: Own) -> Arc<Self> {
         Arc::new(Self { entries, ids: String::new(), own, place: None })
     }
@@ -133,7 +132,8 @@ impl Change {
     }
 }
 
-/// The fields of the condition that an entry is what it was read as: as `table.codec.unchanged`.
+/// The fields of the condition that an entry is unchanged since it was read: as
+/// `table.codec.unchanged`.
 fn unchanged<'py>(
     py: Python<'py>,
     entry: &EntryView<'_>,

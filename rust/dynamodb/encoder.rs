@@ -1,5 +1,4 @@
-//! The JSON of items, keys and actions: conditions, updates, and the names and values that they
-//! refer to.
+//! The JSON of items, keys and actions: conditions, updates, and their names and values.
 //!
 //! Source: the Amazon `DynamoDB` API Reference (`AttributeValue`, `TransactWriteItem`, condition
 //! and update expressions).
@@ -9,7 +8,7 @@ use crate::json::write::{push_integer, push_quoted};
 /// The attribute that every item has: its partition key.
 const PARTITION: &str = "path";
 
-/// Text with places that are filled in later, each by its offset. `S` says with what.
+/// Text with placeholders, each by its offset. `S` is their kind.
 pub struct Body<S> {
     /// The text so far.
     pub text: String,
@@ -152,7 +151,7 @@ impl<'a, S> Action<'a, S> {
         self.body.text.push_str(part);
     }
 
-    /// Completes the action: the stored item is asked for if the condition fails.
+    /// Completes the action: a failed condition returns the stored item.
     pub fn end(self) {
         let out = &mut self.body.text;
         out.push_str(",\"ExpressionAttributeNames\":{");

@@ -21,7 +21,7 @@ enum Type {
     Truth,
 }
 
-/// What came last time after an attribute, up to the beginning of the value: `"ver":{"N":"`.
+/// The text that last followed an attribute, up to the beginning of the value: `"ver":{"N":"`.
 #[derive(Clone, Copy)]
 struct Expected<'a> {
     text: &'a [u8],
@@ -31,14 +31,14 @@ struct Expected<'a> {
 
 /// The items of one answer while they are being read.
 pub struct ItemReader<'a> {
-    /// Where the reader stands.
+    /// The position of the reader.
     pub cursor: Cursor<'a>,
     body: &'a [u8],
     written: String,
     rows: Vec<Row>,
     extras: Vec<Extra>,
-    /// For each attribute what followed it, and last what an item began with: items of a page look
-    /// alike.
+    /// For each attribute its last successor, and the last beginning of an item: items of a page
+    /// are similar.
     expected: [Option<Expected<'a>>; WIDTH + 1],
 }
 
@@ -58,7 +58,7 @@ impl<'a> ItemReader<'a> {
         })
     }
 
-    /// The columns, whose texts stand in `body`: the bytes that were read.
+    /// The columns, whose texts are slices of `body`: the bytes that were read.
     pub fn into_items(self, body: Body) -> Items {
         Items { body, written: self.written, rows: self.rows, extras: self.extras }
     }
@@ -229,14 +229,14 @@ impl<'a> ItemReader<'a> {
     }
 }
 
-/// Whether a number is `-?[0-9]+` and no longer than one can be.
+/// Whether a number is `-?[0-9]+` and within the limit of digits.
 pub fn is_whole(number: &str) -> bool {
     let digits = number.strip_prefix('-').unwrap_or(number);
     (1..=WHOLE_DIGITS).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit())
 }
 
-/// Takes what follows the type's name and colon, and appends both as Python's `json.dumps` writes
-/// them.
+/// Takes the value after the type's name and colon, and appends both in the form of Python's
+/// `json.dumps`.
 fn push_typed(
     cursor: &mut Cursor<'_>,
     out: &mut String,

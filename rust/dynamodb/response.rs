@@ -30,7 +30,7 @@ pub struct Page {
     capacity: f64,
 }
 
-/// What stands around the items of a page.
+/// The fields of a page besides its items.
 #[derive(Default)]
 pub struct Frame {
     next: Option<Key>,
@@ -239,7 +239,7 @@ fn unprocessed(reader: &mut ItemReader<'_>, left: &mut Vec<Key>) -> Result<(), D
     })
 }
 
-/// The item that was asked for, or no row.
+/// The requested item, or no row.
 #[pyfunction]
 #[pyo3(signature = (body, crc32))]
 pub fn decode_item(py: Python<'_>, body: PyBackedBytes, crc32: Option<u32>) -> PyResult<Rows> {

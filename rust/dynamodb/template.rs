@@ -1,5 +1,5 @@
-//! Bodies of transactions from columns: each action is encoded once, with places for what differs
-//! between entries.
+//! Bodies of transactions from columns: each action is encoded once, with placeholders for the
+//! parts that differ between entries.
 
 use std::cell::OnceCell;
 
@@ -9,7 +9,7 @@ use crate::entries::EntryView;
 use crate::items::{Attribute, Text};
 use crate::json::write::{push_integer, push_quoted};
 
-/// What differs between entries.
+/// Parts that differ between entries.
 #[derive(Clone, Copy)]
 enum Slot {
     /// The object id, quoted.
@@ -21,15 +21,15 @@ enum Slot {
     Key,
     /// The operation id of the change.
     Operation,
-    /// The suffix of the name where the entry is moved to.
+    /// The suffix of the name at the target of the move.
     Suffix,
     /// The attributes of the item there, but for its partition key and mark.
     Attributes,
 }
 
-/// An action with places for what differs between entries.
+/// An action with placeholders for the parts that differ between entries.
 struct Template {
-    /// Each text with what comes after it.
+    /// Each text with the placeholder after it.
     parts: Vec<(String, Slot)>,
     tail: String,
 }
@@ -123,7 +123,7 @@ impl Template {
         place.volume.push_partition(&mut partition, &place.directory, 0);
         item.text.push_str("{\"path\":{\"S\":");
         push_quoted(&mut item.text, &partition);
-        // Without the closing quote and the suffix, a 0 that stands for each row's own.
+        // Without the closing quote and the suffix, which is 0 here and each row's own in the body.
         item.text.truncate(item.text.len() - "0\"".len());
         item.push_slot(Slot::Suffix);
         item.text.push_str("\"}");
@@ -225,14 +225,14 @@ fn push_attributes(out: &mut String, entry: &EntryView<'_>, operation: &str) {
     }
 }
 
-/// Appends what leads to the digits of a number, and the number.
+/// Appends the text before the digits of a number, and the number.
 fn push_whole(out: &mut String, head: &str, number: i64) {
     out.push_str(head);
     push_integer(out, number);
     out.push_str("\"}");
 }
 
-/// Appends a JSON string, without a search for what must be escaped where nothing must.
+/// Appends a JSON string, without a search for escapes if there are certainly none.
 #[inline]
 fn push_known(out: &mut String, text: Text<'_>) {
     if text.plain {

@@ -1,5 +1,4 @@
-//! A cursor over JSON text (RFC 8259) that copies nothing and stops at the first thing that is
-//! wrong.
+//! A cursor over JSON text (RFC 8259) without copies, which stops at the first error.
 
 use std::borrow::Cow;
 
@@ -12,16 +11,16 @@ const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 const QUOTES: u64 = u64::from_ne_bytes([b'"'; 8]);
 const BACKSLASHES: u64 = u64::from_ne_bytes([b'\\'; 8]);
 
-/// What is wrong with a text, and where.
+/// A syntax error and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// What is wrong.
     pub reason: &'static str,
-    /// At which byte.
+    /// Position in bytes.
     pub at: usize,
 }
 
-/// A string as it stands between its quotes.
+/// A string between its quotes, with escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quoted {
     /// Its first byte.
@@ -55,7 +54,7 @@ impl<'a> Cursor<'a> {
         Ok(Self { text, bytes, at: 0, controls })
     }
 
-    /// What is wrong here.
+    /// An error at this position.
     pub fn damage(&self, reason: &'static str) -> Damage {
         Damage { reason, at: self.at }
     }
@@ -71,7 +70,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Where the next byte is.
+    /// The position of the next byte.
     pub fn at(&self) -> usize {
         self.at
     }
@@ -143,8 +142,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes `-?[0-9]+` and the quote that closes it, if that is what comes next, and returns where
-    /// it stands.
+    /// Takes `-?[0-9]+` and its closing quote, if they are next, and returns the position.
     #[inline]
     pub fn whole_number_rest(&mut self) -> Option<(usize, usize)> {
         let start = self.at;
@@ -159,12 +157,12 @@ impl<'a> Cursor<'a> {
         Some((start, end))
     }
 
-    /// The text between the quotes, escapes as they stand.
+    /// The text between the quotes, with escapes.
     pub fn raw(&self, quoted: Quoted) -> &'a str {
         self.text.get(quoted.start..quoted.end).unwrap_or_default()
     }
 
-    /// The text that a string means.
+    /// The unescaped text of a string.
     pub fn text(&self, quoted: Quoted) -> Result<Cow<'a, str>, Damage> {
         if !quoted.escaped {
             return Ok(Cow::Borrowed(self.raw(quoted)));
@@ -174,7 +172,7 @@ impl<'a> Cursor<'a> {
         Ok(Cow::Owned(text))
     }
 
-    /// Appends the text that a string means.
+    /// Appends the unescaped text of a string.
     pub fn unescape(&self, quoted: Quoted, out: &mut String) -> Result<(), Damage> {
         let mut rest = self.raw(quoted);
         while let Some((plain, escape)) = rest.split_once('\\') {
@@ -220,7 +218,7 @@ impl<'a> Cursor<'a> {
         self.take_text(b"null")
     }
 
-    /// Takes a number, as it stands.
+    /// Takes the text of a number.
     pub fn number(&mut self) -> Result<&'a str, Damage> {
         self.peek();
         let start = self.at;
@@ -285,7 +283,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes a value that nobody wants, `depth` levels deep already.
+    /// Skips a value, `depth` levels deep already.
     pub fn skip(&mut self, depth: usize) -> Result<(), Damage> {
         if depth >= MAX_DEPTH {
             return Err(self.damage("values are nested too deeply"));

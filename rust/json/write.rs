@@ -1,4 +1,4 @@
-//! Strings as JSON writes them.
+//! JSON strings and numbers.
 
 use crate::hex::digits;
 
@@ -20,7 +20,7 @@ pub fn push_quoted(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Appends a JSON string of ASCII alone: what Python's `json.dumps` writes.
+/// Appends a JSON string of ASCII alone, as Python's `json.dumps`.
 pub fn push_ascii_quoted(out: &mut String, text: &str) {
     // Without an early end the loop is done many bytes at a time.
     #[allow(clippy::needless_bitwise_bool)] // without branches the loop is vectorised

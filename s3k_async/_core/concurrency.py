@@ -44,8 +44,8 @@ async def run_all(
 ) -> None:
     """Await `work(item)` for every item, at most `limit` in flight.
 
-    Items are taken one by one as slots come free, so an endless or lazy source is fine. The first
-    error cancels what is in flight and is raised as itself, not as a group.
+    Items are taken one by one as slots become free, so an endless or lazy source is fine. The first
+    error cancels work in flight and is raised as itself, not as a group.
     """
     slots = anyio.Semaphore(limit)
 
@@ -65,7 +65,7 @@ async def run_all(
 
 
 class Budget:
-    """How many parts of one piece of work may be under way at once, however they are nested."""
+    """Limit of concurrent parts of one piece of work, over all levels of nesting."""
 
     def __init__(self, size: int) -> None:
         self._free = size
@@ -77,12 +77,11 @@ class Budget:
         *,
         cost: Callable[[T], int] = lambda _: 1,
     ) -> None:
-        """Await `work(item)` for every item, at once while the budget lasts and otherwise one after
-        the other. `cost`: how many parts of the budget an item takes; the last one may take more
-        than is left.
+        """Await `work(item)` for every item, concurrently within the budget and otherwise one after
+        the other. `cost`: an item's share of the budget; the last one may exceed the rest.
 
-        `work` may do the same for parts of its own: nobody waits for the budget, so nobody waits
-        for a part that waits for it. Items are taken and errors raised as in `run_all`.
+        `work` may do the same for parts of its own: no task waits for the budget, so there is no
+        deadlock. Items are taken and errors raised as in `run_all`.
         """
 
         async def one(item: T, taken: int, alone: anyio.Event | None) -> None:
@@ -109,12 +108,12 @@ class Budget:
 
 
 class AdaptiveLimit:
-    """How many requests may be in flight to one service, learnt from its answers: TCP's rule,
-    between 1 and `most`.
+    """Adaptive limit of requests in flight to one service, by TCP's AIMD rule, between 1 and
+    `most`.
 
     It begins at `most`. A round of successes raises it by one (additive increase). A ThrottledError
-    halves it (multiplicative decrease), once for all the requests that were in flight then, because
-    their answers tell of the same load. First come, first served. Belongs to one event loop.
+    halves it (multiplicative decrease), once for all requests then in flight, because their answers
+    reflect the same load. First come, first served. Belongs to one event loop.
 
         async with limit.slot():
             answer = await send()
@@ -125,7 +124,8 @@ class AdaptiveLimit:
         self._limit = float(self._most)
         self._flying = 0
         self._epoch = 0
-        """Grows when the limit is lowered: a request of an earlier one tells nothing new."""
+        """Incremented when the limit is lowered: errors of requests from earlier epochs do not
+        lower it again."""
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def __repr__(self) -> str:
@@ -138,19 +138,18 @@ class AdaptiveLimit:
 
     @property
     def in_flight(self) -> int:
-        """Requests that are in flight."""
+        """Number of requests in flight."""
         return self._flying
 
     @property
     def waits(self) -> bool:
-        """Whether a request has to wait for its turn now."""
+        """Whether a new request has to wait now."""
         return self._flying >= self.limit or bool(self._waiting)
 
     def slot(self, *, at_once: bool = False) -> Slot:
-        """Room for one request, to be entered once: the error that it is left with tells how the
-        request ended.
+        """A slot for one request, to be entered once; it evaluates the error of its body.
 
-        `at_once`: without waiting, beyond the limit if need be.
+        `at_once`: without waiting, beyond the limit if necessary.
         """
         return Slot(self, at_once=at_once)
 
@@ -164,7 +163,7 @@ class AdaptiveLimit:
             await place
         except BaseException:
             if place.done() and not place.cancelled():
-                # The room was given while the cancellation was on its way.
+                # The slot was assigned during the cancellation.
                 self._release()
             raise
         return self._epoch
@@ -187,7 +186,7 @@ class AdaptiveLimit:
 
 
 class Slot:
-    """Room for one request under an AdaptiveLimit."""
+    """A slot for one request under an AdaptiveLimit."""
 
     __slots__ = ("_at_once", "_epoch", "_limit", "throttled")
 
@@ -196,7 +195,8 @@ class Slot:
         self._at_once = at_once
         self._epoch = 0
         self.throttled = False
-        """To be set when an answer says so without an error: some of a batch was left undone."""
+        """To be set for an answer with throttling but without an error: a part of a batch was not
+        processed."""
 
     async def __aenter__(self) -> Self:
         self._epoch = await self._limit._acquire(at_once=self._at_once)
@@ -216,8 +216,7 @@ class Slot:
 
 
 class ByteBudget:
-    """How many bytes may be under way at once. First come, first served; what is larger than all of
-    it goes alone.
+    """Limit of bytes in flight. First come, first served; a larger request runs alone.
 
     Belongs to one event loop.
 
@@ -231,7 +230,7 @@ class ByteBudget:
 
     @asynccontextmanager
     async def hold(self, size: int) -> AsyncGenerator[None, None]:
-        """Wait for room for `size` bytes, and hold it for the length of a block."""
+        """Reserve `size` bytes for the length of a block, waiting until they are free."""
         held = min(size, self._size)
         if self._waiting or held > self._free:
             place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -289,7 +288,7 @@ async def _iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T, N
 
 
 def raise_first(group: BaseExceptionGroup[BaseException]) -> NoReturn:
-    """Raise the first error inside a group, however deep, as itself."""
+    """Raise the first error inside a nested group as itself."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -297,8 +296,8 @@ def raise_first(group: BaseExceptionGroup[BaseException]) -> NoReturn:
     try:
         raise error
     finally:
-        # Else its context is a group that it is in itself, and who pickles contexts, as Dask does,
-        # never ends.
+        # Else its context is a group that contains it, and pickling of contexts, as in Dask,
+        # recurses endlessly.
         error.__context__ = context
         del error
 
@@ -309,11 +308,11 @@ async def merge(
     limit: int,
     expand: Callable[[T], Iterable[AsyncIterator[T]]] = lambda _: (),
 ) -> AsyncGenerator[T, None]:
-    """What the streams yield, as it arrives, with at most `limit` streams being read.
+    """The values of the streams in order of arrival, with at most `limit` streams being read.
 
     `expand` may open further streams for a value, before it is yielded; the latest are read first,
     which keeps the number of waiting streams low for a tree. Each stream is read one value ahead,
-    unless its value led to further streams. Leaving early cancels what is read.
+    unless its value opened further streams. Leaving early cancels the reads.
     """
     waiting = list(streams)[::-1]
     reading: dict[asyncio.Task[T | _End], AsyncIterator[T]] = {}
@@ -329,8 +328,8 @@ async def merge(
                 if not isinstance(value, _End):
                     further = list(expand(value))
                     if further:
-                        # What a stream led to comes before its next value, or a wide tree would be
-                        # held at once.
+                        # The streams of a value come before the next value, or a wide tree would be
+                        # held in memory.
                         waiting += [stream, *further]
                     else:
                         reading[asyncio.create_task(_step(stream))] = stream
@@ -357,7 +356,7 @@ async def _step(stream: AsyncIterator[T]) -> T | _End:
 
 
 async def to_the_end(work: Callable[[], Awaitable[T]]) -> T:
-    """Run `work`, which ends by itself, to its end; a cancellation of the caller is raised
+    """Run `work`, of limited duration, to its end; a cancellation of the caller is raised
     afterwards.
 
     In a task of its own, because a shielded scope holds off anyio's cancellation but not asyncio's
@@ -379,8 +378,7 @@ async def to_the_end(work: Callable[[], Awaitable[T]]) -> T:
         result = task.result()
     except BaseException as error:
         if cancelled is not None:
-            # The caller may answer a failure by trying again; a cancellation must reach it all the
-            # same.
+            # The caller may retry after a failure; a cancellation must reach it nevertheless.
             raise cancelled from error
         raise
     if cancelled is not None:
@@ -408,5 +406,5 @@ _INTERLEAVED = _Interleaved()
 
 
 def interleaved() -> AbstractAsyncContextManager[None, None]:
-    """Other tasks may run before and after the body, as they would around a request."""
+    """Lets other tasks run before and after the body, as around a request."""
     return _INTERLEAVED

@@ -31,7 +31,7 @@ an attribute of another type (a foreign item) gives its text form in the service
 PARTITION = "path"
 SORT = "children"
 OPERATION = "op"
-"""The attribute that holds the id of the operation that wrote the item last."""
+"""Attribute with the id of the item's last write operation."""
 
 
 class Key(NamedTuple):
@@ -43,7 +43,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What must hold of the stored item for an action to be applied.
+    """The precondition of an action on the stored item.
 
     `exists=False`: there is no item. Otherwise there is one whose attributes equal `equals` (same
     type, same value) and which has none of the attributes in `missing`.

@@ -1,7 +1,7 @@
 """Request metering: requests by part and operation, for a client and for a block of code.
 
-An operation has the name that DynamoDB or S3 gives it; the adapters that speak to neither are
-counted by the request that would have been sent. Each request counts, one that is sent again too.
+Operations have the names of DynamoDB and S3; adapters of other backends are counted by the
+equivalent request. Each attempt counts.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ __all__ = [
 ]
 
 Part: TypeAlias = Literal["table", "data", "log"]
-"""Where a request goes: the metadata table, the place of the bytes, the place of the operation log.
-"""
+"""Target of a request: the metadata table, the data location, the log location."""
 
 _ORDER: Final[Mapping[str, int]] = {"table": 0, "data": 1, "log": 2}
 
@@ -49,20 +48,19 @@ class Count(NamedTuple):
 
     part: Part
     operation: str
-    """As the service calls it: `GetItem`, `TransactWriteItems`, `PutObject`."""
+    """The service's name: `GetItem`, `TransactWriteItems`, `PutObject`."""
     requests: int
-    """All of them: those that were sent again and those of work that nobody waited for included."""
+    """All of them, including retries and deferred work."""
     retries: int = 0
-    """Those that were sent again."""
+    """Retries."""
     deferred: int = 0
-    """Those that were made after the caller was answered."""
+    """Requests sent after the caller's result."""
     bytes: int = 0
-    """Of files and log objects, in the bodies of requests and answers; 0 for the table."""
+    """Bytes of files and log objects in the bodies of requests and answers; 0 for the table."""
 
 
 class Requests:
-    """How many requests were made, by part and operation. Immutable; counts add up and can be
-    subtracted.
+    """Numbers of requests by part and operation. Immutable; counts can be added and subtracted.
 
     >>> str(Requests([Count("table", "GetItem", 3, 1), Count("data", "GetObject", 1)]))
     'table: GetItem 3 (1 sent again); data: GetObject 1'
@@ -83,8 +81,7 @@ class Requests:
 
     @property
     def counts(self) -> tuple[Count, ...]:
-        """One for each kind of request that was made: the table's, the data's, the log's, by
-        name."""
+        """One for each kind of request: the table's, the data's, the log's, by name."""
         return self._counts
 
     @property
@@ -94,17 +91,17 @@ class Requests:
 
     @property
     def retries(self) -> int:
-        """Requests that were sent again."""
+        """Retries."""
         return sum(count.retries for count in self._counts)
 
     @property
     def deferred(self) -> int:
-        """Requests that were made after the caller was answered."""
+        """Requests sent after the caller's result."""
         return sum(count.deferred for count in self._counts)
 
     @property
     def bytes(self) -> int:
-        """Bytes of files and log objects that went either way."""
+        """Bytes of files and log objects in both directions."""
         return sum(count.bytes for count in self._counts)
 
     def of(self, part: Part | None = None, operation: str | None = None) -> int:
@@ -129,8 +126,8 @@ class Requests:
         return Requests((*self._counts, *other._counts))
 
     def __sub__(self, other: Requests) -> Requests:
-        """What was made since `other` was read. Raises InvalidArgumentError when there are fewer
-        than in `other`."""
+        """The requests since `other` was read. Raises InvalidArgumentError if there are fewer than
+        in `other`."""
         return Requests(
             (*self._counts, *(_plus(Count(c.part, c.operation, 0), c, -1) for c in other._counts))
         )
@@ -167,11 +164,10 @@ def _text(count: Count) -> str:
 
 
 class RequestCounter:
-    """A count that grows. Belongs to one process; adding to it is for the event loop, reading it
-    for anybody.
+    """A running count. Belongs to one process; the event loop adds to it, any thread may read it.
 
-    `within`: the counter that counts all this one counts, too. `client`: count nothing but what
-    this client's counter counts. `waited`: leave out what nobody waits for.
+    `within`: a counter that includes this one's requests. `client`: count only requests of this
+    client's counter. `waited`: without deferred requests.
     """
 
     __slots__ = ("_client", "_counts", "_waited", "_within")
@@ -209,8 +205,8 @@ class RequestCounter:
 
 
 class Meter:
-    """Counts the requests that go to one part of a client's volume, for the client and for whoever
-    counts just now."""
+    """Counts the requests to one part of a client's volume, for the client and for active
+    counters."""
 
     __slots__ = ("_client", "_part")
 
@@ -223,7 +219,7 @@ class Meter:
         self._add(operation, 1, int(retried), size)
 
     def received(self, operation: str, size: int) -> None:
-        """Bytes of content in the answer to a request that was counted when it was sent."""
+        """Bytes of content in the answer to a request counted before."""
         self._add(operation, 0, 0, size)
 
     def _add(self, operation: str, requests: int, retries: int, size: int) -> None:
@@ -247,10 +243,9 @@ _deferred: ContextVar[bool] = ContextVar("s3k_deferred", default=False)
 def counting(
     client: RequestCounter | None = None, *, waited: bool = False
 ) -> Iterator[RequestCounter]:
-    """Count the requests of the body and of the tasks that it starts, exactly, whatever else runs
-    at the same time.
+    """Count exactly the requests of the body and of its tasks, without those of concurrent work.
 
-    `client`: only what this client's counter counts; `waited`: only what the caller waits for.
+    `client`: only requests of this client's counter; `waited`: without deferred ones.
     """
     outer = _counter.get()
     counter = RequestCounter(outer, client=client, waited=waited)
@@ -258,13 +253,13 @@ def counting(
     try:
         yield counter
     finally:
-        # Not `reset`, which refuses where the body was left in another context: a generator that is
+        # Not `reset`, which fails if the body was left in another context: a generator that is
         # being closed.
         _counter.set(outer)
 
 
 class _Share(RequestCounter):
-    """Counts one of several bodies towards their total."""
+    """Counter of one of several bodies, added to their total."""
 
     __slots__ = ("_total",)
 
@@ -280,9 +275,8 @@ class _Share(RequestCounter):
 
 @contextmanager
 def counting_towards(total: RequestCounter) -> Iterator[None]:
-    """Count what the body, and the tasks that it starts, ask for and somebody waits for, in
-    addition to what `total` has counted: one of several calls that are one piece of work.
-    """
+    """Add the requests of the body and of its tasks, without deferred ones, to `total`: for one of
+    several calls of one piece of work."""
     outer = _counter.get()
     _counter.set(_Share(total, outer))
     try:
@@ -293,8 +287,8 @@ def counting_towards(total: RequestCounter) -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """The requests of the body are made after the caller was answered: told apart, and no part of
-    what a verb made."""
+    """Count the requests of the body as deferred: after the caller's result, and not part of a
+    verb's requests."""
     before = _deferred.get()
     _deferred.set(True)
     try:
@@ -304,7 +298,7 @@ def deferred() -> Iterator[None]:
 
 
 class _Counted(Protocol):
-    """A frozen dataclass that tells its requests."""
+    """A frozen dataclass with its requests."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -317,7 +311,7 @@ R = TypeVar("R", bound=_Counted)
 
 
 def counted(verb: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """A verb whose result tells the requests that it made."""
+    """Decorator of a verb: adds its requests to its result."""
 
     @wraps(verb)
     async def counted_verb(*arguments: P.args, **options: P.kwargs) -> R:

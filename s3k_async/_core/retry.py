@@ -46,7 +46,7 @@ TRANSIENT: tuple[type[S3kError], ...] = (
     RequestTimeoutError,
     UnreachableError,
 )
-"""Errors after which the identical request may be sent again (a write must then settle what became
+"""Errors after which the identical request may be sent again (a write must then resolve the outcome
 of the first)."""
 
 
@@ -58,26 +58,25 @@ class RetryPolicy:
     base: float = 0.02
     cap: float = 5.0
     deadline: float = 60.0
-    """No further attempt begins later than this many seconds after the first failure; `CallTime`
-    bounds what all attempts may take together."""
+    """Seconds after the first failure within which attempts start; `CallTime` bounds the time of
+    all attempts together."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryBudget:
-    """How much may be asked again altogether, so that a service in trouble is not asked many times
-    as much as usual.
+    """Limit of retries over all requests, so that retries do not multiply the load of a failing
+    service.
 
-    A token bucket: it begins full, a request puts `share` of a token in, time puts `rate` tokens a
-    second in, and sending again takes one out. An empty one ends the attempts as a policy does:
-    with the last error.
+    A token bucket, initially full: a request adds `share` of a token, time adds `rate` tokens a
+    second, a retry takes one. An empty bucket ends the attempts with the last error, like a policy.
     """
 
     share: float = 0.2
-    """Retries for each request, in the long run."""
+    """Retries per request, as a long-run average."""
     burst: float = 1000.0
     """Tokens in a full bucket."""
     rate: float = 50.0
-    """Retries a second that are free, so that a client with few requests need not give up on a busy
+    """Free retries per second, so that a client with few requests need not give up on a busy
     service."""
 
 
@@ -87,25 +86,24 @@ def _patient() -> RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """What is tried again, and how often: for reads, for writes, and for each page of a listing or
-    a scan."""
+    """Retry policies for reads, for writes, and for each page of a listing or a scan."""
 
     read: RetryPolicy = field(default_factory=RetryPolicy)
     write: RetryPolicy = field(default_factory=RetryPolicy)
     scan: RetryPolicy = field(default_factory=_patient)
-    """More patient, because the work of all pages before would be lost. Each page counts for
-    itself."""
+    """Longer than for reads, because a failure loses the work of all earlier pages. Applies to each
+    page."""
     budget: RetryBudget = field(default_factory=RetryBudget)
 
     @classmethod
     def alike(cls, policy: RetryPolicy) -> Retries:
-        """One policy for everything."""
+        """One policy for all requests."""
         return cls(policy, policy, policy)
 
 
 def backoff(policy: RetryPolicy, sources: Sources) -> Iterator[float]:
-    """The waits between attempts, counted from the first that is asked for; ends when no further
-    attempt is allowed. So an attempt that took long before it failed is sent again as any other."""
+    """The waits between attempts, with the deadline from the first wait on; ends when no further
+    attempt is allowed. So the duration of the first attempt does not count."""
     start = sources.monotonic()
     for attempt in range(policy.attempts - 1):
         delay = sources.uniform(0.0, min(policy.cap, policy.base * 2**attempt))
@@ -115,18 +113,17 @@ def backoff(policy: RetryPolicy, sources: Sources) -> Iterator[float]:
 
 
 LEAST_RATE: Final = 16 * 1024
-"""Bytes of content a second below which a request is given up: content extends the time that it
-has."""
+"""Bytes of content a second below which a request is given up: content extends its time limit."""
 _LONGEST: Final = 600.0
-"""Seconds that a request has for which nothing else is said."""
+"""Default time limit of a request, seconds."""
 
 _CALL: ContextVar[CallTime | None] = ContextVar("s3k_call_time", default=None)
 
 
 class CallTime:
-    """The time that one call has for its requests: all attempts and the waits between them.
+    """Time limit of one call: all attempts and the waits between them.
 
-    It begins with the first request. Waiting for a turn under a limit is left out.
+    It starts with the first request. Waits for a slot of the concurrency limit do not count.
     """
 
     __slots__ = ("_end", "_seconds")
@@ -136,24 +133,23 @@ class CallTime:
         self._end: float | None = None
 
     def begin(self) -> None:
-        """A request is sent; the first one starts the clock."""
+        """Called before each request; the first one starts the clock."""
         if self._end is None:
             self._end = anyio.current_time() + self._seconds
 
     def extend(self, seconds: float) -> None:
-        """Leave out so many seconds."""
+        """Extend the limit by `seconds`."""
         if self._end is not None:
             self._end += seconds
 
     def left(self) -> float:
-        """Seconds, 0 at the least."""
+        """Remaining seconds, at least 0."""
         return self._seconds if self._end is None else max(0.0, self._end - anyio.current_time())
 
 
 @contextmanager
 def limited(time: CallTime | None) -> Iterator[None]:
-    """The requests of the body have this time; None: each has as much as a single request is
-    given."""
+    """Time limit of the requests of the body; None: the default of a single request for each."""
     token = _CALL.set(time)
     try:
         yield
@@ -162,13 +158,13 @@ def limited(time: CallTime | None) -> Iterator[None]:
 
 
 def seconds_left() -> float:
-    """The time that a request may take."""
+    """Remaining time of a request."""
     time = _CALL.get()
     return _LONGEST if time is None else time.left()
 
 
 class RetryAccount:
-    """The tokens of a budget, shared by all requests to one place. Belongs to one event loop."""
+    """The tokens of a budget, shared by all requests to one service. Belongs to one event loop."""
 
     def __init__(self, budget: RetryBudget, sources: Sources) -> None:
         self._budget = budget
@@ -177,14 +173,13 @@ class RetryAccount:
         self._seen = sources.monotonic()
 
     def earn(self) -> None:
-        """A request is sent for the first time."""
+        """Record the first attempt of a request."""
         self._tokens = min(self._budget.burst, self._tokens + self._budget.share)
 
     def spend(self, error: S3kError) -> bool:
         """Whether a request may be sent again after `error`.
 
-        Clients that conflict over an item get an answer each time: that is no load to hold back,
-        and costs nothing.
+        Conflicts over an item are answered without load on the service, and cost no token.
         """
         if isinstance(error, TransactionConflictError | ConditionFailedError):
             return True
@@ -210,10 +205,10 @@ async def retry(
     began: float | None = None,
     time: CallTime | None = None,
 ) -> T:
-    """Run an idempotent `call` until it succeeds, fails for good, or the policy or the account
-    ends; the last error is raised, a lost answer as RequestTimeoutError: what is sent once more has
-    the same effect, so nothing but an answer was lost. `failure`: what came of the first attempt,
-    if that was made already, and `began` when. `time` ends the attempts, too."""
+    """Run an idempotent `call` until it succeeds, fails permanently, or the policy or the account
+    is exhausted; the last error is raised, a lost answer as RequestTimeoutError, since only the
+    answer of an idempotent call matters. `failure`: the error of a first attempt made before, and
+    `began` its start. `time` ends the attempts, too."""
     start = sources.monotonic() if began is None else began
     delays = backoff(policy, sources)
     attempts = 0 if failure is None else 1
@@ -239,6 +234,6 @@ async def retry(
 
 
 def tried(attempts: int, seconds: float) -> str:
-    """How often and over how long something was tried, in words."""
+    """Number and duration of attempts, in words."""
     often = "1 attempt" if attempts == 1 else f"{attempts} attempts"
     return f"{often} over {seconds:.1f} s"

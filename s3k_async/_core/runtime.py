@@ -1,5 +1,5 @@
-"""Time, randomness and ids: the only module that reads a clock or a random generator, so that tests
-can replace them."""
+"""Clock, randomness and ids: the only module that reads a clock or a random generator, so that
+tests can replace them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from s3k_async.errors import InvalidPathError, ItemFormatError
 __all__ = ["SYSTEM", "Sources"]
 
 _SHOWN = 100
-"""Characters of an id that an error shows."""
+"""Characters of an id in an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Time, randomness and identity."""
+    """Clock, randomness and ids."""
 
     now_ms: Callable[[], int]
     """Wall clock, milliseconds since the epoch."""
     monotonic: Callable[[], float]
-    """Seconds that never go backwards."""
+    """Monotonic clock, seconds."""
     entropy: Callable[[int], bytes]
     """`entropy(n)`: n unpredictable bytes."""
     uniform: Callable[[float, float], float]
-    """A number between the two bounds, for jitter."""
+    """A random number between two bounds, for jitter."""
     sleep: Callable[[float], Awaitable[None]]
-    """Wait for so many seconds."""
+    """Wait for some seconds."""
 
     def uuid(self) -> str:
         """A random UUID (version 4), lower case."""
@@ -41,8 +41,7 @@ class Sources:
 
     def physical_key(self, object_id: str) -> str:
         """A fresh physical key for an object: `<random uuid4>.id=<object id>`. Raises
-        ItemFormatError for an id that no key can hold, which only a damaged item has.
-        """
+        ItemFormatError for an id that is invalid in keys, which only a damaged item has."""
         try:
             return _native.physical_key(object_id, self.entropy(16))
         except InvalidPathError as error:

@@ -5,15 +5,14 @@
     from pyarrow.fs import FileSelector
     from s3k_async.adapters.arrow import arrow_filesystem
 
-    fs = arrow_filesystem("s3k://analytics")                # settings as S3kClient takes them
-    pq.write_table(table, "/raw/day=1/part-0.parquet", filesystem=fs)
-    ds.dataset("/raw", filesystem=fs, partitioning="hive").to_table(filter=ds.field("day") == 1)
-    fs.get_file_info(FileSelector("/raw", recursive=True))  # one listing, directories in parallel
-    fs.move("/staging/day=2", "/raw/day=2")                 # copies no bytes; atomic
+fs = arrow_filesystem("s3k://analytics") # settings of S3kClient pq.write_table(table,
+"/raw/day=1/part-0.parquet", filesystem=fs) ds.dataset("/raw", filesystem=fs,
+partitioning="hive").to_table(filter=ds.field("day") == 1) fs.get_file_info(FileSelector("/raw",
+recursive=True)) # one listing, directories in parallel fs.move("/staging/day=2", "/raw/day=2") #
+copies no bytes; atomic
 
-`pyarrow.fs.FileSystem.from_uri` cannot know the scheme `s3k`: a filesystem has to be passed beside
-the path. (`fsspec+s3k://analytics/raw` it does know: that is the filesystem of fsspec, not this
-one.)
+`pyarrow.fs.FileSystem.from_uri` does not know the scheme `s3k`: pass the filesystem beside the
+path. (It accepts `fsspec+s3k://analytics/raw`, for the filesystem of fsspec, not this one.)
 """
 
 from __future__ import annotations
@@ -54,9 +53,9 @@ _LOG = logging.getLogger(__name__)
 
 NS_OF_MS = 1_000_000
 EMPTYING = 10_000
-"""Entries of a directory whose paths are held in memory at once while it is emptied."""
+"""Paths of a directory in memory at once while it is emptied."""
 APPENDING = 4 * 1024 * 1024
-"""Bytes that are copied at once before a file is appended to."""
+"""Bytes copied at once before an append."""
 
 
 def arrow_filesystem(
@@ -70,20 +69,19 @@ def arrow_filesystem(
 ) -> PyFileSystem:
     """A volume as a `pyarrow.fs.FileSystem`; the parameters are those of `S3kClient`.
 
-    It opens at the first call, for each process anew, and closes when nobody holds it any more;
-    `handler.client` is the blocking client under it. It may be pickled (configuration, no secrets),
+    It opens at the first call in each process, and closes when it is no longer referenced;
+    `handler.client` is its blocking client. It may be pickled (configuration, no secrets),
     compared, used by any number of threads, in forked children and beside a running event loop.
     Raises ConfigError.
 
-    Paths are `/a/b`, `a/b` or `s3k://<volume>/a/b`, and come back as they were given. Errors are
+    Paths are `/a/b`, `a/b` or `s3k://<volume>/a/b`, and are returned in the given form. Errors are
     those of the client.
 
-    Files are published one by one when they are closed, with everything in them or not at all: a
-    `with` that is left by an exception publishes nothing, and neither does
-    `pyarrow.dataset.write_dataset` with the files that it has open when it fails. Those that it had
-    finished stay. To make all files of a dataset visible at once, write them to a directory that
-    nobody reads and `move` it. A stream with `compression` or `buffer_size` is to be used by
-    `with`: one that is forgotten is closed by Arrow itself, and published.
+    Each file is published atomically when it is closed: a `with` left by an exception publishes
+    nothing, and `pyarrow.dataset.write_dataset` does not publish the files open when it fails, but
+    keeps those it had finished. To make all files of a dataset visible at once, write them to an
+    unused directory and `move` it. Use a stream with `compression` or `buffer_size` in `with`: a
+    forgotten one is closed by Arrow itself, and published.
     """
     client = S3kSyncClient(
         volume, config=config, context=context, hadoop=hadoop, session=session, **settings
@@ -92,9 +90,9 @@ def arrow_filesystem(
 
 
 class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
-    """What `pyarrow.fs.PyFileSystem` calls, from whichever thread of Arrow's. Each method is what
-    pyarrow's documentation says; below is only what a volume adds. All raise what the client
-    raises."""
+    """Handler of `pyarrow.fs.PyFileSystem`, called from any of Arrow's threads. The methods follow
+    pyarrow's documentation; the docstrings below have only the volume's additions. All raise the
+    client's errors."""
 
     def __init__(self, client: S3kSyncClient) -> None:
         self.client = client
@@ -104,8 +102,7 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         if not isinstance(other, S3kHandler):
             return NotImplemented
         mine, yours = self.client.name, other.client.name
-        # A volume that is found by its directory has no name before it is opened, and is alone in
-        # its table.
+        # An embedded volume has no name before it is opened, and its table has no other volume.
         return _table(self.client) == _table(other.client) and (
             mine == yours or not (mine and yours)
         )
@@ -121,7 +118,7 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         """The path without superfluous parts: absolute if it was or if it was a URL, else relative,
         the root empty.
 
-        A slash at its end stays: by it a `SubTreeFileSystem` knows its own root again. Raises
+        A slash at its end is kept: a `SubTreeFileSystem` recognises its own root by it. Raises
         CrossVolumeError, InvalidPathError.
         """
         normal = self._normal(path)
@@ -129,17 +126,16 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
             normal += "/"
         return normal if path.startswith(ROOT) or _is_url(path) else normal.removeprefix(ROOT)
 
-    # Looking
+    # Lookups
 
     def get_file_info(self, paths: list[str]) -> list[FileInfo]:
-        """One request for a hundred paths. A file that is being written for the first time is not
-        found."""
+        """One request for a hundred paths. A new file that is not published yet is not found."""
         statuses = self.client.stat_many([path or ROOT for path in paths])
         return [_info(path, status) for path, status in zip(paths, statuses, strict=True)]
 
     def get_file_info_selector(self, selector: FileSelector) -> list[FileInfo]:
-        """One listing, by path, since Dask reads files in the order of the listing; up to 50,000
-        entries see an atomic change of many wholly or not at all.
+        """One listing, ordered by path, since Dask reads files in the order of the listing; up to
+        50,000 entries show an atomic change completely or not at all.
 
         Raises NotDirectoryError (the base is a file), PathNotFoundError.
         """
@@ -159,7 +155,7 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
             return []
         return sorted(infos, key=lambda info: info.path)
 
-    # Changing the tree
+    # Changes of the tree
 
     def create_dir(self, path: str, recursive: bool) -> None:
         """Without `recursive`, PathNotFoundError if the parent is missing."""
@@ -169,17 +165,17 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         self.client.makedirs(place)
 
     def delete_dir(self, path: str) -> None:
-        """At once: readers see all of it or nothing. The root is refused."""
+        """Atomic: readers see all of it or nothing. The root is refused."""
         place = self._normal(path)
         self.client.delete(place, recursive=True, expected=self._need(place, directory=True))
 
     def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
-        """Entry by entry; each directory in it at once. The root is refused with
+        """Entry by entry; each directory in it atomically. The root is refused with
         InvalidArgumentError."""
         place = self._normal(path)
         if place == ROOT:
             raise InvalidArgumentError(
-                "emptying the root has to be asked for: accept_root_dir=True", path=place
+                "the root is emptied only with accept_root_dir=True", path=place
             )
         try:
             self._empty(place)
@@ -192,20 +188,19 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         self._empty(ROOT)
 
     def delete_file(self, path: str) -> None:
-        """Raises IsDirectoryError for a directory, an empty one too."""
+        """Raises IsDirectoryError for a directory, even an empty one."""
         place = self._normal(path)
         while True:
             found = self._need(place, directory=False)
-            with suppress(ConflictError):  # written anew, or not a file any more
+            with suppress(ConflictError):  # overwritten, or replaced by a directory
                 self.client.delete(place, expected=found)
                 return
 
     def move(self, src: str, dest: str) -> None:
-        """No bytes are copied. A file at the target is replaced by a file, an empty directory by a
-        directory.
+        """Copies no bytes. A file replaces a file at the target, a directory an empty directory.
 
         Raises PathExistsError (the target is of another kind), DirectoryNotEmptyError,
-        RenameIntoSelfError, and PathNotFoundError also where the target's parent is missing.
+        RenameIntoSelfError, and PathNotFoundError also for a missing parent of the target.
         """
         source, target = self._normal(src), self._normal(dest)
         try:
@@ -218,36 +213,34 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
             self.client.rename(source, target)
 
     def copy_file(self, src: str, dest: str) -> None:
-        """Inside the service where it can; missing parents are made. Raises IsDirectoryError for
+        """Inside the service if possible; missing parents are made. Raises IsDirectoryError for
         either."""
         self.client.copy(self._normal(src), self._normal(dest), overwrite=True)
 
     # Files
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
-        """The file at the version it has now. It reads ahead while it is read on and on."""
+        """The current version of the file, with read-ahead for sequential reads."""
         return self.open_input_file(path)
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        """The file at the version it has now: nothing is fetched yet, and of what is read here and
-        there nothing more than was asked for. Buffers are the bytes that were fetched, without a
-        copy."""
+        """The current version of the file. Nothing is fetched yet; random reads fetch the requested
+        ranges only. Buffers are the fetched bytes, without a copy."""
         return pa.PythonFile(self.client.open(self._normal(path)), mode="r")
 
     def open_output_stream(self, path: str, _metadata: object) -> pa.NativeFile:
-        """A new file, or another version of one, visible when it is closed. Metadata is not
-        kept."""
+        """A new file or version, visible when it is closed. Metadata is not kept."""
         return pa.PythonFile(_Output(self.client.open(self._normal(path), "wb")), mode="w")
 
     def open_append_stream(self, path: str, _metadata: object) -> pa.NativeFile:
-        """A new version that begins with the bytes of this one: they are read and written again.
+        """A new version that begins with the bytes of the current one, which are read and written
+        again.
 
-        Visible when it is closed, and refused then (ConflictError) if the file was changed
-        meanwhile.
+        Visible when it is closed; ConflictError then if the file was changed meanwhile.
         """
         return pa.PythonFile(_Output(self._appending(self._normal(path))), mode="w")
 
-    # Ours
+    # Internals
 
     def _normal(self, path: str) -> str:
         """The path inside the volume. Raises CrossVolumeError, InvalidPathError."""
@@ -282,8 +275,7 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
     def _appending(self, path: str) -> SyncFileWriter:
         if not self.client.exists(path):
             return self.client.open(path, "xb")
-        # The writer first: it replaces the version that it finds, and is refused if what is read
-        # now is a later one.
+        # The writer first: it replaces the current version, and fails if a later one is read here.
         writer = self.client.open(path, "wb")
         try:
             with self.client.open(path) as reader:
@@ -296,12 +288,11 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
 
 
 class _Output:
-    """What Arrow's stream writes into. Closing it publishes, unless it is closed because something
-    failed.
+    """The target of an Arrow stream. `close` publishes it, unless an exception closes it.
 
     Arrow closes it in the thread in which Python code closes the stream, or in one of its own
-    threads when a dataset's file is complete; what it gives up, it drops without closing, and the
-    writer's finaliser discards it.
+    threads when a dataset's file is complete; abandoned streams are dropped without closing, and
+    the writer's finaliser discards them.
     """
 
     def __init__(self, writer: SyncFileWriter) -> None:
@@ -341,7 +332,7 @@ def _info(path: str, status: FileStatus | None) -> FileInfo:
 
 
 def _table(client: S3kSyncClient) -> TableLocation:
-    """Where the volume's table is, without what may differ between two clients of it."""
+    """Identity of the volume's table, without settings that may differ between clients."""
     table = client.config.table
     service = table.service
     if service is None:

@@ -1,4 +1,4 @@
-"""`s3k://` for fsspec, and so for pandas, Dask, zarr, universal-pathlib and all that speaks
+"""`s3k://` for fsspec, and so for pandas, Dask, zarr, universal-pathlib and other users of
 fsspec."""
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ __all__ = ["S3kFileSystem"]
 
 
 class S3kFileSystem(ReadableFileSystem):
-    """A volume for fsspec. Everything it promises is the client's (`s3k_async.S3kClient`).
+    """A volume for fsspec, with the promises of the client (`s3k_async.S3kClient`).
 
-    `volume` is what `S3kClient` takes: `s3k://name`, `./directory`, or nothing for the configured
-    default; the URL of a path names a volume, too. All other settings of the client are taken by
-    the same names (`region`, `endpoint`, `table`, `max_concurrency`, ...; also `config`, `context`,
-    `hadoop`, `session`). Of fsspec's own options these mean something: `asynchronous`, `loop`,
-    `batch_size`, `skip_instance_cache`, and `use_listings_cache` with `listings_expiry_time` and
-    `max_paths`: without it nothing is cached, and every look is a strong read.
+    `volume` is that of `S3kClient`: `s3k://name`, `./directory`, or nothing for the configured
+    default; the URL of a path names a volume, too. All other settings of the client have the same
+    names (`region`, `endpoint`, `table`, `max_concurrency`, ...; also `config`, `context`,
+    `hadoop`, `session`). Supported options of fsspec: `asynchronous`, `loop`, `batch_size`,
+    `skip_instance_cache`, and `use_listings_cache` with `listings_expiry_time` and `max_paths`:
+    without it nothing is cached, and every lookup is a strongly consistent read.
 
     Paths are absolute in the volume (`/raw/x`), or URLs of it: the URL of another volume is refused
     (CrossVolumeError). Any thread, event loop, and forked or spawned process may use one object;
-    each has connections of its own. A pickle is the configuration without secrets, which are looked
-    for anew where it arrives. A file that is being written for the first time is not there for
-    anybody before it is published. Raises ConfigError, and what the client's verbs raise.
+    each has connections of its own. A pickle is the configuration without secrets, which are
+    resolved anew in the process that loads it. A new file does not exist before it is published.
+    Raises ConfigError, and the errors of the client's verbs.
     """
 
-    # Writing
+    # Writes
 
     async def _pipe_file(
         self, path: str, value: Any, mode: str = "overwrite", **kwargs: Any
@@ -78,7 +78,8 @@ class S3kFileSystem(ReadableFileSystem):
     async def _pipe(
         self, path: Any, value: Any = None, batch_size: int | None = None, **kwargs: Any
     ) -> None:
-        """Bytes to a path, or a mapping of paths to bytes, up to a hundred files in a request."""
+        """Write bytes to a path, or a mapping of paths to bytes, up to a hundred files in a
+        request."""
         if not isinstance(path, dict):
             await self._pipe_file(stringify_path(path), value, **kwargs)
             return
@@ -98,7 +99,7 @@ class S3kFileSystem(ReadableFileSystem):
         mode: str = "overwrite",
         **kwargs: Any,
     ) -> None:
-        """A local file to a path; of a local directory, a directory."""
+        """Upload a local file; for a local directory, make a directory."""
         changes = await self._changes()
         path = self._strip_protocol(rpath)
         exclusive = not overwrites(mode)
@@ -122,8 +123,8 @@ class S3kFileSystem(ReadableFileSystem):
         return await super()._put(texts(lpath), texts(rpath), recursive=recursive, **kwargs)
 
     async def _touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
-        """An empty file; without `truncate`, what is there already gets a new version with the time
-        of now."""
+        """Make an empty file; without `truncate`, an existing one gets a new version with the
+        current time."""
         changes = await self._changes()
         path = self._strip_protocol(path)
         try:
@@ -131,11 +132,11 @@ class S3kFileSystem(ReadableFileSystem):
         finally:
             self.invalidate_cache(path)
 
-    # Changing the tree
+    # Changes of the tree
 
     async def _mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
-        """A directory that was not there. Raises PathExistsError, PathNotFoundError (no parent, and
-        none to make)."""
+        """Make a new directory. Raises PathExistsError, PathNotFoundError (no parent, without
+        `create_parents`)."""
         path = self._strip_protocol(path)
         await (await self._changes()).make_directory(path, parents=create_parents, exist_ok=False)
         self.invalidate_cache(path)
@@ -146,7 +147,7 @@ class S3kFileSystem(ReadableFileSystem):
         self.invalidate_cache(path)
 
     async def _rmdir(self, path: str) -> None:
-        """Remove a directory that is empty. Raises NotDirectoryError, DirectoryNotEmptyError."""
+        """Remove an empty directory. Raises NotDirectoryError, DirectoryNotEmptyError."""
         path = self._strip_protocol(path)
         status = await status_of(await self._client(), path)
         if not status.is_dir:
@@ -166,10 +167,10 @@ class S3kFileSystem(ReadableFileSystem):
         assume_literal: bool = False,
         **kwargs: Any,
     ) -> None:
-        """Remove files and, with `recursive`, directories with all that is in them, each at once.
+        """Remove files and, with `recursive`, directories with their contents, each atomically.
 
-        Nothing is removed unless all paths are there. Raises PathNotFoundError, IsDirectoryError
-        (not `recursive`).
+        Nothing is removed unless all paths exist. Raises PathNotFoundError, IsDirectoryError (not
+        `recursive`).
         """
         client = await self._client()
         if recursive and maxdepth is not None:
@@ -206,7 +207,7 @@ class S3kFileSystem(ReadableFileSystem):
         await super()._copy(texts(path1), texts(path2), recursive=recursive, **kwargs)
 
     async def _cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Copy a file, inside the service where it can; of a directory, the directory alone."""
+        """Copy a file, inside the service if possible; of a directory, the directory alone."""
         changes = await self._changes()
         source, target = self._strip_protocol(path1), self._strip_protocol(path2)
         try:
@@ -260,7 +261,7 @@ class S3kFileSystem(ReadableFileSystem):
                 self.invalidate_cache(pair[1])
 
     async def _merges(self, source: object, target: object) -> bool:
-        """Whether fsspec would put what is in the source directory among what is in the target:
+        """Whether fsspec would merge the contents of the source directory into the target:
         `mv("a/", "b")`."""
         if (
             not isinstance(source, str)
@@ -278,9 +279,8 @@ class S3kFileSystem(ReadableFileSystem):
     async def _merge(
         self, source: str | list[str], target: str | list[str], maxdepth: int | None
     ) -> None:
-        """Rename each file to where fsspec's `copy` would put it, then remove the directories that
-        are empty. Files that other clients add meanwhile stay, and so do those deeper than
-        `maxdepth`.
+        """Rename each file to the target path of fsspec's `copy`, then remove empty directories.
+        Files that other clients add meanwhile are kept, and so are those deeper than `maxdepth`.
 
         Raises the first failure; the other files were moved.
         """
@@ -312,14 +312,13 @@ class S3kFileSystem(ReadableFileSystem):
                 await client.delete(emptied, expected=directories[emptied][0])
 
     async def _is_directory(self, target: str | list[str]) -> bool:
-        """Whether the target is a directory, or is meant to be one."""
+        """Whether the target is a directory, or denotes one by its form."""
         return isinstance(target, str) and (target.endswith("/") or bool(await self._isdir(target)))
 
     async def _pairs_of(
         self, source: str | list[str], target: str | list[str], *, recursive: bool
     ) -> Pairs:
-        """Sources and their targets. Patterns and lists have the meaning that fsspec's `copy` gives
-        them.
+        """Sources and their targets. Patterns and lists have the meaning of fsspec's `copy`.
 
         Raises PathNotFoundError, before anything is changed.
         """
@@ -342,7 +341,7 @@ class S3kFileSystem(ReadableFileSystem):
     async def _expanded(
         self, source: str | list[str], target: str | list[str], *, recursive: bool
     ) -> Pairs:
-        """As fsspec expands paths for `copy`, without those below a directory that moves."""
+        """The expansion of paths by fsspec for `copy`, without those below a moved directory."""
         paths = await self._expand_path(source, recursive=recursive)
         if isinstance(source, str) and not recursive:
             paths = [path for path in paths if not await self._isdir(path)]
@@ -361,7 +360,7 @@ class S3kFileSystem(ReadableFileSystem):
         ]
 
     async def tree_at(self, path: str) -> list[FileStatus]:
-        """The status of a path and of everything below it, the top first. Raises
+        """The status of a path and of all entries below it, the top first. Raises
         PathNotFoundError."""
         client = await self._client()
         top = await status_of(client, self._strip_protocol(path))
@@ -371,8 +370,8 @@ class S3kFileSystem(ReadableFileSystem):
         return [top, *below]
 
     async def remove_unchanged(self, tree: Sequence[FileStatus]) -> None:
-        """Remove what `tree_at` found, except entries that were changed since; in a transaction, at
-        its end.
+        """Remove the entries of `tree_at`, except those changed since; in a transaction, at its
+        end.
 
         Raises the first failure: ConflictError, DirectoryNotEmptyError.
         """
@@ -397,8 +396,7 @@ class S3kFileSystem(ReadableFileSystem):
         compression: str | None = None,
         **kwargs: Any,
     ) -> Any:
-        """As fsspec's. Modes are those of reading, `w`, `x` and `a`, as text or bytes; see
-        `S3kWriteFile`."""
+        """As fsspec's. Modes are `r`, `w`, `x` and `a`, as text or bytes; see `S3kWriteFile`."""
         codec = get_compression(path, compression)
         if codec is None or "r" in mode:
             return super().open(path, mode, block_size, cache_options, codec, **kwargs)
@@ -428,7 +426,7 @@ class S3kFileSystem(ReadableFileSystem):
                 cache_options=cache_options,
             )
         writer = self.run_blocking(lambda: self._writer(path, mode))
-        # In a transaction closing a file makes it a part of that.
+        # In a transaction `close` adds the file to it.
         autocommit = autocommit or self.in_transaction
         return S3kWriteFile(self, writer, mode, block_size=block_size, autocommit=autocommit)
 
@@ -451,13 +449,13 @@ class S3kFileSystem(ReadableFileSystem):
             check_mode(mode, path)
         writer = await (await self._changes()).open(path, "xb" if mode == "xb" else "wb")
         if mode == "ab" and writer._entry.committed:
-            # A new version: what is there, and what is written. Published only over the version
-            # that was copied.
+            # A new version: the current bytes, followed by the written ones. Published only over
+            # the copied version.
             async with reader_of(client, writer._entry) as reader:
                 await looking.copy_into(writer, reader)
         return writer
 
-    # The same, blocking
+    # Blocking forms
 
     pipe_file = blocking(_pipe_file)
     pipe = blocking(_pipe)

@@ -1,4 +1,4 @@
-"""What fsspec's callers hand in: URLs and paths of a volume, depths, modes, ranges."""
+"""Arguments of fsspec's methods: URLs and paths of a volume, depths, modes, ranges."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ Range: TypeAlias = tuple[int | None, int | None]
 
 
 def split(path: object) -> tuple[str, str]:
-    """The volume that a URL names (empty: none), and the normalised path in it. Raises
-    InvalidPathError."""
+    """The volume of a URL (empty: none), and the normalised path in it. Raises InvalidPathError."""
     text: object = stringify_path(path)
     if not isinstance(text, str):
         raise ArgumentTypeError(f"a path is text, not {type(text).__name__}", path=repr(path))
@@ -41,10 +40,9 @@ def split(path: object) -> tuple[str, str]:
 
 
 class Stripping:
-    """`_strip_protocol`: fsspec asks the class, before there is an object, and then it strips any
-    volume away; an object refuses the URLs of other volumes, so that `fs.rm("s3k://other/x")` never
-    removes its own `/x`.
-    """
+    """`_strip_protocol`. On the class, which fsspec calls before there is an object, it strips any
+    volume; an object refuses the URLs of other volumes, so that `fs.rm("s3k://other/x")` never
+    removes its own `/x`."""
 
     def __get__(self, fs: Any, cls: type[Any]) -> Any:
         return _stripped if fs is None else fs._strip_here
@@ -71,13 +69,13 @@ def is_related(known: str, changed: str) -> bool:
 
 
 def need_depth(maxdepth: int | None) -> None:
-    """Raise InvalidArgumentError for a depth at which there is nothing."""
+    """Raise InvalidArgumentError for a depth below 1."""
     if maxdepth is not None and maxdepth < 1:
         raise InvalidArgumentError("maxdepth must be at least 1")
 
 
 def overwrites(mode: str) -> bool:
-    """Whether `pipe` and `put` replace what is there. Raises InvalidArgumentError."""
+    """Whether `pipe` and `put` replace existing files. Raises InvalidArgumentError."""
     if mode not in ("overwrite", "create"):
         raise InvalidArgumentError(f"the mode is overwrite or create, not {mode!r}")
     return mode == "overwrite"
@@ -85,11 +83,11 @@ def overwrites(mode: str) -> bool:
 
 def ranges_of(paths: object, starts: Any, ends: Any) -> list[Range]:
     """One range for each path. Raises ArgumentTypeError (no list of paths), InvalidArgumentError
-    (not one for each)."""
+    (different numbers)."""
     if not isinstance(paths, list):
         raise ArgumentTypeError(f"a list of paths is wanted, not {type(paths).__name__}")
     begins = list(starts) if isinstance(starts, Iterable) else [starts] * len(paths)
     stops = list(ends) if isinstance(ends, Iterable) else [ends] * len(paths)
     if not len(begins) == len(stops) == len(paths):
-        raise InvalidArgumentError("there is not one start and one end for each path")
+        raise InvalidArgumentError("starts and ends must have one value for each path")
     return list(zip(begins, stops, strict=True))

@@ -1,5 +1,4 @@
-"""What a filesystem of fsspec is before it does anything: a volume, loops and processes, paths,
-listings in memory."""
+"""Base of the fsspec adapter: volume, event loops, processes, paths, listing cache."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ T = TypeVar("T")
 
 
 def blocking(verb: Callable[..., Awaitable[Any]]) -> Any:
-    """The blocking form of a coroutine method. Not fsspec's, which an interrupt leaves running."""
+    """The blocking form of a coroutine method. An interrupt cancels it, unlike fsspec's."""
     name = verb.__name__
 
     @functools.wraps(verb)
@@ -56,9 +55,11 @@ def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc]  # fsspec is untyped
-    """A volume, and who may use it: any thread, event loop and process, each with connections of
-    its own."""
+class VolumeFileSystem(  # fsspec is untyped
+    AsyncFileSystem,  # type: ignore[misc]
+    metaclass=Volumes,
+):
+    """A volume for any thread, event loop and process, each with connections of its own."""
 
     protocol = "s3k"
     root_marker = ROOT
@@ -73,7 +74,7 @@ class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc
         loop: asyncio.AbstractEventLoop | None = None,
         **options: Any,
     ) -> None:
-        # `Volumes` has made one configuration of whatever was given.
+        # `Volumes` has resolved the arguments to one configuration.
         assert volume is None
         assert isinstance(config, VolumeConfig)
         self._options = {name: options[name] for name in OPTIONS_OF_FSSPEC}
@@ -98,35 +99,34 @@ class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc
 
     @property
     def _fs_token(self) -> str:
-        """Equal for equal volumes and options, in every process."""
+        """A token, equal for equal volumes and options in every process."""
         return cast(str, tokenize(type(self).__qualname__, self._config, self._options))
 
     # Loops, processes, volumes
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """Where blocking calls run: the loop that was given, else fsspec's; in a forked child the
-        child's own."""
+        """Loop of blocking calls: the given one, else fsspec's; in a forked child the child's
+        own."""
         if self.asynchronous:
             return None
         if self._pid == os.getpid():
             return cast(asyncio.AbstractEventLoop, self._loop)
         if fsspec.asyn.loop[0] is None:
-            # The parent may have held this lock when it forked; fsspec only forgets the loop that
-            # it guards.
+            # The parent may have held this lock when it forked; fsspec resets only the loop that it
+            # guards.
             fsspec.asyn.reset_lock()
         return cast(asyncio.AbstractEventLoop, fsspec.asyn.get_loop())
 
     @property
     def volume(self) -> str:
-        """The volume's name. An embedded volume is opened to learn it."""
+        """The volume's name. An embedded volume is opened for it."""
         if not self._name:
             self._name = self._sessions.name or self._asked_name()
         return self._name
 
     async def close(self) -> None:
-        """Release the connections of this process. They are made again when the object is used
-        again."""
+        """Release the connections of this process. A later use of the object reconnects."""
         await self._sessions.close()
 
     def close_session(self) -> None:
@@ -134,7 +134,7 @@ class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc
         self.run_blocking(self._sessions.close)
 
     def _asked_name(self) -> str:
-        # On the blocking client's loop: this is asked by methods of any loop that cannot wait.
+        # On the blocking client's loop: callers are synchronous methods on any loop.
         with S3kSyncClient(config=self._config, session=self._aws) as client:
             return client.name
 
@@ -178,8 +178,8 @@ class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc
         return (await self._client()).transaction()
 
     def start_transaction(self) -> VolumeTransaction:
-        """Begin what `end_transaction` ends; `with fs.transaction:` is better, since it ends it in
-        any case."""
+        """Begin a transaction, ended by `end_transaction`; `with fs.transaction:` is better, since
+        it always ends it."""
         transaction = self._transaction = self.transaction_type(self)
         transaction.start()
         return transaction
@@ -221,10 +221,10 @@ class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc
     def unstrip_protocol(self, name: str) -> str:
         return f"s3k://{self.volume}{self._strip_here(name)}"
 
-    # Listings in memory, only if they were asked for
+    # Listing cache, if it is enabled
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Forget the listings of a path, of what is below it and of what it is in; of everything
+        """Remove the listings of a path, of those below and above it from the cache; all listings
         without a path."""
         self._forgotten += 1
         if path is None:
@@ -237,10 +237,10 @@ class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc
         super().invalidate_cache(path)
 
     def _known(self, path: str) -> Info | None:
-        """What the listing of the directory that a path is in says of it; None if there is none in
-        memory.
+        """The path's description in the cached listing of its directory; None without a cached
+        listing.
 
-        Raises PathNotFoundError if there is one, without the path.
+        Raises PathNotFoundError if the cached listing lacks the path.
         """
         if path == ROOT or (above := self.dircache.get(self._parent(path))) is None:
             return None

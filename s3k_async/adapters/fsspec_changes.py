@@ -1,5 +1,4 @@
-"""How a filesystem of fsspec changes things: each at once, or in `with fs.transaction:` all
-together at its end."""
+"""Changes of the fsspec adapter: immediate, or in `with fs.transaction:` together at its end."""
 
 from __future__ import annotations
 
@@ -29,11 +28,11 @@ Pairs: TypeAlias = list[tuple[str, str]]
 """Sources and targets of renames."""
 
 UPLOADS = 16
-"""Files of one `pipe` that are uploaded at the same time in a transaction."""
+"""Files of one `pipe` uploaded concurrently in a transaction."""
 
 
 class PendingChanges(Protocol):
-    """What fsspec's verbs want changed."""
+    """The changes of fsspec's verbs."""
 
     async def write(self, path: str, data: Buffer, *, overwrite: bool = True) -> object: ...
     async def write_many(self, files: Sequence[tuple[str, Any]], *, overwrite: bool) -> None: ...
@@ -47,7 +46,7 @@ class PendingChanges(Protocol):
 
 
 class AtOnce:
-    """By the client's verbs."""
+    """Immediate changes by the client's verbs."""
 
     def __init__(self, client: S3kClient) -> None:
         self._client = client
@@ -59,7 +58,7 @@ class AtOnce:
             raise error
 
     def open(self, path: str, mode: str) -> Opening[FileWriter]:
-        return self._client.open(path, mode)  # type: ignore[return-value]  # the modes here write
+        return self._client.open(path, mode)  # type: ignore[return-value]  # write modes
 
     async def make_directory(self, path: str, *, parents: bool, exist_ok: bool) -> None:
         volume = volume_of(self._client)
@@ -74,8 +73,8 @@ class AtOnce:
         if len(tops) == 1:
             await self._client.delete(tops[0].path, recursive=tops[0].is_dir)
             return
-        # A file may be a directory by then, and only directories that were seen may go with what is
-        # in them.
+        # The file may have become a directory; only directories seen before may be removed with
+        # their contents.
         recursive = any(top.is_dir for top in tops)
         for _, error in (
             await self._client.delete_many([top.path for top in tops], recursive=recursive)
@@ -90,8 +89,8 @@ class AtOnce:
 
 
 class Together:
-    """By a transaction of the client: noted now, done at its end. What is looked up is what was
-    there before it."""
+    """Changes by a transaction of the client, applied at its end. Lookups show the state before
+    it."""
 
     def __init__(self, client: S3kClient, transaction: Transaction) -> None:
         self._client = client
@@ -113,7 +112,7 @@ class Together:
         if await self._client.exists(path):
             if exist_ok and await self._client.is_dir(path):
                 return
-            raise PathExistsError("something is at the path", path=path)
+            raise PathExistsError("the path exists already", path=path)
         parent = path.rpartition("/")[0] or ROOT
         if not parents and not await self._client.is_dir(parent):
             raise PathNotFoundError("no such parent directory", path=parent)
@@ -141,10 +140,8 @@ class Together:
 
 
 class VolumeTransaction(FsspecTransaction):  # type: ignore[misc]  # fsspec is untyped
-    """`with fs.transaction:`: what is written, made, moved and removed inside happens at its end,
-    together or not at all. It is the object's: all threads that use the object at the same time are
-    in it.
-    """
+    """`with fs.transaction:`: the changes inside are applied atomically at its end. It belongs to
+    the filesystem object: all threads that use the object are in it."""
 
     fs: Any
     files: deque[Any]
@@ -155,9 +152,8 @@ class VolumeTransaction(FsspecTransaction):  # type: ignore[misc]  # fsspec is u
         self.fs.begin_changes()
 
     def complete(self, commit: bool = True) -> None:
-        """End it; where none was begun, or it has ended already, nothing. Raises what keeps it from
-        happening; then nothing has happened.
-        """
+        """End it; no effect if none is open. Raises the error of the commit; then nothing was
+        changed."""
         fs = self.fs
         if fs is not None and fs.in_transaction:
             self.fs = None
@@ -165,10 +161,10 @@ class VolumeTransaction(FsspecTransaction):  # type: ignore[misc]  # fsspec is u
 
 
 async def rename(client: S3kClient, pairs: Pairs) -> None:
-    """Rename each pair, files over files; missing parents of the targets are made. Several are not
-    one change.
+    """Rename each pair, files over files; missing parents of the targets are made. Several pairs
+    are not atomic together.
 
-    Raises what the first that failed failed with.
+    Raises the first failure.
     """
     pairs = [pair for pair in pairs if pair[0] != pair[1]]
     if len(pairs) == 1:

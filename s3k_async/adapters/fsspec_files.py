@@ -1,4 +1,4 @@
-"""Open files for fsspec: block caches to read, the client's writer to write."""
+"""Open files for fsspec: readers with block caches, and writers."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ __all__ = ["CompressedFile", "S3kAsyncFile", "S3kReadFile", "S3kWriteFile"]
 _LOG = logging.getLogger(__name__)
 
 LINE_BLOCK = 64 * 1024
-"""Bytes that are looked through at once for the end of a line."""
+"""Bytes searched at once for the end of a line."""
 
 
 class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is untyped
-    """A file, open for reading at the version it had: old bytes stay old while others overwrite it.
+    """A file open for reading, at the version at the time of opening, even if other clients
+    overwrite it.
 
-    `cache_type` and `block_size` say how much is fetched at once and what is kept, as for every
-    filesystem of fsspec. It holds no connection: in a forked child, or unpickled elsewhere, it goes
-    on reading the same version. What the cache fetches in order from the start of the file is
-    verified where its last bytes are fetched. Every read may raise DataMissingError,
+    `cache_type` and `block_size` have fsspec's meaning. It holds no connection: in a forked child,
+    or unpickled in another process, it reads the same version. If the cache fetches the whole file
+    in order, its checksum is verified with the last bytes. Every read may raise DataMissingError,
     CorruptDataError, StreamClosedError.
     """
 
@@ -69,8 +69,8 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
         )
 
     def read(self, length: int | None = -1) -> bytes:
-        """The next bytes, fewer only at the end of the file; all that is left for a negative length
-        or None."""
+        """The next bytes, fewer only at the end of the file; all remaining ones for a negative
+        length or None."""
         self._need_open()
         return cast(bytes, super().read(-1 if length is None else length))
 
@@ -95,8 +95,8 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
         return line
 
     def readlines(self, hint: int | None = -1) -> list[bytes]:
-        """The lines that are left; about `hint` bytes of them, as `io` has it, unless that is 0,
-        negative or None."""
+        """The remaining lines; about `hint` bytes of them, as in `io`, unless it is 0, negative or
+        None."""
         return io.IOBase.readlines(self, -1 if hint is None else hint)
 
     def write(self, _data: ReadableBuffer) -> int:
@@ -145,14 +145,13 @@ def _reopened(
 
 
 class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is untyped
-    """A file being written. Nothing is visible before `close`, and nothing ever if the writer
+    """A file open for writing. Nothing is visible before `close`, and nothing ever if the writer
     raises.
 
-    A file that is closed in the course of an exception which came up after it was opened is
-    discarded, whoever closes it, an `except` clause, too; a warning is logged, because `close`
-    itself does not raise. One that is forgotten is discarded by its finaliser, with a
-    ResourceWarning. With `autocommit=False` it is published by `commit`, not by `close`. A failure
-    is final: it is raised again by every later call.
+    A file closed during an exception that was raised after it was opened is discarded, also in an
+    `except` clause; a warning is logged, because `close` itself does not raise. The finaliser
+    discards a forgotten file with a ResourceWarning. With `autocommit=False` `commit` publishes it,
+    not `close`. A failure is final: every later call raises it again.
     """
 
     def __init__(
@@ -173,14 +172,14 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
         self._forgotten = False
 
     def write(self, data: ReadableBuffer) -> int:
-        """Take in bytes, send them in parts as they come together; returns how many were taken.
+        """Accept bytes, which are sent in parts; returns their number.
 
         Raises StreamClosedError, ArgumentTypeError (no bytes), NoSpaceError, the errors of the
         service.
         """
         view = bytes_of(data, self.path)
         if self._forgotten:
-            return len(view)  # a wrapper that is being finalised empties its buffer
+            return len(view)  # the finaliser of a wrapper flushes its buffer
         self._need_open()
         self._writer.need_open()
         step = self._writer.part_size
@@ -191,7 +190,7 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
         return len(view)
 
     def flush(self, force: bool = False) -> None:
-        """Nothing: what was written is sent as parts come together, and published by `close`."""
+        """No effect: parts are sent when complete, and `close` publishes the file."""
         del force
         if self.closed and not self._forgotten:
             raise StreamClosedError("the file is closed", path=self.path)
@@ -202,10 +201,10 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
         return self.loc
 
     def commit(self) -> None:
-        """Publish the file, durably; called again, nothing.
+        """Publish the file, durably. Idempotent.
 
-        Raises ConflictError (the path was changed by others meanwhile), LeaseExpiredError,
-        OutcomeUnknownError, StreamClosedError (discarded), and what the upload failed with.
+        Raises ConflictError (another client changed the path meanwhile), LeaseExpiredError,
+        OutcomeUnknownError, StreamClosedError (discarded), and the error of the upload.
         """
         self._need_process()
         try:
@@ -231,7 +230,7 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
             self._end()
 
     def discard(self) -> None:
-        """Publish nothing, and leave nothing. No effect on a file that was published."""
+        """Discard the file and its upload. No effect on a published file."""
         self._end()
         if self._pid == os.getpid() and not self._writer.over:
             self.fs.run_blocking(self._writer.discard)
@@ -248,8 +247,7 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
             self.discard()
 
     def _dealloc_warn(self, source: object) -> None:
-        """What `io` calls on the file below a wrapper that nobody has closed, before it closes
-        it."""
+        """Called by `io` on the file below a finalised wrapper, before closing it."""
         if not self._forgotten and not self.closed:
             self._forgotten = True
             warnings.warn(
@@ -294,9 +292,9 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
 
 
 class CompressedFile(io.BufferedIOBase):
-    """A compressor and the file it writes into, closed and discarded as one.
+    """A compressor and its target file, closed and discarded together.
 
-    The compressors of the standard library leave the file below them open, which then would never
+    The compressors of the standard library do not close the file below them, which then would never
     be published.
     """
 
@@ -361,11 +359,11 @@ class CompressedFile(io.BufferedIOBase):
 
 
 class S3kAsyncFile(AbstractAsyncStreamedFile):  # type: ignore[misc]  # fsspec is untyped
-    """A file for coroutines: the client's reader or writer. Left by an exception, it publishes
-    nothing."""
+    """A file for coroutines: the client's reader or writer. An exception in `async with` discards
+    it."""
 
     def __init__(self, fs: ReadableFileSystem, file: FileReader | FileWriter, mode: str) -> None:
-        # Not the base's, which makes the cache of a blocking file.
+        # Not the base's `__init__`, which makes the cache of a blocking file.
         self.fs = fs
         self.path = file.name
         self.mode = mode
@@ -383,7 +381,7 @@ class S3kAsyncFile(AbstractAsyncStreamedFile):  # type: ignore[misc]  # fsspec i
 
     @property
     def size(self) -> int:
-        """Bytes in the file, or taken in so far."""
+        """Bytes in the file, or accepted so far."""
         return self._file.size
 
     async def read(self, length: int | None = -1) -> bytes:
@@ -396,9 +394,7 @@ class S3kAsyncFile(AbstractAsyncStreamedFile):  # type: ignore[misc]  # fsspec i
     def seek(self, loc: int, whence: int = io.SEEK_SET) -> int:
         """Raises UnsupportedError (open for writing), InvalidArgumentError (before the start)."""
         if not isinstance(self._file, FileReader):
-            raise UnsupportedError(
-                "a file that is being written has no places to go to", path=self.path
-            )
+            raise UnsupportedError("a file open for writing cannot seek", path=self.path)
         self.loc = self._file.move(loc, whence)
         return self.loc
 
@@ -410,11 +406,11 @@ class S3kAsyncFile(AbstractAsyncStreamedFile):  # type: ignore[misc]  # fsspec i
         return taken
 
     async def flush(self, force: bool = False) -> None:
-        """Nothing: what was written is sent as parts come together, and published by `close`."""
+        """No effect: parts are sent when complete, and `close` publishes the file."""
         del force
 
     async def close(self) -> None:
-        """Publish the file that was written, unless an exception closes it."""
+        """Publish a written file, unless an exception closes it."""
         if self.closed:
             return
         if self._unwinding.by_exception:

@@ -1,5 +1,4 @@
-"""Which filesystem object somebody gets: fsspec keeps one for equal arguments, here for equal
-meaning."""
+"""Cache of filesystem objects: fsspec's keys are the arguments, here the resolved configuration."""
 
 from __future__ import annotations
 
@@ -24,16 +23,14 @@ OPTIONS_OF_FSSPEC: dict[str, Any] = {
     "listings_expiry_time": None,
     "max_paths": None,
 }
-"""Options of fsspec's own that a filesystem is told apart by, and what they are if they are not
-given."""
+"""Options of fsspec in the key of a filesystem object, with their defaults."""
 
 
 class Volumes(type(AsyncFileSystem)):  # type: ignore[misc]  # fsspec is untyped
-    """The class of the class: settings are resolved before fsspec looks for an object that it has
-    already.
+    """The metaclass: settings are resolved before fsspec's lookup in its cache.
 
-    So a relative directory means the one of now, a changed environment or configuration file is
-    noticed, and who gives other credentials gets another object.
+    So a relative directory is below the current working directory, a changed environment or
+    configuration file takes effect, and other credentials give another object.
     """
 
     def __call__(cls, volume: Any = None, **given: Any) -> Any:
@@ -50,8 +47,7 @@ class Volumes(type(AsyncFileSystem)):  # type: ignore[misc]  # fsspec is untyped
             config=config, session=session, identity=_identity(config), **options
         )
         if "identity" in made.storage_options:
-            # What travels as JSON, and what people look at: as it was given, but for secrets and
-            # live objects.
+            # For JSON and display: the given arguments without secrets and live objects.
             made.storage_options = {
                 name: _shown(name, value) for name, value in given.items() if _can_be_shown(name)
             }
@@ -59,13 +55,13 @@ class Volumes(type(AsyncFileSystem)):  # type: ignore[misc]  # fsspec is untyped
 
 
 def unpickled(cls: Any, config: VolumeConfig, options: dict[str, Any]) -> Any:
-    """A filesystem from its pickle: with the secrets of the machine where it arrives."""
+    """A filesystem from its pickle, with the secrets of the local machine."""
     return cls(config=with_local_secrets(config), **options)
 
 
 def _config(settings: dict[str, Any]) -> VolumeConfig:
-    """What the settings mean; `name` is what a URL says, and has to be the name of what else is
-    given."""
+    """The configuration of the settings; `name` is the volume in a URL, which other settings must
+    not contradict."""
     volume, name, config = (
         settings.pop("volume", None),
         settings.get("name"),
@@ -85,7 +81,7 @@ def _config(settings: dict[str, Any]) -> VolumeConfig:
 
 
 def _identity(config: VolumeConfig) -> str:
-    """Tells credentials apart, which no text of a configuration shows."""
+    """Key of the credentials, which no text of a configuration shows."""
     digest = sha256()
     for place in (config.table, config.data, config.log):
         service = None if place is None else place.service
@@ -102,7 +98,7 @@ def _can_be_shown(name: str) -> bool:
 
 
 def _shown(name: str, value: Any) -> Any:
-    """A path is what it means in this working directory."""
+    """An argument for display; a path is made absolute."""
     if name == "volume" and "://" not in os.fspath(value):
         return os.path.abspath(os.path.expanduser(value))
     return os.path.abspath(value) if isinstance(value, os.PathLike) else value

@@ -1,5 +1,4 @@
-"""What fsspec wants to know of a tree, asked of the client: descriptions, `find`, `glob`, ranges of
-bytes."""
+"""Lookups of the fsspec adapter: descriptions, `find`, `glob`, byte ranges."""
 
 from __future__ import annotations
 
@@ -48,24 +47,24 @@ __all__ = [
 ]
 
 Info: TypeAlias = dict[str, Any]
-"""What fsspec says of a path."""
+"""fsspec's description of a path."""
 Tree: TypeAlias = dict[str, Info]
-"""Path to what is there."""
+"""Status by path."""
 
 DIRECTORIES = 8
-"""Directories that are listed at the same time where a depth is given."""
+"""Concurrent listings of directories in a walk of limited depth."""
 RANGES = 16
-"""Ranges of one file that are fetched at the same time."""
+"""Concurrent fetches of ranges of one file."""
 GAP = 64 * 1024
-"""Ranges with so many bytes between them, or fewer, are fetched as one."""
+"""Largest gap in bytes between ranges that are fetched as one."""
 
 _BRACES_AND_SETS = re.compile(r"\[!?\]?[^\]/]*\]|[{}]")
-"""What the client takes for alternatives and fsspec for text, unless it is in a set."""
+"""Braces outside of a set: alternatives for the client, text for fsspec."""
 _EVERYTHING_BELOW = re.compile(r"(/\*\*)+\Z")
 
 
 def info_of(status: FileStatus) -> Info:
-    """What `info` and `ls` say: times are epoch seconds, sizes bytes."""
+    """A description of `info` and `ls`: times are epoch seconds, sizes bytes."""
     return {
         "name": status.path,
         "size": status.size,
@@ -80,18 +79,18 @@ def info_of(status: FileStatus) -> Info:
 
 
 def ukey_of(info: Info) -> str:
-    """64 hex digits of an id and a version, which every change makes others."""
+    """64 hex digits of an id and a version, different after every change."""
     return sha256(f"{info['id']} {info['version']}".encode()).hexdigest()
 
 
 def is_reserved(status: FileStatus) -> bool:
-    """Whether this is a file that is being written for the first time."""
+    """Whether this is a new file that is not published yet."""
     return not status.is_dir and not status.committed
 
 
 async def status_of(client: S3kClient, path: str) -> FileStatus:
-    """What is at a path. Raises PathNotFoundError, also where a file is being written for the first
-    time."""
+    """The status of a path. Raises PathNotFoundError, also for a new file that is not published
+    yet."""
     status = await client.stat(path)
     if is_reserved(status):
         raise PathNotFoundError("no such file yet: it is being written", path=path)
@@ -99,7 +98,7 @@ async def status_of(client: S3kClient, path: str) -> FileStatus:
 
 
 async def children(client: S3kClient, path: str) -> list[FileStatus]:
-    """What is in a directory, sorted; of a file, the file itself. Raises PathNotFoundError."""
+    """The children of a directory, sorted; of a file, the file itself. Raises PathNotFoundError."""
     found = [status async for status in client.list(path)]
     if not found:
         await status_of(client, path)
@@ -107,8 +106,7 @@ async def children(client: S3kClient, path: str) -> list[FileStatus]:
 
 
 def divided(path: str, listing: Sequence[Info], *, detail: bool) -> tuple[Any, Any]:
-    """A listing as a step of a walk: directories and files, their descriptions by name, or their
-    names alone."""
+    """A step of a walk: directories and files of a listing, as descriptions by name or as names."""
     named = [
         ("" if info["name"] == path else info["name"].rpartition("/")[2], info) for info in listing
     ]
@@ -120,11 +118,11 @@ def divided(path: str, listing: Sequence[Info], *, detail: bool) -> tuple[Any, A
 async def find(
     client: S3kClient, path: str, *, maxdepth: int | None, withdirs: bool, prefix: str
 ) -> Tree:
-    """What is below a directory, in the order of the paths: files, and with `withdirs` directories,
+    """The files below a directory in the order of their paths, with `withdirs` also directories,
     itself included.
 
-    Of a file, the file. Without `maxdepth` it is one listing. `prefix` is how the paths go on after
-    the directory's.
+    For a file, the file. Without `maxdepth` it is one listing. `prefix` is that of paths relative
+    to the directory.
     """
     try:
         start = await status_of(client, path)
@@ -155,7 +153,7 @@ async def _levels(client: S3kClient, path: str, depth: int) -> AsyncIterator[Seq
         try:
             return [status async for status in client.list(directory)]
         except (PathNotFoundError, NotDirectoryError):
-            return []  # gone since its parent was listed
+            return []  # removed since its parent was listed
 
     level = [path]
     for _ in range(depth):
@@ -168,19 +166,22 @@ async def _levels(client: S3kClient, path: str, depth: int) -> AsyncIterator[Seq
 async def glob(
     client: S3kClient, pattern: str, *, maxdepth: int | None, withdirs: bool, only_dirs: bool
 ) -> Tree:
-    """What matches a pattern as fsspec understands it, in the order of the paths.
+    """The matches of a pattern in fsspec's syntax, in the order of their paths.
 
-    The client looks, and lists only directories in which something can match; fsspec's own
-    expression decides. A pattern that ends in `/**` is met by the directory before it, too.
-    `only_dirs`: the pattern ended in a slash. Raises ValueError for a `**` that is not a whole
-    component.
+    The client lists only directories in which an entry can match; fsspec's own expression decides.
+    The directory before a final `/**` matches, too. `only_dirs`: the pattern ended in a slash.
+    Raises ValueError for a `**` that is not a whole component.
     """
     matches = re.compile(glob_translate(pattern + ("/" if only_dirs else ""))).match
     with_slash = only_dirs or pattern.endswith("/**")
-    ours = _BRACES_AND_SETS.sub(
+    translated = _BRACES_AND_SETS.sub(
         lambda found: f"[{found[0]}]" if found[0] in "{}" else found[0], pattern
     )
-    looked_for = [ours, _EVERYTHING_BELOW.sub("", ours) or ROOT] if ours.endswith("/**") else [ours]
+    looked_for = (
+        [translated, _EVERYTHING_BELOW.sub("", translated) or ROOT]
+        if translated.endswith("/**")
+        else [translated]
+    )
     deepest = _deepest(pattern, maxdepth)
     found: Tree = {}
     for each in looked_for:
@@ -196,14 +197,14 @@ async def glob(
 
 
 def _deepest(pattern: str, maxdepth: int | None) -> int | None:
-    """How many slashes a path may have: `maxdepth` counts from the first `**` on."""
+    """Most slashes of a path: `maxdepth` counts from the first `**` on."""
     if maxdepth is None or "**" not in pattern:
         return None
     return pattern[: pattern.index("**")].count("/") + maxdepth - 1
 
 
 def readable(entry: Entry) -> Entry:
-    """The entry, of a file that can be read. Raises PathNotFoundError (still being written),
+    """The entry of a readable file. Raises PathNotFoundError (not published yet),
     IsDirectoryError."""
     if entry.is_reservation:
         raise PathNotFoundError("no such file yet: it is being written", path=entry.path)
@@ -215,7 +216,8 @@ def readable(entry: Entry) -> Entry:
 async def read_ranges(
     client: S3kClient, path: str, ranges: Sequence[Range], gap: int = GAP
 ) -> list[bytes]:
-    """Ranges of one version of a file, found by one strong read; near ones are fetched together.
+    """Ranges of one version of a file, found by one strongly consistent read; near ones are fetched
+    together.
 
     Positions are those of slices: negative ones count from the end, None is the end. A version that
     was replaced and collected meanwhile is looked up again. Raises PathNotFoundError,
@@ -252,8 +254,7 @@ async def _read_ranges(
 
 
 def _joined(spans: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
-    """The fewest blocks that hold all spans, without more than `gap` bytes that nobody asked for
-    between two."""
+    """The fewest blocks that hold all spans, with at most `gap` unrequested bytes between two."""
     blocks: list[tuple[int, int]] = []
     for start, end in sorted(span for span in spans if span[0] < span[1]):
         if blocks and start - blocks[-1][1] <= gap:
@@ -264,7 +265,7 @@ def _joined(spans: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]]
 
 
 async def copy_into(writer: FileWriter, reader: FileReader) -> None:
-    """Write what is read. A writer to which that failed is discarded."""
+    """Copy a reader to a writer. After a failure the writer is discarded."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(writer.discard)
         async for piece in reader:
@@ -273,6 +274,6 @@ async def copy_into(writer: FileWriter, reader: FileReader) -> None:
 
 
 def tops_of(statuses: Sequence[FileStatus]) -> list[FileStatus]:
-    """Those that are not below a directory among them."""
+    """The entries that are not below a directory among them."""
     directories = {status.path for status in statuses if status.is_dir}
     return [status for status in statuses if directories.isdisjoint(ancestors(status.path))]

@@ -1,4 +1,4 @@
-"""What a filesystem of fsspec tells of a volume, and reads of it."""
+"""Lookups and reads of the fsspec adapter."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from s3k_async.namespace.entry_reader import existing
 __all__ = ["FILES", "ReadableFileSystem"]
 
 FILES = 16
-"""Files that `put` and `get` stream at the same time, unless `batch_size` says otherwise."""
+"""Files that `put` and `get` stream concurrently; `batch_size` overrides it."""
 PATHS = 16
-"""Files that `cat_ranges` reads at the same time."""
+"""Files that `cat_ranges` reads concurrently."""
 
 
 class ReadableFileSystem(VolumeFileSystem):
-    """Lookups, listings and reads of a volume, as fsspec defines them."""
+    """Lookups, listings and reads of a volume, with fsspec's semantics."""
 
-    # Looking
+    # Lookups
 
     async def _info(self, path: str, refresh: bool = False, **kwargs: Any) -> Info:
         path = self._strip_protocol(path)
@@ -49,8 +49,7 @@ class ReadableFileSystem(VolumeFileSystem):
         return info_of(await status_of(await self._client(), path)) if known is None else known
 
     async def _exists(self, path: str, **kwargs: Any) -> bool:
-        """As fsspec's: at a path that nothing can have (with a NUL, with too long a name) there is
-        nothing."""
+        """As fsspec's: an invalid path (with a NUL, with too long a name) does not exist."""
         try:
             await self._info(path, **kwargs)
         except (PathNotFoundError, InvalidPathError):
@@ -196,23 +195,22 @@ class ReadableFileSystem(VolumeFileSystem):
         )
 
     async def _created(self, path: str) -> datetime:
-        """When what is at the path was made, UTC."""
+        """Creation time, UTC."""
         return datetime.fromtimestamp((await self._info(path, refresh=True))["created"], tz=UTC)
 
     async def _modified(self, path: str) -> datetime:
-        """When what is at the path was last changed, UTC."""
+        """Modification time, UTC."""
         return datetime.fromtimestamp((await self._info(path, refresh=True))["mtime"], tz=UTC)
 
     async def _ukey(self, path: str) -> str:
-        """64 hex digits of what is at the path: its id and version, so other ones after each
-        change."""
+        """64 hex digits of the id and version at the path, different after each change."""
         return looking.ukey_of(await self._info(path, refresh=True))
 
     async def _checksum(self, path: str) -> int:
         """As `ukey`, a number."""
         return int(await self._ukey(path), 16)
 
-    # Reading
+    # Reads
 
     async def _cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
@@ -235,9 +233,7 @@ class ReadableFileSystem(VolumeFileSystem):
         **kwargs: Any,
     ) -> Any:
         """As fsspec's; `recursive` reads the files below a directory. Whole files take a request
-        for a hundred entries and one for the bytes of each, unless `batch_size` says how many are
-        read at once.
-        """
+        for a hundred entries and one for the bytes of each; `batch_size` limits the concurrency."""
         paths = await self._expand_path(path, recursive=recursive)
         if len(paths) > 1 and batch_size is None and not kwargs:
             contents = await self._whole(paths)
@@ -292,9 +288,8 @@ class ReadableFileSystem(VolumeFileSystem):
         on_error: str = "return",
         **kwargs: Any,
     ) -> list[Any]:
-        """As fsspec's: one strong read of each file; ranges with at most `max_gap` bytes between
-        them (64 KiB unless given) are fetched as one.
-        """
+        """As fsspec's: one strongly consistent read of each file; ranges with at most `max_gap`
+        bytes between them (default 64 KiB) are fetched as one."""
         wanted = ranges_of(paths, starts, ends)
         places = [self._strip_protocol(path) for path in paths]
         by_path: dict[str, list[Range]] = {}
@@ -323,7 +318,8 @@ class ReadableFileSystem(VolumeFileSystem):
         outfile: Any = None,
         **kwargs: Any,
     ) -> None:
-        """A file to a local path, or into an open file; of a directory, a local directory."""
+        """Download a file to a local path or into an open file; for a directory, make a local
+        one."""
         client = await self._client()
         path = self._strip_protocol(rpath)
         file = lpath if outfile is None and isfilelike(lpath) else outfile
@@ -351,7 +347,7 @@ class ReadableFileSystem(VolumeFileSystem):
         with volume.calls.running():
             return await fetch_span(volume.storage, entry, start, end)
 
-    # The same, blocking
+    # Blocking forms
 
     info = blocking(_info)
     exists = blocking(_exists)

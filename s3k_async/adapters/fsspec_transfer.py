@@ -19,16 +19,16 @@ from s3k_async.transfer import verified
 __all__ = ["download", "download_into", "upload"]
 
 CHUNK = 8 * 1024 * 1024
-"""Bytes of a piece; a file of fewer is written in one step."""
+"""Bytes of a piece; a smaller file is written in one step."""
 
 
 async def upload(
     changes: PendingChanges, local: str, target: str, callback: Any, *, exclusive: bool
 ) -> None:
-    """A local file to `target`. `callback` hears the size, and of every piece.
+    """Upload a local file to `target`. `callback` receives the size and the progress.
 
     Raises PathNotFoundError (no such local file), UnsupportedError (no regular file),
-    PathExistsError (`exclusive`), and what writing raises.
+    PathExistsError (`exclusive`), and the errors of the write.
     """
     descriptor, size = await to_thread.run_sync(local_tree.open_regular, local)
     try:
@@ -50,11 +50,10 @@ async def upload(
 
 
 async def download(client: S3kClient, source: str, local: str, callback: Any) -> None:
-    """A file to a local path, which has the whole file or what it had before; missing local
-    directories are made.
+    """Download a file to a local path atomically; missing local directories are made.
 
-    Raises PathNotFoundError, IsDirectoryError (a local directory is in the way), NotDirectoryError,
-    UnsupportedError (a device, a pipe or a socket is there), CorruptDataError.
+    Raises PathNotFoundError, IsDirectoryError (the local path is a directory), NotDirectoryError,
+    UnsupportedError (it is a device, a pipe or a socket), CorruptDataError.
     """
     reader = await _opened(client, source)
     if not await to_thread.run_sync(os.path.isdir, local):
@@ -67,8 +66,8 @@ async def download(client: S3kClient, source: str, local: str, callback: Any) ->
 
 
 async def download_into(client: S3kClient, source: str, file: Any, callback: Any) -> None:
-    """A file's bytes into an open local file. Raises as `download`, and what writing to the file
-    raises."""
+    """Copy a file's bytes into an open local file. Raises as `download`, and the errors of that
+    file."""
     reader = await _opened(client, source)
     callback.set_size(reader.size)
     async for piece in verified(reader):

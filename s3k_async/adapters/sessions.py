@@ -1,9 +1,8 @@
-"""The clients of one filesystem object: one for each process and event loop that uses it, opened
-when first needed.
+"""The clients of one filesystem object: one for each process and event loop, opened on first use.
 
 A client belongs to its loop and process. Libraries call from several loops (their own, fsspec's, a
-notebook's) and fork when they like; so nobody is ever given another loop's client, and what a
-forked child has inherited it neither uses nor finalises.
+notebook's) and fork at any time; so a client is never shared between loops, and a forked child
+neither uses nor finalises inherited ones.
 """
 
 from __future__ import annotations
@@ -27,21 +26,19 @@ __all__ = ["Sessions", "post_on"]
 _LOG = logging.getLogger(__name__)
 
 EXIT_SECONDS: Final = 10.0
-"""How long closing a client may take when the interpreter exits."""
+"""Limit for closing a client at the interpreter's exit, seconds."""
 
 _open: Final[set[_Session]] = set()
-"""Those that are open, those of parent processes included, so that nothing of theirs is ever
-finalised here."""
+"""Open clients, those of parent processes included, so that a child never finalises them."""
 
 
 _posted: Final[set[asyncio.Task[None]]] = set()
-"""Held, since a loop's own hold on its tasks is weak."""
+"""Strong references, since a loop's own to its tasks are weak."""
 
 
 def post_on(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[object]]) -> None:
-    """Have `call()` awaited on a loop some time soon, if the loop still runs. For finalisers, on
-    any thread of the loop's process, which must not wait.
-    """
+    """Schedule `call()` on a loop, if the loop still runs, without waiting. For finalisers, on any
+    thread of the loop's process."""
 
     async def posted() -> None:
         try:
@@ -59,7 +56,7 @@ def post_on(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[object
 
 
 class _Session:
-    """A client on the loop that runs now."""
+    """A client on the running loop."""
 
     def __init__(self, config: VolumeConfig, aws: object) -> None:
         self.pid = os.getpid()
@@ -78,8 +75,12 @@ class _Session:
                     await anext(self._life)
         return self.client
 
-    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - bounds a part of it
-        """Close the client, as `S3kClient.close` does; it opens again if it is used again."""
+    async def close(
+        self,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - bounds a part of it
+    ) -> None:
+        """Close the client, as `S3kClient.close`; a later use opens it again."""
         async with self._opening:
             self._timeout = timeout
             life, self._life = self._life, None
@@ -87,9 +88,8 @@ class _Session:
                 await life.aclose()
 
     async def _lifetime(self) -> AsyncGenerator[None, None]:
-        """An asynchronous generator, because a loop closes those that were begun on it before it
-        ends itself (`asyncio.run` does so): no library has to be told to close its filesystems.
-        """
+        """An asynchronous generator, because `asyncio.run` closes a loop's generators before the
+        loop ends: libraries need not close their filesystems."""
         await self.client.open_volume()
         _open.add(self)
         atexit.unregister(_close_all)
@@ -110,8 +110,8 @@ class Sessions:
         self._known: dict[tuple[int, asyncio.AbstractEventLoop], _Session] = {}
 
     async def client(self) -> S3kClient:
-        """The client of this process and of the running loop, open. Raises what opening the volume
-        raises."""
+        """The open client of this process and of the running loop. Raises the errors of opening the
+        volume."""
         key = os.getpid(), asyncio.get_running_loop()
         session = self._known.get(key)
         if session is None:
@@ -121,17 +121,16 @@ class Sessions:
 
     @property
     def name(self) -> str:
-        """The volume's name, empty while nobody knows it."""
+        """The volume's name, empty before it is known."""
         names = (session.client.name for session in list(self._known.values()))
         return self._config.name or next(filter(None, names), "")
 
     def of_this_process(self) -> list[_Session]:
-        """What was used in this process."""
+        """The sessions of this process."""
         return [session for (pid, _), session in list(self._known.items()) if pid == os.getpid()]
 
     async def close(self) -> None:
-        """Close all clients of this process, each on its loop; they open again when they are used
-        again."""
+        """Close all clients of this process, each on its loop; a later use opens them again."""
         here = asyncio.get_running_loop()
         for session in self.of_this_process():
             if session.loop is here:
@@ -142,8 +141,8 @@ class Sessions:
                 )
 
     def abandon_with(self, owner: object) -> None:
-        """Close the clients when nobody holds `owner` any more; at the interpreter's exit they are
-        closed anyway."""
+        """Close the clients when `owner` is collected; they are closed at the interpreter's exit
+        anyway."""
         weakref.finalize(owner, _abandon, self._known).atexit = False
 
     def _forget_ended_loops(self) -> None:
@@ -159,14 +158,14 @@ def _abandon(known: dict[tuple[int, asyncio.AbstractEventLoop], _Session]) -> No
 
 
 def _close_all() -> None:
-    """At the interpreter's exit. Quiet: nobody is left to act on a failure."""
-    ours = [
+    """At the interpreter's exit. Failures are ignored: no caller could handle them."""
+    own = [
         session
         for session in list(_open)
         if session.pid == os.getpid() and session.loop.is_running()
     ]
     closing = [
         asyncio.run_coroutine_threadsafe(session.close(timeout=HURRY), session.loop)
-        for session in ours
+        for session in own
     ]
     concurrent.futures.wait(closing, EXIT_SECONDS)

@@ -1,5 +1,5 @@
-"""`UPath("s3k://lake/raw")`: paths of a volume for universal-pathlib, which finds this class by its
-entry point."""
+"""`UPath("s3k://lake/raw")`: paths of a volume for universal-pathlib, registered by an entry
+point."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ SCHEME = "s3k://"
 class S3kPath(UPath):
     """A path in a volume. Storage options are those of `S3kFileSystem`; the volume is one of them.
 
-    What differs from other paths of universal-pathlib: `str` gives the URL with the volume in it, a
-    path or URL of another volume raises CrossVolumeError instead of being taken for one of this
-    volume, and `move` within a volume is the rename.
+    Differences from other paths of universal-pathlib: `str` gives the URL with the volume, a path
+    or URL of another volume raises CrossVolumeError, and `move` within a volume is a rename.
     """
 
     __slots__ = ()
@@ -31,9 +30,7 @@ class S3kPath(UPath):
     def _transform_init_args(
         cls, args: tuple[JoinablePathLike, ...], protocol: str, storage_options: dict[str, Any]
     ) -> tuple[tuple[JoinablePathLike, ...], str, dict[str, Any]]:
-        get_filesystem_class(
-            "s3k"
-        )  # universal-pathlib parses URLs by the classes that fsspec has loaded
+        get_filesystem_class("s3k")  # universal-pathlib parses URLs by fsspec's loaded classes
         if args:
             options = _merged(args[0], storage_options)
             for arg in args[1:]:
@@ -49,15 +46,15 @@ class S3kPath(UPath):
         )
 
     def rename(self, target: WritablePathLike, **options: Any) -> Self:
-        """One step; a file at the target is replaced. Raises CrossVolumeError."""
+        """Atomic; a file at the target is replaced. Raises CrossVolumeError."""
         _refuse_others(target, self.storage_options)
         return super().rename(target, **options)
 
     def move(self, target: Any, **options: Any) -> Any:
-        """`rename` within the volume; to any other place a copy, and then a deletion of what was
-        copied.
+        """`rename` within the volume; to other places a copy, then a deletion of the copied
+        entries.
 
-        What was changed meanwhile stays. Raises IsADirectoryError, ConflictError (a file was
+        Entries changed meanwhile are kept. Raises IsADirectoryError, ConflictError (a file was
         changed meanwhile), DirectoryNotEmptyError.
         """
         if not isinstance(target, S3kPath) or options:
@@ -67,7 +64,7 @@ class S3kPath(UPath):
         if target.fs == self.fs:
             return self.rename(target)
         if target.exists() and target.fs.info(target.path)["id"] == self.fs.info(self.path)["id"]:
-            # the same file, by another way to name its volume: a copy and a deletion would lose it
+            # the same file under another name of its volume: a copy and a deletion would lose it
             return target
         return self._copied_and_removed(target, {})
 
@@ -79,14 +76,14 @@ class S3kPath(UPath):
 
 
 def _name(options: Mapping[str, Any]) -> str | None:
-    """The volume's name, if storage options tell it without the configuration."""
+    """The volume's name, if storage options have it without the configuration."""
     volume = str(options.get("volume", ""))
     name: str | None = options.get("name")
     return volume.removeprefix(SCHEME) if name is None and volume.startswith(SCHEME) else name
 
 
 def _merged(first: JoinablePathLike, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The storage options of a path that begins with `first`. Raises CrossVolumeError."""
+    """The storage options for a path that begins with `first`. Raises CrossVolumeError."""
     if isinstance(first, S3kPath):
         return {**first.storage_options, **options}
     if not isinstance(first, str) or not first.startswith(SCHEME):
@@ -98,7 +95,7 @@ def _merged(first: JoinablePathLike, options: Mapping[str, Any]) -> dict[str, An
 
 
 def _refuse_others(path: WritablePathLike | JoinablePathLike, options: Mapping[str, Any]) -> None:
-    """Raises CrossVolumeError for a path or URL in another volume than that of the storage
+    """Raises CrossVolumeError for a path or URL of a volume other than that of the storage
     options."""
     if isinstance(path, S3kPath):
         if (

@@ -1,8 +1,7 @@
-"""Whether a file is being closed because something failed, or because nobody wanted it any more.
+"""Detection of files closed by an exception or by a finaliser.
 
-`with` around a wrapper, `io.TextIOWrapper` and Arrow's streams close the file below them on the way
-of an exception without telling it of the exception. What is on its way in the closing thread is
-visible all the same.
+`with` around a wrapper, `io.TextIOWrapper` and Arrow's streams close the file below them during an
+exception without passing the exception. It is visible in the closing thread nevertheless.
 """
 
 from __future__ import annotations
@@ -14,11 +13,10 @@ __all__ = ["Unwinding"]
 
 
 class Unwinding:
-    """Made when a file is opened, asked when it is closed.
+    """State of exceptions, recorded when a file is opened, compared when it is closed.
 
-    An exception that was being handled when the file was opened does not count: a file that is
-    opened and closed in an `except` block is written in spite of that exception, not because of a
-    new one.
+    An exception that was being handled when the file was opened does not count: a file opened and
+    closed in an `except` block is published.
     """
 
     __slots__ = ("_before",)
@@ -28,15 +26,15 @@ class Unwinding:
 
     @property
     def by_exception(self) -> bool:
-        """Whether another exception than at opening is on its way, or being handled, in this
+        """Whether an exception other than at opening is propagating or being handled in this
         thread."""
         now = sys.exception()
         return now is not None and now is not self._before
 
     @property
     def by_finaliser(self) -> bool:
-        """Whether a `__del__` is what closes: the owner of the file, forgotten, closes it with what
-        it has so far."""
+        """Whether a `__del__` closes: the finaliser of the file's owner would publish a partial
+        file."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if frame.f_code.co_name == "__del__":

@@ -1,4 +1,4 @@
-"""How to reach one AWS service, and text that must not be shown."""
+"""Settings of one AWS service, and a type for secrets."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any, Final
 __all__ = ["ENCRYPTIONS", "AwsConfig", "Secret", "without_user"]
 
 ENCRYPTIONS: Final = ("AES256", "aws:kms", "aws:kms:dsse")
-"""Server-side encryption that can be asked of S3, as the header `x-amz-server-side-encryption` says
-it."""
+"""Supported server-side encryption of S3: values of the header `x-amz-server-side-encryption`."""
 
 _USER = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)?[^/?#]*@")
 
 
 class Secret:
-    """Text that never shows in a repr, a log line or a pickle. Unpickled, it is empty and means:
-    resolve anew."""
+    """Text hidden from reprs, log lines and pickles. Unpickled, it is empty and is resolved
+    anew."""
 
     __slots__ = ("_value",)
 
@@ -51,8 +50,8 @@ def without_user(url: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class AwsConfig:
-    """How to reach one AWS service (or one that speaks its protocol). Unset fields fall to the AWS
-    default chain.
+    """Settings of one AWS service, or of a compatible one. Unset fields come from the AWS default
+    chain.
 
     Neither its repr nor its pickle has static credentials, or the user and password of `endpoint`
     or `proxy`.
@@ -71,20 +70,18 @@ class AwsConfig:
     verify_tls: bool = True
     proxy: str | None = None
     encryption: str | None = None
-    """Of S3: the server-side encryption of what is stored, one of ENCRYPTIONS; None: the bucket's
-    default. Another value is a method of S3A that is not supported here: nothing is written then.
-    """
+    """Of S3: the server-side encryption of stored objects, one of ENCRYPTIONS; None: the bucket's
+    default. Another value is an unsupported method of S3A, with which nothing is written."""
     kms_key: str | None = None
     """Id or ARN of the key for `aws:kms` and `aws:kms:dsse`; None: the account's key for S3."""
 
     @property
     def installation(self) -> str:
-        """Which installation of the service is meant: its endpoint without a user; empty for AWS
-        itself."""
+        """Identity of the installation: the endpoint without a user; empty for AWS itself."""
         return (without_user(self.endpoint) or "").rstrip("/").lower()
 
     def without_secrets(self) -> AwsConfig:
-        """The same without static credentials, and without the user and password in a URL."""
+        """A copy without static credentials and without user and password in a URL."""
         return replace(
             self,
             endpoint=without_user(self.endpoint),

@@ -1,9 +1,9 @@
 """Bounds on the time and size of a response, independent of the server.
 
-aiohttp bounds the time between two reads and the size of a header. Here the head of an answer as a
-whole has the time that an answer may take, its body as much again and more for each byte
-(`LEAST_RATE`), and a body has as many bytes at most as the request can ask for. The time of the
-call bounds all of it, connecting and sending included.
+aiohttp bounds the time between two reads and the size of a header. Here the whole head of an answer
+has the response timeout, its body the same again and more for each byte (`LEAST_RATE`), and a body
+at most the bytes that the request can ask for. The time of the call bounds all of it, connecting
+and sending included.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from s3k_async.errors import ResponseLostError
 __all__ = ["MOST", "BoundedResponse", "in_time", "read_body"]
 
 MOST: Final = 128 * 1024 * 1024
-"""Bytes of an answer for which nothing else is said: a BatchGetItem has 16 MB of items, each byte
-of which may take six in JSON."""
+"""Default limit of an answer in bytes: a BatchGetItem has 16 MB of items, each byte of which may
+take six in JSON."""
 _PIECE = 8 * 1024 * 1024
 
 
 @contextmanager
 def in_time() -> Iterator[None]:
-    """The body ends within the time of the call. Raises TimeoutError."""
+    """Bound the body by the time of the call. Raises TimeoutError."""
     with anyio.fail_after(seconds_left()):
         yield
 
@@ -86,9 +86,9 @@ class BoundedResponse(ClientResponse):
 
 
 def _works_long(response: ClientResponse) -> bool:
-    """Whether S3 may send white space for minutes before it answers: for copies, and for the end of
-    an upload."""
-    asked = response.request_info
-    return "x-amz-copy-source" in asked.headers or (
-        asked.method == "POST" and "uploadId" in asked.url.query
+    """Whether S3 may send white space for minutes before its answer: for copies and completions of
+    uploads."""
+    request = response.request_info
+    return "x-amz-copy-source" in request.headers or (
+        request.method == "POST" and "uploadId" in request.url.query
     )

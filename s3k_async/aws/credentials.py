@@ -1,8 +1,7 @@
-"""The credentials that requests are signed with, kept fresh.
+"""Credentials for signing, with background renewal.
 
-Temporary credentials are renewed in the background while the old ones are still good, so that no
-request waits; only when there are none, or they have run out, does a request wait for the renewal,
-and all that do wait for the same one.
+Temporary credentials are renewed in the background while the old ones are valid. A request waits
+only if there are none or they have expired; all such requests wait for one renewal.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from s3k_async.errors import ClosedClientError, CredentialsError
 __all__ = ["Credentials", "Keys"]
 
 _AHEAD = 15 * 60
-"""Seconds before they run out from which credentials are renewed (botocore's advisory period)."""
+"""Seconds before expiry from which credentials are renewed (botocore's advisory period)."""
 _LOOK = 1.0
-"""Seconds between two looks at the time that is left."""
+"""Seconds between two checks of the remaining time."""
 _PAUSE = 10.0
-"""Seconds after which a renewal is begun again while the old credentials are good; botocore tells
-by a warning in its log that one failed."""
+"""Seconds between renewals while the old credentials are valid; botocore logs a failed one as a
+warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What signs a request."""
+    """Access key, secret key and session token of a signature."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -57,8 +56,7 @@ class Credentials:
         return f"Credentials({self._keys!r})"
 
     def ready(self) -> Keys | None:
-        """The keys, if a request may be signed with them now. Begins their renewal when it is
-        time."""
+        """The keys, if they are valid now. Starts their renewal when it is due."""
         if self._keys is None:
             return None
         now = self._sources.monotonic()
@@ -76,8 +74,8 @@ class Credentials:
         return self._keys
 
     async def get(self) -> Keys:
-        """The keys; waits while there are none that are good. Raises CredentialsError,
-        ClosedClientError and errors of botocore."""
+        """The keys; waits until there are valid ones. Raises CredentialsError, ClosedClientError
+        and errors of botocore."""
         keys = self.ready()
         if keys is not None:
             return keys
@@ -93,8 +91,7 @@ class Credentials:
             raise
 
     async def invalidate(self, refused: Keys) -> bool:
-        """The service refused these keys. Whether there are others now, fetched where they can
-        be."""
+        """Discard keys that the service refused. Whether there are others, renewed if possible."""
         if self._keys is not None and self._keys != refused:
             return True
         if not hasattr(self._source, "_expiry_time"):
@@ -105,7 +102,7 @@ class Credentials:
         return await self.get() != refused
 
     async def close(self) -> None:
-        """End a renewal that is under way. Idempotent."""
+        """Cancel a renewal in progress. Idempotent."""
         renewal, self._renewal = self._renewal, None
         if renewal is not None and renewal.get_loop() is asyncio.get_running_loop():
             renewal.cancel()
@@ -117,8 +114,7 @@ class Credentials:
 
     def _begin(self) -> asyncio.Task[Keys]:
         loop = asyncio.get_running_loop()
-        # Not in the context of the call that is the first to need them: its time is not the
-        # renewal's.
+        # Not in the context of the first caller, whose deadline is not the renewal's.
         renewal = loop.create_task(self._renew(), name="renew AWS credentials", context=Context())
         renewal.add_done_callback(self._end)
         self._renewal = renewal
@@ -128,7 +124,7 @@ class Credentials:
         if self._renewal is renewal:
             self._renewal = None
         with suppress(asyncio.CancelledError):
-            renewal.exception()  # whoever waits has it; while the old keys are good, nobody does
+            renewal.exception()  # for the waiters; there are none while the old keys are valid
 
     async def _renew(self) -> Keys:
         if self._source is None:

@@ -1,4 +1,4 @@
-"""Server-side encryption: what requests that store objects in S3 say of it.
+"""Server-side encryption: headers of requests that store objects in S3.
 
 PutObject, CreateMultipartUpload and CopyObject take the headers; the parts of an upload follow it.
 Source: the Amazon S3 API Reference.
@@ -39,8 +39,7 @@ def encryption_parameters(aws: AwsConfig, path: str) -> dict[str, str]:
 
 
 def require_encryption(aws: AwsConfig, path: str) -> None:
-    """Raises ConfigError, about `path`, if what is stored must be encrypted in a way that is not
-    supported."""
+    """Raises ConfigError, about `path`, if the settings demand an unsupported encryption."""
     if aws.encryption not in (None, *ENCRYPTIONS):
         raise ConfigError(
             f"the settings ask for encryption by {aws.encryption}, which is not supported, so "

@@ -43,7 +43,7 @@ class Channel:
 
 
 async def open_channel(client: Any, sources: Sources) -> Channel:
-    """The channel of a client of aioboto3, with what that client was made with. Raises botocore's
+    """The channel of a client of aioboto3, with that client's settings. Raises botocore's
     errors."""
     http: SingleAttemptSession = client._endpoint.http_session
     endpoint = str(client.meta.endpoint_url)

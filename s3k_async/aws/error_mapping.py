@@ -1,7 +1,7 @@
 """The mapping of errors of botocore, aiobotocore and aiohttp, and of HTTP error responses, to those
 of this package.
 
-What matters most is whether a write can have been applied:
+The main distinction is whether a write may have been applied:
 
 * not sent, or answered with a refusal: UnreachableError, ThrottledError, TransactionConflictError,
   ConditionFailedError and every other definite error;
@@ -57,9 +57,9 @@ __all__ = [
 ]
 
 Codes: TypeAlias = Mapping[str, tuple[type[S3kError], str]]
-"""What a call makes of some service codes itself: code to (class, message)."""
+"""Errors of a call's own service codes: code to (class, message)."""
 Decoder: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Turns the service's form of an item into ours."""
+"""Decodes the service's form of an item."""
 
 _BY_CODE: Mapping[type[S3kError], frozenset[str]] = {
     ThrottledError: frozenset(
@@ -154,7 +154,7 @@ EXPIRED = frozenset(
         "UnrecognizedClientException",
     }
 )
-"""Codes of refusals that other credentials may be spared."""
+"""Codes of refusals that renewed credentials may avoid."""
 _CLASS_OF: Mapping[str, type[S3kError]] = {
     code: cls for cls, codes in _BY_CODE.items() for code in codes
 }
@@ -205,9 +205,8 @@ _NOT_UNDERSTOOD = (
     ValueError,
     http_exceptions.HttpProcessingError,
 )
-"""What parsers of botocore and aiohttp, and code of ours that takes an answer apart, raise for an
-answer that no service gives: none of it is documented, and none of it tells whether a write was
-applied."""
+"""Errors of the parsers of botocore, aiohttp and this package for malformed answers: undocumented,
+and without information whether a write was applied."""
 _USER = re.compile(r"//[^/?#@\s\"']*@")
 _CERTIFICATES = (ssl.SSLError, FileNotFoundError)
 
@@ -216,11 +215,11 @@ _CERTIFICATES = (ssl.SSLError, FileNotFoundError)
 def map_exceptions(
     path: str | None, *, writing: bool = False, codes: Codes | None = None, decode: Decoder = dict
 ) -> Iterator[None]:
-    """Raise our errors for those of the libraries below.
+    """Map errors of botocore, aiobotocore and aiohttp to those of `errors.py`.
 
-    `path` is the table, bucket or key the call is about. `writing`: the call changes something, so
-    an answer that was waited for in vain is a lost one. `codes` goes before the general table.
-    `decode` turns the items that a failed condition carries into ours.
+    `path` is the table, bucket or key of the call. `writing`: the call is a write, so a missing
+    answer is a lost one. `codes` precedes the general table. `decode` decodes the items of a failed
+    condition.
     """
     try:
         yield
@@ -248,12 +247,12 @@ def translate(
     codes: Codes | None = None,
     decode: Decoder = dict,
 ) -> S3kError:
-    """Our error for one of the libraries below; see `map_exceptions`. Secrets are struck out of the
-    foreign error."""
-    _strike_out_request(error)
+    """The error for one of a library; see `map_exceptions`. Secrets are removed from the library's
+    error."""
+    _redact_request(error)
     inner = getattr(error, "kwargs", {}).get("error")
     if isinstance(inner, S3kError):
-        # Raised below botocore, which has no class for it.
+        # Raised by aiohttp; botocore has no class for it.
         return type(inner)(inner.message, path=path)
     if isinstance(error, boto.ClientError):
         return _of_answer(error, path, codes, decode)
@@ -297,8 +296,8 @@ def service_error(
     codes: Codes | None = None,
     host: str = "",
 ) -> S3kError:
-    """Our error for an answer that names `code`; `status` is the HTTP status, which decides for
-    unknown codes, and `host` who answered."""
+    """The error for an answer with `code`; `status` is the HTTP status, which decides for unknown
+    codes, and `host` the answering host."""
     if codes and code in codes:
         cls, text = codes[code]
         return cls(text, path=path)
@@ -323,7 +322,7 @@ def dynamodb_refusal(
     decode: Decoder = dict,
     host: str = "",
 ) -> S3kError:
-    """Our error for an answer of DynamoDB with another status than 200; see `map_exceptions`."""
+    """The error for an answer of DynamoDB with a status other than 200; see `map_exceptions`."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
@@ -353,7 +352,7 @@ def _of_answer(
     status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     mapped = _refusal(answer, code, message, path=path, status=status, codes=codes, decode=decode)
     if isinstance(mapped, CredentialsError):
-        _strike_out(error, code, status)
+        _redact(error, code, status)
     return mapped
 
 
@@ -368,8 +367,7 @@ def _refusal(
     decode: Decoder,
     host: str = "",
 ) -> S3kError:
-    """Our error for an answer of the service that names `code`, with the members of DynamoDB's that
-    tell more."""
+    """The error for an answer with `code`, with the further members of DynamoDB's answer."""
     if code == "ConditionalCheckFailedException":
         item = answer.get("Item")
         return ConditionFailedError(
@@ -387,7 +385,7 @@ def _refusal(
 def _cancelled(
     reasons: Sequence[Mapping[str, Any]], message: str, path: str | None, decode: Decoder
 ) -> S3kError:
-    """What stood in the way of a transaction, the most telling reason first."""
+    """The error for a cancelled transaction, by its most specific reason."""
     found = {position: str(reason.get("Code") or "None") for position, reason in enumerate(reasons)}
     failed = {
         position: decode(reasons[position]["Item"]) if reasons[position].get("Item") else None
@@ -410,7 +408,7 @@ def _cancelled(
                 service_code=code,
             )
     if any(_CLASS_OF.get(code) is ThrottledError for code in found.values()):
-        return ThrottledError("the table is asked for more than it may do", path=path)
+        return ThrottledError("requests exceed the table's throughput", path=path)
     if any(code == "TransactionConflict" for code in found.values()):
         return TransactionConflictError("another request was changing the same item", path=path)
     return ServiceError(
@@ -421,15 +419,14 @@ def _cancelled(
 
 
 def _reasons_in(message: str) -> list[dict[str, str]]:
-    """The reasons of an engine that gives them in the message alone, as in `... [None,
-    TransactionConflict]`."""
+    """Cancellation reasons in the message alone, as in `... [None, TransactionConflict]` of some
+    engines."""
     found = re.search(r"\[([A-Za-z, ]+)\]", message)
     return [{"Code": code.strip()} for code in found[1].split(",")] if found else []
 
 
 def _class_of_status(status: int, code: str) -> type[S3kError] | None:
-    """The class for a code that the table does not know; HEAD requests have nothing but the status
-    as their code."""
+    """The class for an unknown code; HEAD requests have only the status as their code."""
     if code.isdigit():
         status = int(code)
     if status == 403:
@@ -438,7 +435,7 @@ def _class_of_status(status: int, code: str) -> type[S3kError] | None:
         return ThrottledError
     if status == 507:
         return NoSpaceError
-    # A success that is not the one of the service is no refusal.
+    # A success status with a foreign body is no refusal.
     return ResponseLostError if (status >= 500 and status != 501) or 200 <= status < 300 else None
 
 
@@ -478,9 +475,9 @@ def _credentials_text(code: str) -> str:
     return f"the service answered {code}: the credentials are not accepted"
 
 
-def _strike_out(error: boto.ClientError, code: str, status: int) -> None:
-    """Refusals of a signature or token quote them (the canonical request holds the session token);
-    the error that we keep as the cause must not."""
+def _redact(error: boto.ClientError, code: str, status: int) -> None:
+    """Remove signatures and tokens that refusals quote (the canonical request holds the session
+    token) from the error kept as the cause."""
     text = (
         f"An error occurred ({code}) when calling the {error.operation_name} operation: (text "
         "withheld)"
@@ -492,9 +489,9 @@ def _strike_out(error: boto.ClientError, code: str, status: int) -> None:
     error.args = (text,)
 
 
-def _strike_out_request(error: Exception) -> None:
-    """What aiohttp's errors keep of a request has the session token and the signature in it, or a
-    proxy's password; so have the URLs in botocore's."""
+def _redact_request(error: Exception) -> None:
+    """Remove the session token, the signature and a proxy's password from the request in aiohttp's
+    errors and from URLs in botocore's."""
     kept = getattr(error, "kwargs", None)
     if isinstance(kept, dict):
         for name, value in kept.items():
@@ -505,10 +502,10 @@ def _strike_out_request(error: Exception) -> None:
         )
     for each in (error, getattr(error, "kwargs", {}).get("error")):
         if isinstance(each, aiohttp.ClientResponseError):
-            asked = each.request_info
+            request = each.request_info
             bare: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
-            urls = asked.url.with_user(None), asked.real_url.with_user(None)
-            each.request_info = aiohttp.RequestInfo(urls[0], asked.method, bare, urls[1])
+            urls = request.url.with_user(None), request.real_url.with_user(None)
+            each.request_info = aiohttp.RequestInfo(urls[0], request.method, bare, urls[1])
             each.args = (each.request_info, each.history)
         elif isinstance(each, aiohttp.ClientConnectorError):
             each._conn_key = each._conn_key._replace(proxy=None, proxy_auth=None)

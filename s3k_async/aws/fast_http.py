@@ -1,9 +1,9 @@
 """Small requests over a pooled connection of an aiohttp session.
 
-aiohttp's own way builds a request, a response, a task and two cookie jars for every call; this
-takes a connection from the same pool, writes head and body at once and lets aiohttp's parser read
-the answer, for half the time. Limits, timeouts, TLS, keepalive and errors are aiohttp's. A request
-is sent once.
+aiohttp's own client builds a request, a response, a task and two cookie jars for every call. This
+module takes a connection from the same pool, writes head and body at once and lets aiohttp's parser
+read the answer, in half the time. Limits, timeouts, TLS, keepalive and errors are aiohttp's. A
+request is sent once.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ _READING: Final[dict[str, Any]] = {
 
 
 class Bounds(NamedTuple):
-    """What an answer may be."""
+    """Bounds of an answer."""
 
     most: int = MOST
-    """Bytes of its body."""
+    """Most bytes of its body."""
     long: bool = False
-    """Whether the service may send white space for minutes before it answers."""
+    """Whether the service may send white space for minutes before its answer."""
 
 
 class Exchange:
-    """Requests to one host, which no proxy is between."""
+    """Requests to one host, without a proxy."""
 
     def __init__(self, session: ClientSession, url: URL) -> None:
         assert session.connector is not None
@@ -72,8 +72,8 @@ class Exchange:
 
     @classmethod
     def over(cls, session: ClientSession, url: URL) -> Exchange | None:
-        """One, if connections of the aiohttp that is installed are as this knows them: its users
-        need no such thing."""
+        """An exchange, or None if the connections of the installed aiohttp are of an unknown
+        kind."""
         try:
             made = cls(session, url)
             signature(made._connector.connect).bind(made._place, traces=[], timeout=made._timeout)
@@ -83,18 +83,19 @@ class Exchange:
             for name in ("read", "start_timeout", "force_close"):
                 getattr(ResponseHandler, name)
         except (AttributeError, TypeError) as error:
-            _LOG.warning("small requests take aiohttp's own way, which is slower: %s", error)
+            _LOG.warning(
+                "small requests go through aiohttp's own client, which is slower: %s", error
+            )
             return None
         return made
 
     async def ask(
         self, method: str, target: str, headers: list[tuple[str, str]], body: Body, bounds: Bounds
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of the answer. `target` is the path and query as they are sent;
-        the headers must say who is asked, and in which encoding the answer is wanted. Raises
-        ClosedClientError, InvalidArgumentError (a line break in a header), ResponseLostError (an
-        answer that is too large), TimeoutError and aiohttp's errors.
-        """
+        """Status, headers and body of the answer. `target` is the encoded path and query; the
+        headers must include the host and the accepted encoding. Raises ClosedClientError,
+        InvalidArgumentError (a line break in a header), ResponseLostError (an answer over the
+        limit), TimeoutError and aiohttp's errors."""
         lines = [f"{name}: {value}" for name, value in (*self._fixed, *headers)]
         if body or method in _WITH_BODY:
             lines.append(f"Content-Length: {len(body)}")
@@ -103,14 +104,14 @@ class Exchange:
             raise InvalidArgumentError("a header of a request has a line break")
         connection = await self._connect()
         try:
-            status, told, content = await self._ask(
+            status, received, content = await self._ask(
                 connection.protocol, method, head.encode() + body, bounds
             )
         except BaseException:
             connection.close()
             raise
         connection.release()
-        return status, told, content
+        return status, received, content
 
     async def _connect(self) -> Any:
         if self._connector.closed:
@@ -140,7 +141,7 @@ class Exchange:
             with anyio.fail_after(seconds):
                 message, payload = await protocol.read()
                 while message.code < 200:
-                    # It ended aiohttp's timer. The connection is not kept, in case this sets one
+                    # It ended aiohttp's timer. The connection is not reused: it might keep a timer
                     # for good.
                     protocol.force_close()
                     protocol.start_timeout()

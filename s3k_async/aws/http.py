@@ -33,11 +33,10 @@ class SingleAttemptSession(AIOHTTPSession):
     """Sends every request once.
 
     aiohttp by itself sends PUT and DELETE again after a broken connection. A conditional PUT that
-    was applied and then sent again behind our back is answered with a failed condition, which
-    is indistinguishable from another client's write; so that is off, and the broken connection is
-    reported. aiobotocore lets aiohttp follow redirects, to any host and with the body; here a
-    redirect is an answer, and an error unless it is S3's to another region, for which botocore
-    signs the request again.
+    was applied and then silently repeated is answered with a failed condition, which is
+    indistinguishable from another client's write; so repetition is off, and the broken connection
+    is reported. aiobotocore lets aiohttp follow redirects, to any host and with the body. Here a
+    redirect is an error, except S3's to another region, for which botocore signs the request again.
 
     The socket options that botocore computes (keepalive among them) are applied, which aiobotocore
     leaves out.
@@ -69,26 +68,26 @@ class SingleAttemptSession(AIOHTTPSession):
         return response
 
     def proxy_of(self, url: str) -> str | None:
-        """The proxy that requests to a URL go through."""
-        ours: Any = self  # the stubs leave out what the class keeps
-        found: str | None = ours._proxy_config.proxy_url_for(url)
+        """The proxy of requests to a URL."""
+        internals: Any = self  # absent from the stubs
+        found: str | None = internals._proxy_config.proxy_url_for(url)
         return found
 
     async def plain(self, url: str) -> ClientSession:
-        """A session for requests that we sign ourselves to the host of `url`, under the same
+        """A session for requests signed by this package to the host of `url`, under the same
         settings.
 
-        What comes is what was sent: no cookies, nothing unpacked, nothing sent twice. Raises
-        HTTPClientError for certificates that cannot be read.
+        No cookies, no decompression, no repeated requests. Raises HTTPClientError for certificates
+        that cannot be read.
         """
-        ours: Any = self
+        internals: Any = self
         secure = url.lower().startswith("https:")
-        context = await anyio.to_thread.run_sync(_tls, ours) if secure else False
+        context = await anyio.to_thread.run_sync(_tls, internals) if secure else False
         session = ClientSession(
             connector=TCPConnector(
-                limit=ours._max_pool_connections, ssl=context, **ours._connector_args
+                limit=internals._max_pool_connections, ssl=context, **internals._connector_args
             ),
-            timeout=ours._timeout,
+            timeout=internals._timeout,
             headers=_HEADERS,
             skip_auto_headers=_NOT_BY_ITSELF,
             cookie_jar=DummyCookieJar(),
@@ -102,8 +101,8 @@ class SingleAttemptSession(AIOHTTPSession):
 
 
 class DirectSession(AioSession):
-    """A session whose clients, those included by which its credentials are fetched (STS, IAM
-    Identity Center), follow no redirect: some of their requests have a token in the body."""
+    """A session whose clients follow no redirect, including those that fetch its credentials (STS,
+    IAM Identity Center): some of their requests have a token in the body."""
 
     def create_client(self, *names: Any, config: Any = None, **options: Any) -> Any:
         direct: Any = AioConfig() if config is None else config
@@ -123,8 +122,7 @@ class _Direct:
 
 
 class _AskingRequest(ClientRequest):
-    """A request that waits no longer than for any answer to hear whether its body is wanted (100
-    Continue)."""
+    """A request that waits for 100 Continue no longer than the response timeout."""
 
     async def send(self, conn: Any) -> ClientResponse:
         response = await super().send(conn)

@@ -1,9 +1,8 @@
 """The expected answers of S3 and DynamoDB for each operation, and redirects.
 
-Between a client and its service may be a captive portal, the sign-on page of a gateway, or another
-server than was meant. Each may answer any request with a redirect, or with status 200 and a page of
-its own. Neither is an acknowledgement, nor data. Answers as in the Amazon S3 and Amazon DynamoDB
-API References.
+A captive portal, the sign-on page of a gateway or a wrong server may answer any request with a
+redirect, or with status 200 and a page of its own. Neither is an acknowledgement or data. Answers
+as in the Amazon S3 and Amazon DynamoDB API References.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from s3k_async.errors import ResponseLostError, ServiceError
 __all__ = ["check_dynamodb", "check_redirect", "check_s3", "refusal_code"]
 
 REDIRECT: Final = "Redirect"
-"""The service code of an error that stands for a redirect."""
+"""The service code of a redirect's error."""
 
 _JSON = "application/x-amz-json-1.0"
 _CODE = re.compile(rb'"__type"\s*:\s*"(?:[^"#]*#)?([^"]+)"|<Code>([^<]+)</Code>')
@@ -28,7 +27,7 @@ _REGION_REDIRECTS = ("PermanentRedirect", "TemporaryRedirect")
 
 
 class _Success(NamedTuple):
-    """What a successful answer has."""
+    """Properties of a successful answer."""
 
     statuses: tuple[int, ...] = (200,)
     tagged: bool = False
@@ -36,7 +35,7 @@ class _Success(NamedTuple):
     empty: bool = False
     """Whether it has no body."""
     root: str = ""
-    """The root element of the document that it is."""
+    """The root element of its document."""
 
 
 _S3: Final[Mapping[str, _Success]] = {
@@ -57,9 +56,9 @@ _S3: Final[Mapping[str, _Success]] = {
 
 
 def check_redirect(host: str, status: int, headers: Mapping[str, str], body: bytes) -> None:
-    """Raise ServiceError for a redirect, unless it is S3's own to another region, which is signed
-    again for the same service instead of being followed. `host` is who answered. Names of headers
-    in any case."""
+    """Raise ServiceError for a redirect, unless it is S3's own to another region, for which the
+    request is signed again for the same service instead of being followed. `host` is the answering
+    host. Names of headers in any case."""
     if not 300 <= status < 400 or status == 304:
         return
     region = _header(headers, "x-amz-bucket-region")
@@ -77,9 +76,9 @@ def check_redirect(host: str, status: int, headers: Mapping[str, str], body: byt
 def check_s3(
     operation: str, status: int, headers: Mapping[str, str], body: bytes, host: str = ""
 ) -> None:
-    """Raise ResponseLostError for an answer that claims success and is not what S3 gives for the
-    operation, and ServiceError for a page that says "not found", which is not the absence of an
-    object."""
+    """Raise ResponseLostError for an answer with a status of success that is not S3's for the
+    operation, and ServiceError for a foreign page with status 404, which does not prove the absence
+    of an object."""
     page = _header(headers, "content-type").startswith("text/html")
     if status == 404 and page and (body or _header(headers, "content-length") not in ("", "0")):
         raise ServiceError(
@@ -95,7 +94,7 @@ def check_s3(
         return
     root = _root(body) if wanted.root else ""
     if root == "Error":
-        # S3 may find an error after it has begun to answer with status 200.
+        # S3 may report an error in an answer with status 200.
         return
     if (
         status not in wanted.statuses
@@ -107,7 +106,7 @@ def check_s3(
 
 
 def check_dynamodb(status: int, headers: Mapping[str, str], body: bytes, host: str = "") -> None:
-    """Raise ResponseLostError for an answer that claims success and is not one of DynamoDB."""
+    """Raise ResponseLostError for an answer with a status of success that is not DynamoDB's."""
     if status < 300:
         stripped = body.strip()
         whole = stripped.startswith(b"{") and stripped.endswith(b"}")
@@ -116,7 +115,7 @@ def check_dynamodb(status: int, headers: Mapping[str, str], body: bytes, host: s
 
 
 def refusal_code(body: bytes) -> str:
-    """The code that an answer names in the form of DynamoDB or S3; empty without one."""
+    """The error code of an answer in the form of DynamoDB or S3; empty without one."""
     found = _CODE.search(body)
     return "" if found is None else (found[1] or found[2]).decode(errors="replace")
 
@@ -126,13 +125,13 @@ _CAUSES = "is there a captive portal or an expired sign-on in between, or is the
 
 def _foreign(service: str, host: str, status: int, headers: Mapping[str, str]) -> ResponseLostError:
     kind = _header(headers, "content-type").partition(";")[0].strip()
-    told = (
+    described = (
         f"status {status}, {kind}"
         if kind.isprintable() and 0 < len(kind) < 64
         else f"status {status}"
     )
     return ResponseLostError(
-        f"the answer of {_who(host)} ({told}) is not one that {service} gives: {_CAUSES}"
+        f"the answer of {_who(host)} ({described}) is not one that {service} gives: {_CAUSES}"
     )
 
 
@@ -151,7 +150,7 @@ def _root(body: bytes) -> str:
 
 
 def _host_of(location: str) -> str:
-    """Host and port of a URL: what else is in it may be secret."""
+    """Host and port of a URL; the rest may be secret."""
     try:
         parts = urlsplit(location)
         host, port = parts.hostname or "", parts.port

@@ -1,9 +1,8 @@
-"""Sessions and clients of aioboto3, made from our settings on first use.
+"""Sessions and clients of aioboto3, made from the settings on first use.
 
-A client belongs to the process and the event loop that first used it. botocore reads its service
-models from files and parses them; that, and importing it, happens in a worker thread. What is left
-on the loop at the first call is making the client's classes and, over TLS, loading the certificates
-(some tens of milliseconds).
+A client belongs to the process and the event loop that first used it. botocore is imported, and its
+service models are read and parsed, in a worker thread. The first call on the loop only makes the
+client's classes and, over TLS, loads the certificates (some tens of milliseconds).
 """
 
 from __future__ import annotations
@@ -35,31 +34,30 @@ Service: TypeAlias = Literal["dynamodb", "s3"]
 
 _DEFAULT_REGION = "us-east-1"
 _REGION = "AWS_REGION"
-"""The variable in which the other SDKs and the command line of AWS look for the region first;
-botocore knows AWS_DEFAULT_REGION alone."""
+"""The first variable for the region in the other SDKs and the command line of AWS; botocore knows
+AWS_DEFAULT_REGION alone."""
 
 _inherited: list[object] = []
-"""Clients that a forked child found in place: kept for good, because collecting one would close
+"""Clients inherited by a forked child: kept for good, because collecting one would close
 connections through the selector that the child shares with its parent."""
 
 
 class Session(Protocol):
-    """What we need of a session; an `aioboto3.Session` has it."""
+    """The part of `aioboto3.Session` in use."""
 
     @property
     def region_name(self) -> str | None:
-        """The region that the environment or the profile names."""
+        """The region of the environment or the profile."""
 
     def client(self, service_name: Any, **options: Any) -> Any:
         """An async context manager around a client."""
 
 
 class AwsClient:
-    """One service's client: made on first use, for one process and event loop, gone with `close`.
+    """One service's client: made on first use, for one process and event loop, until `close`.
 
     `session` is the user's own `aioboto3.Session` or `aiobotocore` session, None to make one from
-    the settings. Pickled, it is its settings without secrets: what was passed in or opened stays
-    behind.
+    the settings. Pickled, it is its settings without secrets, session and open client.
     """
 
     def __init__(self, service: Service, config: AwsConfig, session: object | None = None) -> None:
@@ -82,8 +80,8 @@ class AwsClient:
         return f"AwsClient({self.service!r}, region={self.config.region!r}, endpoint={endpoint!r})"
 
     def shares_account_with(self, other: AwsClient) -> bool:
-        """Whether both reach the same installation of the service with the same identity, as far as
-        settings tell."""
+        """Whether both have the same installation of the service and the same identity by their
+        settings."""
         mine, others = self.config, other.config
         return (
             mine.installation == others.installation
@@ -109,7 +107,7 @@ class AwsClient:
                 raise WrongLoopError(f"the {self.service} client is in use by another event loop")
             context, channel = self._context, self._channel
             self._reset(loop)
-            await _let_go(context, channel)
+            await _close_client(context, channel)
         if self._client is None:
             assert self._making is not None
             async with self._making:
@@ -122,8 +120,8 @@ class AwsClient:
         return str((await self.get()).meta.region_name)
 
     async def channel(self, sources: Sources = SYSTEM) -> Channel:
-        """Endpoint, region and credentials of the client, and a session for requests that we sign
-        ourselves. Errors as for `get`."""
+        """Endpoint, region and credentials of the client, and a session for requests signed by this
+        package. Errors as for `get`."""
         client = await self.get()
         assert self._making is not None
         async with self._making:
@@ -141,8 +139,8 @@ class AwsClient:
             return self._channel
 
     async def close(self) -> None:
-        """Close the connections. Idempotent; a client of another process or of a loop that is gone
-        is left alone."""
+        """Close the connections. Idempotent; a client of another process or of a closed loop is
+        skipped."""
         self._closed = True
         context, self._context, self._client = self._context, None, None
         channel, self._channel = self._channel, None
@@ -152,7 +150,7 @@ class AwsClient:
             _inherited.extend((context, channel))
         elif self._loop is asyncio.get_running_loop():
             with anyio.CancelScope(shield=True):
-                await _let_go(context, channel)
+                await _close_client(context, channel)
 
     def _reset(self, loop: asyncio.AbstractEventLoop) -> None:
         self._process = os.getpid()
@@ -177,7 +175,7 @@ class AwsClient:
             except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
                 if isinstance(error, BotoCoreError | S3kError):
                     raise
-                # Its message may have the endpoint as it was given, with a password in it.
+                # Its message may quote the endpoint with a password.
                 error.args = (str(error).replace(str(endpoint), str(without_user(endpoint))),)
                 raise ConfigError(f"the {self.service} client cannot be made: {error}") from error
         refusal = self._refusal(client)
@@ -191,7 +189,7 @@ class AwsClient:
         self._context, self._client = context, client
 
     def _refusal(self, client: Any) -> ClosedClientError | ConfigError | None:
-        """Why a client that was just made must not be used."""
+        """The reason why a new client must not be used."""
         from s3k_async.aws.http import SingleAttemptSession
 
         if self._closed:
@@ -224,7 +222,7 @@ class AwsClient:
         return {name: value for name, value in options.items() if value is not None}
 
 
-async def _let_go(context: Any, channel: Channel | None) -> None:
+async def _close_client(context: Any, channel: Channel | None) -> None:
     if channel is not None:
         await channel.close()
     if context is not None:
@@ -232,11 +230,10 @@ async def _let_go(context: Any, channel: Channel | None) -> None:
 
 
 def _client_config(config: AwsConfig) -> AioConfig:
-    """One attempt a call, no checksums that the service did not ask for, keys never in the host
-    name at an endpoint.
+    """One attempt a call, only required checksums, path-style addressing at an endpoint.
 
-    Retries are `retry`'s, so `total_max_attempts` is 1. The legacy mode is chosen because it alone
-    still verifies the CRC-32 of DynamoDB's answers when there is nothing to retry.
+    Retries are `retry`'s, so `total_max_attempts` is 1. Only the legacy mode verifies the CRC-32 of
+    DynamoDB's answers without retries.
     """
     from aiobotocore.config import AioConfig
 
@@ -257,8 +254,7 @@ def _client_config(config: AwsConfig) -> AioConfig:
 
 
 def _prepare(config: AwsConfig, given: object | None, service: Service) -> Session:
-    """The session with everything loaded that botocore would read from files when the client is
-    made. Blocking."""
+    """The session, with the files loaded that botocore reads when a client is made. Blocking."""
     import aioboto3
 
     from s3k_async.aws.http import DirectSession  # here too, so that the loop does not import it
@@ -287,15 +283,15 @@ def _prepare(config: AwsConfig, given: object | None, service: Service) -> Sessi
 
 @functools.cache
 def _loader(data_path: str | None) -> object:
-    """What reads botocore's service models. It keeps what it has parsed, so the sessions of a
-    process share it."""
+    """The loader of botocore models. It caches parsed models, so the sessions of a process
+    share it."""
     from botocore.loaders import create_loader
 
     return create_loader(data_path)
 
 
 class _BotocoreSession:
-    """An aiobotocore session with the two names that we use."""
+    """An aiobotocore session as a Session."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -310,8 +306,8 @@ class _BotocoreSession:
 
 
 def _check_dynamodb(response_dict: Mapping[str, Any], **_: Any) -> None:
-    """Refuse an answer that is not DynamoDB's: botocore takes any with status 200 for an empty one,
-    so a write would be acknowledged and a read would find nothing."""
+    """Refuse an answer that is not DynamoDB's: botocore treats any other with status 200 as an
+    empty one, so a write would be acknowledged and a read would find nothing."""
     check_dynamodb(response_dict["status_code"], response_dict["headers"], response_dict["body"])
 
 
@@ -323,7 +319,7 @@ def _check_s3(response_dict: Mapping[str, Any], operation_model: Any, **_: Any) 
 
 
 def _partition(region: str | None) -> str:
-    """The AWS partition of a region; copies do not cross its border."""
+    """The AWS partition of a region; copies do not cross partitions."""
     for prefix, name in (("cn-", "aws-cn"), ("us-gov-", "aws-us-gov"), ("us-iso", "aws-iso")):
         if region is not None and region.startswith(prefix):
             return name

@@ -1,9 +1,8 @@
 """Signed requests over aiohttp: the hot path beside botocore's.
 
-Endpoint, region, credentials, TLS and proxy are those that an aioboto3 client was made with. A
-request is sent once; again only with a corrected clock after the service called ours wrong, and
-with other credentials after it refused those it was signed with. Both are refusals, so nothing had
-been applied.
+Endpoint, region, credentials, TLS and proxy are those of an aioboto3 client. A request is sent
+once; again only with a corrected clock after the service refused its time, and with other
+credentials after it refused its credentials. Both are refusals, so nothing was applied.
 
 Signatures as in "Signature Version 4 for API requests" of the AWS IAM User Guide.
 """
@@ -41,7 +40,7 @@ Headers: TypeAlias = list[tuple[str, str]]
 _API = "DynamoDB_20120810."
 _REFUSALS = (400, 401, 403)
 _LEAST_SKEW_MS = 60_000
-"""Less than this no service minds."""
+"""Clock skew that every service accepts."""
 _WRONG_CLOCK = ("Signature expired", "Signature not yet current")
 _PIECE = 256 * 1024
 _PLAIN = ("Accept-Encoding", "identity")
@@ -53,15 +52,15 @@ class Answer(NamedTuple):
 
     status: int
     headers: Mapping[str, str]
-    """Names in any case."""
+    """Header names in any case."""
     body: bytes
     host: str
-    """Who answered."""
+    """The answering host."""
 
 
 @dataclass(eq=False, slots=True)
 class _Link:
-    """A channel with what does not change from one request to the next."""
+    """A channel with the constant parts of its requests."""
 
     channel: Channel
     base: str
@@ -70,7 +69,7 @@ class _Link:
     service: str
     root: URL = field(init=False)
     exchange: Exchange | None = field(init=False)
-    """For small requests; None behind a proxy, and over an aiohttp that it does not know."""
+    """For small requests; None behind a proxy or over an unknown aiohttp."""
     keys: Keys | None = None
     signer: _native.Signer | None = None
 
@@ -87,9 +86,7 @@ class _Link:
                 part.isprintable()
                 for part in (keys.access_key, keys.token or "", self.channel.region)
             ):
-                raise ConfigError(
-                    "the access key, session token or region holds what no header may"
-                )
+                raise ConfigError("the access key, session token or region is invalid in a header")
             self.keys = keys
             self.signer = _native.Signer(
                 keys.access_key, keys.secret_key, keys.token, self.channel.region, self.service
@@ -100,11 +97,11 @@ class _Link:
 _Sign: TypeAlias = Callable[[_native.Signer, int], Headers]
 """The headers of a request, signed at a time in epoch milliseconds."""
 _Exchange: TypeAlias = Callable[[Headers], Awaitable[tuple[int, Mapping[str, str], bytes]]]
-"""Sends a request with these headers: status, headers and body of the answer."""
+"""Sends a request with these headers; returns status, headers and body of the answer."""
 
 
 class Wire:
-    """Requests to the service that `client` is for, over one aiohttp session for each process and
+    """Signed requests to the service of `client`, over one aiohttp session for each process and
     event loop.
 
     `host_prefix` goes before the host of the endpoint, as `<bucket>.` does. Closing the client
@@ -124,10 +121,11 @@ class Wire:
         return f"Wire({self._client!r})"
 
     async def dynamodb(self, target: str, body: bytes) -> Answer:
-        """The answer to a request of DynamoDB's API, `target` its operation; it may be a refusal.
+        """The answer, possibly a refusal, to a request of DynamoDB's API with the operation
+        `target`.
 
         Raises ClosedClientError, WrongLoopError, ConfigError, CredentialsError, ServiceError (a
-        redirect), and what `aws.error_mapping.map_exceptions` maps.
+        redirect), and the errors that `aws.error_mapping.map_exceptions` maps.
         """
         link = self._current() or await self._connect()
         name = _API + target
@@ -158,11 +156,11 @@ class Wire:
         sha256: str | None = None,
         bounds: Bounds = _TABLE,
     ) -> Answer:
-        """The answer to any request; it may be a refusal. Errors as for `dynamodb`.
+        """The answer, possibly a refusal, to any request. Errors as for `dynamodb`.
 
-        `path` and `query` are percent-encoded as they are to be signed and sent, the query in the
-        order of its names. Every header is signed. `sha256` is the body's digest in hex, computed
-        here if it is not given; `bounds` are those of the answer.
+        `path` and `query` are percent-encoded as signed and sent, the query in the order of its
+        names. Every header is signed. `sha256` is the body's digest in hex, computed here if it is
+        not given; `bounds` are those of the answer.
         """
         link = self._current() or await self._connect()
         place = link.path + path
@@ -184,7 +182,7 @@ class Wire:
         )
 
     def _request(self, link: _Link, method: str, url: URL, body: Body, bounds: Bounds) -> _Exchange:
-        """Any request by aiohttp's own way."""
+        """Any request through aiohttp's own client."""
         session = link.channel.session
         seconds = math.inf if bounds.long else session.timeout.sock_read or math.inf
 
@@ -214,7 +212,7 @@ class Wire:
                 with in_time():
                     answer = Answer(*await exchange(sign(link.signed_by(keys), now)), link.host)
             except (RuntimeError, asyncio.CancelledError) as error:
-                # aiohttp cancels what waits for a connection when the session is closed.
+                # aiohttp cancels waiters for a connection when the session is closed.
                 task = asyncio.current_task()
                 if channel.open or (
                     isinstance(error, asyncio.CancelledError) and task and task.cancelling()
@@ -233,7 +231,7 @@ class Wire:
                 return answer
 
     def _correct_clock(self, answer: Answer, code: str, sent_ms: int) -> bool:
-        """Whether the request was refused for its time, and the service's clock is known now."""
+        """Whether the request was refused for its time, and the service's clock is now known."""
         if code == "InvalidSignatureException":
             if not any(text in answer.body.decode(errors="replace") for text in _WRONG_CLOCK):
                 return False
@@ -249,7 +247,7 @@ class Wire:
         return True
 
     def _current(self) -> _Link | None:
-        """The link, if it is of this process and loop and was not closed."""
+        """The open link of this process and loop, if there is one."""
         link = self._link
         if link is None:
             return None
@@ -279,8 +277,8 @@ class Wire:
 
 
 class _Body(BytesPayload):
-    """Bytes that are written in pieces, so that other requests get their turn, and a service that
-    takes none of them for as long as an answer may take is given up."""
+    """Bytes written in pieces, so that other requests run in between; a service that accepts none
+    within the response timeout is given up."""
 
     def __init__(self, value: Body) -> None:
         Payload.__init__(self, value, content_type="application/octet-stream")

@@ -1,4 +1,4 @@
-"""What a backend is: a location, read from its URL, that opens the adapter for what is there."""
+"""Base classes of backends: a location, parsed from its URL, that opens its adapter."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class OpenContext:
-    """What an adapter may use besides its location."""
+    """Resources of an adapter besides its location."""
 
     session: object | None = None
     """An aioboto3 session, for backends on AWS; None: one of its own."""
     sources: Sources = SYSTEM
-    """Time, randomness and ids."""
+    """Clock, randomness and ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableCapabilities:
-    """What an item store can do. The contract suite shows that it is true."""
+    """Capabilities of an item store, verified by the contract suite."""
 
     conditional_writes: bool
     """A write takes a condition on the stored item, checked and applied in one step."""
@@ -46,7 +46,7 @@ class TableCapabilities:
     """Actions of one transaction, all applied or none."""
 
     def lacking(self) -> list[str]:
-        """What a volume needs and the store cannot do."""
+        """The capabilities that a volume needs and the store lacks."""
         lacking = [] if self.conditional_writes else ["conditional writes"]
         if self.transaction_size < MAX_TRANSACTION:
             lacking.append(f"transactions of {MAX_TRANSACTION} actions")
@@ -55,17 +55,17 @@ class TableCapabilities:
 
 @dataclass(frozen=True, slots=True)
 class BlobCapabilities:
-    """What a blob store can do. The contract suite shows that it is true."""
+    """Capabilities of a blob store, verified by the contract suite."""
 
     conditional_writes: bool
     """A put takes `if_absent` or `if_match`, checked and applied in one step."""
     multipart: bool
-    """A blob can be uploaded in parts and appears when the upload is completed."""
+    """A blob can be uploaded in parts and becomes visible on completion."""
     sorted_listing: bool
     """Listings ascend by the keys' UTF-8 bytes."""
 
     def lacking(self) -> list[str]:
-        """What a volume needs and the store cannot do."""
+        """The capabilities that a volume needs and the store lacks."""
         return [
             each.name.replace("_", " ") for each in fields(self) if not getattr(self, each.name)
         ]
@@ -74,35 +74,35 @@ class BlobCapabilities:
 class Location(ABC):
     """A place in a service, on a disk or in memory: a frozen dataclass that can be pickled.
 
-    Neither its repr nor its pickle has secrets. To import it loads no client library; `open` does.
+    Neither its repr nor its pickle has secrets. Its import loads no client library; `open` does.
     """
 
     __slots__ = ()
 
     scheme: ClassVar[str]
-    """What its URLs begin with, and the name under which the registry has it."""
+    """Scheme of its URLs, and its name in the registry."""
     form: ClassVar[str]
-    """How settings write it, for messages: `s3://BUCKET/PREFIX`."""
+    """Its form in settings, for messages: `s3://BUCKET/PREFIX`."""
 
     @classmethod
     @abstractmethod
     def parse(cls, text: str, service: AwsConfig) -> Self:
-        """The location that a setting means; `service` has the options about services (endpoint,
-        credentials, timeouts) of this part of the volume. Raises ConfigError."""
+        """The location of a setting; `service` has the service options (endpoint, credentials,
+        timeouts) of this part of the volume. Raises ConfigError."""
 
     @classmethod
     def anchored(cls, text: str, base: str | None) -> str:  # noqa: ARG003
-        """The setting with a relative path in it made absolute: below `base`, else the working
+        """The setting with an absolute path: a relative one is below `base`, else the working
         directory."""
         return text
 
     @property
     def service(self) -> AwsConfig | None:
-        """How the service is reached, credentials included; None: there is none."""
+        """Settings of the service, credentials included; None for a backend without one."""
         return None
 
     def with_service(self, service: AwsConfig) -> Self:  # noqa: ARG002
-        """The same location, reached like this; unchanged if there is no service."""
+        """The same location with other service settings; unchanged without a service."""
         return self
 
     @property
@@ -110,12 +110,12 @@ class Location(ABC):
     def label(self) -> str:
         """The location in messages."""
 
-    async def prepare(self) -> None:  # noqa: B027 - most have nothing to do
-        """Create what the adapter's `create` expects to exist, such as the parent directory."""
+    async def prepare(self) -> None:  # noqa: B027 - optional
+        """Create the prerequisites of the adapter's `create`, such as the parent directory."""
 
 
 class TableLocation(Location):
-    """Where a table is."""
+    """Location of a table."""
 
     __slots__ = ()
 
@@ -127,38 +127,38 @@ class TableLocation(Location):
 
     @abstractmethod
     def identity(self, *, embedded: bool) -> str:
-        """The table in the ownership claims of its data and log: a URL with this class's scheme,
-        equal for every client that uses the table. `embedded`: as the claim of a location in the
-        table's own directory has it, so that both can be moved together."""
+        """Identity of the table in the ownership claims of its data and log: a URL with this
+        class's scheme, equal for every client of the table. `embedded`: its form in the claim of a
+        location in the table's own directory, so that both can be moved together."""
 
     @classmethod
     def same_table(cls, one: str, other: str) -> bool:
-        """Whether two identities with this class's scheme may be of one table."""
+        """Whether two identities with this class's scheme may denote one table."""
         return one == other
 
     @property
     def home(self) -> str | None:
-        """The directory of an embedded volume whose table this is; None: it is no local file."""
+        """The directory of an embedded volume with this table; None unless it is a local file."""
         return None
 
     def ballast(self) -> Ballast | None:
-        """Room on the table's disk for calls that free space; None: it is no local file."""
+        """Reserved space on the table's disk for calls that free space; None unless it is a local
+        file."""
         return None
 
     @property
     def volume_name(self) -> str:
-        """The name of a new volume where none is given; empty: it must be given."""
+        """Default name of a new volume; empty if a name is required."""
         return ""
 
     @property
     def path_prefix(self) -> str:
-        """What a path of the volume begins with on the command line, where that is not
-        `s3k://NAME`; empty: it is."""
+        """Prefix of the volume's paths on the command line; empty for `s3k://NAME`."""
         return ""
 
 
 class BlobLocation(Location):
-    """Where blobs are: the data of a volume, or its operation log."""
+    """Location of blobs: the data of a volume, or its operation log."""
 
     __slots__ = ()
 
@@ -180,24 +180,24 @@ class BlobLocation(Location):
 
     @abstractmethod
     def below(self, name: str) -> Self:
-        """The location `name` inside this one, whose text is this one's with `name/` added."""
+        """The location `name` inside this one, with this one's text and `name/`."""
 
     @property
     def place(self) -> object:
-        """What tells locations apart, however they are reached."""
+        """Identity of the location, independent of service settings."""
         return self
 
     def prefix_within(self, outer: BlobLocation) -> str | None:  # noqa: ARG002
-        """What the keys of `outer` begin with that are keys here, too; None if it has none."""
+        """The prefix in `outer` of this location's keys; None if it is not inside `outer`."""
         return None
 
     def with_prefix(self, prefix: str) -> Self | None:  # noqa: ARG002
-        """Another prefix of the same bucket; None where there are no buckets."""
+        """Another prefix of the same bucket; None for backends without buckets."""
         return None
 
     def require_encryption(self, *, writable: bool) -> None:
-        """Raises ConfigError if what is here would be written (if `writable`) or read with an
-        encryption that is not supported."""
+        """Raises ConfigError for settings that demand an unsupported encryption of reads or (if
+        `writable`) writes."""
 
 
 def require_capabilities(location: TableLocation | BlobLocation) -> None:

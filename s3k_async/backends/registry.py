@@ -1,4 +1,4 @@
-"""The backends that there are, by the scheme of their URLs.
+"""Registry of backends by the scheme of their URLs.
 
 Those of this package are listed here; others are entry points of installed distributions, in the
 groups `s3k_async.table_backends` and `s3k_async.blob_backends`: the scheme is the entry point's
@@ -37,8 +37,8 @@ class Registry(Generic[LocationT]):
         default: str,
     ) -> None:
         """`what`: the kind in messages. `group`: of the entry points. `listed`: scheme to
-        `module:class`. `scheme` matches the scheme of a setting; one without has the `default`.
-        """
+        `module:class`. `scheme` matches the scheme of a setting; settings without one have the
+        `default`."""
         self.group: Final = group
         self._kind: type[Location] = kind
         self._what = what
@@ -47,13 +47,13 @@ class Registry(Generic[LocationT]):
         self._default = default
 
     def schemes(self) -> list[str]:
-        """Those listed, and those of installed distributions."""
+        """The listed schemes and those of installed distributions."""
         from importlib.metadata import entry_points
 
         return sorted({*self._listed, *entry_points(group=self.group).names})
 
     def backend(self, scheme: str) -> type[LocationT]:
-        """The location class for a scheme. Raises ConfigError if there is none, or it cannot be
+        """The location class for a scheme. Raises ConfigError if it is unknown or cannot be
         imported."""
         value = self._listed.get(scheme) or self._installed(scheme)
         module, _, name = value.partition(":")
@@ -71,7 +71,7 @@ class Registry(Generic[LocationT]):
                 f"subclass of {self._kind.__name__}",
                 path=scheme,
             )
-        return found  # type: ignore[return-value]  # a subclass of `kind`, as was just looked at
+        return found  # type: ignore[return-value]  # a subclass of `kind`, as checked above
 
     def of_setting(self, text: str) -> type[LocationT]:
         """The location class for a setting. Raises ConfigError as `backend`."""

@@ -1,4 +1,4 @@
-"""Parts of what settings say of a location: paths and names."""
+"""Parsing of paths and names in locations of settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from s3k_async.errors import ConfigError
 __all__ = ["TABLE_FILE", "absolute_path", "file_url_path", "single_name"]
 
 TABLE_FILE: Final = "metadata.sqlite"
-"""The table of an embedded volume, in its directory."""
+"""File name of the table in an embedded volume's directory."""
 
 
 def absolute_path(path: str, base: str | None) -> str:
@@ -36,7 +36,7 @@ def file_url_path(url: str) -> str:
 
 def single_name(name: str, text: str) -> str:
     """The name in a setting, without a `/` at its end. Raises ConfigError, about the whole `text`,
-    if there is none."""
+    if it is missing."""
     if not name.strip("/") or name != name.strip():
         raise ConfigError("the name is missing", path=text)
     return name.rstrip("/")

@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return run(sys.argv[1:] if arguments is None else list(arguments))
     except KeyboardInterrupt:
-        # While modules are imported; `run` reports what comes later by itself.
+        # During imports; `run` reports later interrupts itself.
         if sys.stderr is not None:
             sys.stderr.write("s3k: interrupted\n")
         return 130

@@ -47,8 +47,8 @@ _COMMANDS: Final = {
     "gc": ("gc", "Delete unreferenced data. A dry run without --yes."),
     "spark": ("spark", "Run bulk operations and fsck on Spark."),
 }
-"""Name to module of `s3k_async.cli.commands` and a summary, so that the overview imports none of
-them."""
+"""Name to module of `s3k_async.cli.commands` and a summary, so that the overview imports no
+module."""
 
 
 _ELSEWHERE: Final = {
@@ -66,14 +66,18 @@ _ELSEWHERE: Final = {
     "upload": "put",
     "version": "--version",
 }
-"""What other programs call a command, and the name here."""
+"""Names of commands in other programs, and the names here."""
 
 
 class _Commands(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        cmd_name: str,
+    ) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"s3k_async.cli.commands.{_COMMANDS[cmd_name][0]}")
@@ -95,7 +99,11 @@ class _Commands(CommandGroup):
             raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
 
@@ -131,7 +139,7 @@ s3k = _Commands(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; its exit code. Whatever goes wrong is told on standard error."""
+    """Run one command; returns its exit code. Errors are reported on standard error."""
     if "_S3K_COMPLETE" in os.environ:
         s3k.main(list(arguments), prog_name="s3k")
     invocation = Invocation(json="--json" in arguments, debug="--debug" in arguments)
@@ -139,12 +147,13 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _invoke(arguments, invocation)
     except BrokenPipeError:
-        _let_go()
+        _discard_output()
         return ExitCode.BROKEN_PIPE
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return ExitCode.USAGE
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge: every error ends as a line and a code
+    # The edge: every error ends as a line and an exit code.
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
         try:
             return report(
                 error, as_json=invocation.json, debug=invocation.debug, command=invocation.command
@@ -152,7 +161,7 @@ def run(arguments: Sequence[str]) -> int:
         except BrokenPipeError:
             return ExitCode.BROKEN_PIPE
         finally:
-            _flush_or_let_go()
+            _flush_or_discard()
 
 
 def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
@@ -180,15 +189,14 @@ def _seconds() -> float:
 
 
 def _quiet_log() -> None:
-    """What the library has to say beside its errors is for programs that ask for it, not for
-    standard error."""
+    """The library's log is for programs that enable it, not for standard error."""
     log = logging.getLogger("s3k_async")
     if not log.handlers:
         log.addHandler(logging.NullHandler())
 
 
 def _shown_as_lines(invocation: Invocation) -> None:
-    """Python's warnings to the user are lines like ours; its others stay as they are."""
+    """Show Python's warnings to the user as lines of the command; others are unchanged."""
     usual = warnings.showwarning
 
     def show(
@@ -209,23 +217,23 @@ def _shown_as_lines(invocation: Invocation) -> None:
 
 
 def _need_streams() -> None:
-    """A process that was started with its output closed writes to nowhere."""
+    """Replace closed output streams by the null device."""
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding=("utf-8"))  # noqa: SIM115 - as long as the process
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for good
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
-def _flush_or_let_go() -> None:
+def _flush_or_discard() -> None:
     try:
         sys.stdout.flush()
     except OSError:
-        _let_go()
+        _discard_output()
 
 
-def _let_go() -> None:
-    """Standard output takes nothing any more: keep the interpreter from complaining about that at
-    its end."""
+def _discard_output() -> None:
+    """Standard output is closed: replace it, so that the interpreter reports no error at its
+    exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):

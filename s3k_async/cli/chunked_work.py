@@ -1,4 +1,4 @@
-"""Work on path lists larger than memory: in chunks, with failures reported as they come."""
+"""Work on path lists larger than memory: in chunks, with failures reported immediately."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["ChunkResult", "OperandOutcome", "in_chunks", "need_one_way"]
 
 
 class OperandOutcome(Protocol):
-    """What a verb on many paths tells."""
+    """Result of a verb on many paths."""
 
     @property
     def files(self) -> int: ...
@@ -38,8 +38,7 @@ class OperandOutcome(Protocol):
 
 @dataclass(slots=True)
 class ChunkResult:
-    """What was done so far. Of the failures only so many are kept that they can be shown, and one
-    of each kind."""
+    """Sum of the results so far. Kept are only the failures to show, and one of each kind."""
 
     invocation: Invocation
     files: int = 0
@@ -52,7 +51,7 @@ class ChunkResult:
     codes: set[ExitCode] = field(default_factory=set)
 
     def add(self, outcome: OperandOutcome) -> None:
-        """Take a chunk's outcome in; with --json each failure is a line."""
+        """Add a chunk's outcome; with --json each failure is a line."""
         self.files += outcome.files
         self.directories += outcome.directories
         self.bytes += outcome.bytes
@@ -65,7 +64,7 @@ class ChunkResult:
                 self.invocation.output.json(failure_fields(path, error))
 
     def finish(self, what: str) -> None:
-        """Say what was done. Raises FailedOperandsError if something was not."""
+        """Print the summary. Raises FailedOperandsError if there are failures."""
         counts = [plural(self.files, "file"), f"{self.bytes:,} bytes"]
         if self.directories:
             counts.insert(1, plural(self.directories, "directory"))
@@ -91,7 +90,7 @@ def need_one_way(
     *,
     at_least: int,
 ) -> None:
-    """Raise a usage error unless there are either enough operands, and no options of lists, or a
+    """Raise a usage error unless there are either enough operands without options of lists, or a
     list."""
     for name, given in of_lists.items():
         if file is None and given:
@@ -110,7 +109,7 @@ async def in_chunks(
     progress: ProgressCallback | None,
     work: Callable[[S3kClient, list[Record], ProgressCallback | None], Awaitable[OperandOutcome]],
 ) -> None:
-    """Do the work of a list chunk by chunk, in its order. An empty list is done, without opening a
+    """Process a list chunk by chunk, in its order. An empty list succeeds without opening a
     volume."""
     if records.volume is None:
         return
@@ -128,7 +127,7 @@ async def in_chunks(
 
 @dataclass(slots=True)
 class _Following:
-    """The progress of one chunk, after that of those before it."""
+    """The progress of one chunk, added to that of earlier ones."""
 
     progress: ProgressCallback
     done: ChunkResult

@@ -29,12 +29,12 @@ T = TypeVar("T")
 HELP: Final = frozenset({"-h", "--help"})
 
 _PREFIX = "common_"
-"""Keeps the parameters of the common options apart from those that commands have under the same
-word."""
+"""Prefix that distinguishes parameters of common options from those of commands with the same
+name."""
 
 
 class Amount(click.FloatRange):
-    """A finite number that is not negative: click takes `nan` and `inf` for numbers, too."""
+    """A finite number that is not negative: click accepts `nan` and `inf`, too."""
 
     def __init__(self, *, min_open: bool = False) -> None:
         super().__init__(min=0, min_open=min_open)
@@ -50,8 +50,7 @@ class Amount(click.FloatRange):
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    """Keep a common option in the invocation; given after the command's name it is the one that
-    counts."""
+    """Store a common option in the invocation; one after the command's name takes precedence."""
     invocation = ctx.ensure_object(Invocation)
     name = (param.name or "").removeprefix(_PREFIX)
     if value:
@@ -59,7 +58,7 @@ def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 
 def common_options(*, hidden: bool) -> list[click.Parameter]:
-    """The options that may be given before and after a command's name."""
+    """Options allowed before and after a command's name."""
 
     def option(*flags: str, **attributes: Any) -> click.Option:
         name = _PREFIX + flags[-1].removeprefix("--")
@@ -103,7 +102,7 @@ def common_options(*, hidden: bool) -> list[click.Parameter]:
 
 
 def setting_options(*, shown: bool = False, without: Collection[str] = ()) -> list[click.Parameter]:
-    """Every setting as a flag, except those that a command has itself. `shown`: in the help, where
+    """Every setting as a flag, except those that a command has itself. `shown`: in the help, if
     they are for all parts of a volume."""
     from s3k_async.settings import OPTIONS
 
@@ -115,10 +114,10 @@ def setting_options(*, shown: bool = False, without: Collection[str] = ()) -> li
 
 
 class CommandGroup(click.Group):
-    """Commands below a name, before whose own name the options of every command may stand as well.
+    """A group of commands. The common options are allowed before the commands' names as well.
 
-    `default` is the command that is meant where none is named. `show_common`: the options that all
-    have are in the help.
+    `default` is the command to run without a name. `show_common`: list the common options in the
+    help.
     """
 
     default: str | None = None
@@ -131,7 +130,7 @@ class CommandGroup(click.Group):
         """The arguments, with the default command before them if none is named."""
         known = HELP.union(*(param.opts for param in self.params))
         if any(word.startswith("--") and word.partition("=")[0] not in known for word in args):
-            # Not before: the table of settings takes a while to load, which help does without.
+            # Imported here: the table of settings loads slowly, and help does not need it.
             self.params += setting_options(without=known)
         if (
             self.default is not None
@@ -142,7 +141,7 @@ class CommandGroup(click.Group):
         return super().parse_args(ctx, args)
 
     def _first_word(self, args: list[str]) -> str | None:
-        """The first that is neither an option of the group nor the value of one."""
+        """The first argument that is neither an option of the group nor the value of one."""
         takes_value = {
             flag: not param.is_flag
             for param in self.params
@@ -159,20 +158,20 @@ class CommandGroup(click.Group):
 
 
 class PlainCommand(click.Command):
-    """A command that opens no volume."""
+    """A command without a volume."""
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
         self.params += common_options(hidden=True)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it. Raises UsageError if a setting stands before its name."""
+        """Run it. Raises UsageError for a setting before its name."""
         _begin(ctx, lambda _: False)
         return super().invoke(ctx)
 
 
 class VolumeCommand(click.Command):
-    """A command that opens volumes: every setting is a flag of it too, shown in the help if
+    """A command that opens volumes: every setting is also a flag of it, listed in the help if
     `show_settings`."""
 
     def __init__(self, *arguments: Any, show_settings: bool = False, **attributes: Any) -> None:
@@ -189,14 +188,14 @@ class VolumeCommand(click.Command):
             )
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it. Raises UsageError if a flag that means something else to it stands before its
-        name."""
+        """Run it. Raises UsageError for a flag before its name that has another meaning after
+        it."""
         _begin(ctx, lambda flag: flag not in self._own)
         return super().invoke(ctx)
 
 
 def _begin(ctx: click.Context, is_setting: Callable[[str], bool]) -> None:
-    """Note which command runs, and refuse flags before its name that are no settings of it."""
+    """Record the command, and refuse flags before its name that are no settings of it."""
     invocation = ctx.ensure_object(Invocation)
     invocation.command = ctx.info_name
     for flag in invocation.flags:
@@ -235,9 +234,8 @@ def _flag(option: Option, *, hidden: bool) -> click.Option:
 
 
 async def for_each(operands: Sequence[T], work: Callable[[T], Awaitable[object]]) -> None:
-    """Do the work of each operand in turn. The only one's error is raised; of several, the others
-    are done all the same, and FailedOperandsError is raised at the end.
-    """
+    """Process each operand in turn. The error of a single one is raised; with several, the others
+    are processed nevertheless, and FailedOperandsError is raised at the end."""
     from s3k_async.cli.reporting import FailedOperandsError
     from s3k_async.errors import S3kError
 
@@ -255,7 +253,7 @@ async def for_each(operands: Sequence[T], work: Callable[[T], Awaitable[object]]
 
 
 def grace_option(default: float, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`--grace SECONDS`: what is younger is left alone; `what` says that of the command."""
+    """`--grace SECONDS`: newer objects are skipped; `what` is the verb for the help."""
     return click.option(
         "--grace", type=Amount(), default=default, show_default=True, metavar="SECONDS", help=what
     )

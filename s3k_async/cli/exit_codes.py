@@ -106,7 +106,6 @@ def exit_code(error: BaseException) -> ExitCode:
 
 
 def exit_code_of_all(failures: Sequence[BaseException]) -> ExitCode:
-    """The exit code when nothing at all succeeded: what all failures have in common, else
-    PARTIAL."""
+    """The exit code if everything failed: the common code of all failures, else PARTIAL."""
     codes = {exit_code(error) for error in failures}
     return codes.pop() if len(codes) == 1 else ExitCode.PARTIAL

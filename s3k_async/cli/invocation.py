@@ -26,10 +26,10 @@ T = TypeVar("T")
 
 @dataclass
 class Invocation:
-    """What the options that every command has say."""
+    """Values of the common options."""
 
     volume: str | None = None
-    """Volume of the paths that name none."""
+    """Volume of paths without one."""
     config: str | None = None
     context: str | None = None
     hadoop: tuple[str, ...] = ()
@@ -38,19 +38,19 @@ class Invocation:
     stats: bool = False
     debug: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
-    """Options of the table of settings that were given as flags."""
+    """Settings given as flags."""
     command: str | None = None
-    """The name of the command, without those of its groups."""
+    """The name of the command without its groups."""
     flags: set[str] = field(default_factory=set)
     """Those flags."""
 
     @cached_property
     def output(self) -> Output:
-        """Where results go."""
+        """Output of results."""
         return Output(sys.stdout)
 
     def run(self, work: Callable[[Clients], Awaitable[T]]) -> T:
-        """Run a command's work in an event loop, with the volumes it asks for."""
+        """Run a command's work in an event loop, with its volumes."""
         import anyio
 
         async def main() -> T:
@@ -60,7 +60,8 @@ class Invocation:
         return anyio.run(main)
 
     def resolve(self, volume: str | None) -> VolumeConfig:
-        """What is meant by a volume's address, or by none. Raises ConfigError."""
+        """The configuration for a volume's address, or for the default volume. Raises
+        ConfigError."""
         from s3k_async.settings import resolve
 
         if volume is None:
@@ -74,14 +75,14 @@ class Invocation:
         )
 
     def say(self, text: str, **fields: Any) -> None:
-        """Tell what was done: a line unless quiet, or a JSON document."""
+        """Print a summary: a line unless quiet, or a JSON document."""
         if self.json:
             self.output.json(fields)
         elif not self.quiet:
             self.output.line(text)
 
     def meter(self, title: str) -> ProgressMeter:
-        """Progress of long work, shown while somebody watches."""
+        """Progress of long work, shown on a terminal."""
         from s3k_async.cli.progress import ProgressMeter
 
         return ProgressMeter(title, shown=sys.stderr.isatty() and not self.quiet and not self.json)
@@ -96,7 +97,7 @@ class Invocation:
 
 
 class Clients:
-    """The volumes one command works on, each opened once."""
+    """The volumes of one command, each opened once."""
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
@@ -115,8 +116,8 @@ class Clients:
         await self._stack.aclose()
 
     async def of(self, address: Address) -> S3kClient:
-        """The client of an address's volume. Raises ConfigError, VolumeNotFoundError, and what
-        opening raises."""
+        """The client of an address's volume. Raises ConfigError, VolumeNotFoundError, and the
+        errors of opening."""
         from s3k_async.client import S3kClient
 
         config = self._resolve(address)

@@ -1,5 +1,5 @@
-"""Listings as files: JSON lines, or Parquet with the columns of `listing.arrow_schema`. Memory
-stays flat."""
+"""Listings as files: JSON lines, or Parquet with the columns of `listing.arrow_schema`. Memory is
+bounded."""
 
 from __future__ import annotations
 
@@ -35,17 +35,15 @@ FORMATS: Final[tuple[ListingFormat, ...]] = ("jsonl", "parquet")
 STANDARD_OUTPUT: Final = "-"
 
 ROW_GROUP: Final = 65_536
-"""Rows of a Parquet row group, about ten megabytes before they are encoded: what is held in memory.
-"""
+"""Rows of a Parquet row group, held in memory: about ten megabytes before encoding."""
 LINES: Final = 4096
-"""JSON lines that are written at once."""
+"""JSON lines per write."""
 
 
 def listing_format(file: str, given: str | None) -> ListingFormat:
-    """The format of a listing that goes to `file`: what was asked for, else what the name's end
-    says.
+    """The format of a listing in `file`: the requested one, else by the extension.
 
-    Raises click.UsageError when neither says one, and for Parquet to standard output.
+    Raises click.UsageError without either, and for Parquet to standard output.
     """
     wanted = given or os.path.splitext(file)[1].removeprefix(".").lower()
     if file == STANDARD_OUTPUT:
@@ -61,11 +59,10 @@ def listing_format(file: str, given: str | None) -> ListingFormat:
 
 
 async def write_jsonl(found: AsyncIterator[FileStatus], file: str) -> int:
-    """Write what is found to a local file, one object a line; how many lines it has.
+    """Write a listing to a local file, one object a line; returns the number of lines.
 
-    The file appears whole, over one that was there, or not at all. Raises IsDirectoryError,
-    UnsupportedError (what is there is no regular file), NoSpaceError and the other errors of local
-    files.
+    The file is replaced atomically. Raises IsDirectoryError, UnsupportedError (the path is no
+    regular file), NoSpaceError and the other errors of local files.
     """
 
     async def fill(part: _Part) -> int:
@@ -84,9 +81,8 @@ async def write_jsonl(found: AsyncIterator[FileStatus], file: str) -> int:
 
 
 async def write_parquet(found: AsyncIterator[pa.RecordBatch], file: str) -> int:
-    """Write record batches of a listing to a local file; how many rows it has. The file appears and
-    errors are raised as in `write_jsonl`.
-    """
+    """Write record batches of a listing to a local file; returns the number of rows. Atomicity and
+    errors as in `write_jsonl`."""
 
     async def fill(part: _Part) -> int:
         from pyarrow.parquet import ParquetWriter
@@ -124,9 +120,8 @@ def _write_rows(writer: ParquetWriter, batches: Sequence[pa.RecordBatch]) -> Non
 
 
 class _Part(io.RawIOBase):
-    """A file that is being filled, as Parquet's writer wants one. Once it is `over`, what is
-    written goes nowhere: a writer that failed wants to write its footer all the same.
-    """
+    """File object for Parquet's writer. Once it is `over`, writes are discarded: a failed writer
+    still writes its footer."""
 
     def __init__(self, descriptor: int, file: str) -> None:
         super().__init__()
@@ -145,7 +140,7 @@ class _Part(io.RawIOBase):
 
 
 async def _whole(file: str, fill: Callable[[_Part], Awaitable[int]]) -> int:
-    """Fill a file beside its place and rename it into it; a failure, or an interrupt, leaves
-    nothing behind."""
+    """Write a temporary file and rename it into place; a failure, or an interrupt, leaves no
+    file."""
     async with local_tree.appearing(file, hint="-o - writes to standard output") as descriptor:
         return await fill(_Part(descriptor, file))

@@ -15,24 +15,23 @@ __all__ = ["Output", "human_size", "one_line", "plural", "safe_text", "status_fi
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""What would move a terminal's cursor, end a line or turn the direction of text, and halves of
-surrogate pairs."""
+"""Characters that move a terminal's cursor, end a line or change the direction of text, and halves
+of surrogate pairs."""
 
 
 def one_line(text: str) -> str:
-    """The text with everything that is not plainly printed as an escape."""
+    """The text with unprintable characters as escapes."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def safe_text(text: str, encoding: str | None) -> str:
-    """The text with characters that the encoding lacks as escapes."""
+    """The text with unencodable characters as escapes."""
     name = encoding or "utf-8"
     return text.encode(name, "backslashreplace").decode(name)
 
 
 class Output:
-    """A stream that results are written to. On a terminal names are shown with control characters
-    escaped."""
+    """The output stream of results. On a terminal control characters in names are escaped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -48,16 +47,16 @@ class Output:
         self._stream.write(json.dumps(value) + "\n")
 
     def bytes(self, data: bytes) -> None:
-        """Bytes as they are."""
+        """Raw bytes."""
         self._stream.flush()
         self._stream.buffer.write(data)
 
     def flush(self) -> None:
-        """Hand everything over."""
+        """Flush the stream."""
         self._stream.flush()
 
     def branches(self) -> tuple[str, str, str, str]:
-        """The lines of a tree: to a child, to the last one, past a child, past the last one."""
+        """The branches of a tree: to a child, to the last one, past a child, past the last one."""
         try:
             "│├└─".encode(self._stream.encoding or "utf-8")
         except UnicodeEncodeError:
@@ -66,7 +65,7 @@ class Output:
 
 
 def status_fields(status: FileStatus) -> dict[str, Any]:
-    """A file or directory as JSON has it. Times are epoch milliseconds, sizes bytes."""
+    """The JSON fields of a file or directory. Times are epoch milliseconds, sizes bytes."""
     return {
         "path": status.path,
         "type": "directory" if status.is_dir else "file",
@@ -95,8 +94,8 @@ def human_size(size: int) -> str:
 
 
 def time_text(milliseconds: int) -> str:
-    """A time as `2026-11-21T04:30:12Z`; one that no calendar has, which only a damaged record can
-    tell, in ms."""
+    """A time as `2026-11-21T04:30:12Z`; one outside of the calendar, from a damaged record, in
+    ms."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OSError, OverflowError, ValueError):

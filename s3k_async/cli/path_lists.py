@@ -3,8 +3,8 @@ chunks.
 
 A line is a path, or two with a tab between them. If the first line begins like JSON, every line is
 JSON: a text or an object with `path` for a path, a list of two texts or an object with `source` and
-`target` for a pair. Or everything is separated by NUL, pairs too. Nothing is a comment, and no line
-is empty. A list may be larger than memory.
+`target` for a pair. Or all paths are terminated by NUL, in pairs too. There are no comments and no
+empty lines. A list may be larger than memory.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = ["STANDARD_INPUT", "PathList", "open_list"]
 
 STANDARD_INPUT: Final = "-"
 LONGEST: Final = 64 * 1024
-"""Bytes of a record at most; no path of a volume comes near."""
+"""Most bytes of a record, far above the paths of a volume."""
 CHUNK: Final = 10_000
-"""Records that are worked on at once."""
+"""Records in a chunk."""
 
 _READ: Final = 1024 * 1024
 _JSON: Final = (b"{", b"[", b'"')
@@ -45,17 +45,17 @@ Record = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class PathList:
-    """A list that was checked."""
+    """A validated list."""
 
     volume: Address | None
-    """An address of the volume that all records are of; None for an empty list."""
+    """An address of the volume of all records; None for an empty list."""
     count: int
-    """How many records it has."""
+    """Number of records."""
     _reader: _Reader
 
     async def chunks(self) -> AsyncGenerator[list[Record], None]:
         """The records, up to CHUNK at a time. Raises InvalidArgumentError if the file was changed
-        since."""
+        since validation."""
         records = self._reader.records()
         while chunk := await to_thread.run_sync(
             lambda: [each for each, _ in islice(records, CHUNK)]
@@ -65,10 +65,9 @@ class PathList:
 
 @asynccontextmanager
 async def open_list(file: str, fields: Literal[1, 2], *, null: bool) -> AsyncIterator[PathList]:
-    """A list of paths (1 field) or pairs (2). Raises InvalidArgumentError that names the first line
-    that is wrong, and the errors of local files. What cannot be read twice is kept in a temporary
-    file meanwhile.
-    """
+    """A list of paths (1 field) or pairs (2). Raises InvalidArgumentError with the first invalid
+    line, and the errors of local files. A stream is kept in a temporary file, since it cannot be
+    read twice."""
     stream = await _opened(file)
     try:
         reader = _Reader(stream, "standard input" if file == STANDARD_INPUT else file, fields, null)
@@ -96,7 +95,7 @@ async def _opened(file: str) -> BinaryIO:
 
 
 async def _kept(pieces: AsyncGenerator[bytes, None]) -> BinaryIO:
-    """A temporary file with what a stream gives."""
+    """A temporary file with the contents of a stream."""
     where = tempfile.gettempdir()
     with local_tree.local_errors(where):
         kept = await to_thread.run_sync(tempfile.TemporaryFile)
@@ -112,7 +111,7 @@ async def _kept(pieces: AsyncGenerator[bytes, None]) -> BinaryIO:
 
 
 class _Reader:
-    """Reads the records of a list, as often as it is asked to."""
+    """Reader of a list's records, any number of times."""
 
     def __init__(self, stream: BinaryIO, name: str, fields: Literal[1, 2], null: bool) -> None:
         self._stream = stream
@@ -121,7 +120,7 @@ class _Reader:
         self._null = null
 
     def check(self) -> tuple[Address | None, int]:
-        """Read all of it: an address of its volume, and how many records there are."""
+        """Read the whole list; returns an address of its volume and the number of records."""
         first: Address | None = None
         count = 0
         for _, addresses in self.records():
@@ -133,7 +132,7 @@ class _Reader:
         return first, count
 
     def records(self) -> Iterator[tuple[Record, list[Address]]]:
-        """Paths, and the addresses that they were given as."""
+        """Paths, and their addresses as given."""
         is_json: bool | None = False if self._null else None
         for number, raw in enumerate(self._raw(), start=1):
             if is_json is None:
@@ -145,7 +144,7 @@ class _Reader:
             yield tuple(self._normalized(address, number) for address in addresses), addresses
 
     def _raw(self) -> Iterator[list[bytes]]:
-        """The records undivided; with NUL the fields of each."""
+        """The raw records; with NUL the fields of each."""
         pieces = self._pieces(b"\0" if self._null else b"\n")
         if not self._null:
             yield from ([piece] for piece in pieces)

@@ -1,4 +1,4 @@
-"""Progress of long work, on standard error while it is a terminal."""
+"""Progress of long work, on standard error if it is a terminal."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["ProgressMeter"]
 
 PATIENCE = 0.5
-"""Seconds before anything is shown: most commands are done by then."""
+"""Seconds before the progress is shown: most commands end earlier."""
 
 
 class ProgressMeter:
-    """Shows counts, bytes, rate and the time left of the work it is called back by; nothing unless
-    `shown`.
+    """Shows counts, bytes, rate and remaining time of work by callbacks; nothing unless `shown`.
 
-    One meter can follow several pieces of work: `part()` gives the callback of each, and their
-    numbers are added up.
+    One meter can show several pieces of work: `part()` returns the callback of each, and their
+    numbers are added.
     """
 
     def __init__(self, title: str, *, shown: bool, total: int | None = None) -> None:
@@ -51,18 +50,18 @@ class ProgressMeter:
 
     @property
     def tasks(self) -> list[Task]:
-        """What is shown now."""
+        """The displayed tasks."""
         return [] if self._display is None else self._display.tasks
 
     def part(self) -> ProgressPart | None:
-        """A callback for one piece of the work; None when nobody watches."""
+        """A callback for one piece of the work; None if nothing is shown."""
         if not self.shown:
             return None
         self._parts.append(Progress(self._title, 0))
         return ProgressPart(self, len(self._parts) - 1)
 
     def report(self, index: int, progress: Progress) -> None:
-        """Take note of how far one part has come."""
+        """Record the progress of one part."""
         if progress.phase != self._phase:
             self._begin(progress.phase)
         self._parts[index] = progress
@@ -96,7 +95,7 @@ class ProgressMeter:
         return f"{self._title}: {self._phase}" if self._phase else self._title
 
     def _begin(self, phase: str) -> None:
-        """The counts of a phase have nothing to do with those of the one before."""
+        """Start a phase, with counts of its own."""
         self._phase = phase
         self._start = SYSTEM.monotonic() if self._display is not None else self._start
         self._parts = [Progress(self._title, 0) for _ in self._parts]
@@ -139,5 +138,5 @@ class ProgressPart:
         self._index = index
 
     def __call__(self, progress: Progress) -> None:
-        """As the client calls it."""
+        """The callback of the client."""
         self._meter.report(self._index, progress)

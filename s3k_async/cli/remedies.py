@@ -32,7 +32,7 @@ _PATTERN: Final = re.compile(r"[*?]|\[.+\]")
 
 
 def remedy_for(error: BaseException, command: str | None) -> str:
-    """The remedy for an error of a command; empty if there is none to add."""
+    """The remedy for an error of a command; empty without one."""
     if isinstance(error, VolumeNotFoundError):
         return _for_volume(error)
     if isinstance(error, PathNotFoundError) and error.path is not None:
@@ -65,8 +65,7 @@ def _for_volume(error: VolumeNotFoundError) -> str:
 
 
 def _volume_above(directory: str) -> tuple[str, str] | None:
-    """The volume that a directory, or a name with a `:` in it, seems to be a path of, and the
-    path."""
+    """The probable volume of a directory, or of a name with a `:`, and the path in it."""
     for divide in re.finditer("[/:]", directory):
         volume = directory[: divide.start()]
         if os.path.isfile(os.path.join(volume, TABLE_FILE)):
@@ -75,6 +74,6 @@ def _volume_above(directory: str) -> tuple[str, str] | None:
 
 
 def _shown(directory: str) -> str:
-    """A directory as it is written on the command line."""
+    """A directory in the form of the command line."""
     relative = os.path.relpath(directory)
     return directory if relative.startswith("..") else f"./{relative}" if relative != "." else "."

@@ -18,15 +18,13 @@ from s3k_async.errors import PartialFailureError, S3kError
 __all__ = ["SHOWN", "FailedOperandsError", "failure_fields", "report", "warn"]
 
 SHOWN = 50
-"""Failures that are written out one by one; JSON has them all."""
+"""Most failures printed one by one; JSON has them all."""
 
 Failures = Sequence[tuple[str, Exception]]
 
 
 class FailedOperandsError(Exception):
-    """Some of what a command was to do failed; `failures` lists (path, error), all of them unless
-    `count` says that there were more.
-    """
+    """Some operands of a command failed; `failures` lists (path, error), of altogether `count`."""
 
     def __init__(
         self, failures: Failures, *, some_succeeded: bool, count: int | None = None
@@ -111,14 +109,13 @@ def _message(error: BaseException, command: str | None = None) -> str:
     if isinstance(error, OSError):
         return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
     if isinstance(error, UnicodeEncodeError):
-        # What is no text in UTF-8 comes from an argument, or from the name of a local file.
+        # Text that is not UTF-8 comes from an argument or the name of a local file.
         return f"cannot be encoded as UTF-8: {error.object!a}"
     return f"internal error, {type(error).__name__}: {error} (--debug shows where)"
 
 
 def _usage(error: click.UsageError) -> str:
-    """A mistake in the command's usage: what click says of it, in one line, and what the command
-    takes."""
+    """A usage error: click's message in one line, and the command's arguments."""
     text = " ".join(error.format_message().split()).rstrip(".")
     if error.ctx is None:
         return f"{text} (see s3k --help)"
@@ -145,7 +142,7 @@ def _document(error: BaseException, code: ExitCode, command: str | None) -> dict
 
 
 def failure_fields(path: str, error: Exception) -> dict[str, Any]:
-    """One of several failures as JSON has it."""
+    """The JSON fields of one of several failures."""
     return {"path": path, "code": _name(error), "message": _message(error)}
 
 

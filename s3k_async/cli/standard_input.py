@@ -1,4 +1,4 @@
-"""Standard input, and other pipes, as streams that an interrupt can end."""
+"""Standard input and pipes as interruptible streams."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ PIECE = 1024 * 1024
 
 
 async def standard_input() -> AsyncGenerator[bytes, None]:
-    """The bytes of standard input to its end. Raises InvalidArgumentError if the process was
-    started without one."""
+    """The bytes of standard input. Raises InvalidArgumentError if it is closed."""
     if sys.stdin is None:
         raise InvalidArgumentError("standard input is closed")
     try:
@@ -37,10 +36,10 @@ async def standard_input() -> AsyncGenerator[bytes, None]:
 
 
 async def pieces_of(descriptor: int) -> AsyncGenerator[bytes, None]:
-    """The bytes of an open file, pipe or terminal to its end.
+    """The bytes of an open file, pipe or terminal.
 
-    A thread that waits for a pipe or a terminal could not be cancelled, so those are waited for in
-    the event loop.
+    A thread that waits for a pipe or a terminal cannot be cancelled, so the event loop waits for
+    these.
     """
     regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
     while True:
@@ -55,11 +54,11 @@ async def pieces_of(descriptor: int) -> AsyncGenerator[bytes, None]:
 
 async def _when_ready(descriptor: int) -> bytes:
     if not os.get_blocking(descriptor):
-        # A pipe whose writer was gone when it was opened never becomes ready.
+        # A pipe without a writer when it was opened never becomes ready.
         with suppress(BlockingIOError):
             return os.read(descriptor, PIECE)
     try:
         await anyio.wait_readable(descriptor)
-    except PermissionError:  # what never makes anybody wait, as /dev/null, cannot be waited for
+    except PermissionError:  # files that never block, such as /dev/null, cannot be waited for
         return await to_thread.run_sync(os.read, descriptor, PIECE)
     return os.read(descriptor, PIECE)

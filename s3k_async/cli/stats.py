@@ -12,7 +12,7 @@ __all__ = ["tell"]
 
 
 def tell(requests: Requests, seconds: float, *, as_json: bool) -> None:
-    """Write the requests by kind, with those that were sent again, bytes of content and seconds."""
+    """Print the requests by kind, with retries, bytes of content and seconds."""
     if as_json:
         document = {
             "requests": requests.as_dict(),

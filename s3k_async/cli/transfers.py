@@ -29,23 +29,22 @@ Transfer: TypeAlias = tuple[ChangeResult, str]
 """The result for one source, and its target with the volume."""
 
 SHOWN_TARGETS = 3
-"""Places that the line about a result names."""
+"""Most targets in a summary line."""
 
 
 def last_name(address: Address) -> str:
-    """The name of what an address leads to; empty for a root."""
+    """The last component of an address; empty for a root."""
     return normalize(address.path).rpartition("/")[2]
 
 
 def local_name(path: str) -> str:
-    """The name of a local file or directory; empty where the path says none (`.`, `dir/..`,
-    `/`)."""
+    """The name of a local file or directory; empty for a path without one (`.`, `dir/..`, `/`)."""
     name = os.path.basename(path.rstrip("/"))
     return "" if name in (".", "..") else name
 
 
 def need_distinct(names: Sequence[str]) -> None:
-    """Raise a usage error if two sources would go to one place."""
+    """Raise a usage error if two sources have the same target."""
     for name in names:
         if name and names.count(name) > 1:
             raise click.UsageError(
@@ -56,10 +55,8 @@ def need_distinct(names: Sequence[str]) -> None:
 async def destination(
     client: S3kClient, target: Address, name: str, *, is_dir: bool, several: bool
 ) -> str:
-    """The path at which a source ends up: the target itself, or below it under the source's own
-    name if the target is written with a `/`, if there are several sources, or if a file meets a
-    directory.
-    """
+    """The path of a source's copy: the target itself, or the source's own name below it if the
+    target ends with a `/`, if there are several sources, or if a file's target is a directory."""
     if several or target.is_into or (not is_dir and await client.is_dir(target.path)):
         return target.below(name)
     return target.path
@@ -68,11 +65,11 @@ async def destination(
 async def transfer_each(
     sources: Sequence[T], work: Callable[[T], Awaitable[Transfer]], *, limit: int = 1
 ) -> tuple[ChangeResult, list[str]]:
-    """Do the work of each source, at most `limit` at a time; the sum of the results, and the
-    targets of those done.
+    """Transfer each source, at most `limit` at a time; returns the sum of the results, and the
+    targets of the successful ones.
 
-    The only source's error is raised; of several it is listed, and the others are done, unless it
-    would stop them too.
+    The error of a single source is raised; with several it is recorded, and the others are
+    transferred, unless it would stop them too.
     """
     total = ChangeTally()
     targets: dict[int, str] = {}
@@ -100,7 +97,8 @@ async def transfer_each(
 def finish(
     invocation: Invocation, done: str, result: ChangeResult, targets: Sequence[str], *, to: str
 ) -> None:
-    """Say what was done, and `to` (or `from`) what; raise FailedOperandsError for what was not."""
+    """Print the summary, with the places after `to` (or `from`); raise FailedOperandsError for
+    failures."""
     counts = [plural(result.files, "file"), f"{result.bytes:,} bytes"]
     if result.directories:
         counts.insert(1, plural(result.directories, "directory"))

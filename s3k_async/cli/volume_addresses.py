@@ -35,23 +35,23 @@ class Address:
     volume: str | None
     path: str
     text: str
-    """As it was written."""
+    """The address as given."""
 
     def __str__(self) -> str:
         return self.text
 
     @property
     def is_into(self) -> bool:
-        """Whether a target is written as a directory to put things into: with a `/` at the end."""
+        """Whether a target is a directory to copy into: it ends with a `/`."""
         return self.path.endswith("/")
 
     def below(self, name: str) -> str:
-        """The path of a name in this directory; the directory itself for no name."""
+        """The path of a name in this directory; the directory itself without a name."""
         return f"{self.path.rstrip('/')}/{name}"
 
 
 def parse_address(text: str) -> Address:
-    """What a PATH argument means. Raises InvalidArgumentError."""
+    """The address in a PATH argument. Raises InvalidArgumentError."""
     if not text:
         raise InvalidArgumentError("a path in a volume cannot be empty")
     found = _with_volume(text)
@@ -70,7 +70,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_volume_address(text: str) -> Address:
-    """What a VOLUME argument means: as a PATH, but an absolute path is an embedded volume's
+    """The address in a VOLUME argument: as a PATH, but an absolute path is an embedded volume's
     directory.
 
     Raises InvalidArgumentError.
@@ -81,8 +81,7 @@ def parse_volume_address(text: str) -> Address:
 
 
 def volume_directory(path: str) -> tuple[str, str] | None:
-    """The directory of an embedded volume that a local path leads to or into, and the rest of the
-    path."""
+    """The directory of an embedded volume at or above a local path, and the rest of the path."""
     place, rest = path.rstrip("/"), ""
     while place:
         if _is_volume(place):
@@ -93,7 +92,7 @@ def volume_directory(path: str) -> tuple[str, str] | None:
 
 
 def shown(client: S3kClient, path: str) -> str:
-    """A path with its volume, as it can be given to a command."""
+    """A path with its volume in the form of a command's argument."""
     return (client.config.table.path_prefix or f"s3k://{client.name}") + path
 
 
@@ -103,7 +102,7 @@ def _is_volume(directory: str) -> bool:
 
 
 def _need_no_volume(text: str) -> None:
-    """Raise InvalidArgumentError for a path in the default volume that looks like one in an
+    """Raise InvalidArgumentError for a path in the default volume that is also the path of an
     embedded volume."""
     found = volume_directory(text)
     if found is not None:
@@ -117,7 +116,7 @@ def _need_no_volume(text: str) -> None:
 
 
 def _with_volume(text: str) -> Address | None:
-    """An address that names its volume by a scheme or by `:/`."""
+    """An address with a scheme or `:/`."""
     from s3k_async.settings.locations import split_url
 
     scheme = _SCHEME.match(text)

@@ -1,7 +1,7 @@
 """The cost model: requests, capacity units and time of a verb on a tree. Pure, without requests.
 
-The counts are those of the client in this package, of a run without failures, retries and other
-clients. Times are those of the published quotas and of the latencies that are assumed.
+The counts are those of this package's client, for a run without failures, retries and other
+clients. Times follow from published quotas and assumed latencies.
 """
 
 from s3k_async.cost_model.item_size import entry_size, item_size

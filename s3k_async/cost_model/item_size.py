@@ -1,4 +1,4 @@
-"""The size of items and what reading and writing them costs, as DynamoDB counts both.
+"""Item sizes and capacity units of reads and writes by DynamoDB's rules.
 
 Sources: Amazon DynamoDB Developer Guide, "DynamoDB item sizes and formats" and "DynamoDB read and
 write operations".
@@ -22,13 +22,13 @@ __all__ = [
 ]
 
 READ_UNIT = 4096
-"""Bytes that one strongly consistent read unit covers."""
+"""Bytes of one strongly consistent read unit."""
 WRITE_UNIT = 1024
-"""Bytes that one write unit covers; a transaction needs two for the same."""
+"""Bytes of one write unit; a transaction needs twice the units."""
 
 
 def value_size(value: Value) -> int:
-    """Bytes of one value: text in UTF-8; a truth value one; a number one, and one for each two
+    """Bytes of one value: text in UTF-8; a boolean one; a number one, and one for each two
     significant digits."""
     if isinstance(value, bool):
         return 1
@@ -44,17 +44,16 @@ def item_size(item: Item) -> int:
 
 
 def entry_size(entry: Entry, keys: KeyScheme) -> int:
-    """Bytes of the item that stores an entry."""
+    """Bytes of an entry's item."""
     return item_size(to_item(entry, keys))
 
 
 def read_units(size: int) -> int:
-    """Read units of one strongly consistent read of `size` bytes; finding nothing costs one,
-    too."""
+    """Read units of one strongly consistent read of `size` bytes; a missing item costs one, too."""
     return max(1, -(-size // READ_UNIT))
 
 
 def write_units(size: int) -> int:
-    """Write units of writing, replacing or deleting an item of `size` bytes outside a
+    """Write units of a write, replacement or deletion of an item of `size` bytes outside a
     transaction."""
     return max(1, -(-size // WRITE_UNIT))

@@ -14,10 +14,9 @@ __all__ = ["listing", "longest_listing", "read_children"]
 
 
 def listing(tree: LaidTree, service: Service) -> Workload:
-    """List everything below a directory, all suffixes of up to DIRECTORIES directories at the same
-    time."""
+    """List a subtree, with concurrent reads of all suffixes of up to DIRECTORIES directories."""
     work = Workload(service.latency)
-    # Of the root, which has no item, it is the record of jobs that changed something in it.
+    # The root has no item, but a record of jobs with changes in it.
     work.get(tree.top.own_item)
     work.chain += service.latency.read
     for kind in tree.kinds:
@@ -49,9 +48,8 @@ def read_again(work: Workload, tree: LaidTree) -> None:
 
 
 def longest_listing(tree: LaidTree, service: Service) -> float:
-    """Seconds until the children of a deepest directory are known, if no request waits for anything
-    but the one that it needs: pages of one partition come one after the other.
-    """
+    """Seconds until the children of a deepest directory are known, if requests wait only for those
+    they depend on: pages of one partition are sequential."""
     pages = [0] * (tree.depth + 1)
     for kind in tree.kinds:
         pages[kind.level] = max(

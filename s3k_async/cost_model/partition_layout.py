@@ -1,4 +1,4 @@
-"""The layout of a directory's children: partitions, and the pages that a Query returns."""
+"""The layout of a directory's children in partitions and pages of a Query."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ChildCount", "Page", "Partition", "even_partitions", "page_runs", "p
 
 @dataclass(frozen=True, slots=True)
 class ChildCount:
-    """A number of requests: what is expected, and bounds where it depends on how names hash."""
+    """A number of requests: the expected value, and bounds where it depends on name hashes."""
 
     likely: int = 0
     low: int = 0
@@ -19,7 +19,7 @@ class ChildCount:
 
     @classmethod
     def of(cls, number: int) -> ChildCount:
-        """A number that is certain."""
+        """A certain number."""
         return cls(number, number, number)
 
     @property
@@ -36,8 +36,7 @@ class ChildCount:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Pages that are alike: the files and directories on each, and how many such pages follow each
-    other."""
+    """A run of equal pages: the files and directories on each, and the number of pages."""
 
     files: int
     directories: int
@@ -46,15 +45,14 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Partitions of one directory that are alike: the pages of each, and how many such partitions
-    there are."""
+    """Equal partitions of one directory: the pages of each, and the number of partitions."""
 
     pages: tuple[Page, ...]
     times: int = 1
 
     @property
     def page_count(self) -> int:
-        """Requests that read the partition: an empty one takes one, too."""
+        """Requests for reading the partition: one for an empty one, too."""
         return sum(page.times for page in self.pages)
 
     @property
@@ -89,10 +87,10 @@ def page_runs(files: int, directories: int, capacity: int) -> tuple[Page, ...]:
 def paged(
     children: Iterable[tuple[bool, int]], capacity: int | None, page_bytes: int
 ) -> tuple[Page, ...]:
-    """The pages of a partition whose children, (is it a directory, bytes of its item), come in the
-    order of names.
+    """The pages of a partition with children, (is it a directory, bytes of its item), in the order
+    of names.
 
-    A page ends after `capacity` items or, without one, before the item that would take it over
+    A page ends after `capacity` items or, without one, before the item that would exceed
     `page_bytes`.
     """
     pages: list[Page] = []
@@ -128,7 +126,7 @@ def even_partitions(
 
 
 def alike(layouts: Sequence[tuple[Page, ...]]) -> tuple[Partition, ...]:
-    """Partitions that have the same pages, put together."""
+    """Partitions, with equal ones combined."""
     counted: dict[tuple[Page, ...], int] = {}
     for pages in layouts:
         counted[pages] = counted.get(pages, 0) + 1

@@ -17,41 +17,41 @@ __all__ = ["Bound", "Prediction", "predict", "suggest_suffix_count"]
 MAX_SUFFIX_COUNT: Final = 1000
 """The largest suffix count of a volume."""
 WORTH: Final = 0.95
-"""More suffixes are suggested only while they bring the time below this part of it: each costs a
-request for each directory that is listed."""
+"""More suffixes are suggested only if they reduce the time below this fraction: each costs a
+request for each listed directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Something that takes a time, however fast everything else is."""
+    """A lower bound of the time by one resource."""
 
     name: str
     """`partition`, `table`, `data`, `log`, `latency`, `chain` or `client`."""
     seconds: float
     reason: str
-    """In words, with the figures."""
+    """Text with the figures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a verb on a tree will take."""
+    """The predicted cost of a verb on a tree."""
 
     verb: str
     files: int
     directories: int
     suffix_count: int
     requests: Mapping[tuple[Part, str], ChildCount]
-    """By part of the volume and operation, as `s3k_async._core.metering` names them."""
+    """By part of the volume and operation, with the names of `s3k_async._core.metering`."""
     read_units: float
     write_units: float
     hottest: PartitionLoad
-    """The partition of the table that needs the longest for its share."""
+    """The partition of the table with the longest time for its share."""
     bounds: tuple[Bound, ...]
     """The longest first."""
 
     @property
     def seconds(self) -> float:
-        """The time: that of the bound which is the longest."""
+        """The time of the longest bound."""
         return self.bounds[0].seconds
 
     @property
@@ -63,8 +63,8 @@ class Prediction:
 def predict(
     verb: str, tree: LaidTree, work: Workload, service: Service, *, concurrency: int
 ) -> Prediction:
-    """What becomes of a verb's work on a service, for a client with so many requests in flight for
-    each part."""
+    """Prediction for a verb's work on a service, for a client with `concurrency` requests in flight
+    for each part."""
 
     def seconds(heat: PartitionLoad) -> float:
         return max(
@@ -159,7 +159,7 @@ def _client(work: Workload, service: Service) -> tuple[float, str]:
 
 
 def suggest_suffix_count(predict_with: Callable[[int], Prediction]) -> int:
-    """The suffix count from which on more suffixes bring nothing worth their requests.
+    """The suffix count above which more suffixes are not worth their requests.
 
     `predict_with` predicts for a suffix count. Tries 1, 2, 4, 8, 10, 16 and so on.
     """

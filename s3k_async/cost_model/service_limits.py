@@ -15,8 +15,7 @@ __all__ = ["COLD", "WARM", "ClientSpeed", "Latency", "Service", "TableQuota"]
 
 @dataclass(frozen=True, slots=True)
 class TableQuota:
-    """Units a second that a whole table takes, and requests a second that the prefixes of a bucket
-    take."""
+    """Throughput: units per second of a whole table, and partitions of a bucket's prefixes."""
 
     read: float
     write: float
@@ -27,12 +26,12 @@ class TableQuota:
 COLD = TableQuota(read=12_000, write=4_000, blob_partitions=1)
 """A new on-demand table and a new bucket."""
 WARM = TableQuota(read=40_000, write=40_000, blob_partitions=16)
-"""A table at its default account quota and a bucket that has seen such work before."""
+"""A table at its default account quota and a bucket partitioned by earlier load."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Seconds from a request to its answer while nothing is throttled."""
+    """Seconds from a request to its answer without throttling."""
 
     read: float = 0.004
     write: float = 0.006
@@ -42,16 +41,15 @@ class Latency:
 
     @classmethod
     def of(cls, table: float, blobs: float) -> Latency:
-        """From the latency of a read of the table and of a put to the blobs."""
+        """Latencies derived from that of a table read and of a put to the blobs."""
         return cls(read=table, write=table * 1.5, transaction=table * 3, put=blobs, get=blobs * 0.6)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSpeed:
-    """Seconds of one core for each thing that this client does: sign and send a request, decode an
-    entry, move or delete one, write one file. Estimates from the benchmarks of this project on a
-    small machine.
-    """
+    """Seconds of one core for each step of this client: sign and send a request, decode an entry,
+    move or delete one, write one file. Estimates from the benchmarks of this project on a small
+    machine."""
 
     request: float = 120e-6
     entry_read: float = 1e-6
@@ -61,7 +59,7 @@ class ClientSpeed:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """DynamoDB and S3 as the model sees them."""
+    """DynamoDB and S3 in the model."""
 
     partition_read: float = 3_000
     """Read units a second of one partition."""
@@ -70,7 +68,7 @@ class Service:
     page_bytes: int = 1024 * 1024
     """Bytes of items after which a Query or Scan ends its page."""
     page_items: int | None = None
-    """Items of a page where an engine counts these instead of bytes."""
+    """Items of a page for engines that count these instead of bytes."""
     quota: TableQuota = COLD
     blob_puts: float = 3_500
     """Writes, copies and listings a second of one partition of keys in S3."""
@@ -80,5 +78,5 @@ class Service:
     client: ClientSpeed = field(default_factory=ClientSpeed)
 
     def page_capacity(self, item_bytes: float) -> int:
-        """Items of a size that one page holds."""
+        """Items of a size in one page."""
         return self.page_items or max(1, int(self.page_bytes // max(1.0, item_bytes)))

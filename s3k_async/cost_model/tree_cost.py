@@ -1,9 +1,9 @@
 """Cost of renaming and deleting a directory: the requests of `S3kClient.rename` and of
 `S3kClient.delete(recursive=True)`.
 
-No other client is at work in the tree, it holds no reservations and no marks of interrupted jobs,
-and the work ends before the job's lease is renewed for the first time (one UpdateItem every
-RENEW_SECONDS). In the root, the first such change in a volume's life makes a record (one PutItem).
+Assumptions: no other client works in the tree, it has no reservations and no marks of interrupted
+jobs, and the work ends before the first renewal of the job's lease (one UpdateItem every
+RENEW_SECONDS). In the root, the first such change of a volume makes a record (one PutItem).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["deletion", "renaming"]
 MOVES: Final = MAX_TRANSACTION // 2
 """Files of one transaction of a rename: two actions each."""
 JOB_BYTES: Final = 250
-"""Bytes of a job's record, and more than that of any mark."""
+"""Bytes of a job's record, above those of any mark."""
 MARK_BYTES: Final = 60
-"""Bytes that a mark adds to a directory's item."""
+"""Bytes of a mark in a directory's item."""
 
 
 def renaming(
@@ -37,9 +37,8 @@ def renaming(
     parents_touched: int = 1,
     atomic: bool = True,
 ) -> Workload:
-    """Rename a directory to a path that has so many ancestors below the root, all of which exist;
-    `parents_touched`: 2 if the target is in another directory than the source.
-    """
+    """Rename a directory to a path with `target_parents` existing ancestors below the root;
+    `parents_touched`: 2 if the target is in another directory than the source."""
     if not atomic:
         return _renaming_plainly(tree, service, target_parents)
     work, top = Workload(service.latency), tree.top
@@ -62,7 +61,7 @@ def renaming(
 
 
 def deletion(tree: LaidTree, service: Service, *, atomic: bool = True) -> Workload:
-    """Delete a directory and everything below it."""
+    """Delete a directory and its subtree."""
     if not atomic:
         return _deletion_plainly(tree, service)
     work, top = Workload(service.latency), tree.top
@@ -80,7 +79,7 @@ def deletion(tree: LaidTree, service: Service, *, atomic: bool = True) -> Worklo
 
 
 def _prepare(work: Workload, tree: LaidTree, size: int, *, actions: int) -> None:
-    """All directories are listed, and their children marked; with them come the items at the
+    """All directories are listed, and their children marked, together with the items at the
     target."""
     for kind in tree.kinds:
         read_children(work, kind)
@@ -94,7 +93,7 @@ def _prepare(work: Workload, tree: LaidTree, size: int, *, actions: int) -> None
 
 
 def _fold(work: Workload, tree: LaidTree) -> None:
-    """One side of what was prepared is listed again, and its marks or items removed."""
+    """One side of the prepared changes is listed again, and its marks or items removed."""
     work.get(tree.top.own_item + MARK_BYTES)
     for kind in tree.kinds:
         read_children(work, kind)
@@ -108,12 +107,12 @@ def _children(kind: Kind) -> int:
 
 
 def _groups(kind: Kind, size: int) -> ChildCount:
-    """Groups of at most so many children, in all directories of a kind."""
+    """Groups of at most `size` children, in all directories of a kind."""
     return ChildCount.of(-(-_children(kind) // size) * kind.count)
 
 
 def _child_bytes(kind: Kind) -> int:
-    """Bytes of the item of a child, on average."""
+    """Mean bytes of a child's item."""
     return kind.bytes_of(kind.files, kind.directories) // max(1, _children(kind))
 
 
@@ -128,8 +127,8 @@ def _heat_of_changes(work: Workload, kind: Kind, where: str, listings: int) -> N
 
 
 def _chain(tree: LaidTree, service: Service, listings: int) -> float:
-    """Seconds of the requests that wait for each other: each level is prepared before the next, and
-    folded in after."""
+    """Seconds of the sequential requests: each level is prepared before the next, and folded in
+    after it."""
     latency = service.latency
     once = latency.write * 4 + latency.transaction * 3 + latency.read * 4 + latency.put * 2
     each = latency.put + latency.transaction * listings
@@ -150,7 +149,7 @@ def _renaming_plainly(tree: LaidTree, service: Service, target_parents: int) -> 
         _move_children(work, kind)
         if kind.level:
             _move_directory(work, kind)
-        # The old entry is removed, the new one's mark dropped.
+        # The old entry and the new one's mark are removed.
         work.transact(kind.own_item, kind.count, _one(kind.count))
         work.update(kind.own_item + MARK_BYTES, _one(kind.count))
         _heat_of_moves(work, kind)
@@ -189,7 +188,7 @@ def _deletion_plainly(tree: LaidTree, service: Service) -> Workload:
 
 
 def _begin_job(work: Workload, top: Kind) -> None:
-    """The directory is read, a job recorded, the directory marked."""
+    """Requests for the directory, the job's record and the directory's mark."""
     work.get(top.own_item)
     work.put(JOB_BYTES)
     work.update(top.own_item + MARK_BYTES)
@@ -200,20 +199,20 @@ def _end_job(work: Workload) -> None:
 
 
 def _move_children(work: Workload, kind: Kind) -> None:
-    """The children of all directories of a kind are listed, and the files among them moved."""
+    """List the children of all directories of a kind, and move the files among them."""
     read_children(work, kind)
     work.entries_changed += kind.count * kind.files
     work.log(kind.segments() * kind.count)
     work.transact(
         kind.file_item, 2 * kind.count * kind.files, kind.transactions(MOVES) * kind.count
     )
-    # After each portion the directory that is moved into is read.
+    # The target directory is read after each chunk.
     work.get(kind.own_item, kind.chunks() * kind.count)
 
 
 def _move_directory(work: Workload, kind: Kind) -> None:
-    """Directories below the top: marked, made at their new place, and the one that they are moved
-    into read."""
+    """Directories below the top: each is marked and created at its new path, and its target parent
+    is read."""
     work.update(kind.own_item + MARK_BYTES, _one(kind.count))
     work.get(0, _one(kind.count))
     work.log(_one(kind.count))

@@ -30,24 +30,24 @@ _UUID: Final = "00000000-0000-4000-8000-000000000000"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Directories that are alike: of one depth, with the same children in the same pages."""
+    """Equal directories: of one depth, with the same children in the same pages."""
 
     count: int
     level: int
-    """0 for the directory that a verb is called with."""
+    """0 for the directory of the call."""
     files: int
-    """Files in each of them."""
+    """Files in each."""
     directories: int
-    """Directories in each of them."""
+    """Directories in each."""
     partitions: tuple[Partition, ...]
     capacity: int
     """Items of a page."""
     certain: bool
-    """Whether `partitions` is what names hash to, and not an even division."""
+    """Whether `partitions` follows from name hashes instead of an even division."""
     file_item: int
-    """Bytes of the item of a file in it."""
+    """Bytes of the item of a child file."""
     directory_item: int
-    """Bytes of the item of a directory in it."""
+    """Bytes of the item of a child directory."""
     own_item: int
     """Bytes of the item of the directory itself; 0 for the root, which has none."""
 
@@ -65,7 +65,7 @@ class Kind:
         )
 
     def bytes_of(self, files: int, directories: int) -> int:
-        """Bytes of the items of so many of its children."""
+        """Bytes of the items of some of its children."""
         return files * self.file_item + directories * self.directory_item
 
     def pages(self) -> ChildCount:
@@ -78,13 +78,13 @@ class Kind:
         return ChildCount(likely, max(suffixes, -(-number // self.capacity)), most)
 
     def chunks(self) -> ChildCount:
-        """Portions in which its files are changed."""
+        """Chunks in which its files are changed."""
         return self.transactions(CHUNK)
 
     def segments(self) -> ChildCount:
-        """Segments in which the log has its files: one a portion, more where paths are long."""
+        """Log segments of its files: one for each chunk, more for long paths."""
         chunks = self.chunks()
-        # A line holds at most two states of a file, each with the names of its fields.
+        # A line has at most two states of a file, each with the names of its fields.
         longest = 2 * (self.file_item + 350)
         most = -(-min(self.files, CHUNK) * longest // SEGMENT_BYTES)
         return (
@@ -96,9 +96,8 @@ class Kind:
         return ChildCount.of(-(-self.files // size))
 
     def fullest(self) -> tuple[int, int]:
-        """Files and directories in its fullest partition; where names are not known, in that which
-        chance makes the fullest: the mean and sqrt(2 mean ln N) more.
-        """
+        """Files and directories in its fullest partition; for unknown names the expected maximum:
+        the mean and sqrt(2 mean ln N) more."""
         if self.certain:
             partition = max(
                 self.partitions, key=lambda each: (each.files + each.directories, each.files)
@@ -113,12 +112,12 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class LaidTree:
-    """A tree whose children are divided into partitions and pages."""
+    """A tree with children divided into partitions and pages."""
 
     kinds: tuple[Kind, ...]
     suffix_count: int
     file_bytes: int
-    """Bytes of a file, on average."""
+    """Mean bytes of a file."""
     page_items: int | None
     """As `Service.page_items`."""
 
@@ -137,30 +136,29 @@ class LaidTree:
 
     @property
     def top(self) -> Kind:
-        """The directory that a verb is called with."""
+        """The directory of the call."""
         return next(kind for kind in self.kinds if kind.level == 0)
 
 
 @dataclass(frozen=True, slots=True)
 class TreeShape:
-    """A tree that is described by numbers: files evenly in `leaves` directories at the bottom, and
-    above these as few directories as hold at most `fan_out` directories each, up to a single one.
-    """
+    """A tree described by numbers: files evenly in `leaves` directories at the bottom, below the
+    fewest directories of at most `fan_out` directories each, up to a single one."""
 
     files: int
     leaves: int = 1
     fan_out: int | None = None
     """None: all leaves are in the top directory."""
     name_bytes: int = 16
-    """Bytes of a name, on average."""
+    """Mean bytes of a name."""
     path_bytes: int = 24
     """Bytes of the top directory's path."""
     item_bytes: int | None = None
-    """Bytes of the item of a file; None: what this package writes for such names."""
+    """Bytes of the item of a file; None: those of this package for such names."""
     file_bytes: int = 1_000_000
 
     def __post_init__(self) -> None:
-        """Raises InvalidArgumentError for a tree that cannot be."""
+        """Raises InvalidArgumentError for an impossible tree."""
         low = min(
             self.files, self.leaves - 1, self.name_bytes - 1, self.path_bytes - 1, self.file_bytes
         )
@@ -184,8 +182,8 @@ class TreeShape:
 
 
 def lay_out(shape: TreeShape, suffix_count: int, service: Service) -> LaidTree:
-    """Divide the children of a described tree evenly into partitions and pages. Takes a few steps
-    for each level."""
+    """Divide the children of a described tree evenly into partitions and pages, in a few steps for
+    each level."""
     levels = shape.levels()
     kinds: list[Kind] = []
     for level, count in enumerate(levels):
@@ -230,7 +228,7 @@ def _kind(
 
 
 def _item_bytes(parent_bytes: int, name_bytes: int, suffix_count: int, *, is_dir: bool) -> int:
-    """Bytes of the item of a child, from one that this package would write."""
+    """Bytes of a child's item, from a sample of this package."""
     keys = KeyScheme("analytics", suffix_count)
     blank = Entry("/p/n", is_dir, _UUID, 1, 1_800_000_000, 1_800_000_000_123, operation=_UUID)
     if is_dir:
@@ -244,9 +242,8 @@ def _item_bytes(parent_bytes: int, name_bytes: int, suffix_count: int, *, is_dir
 
 
 def measure(entries: Iterable[Entry], top: Entry, keys: KeyScheme, service: Service) -> LaidTree:
-    """The layout of a tree whose entries are known: everything below `top`, in any order. Exact,
-    and as slow as the tree is large.
-    """
+    """The layout of a tree from its entries: the subtree below `top`, in any order. Exact; time is
+    proportional to the number of entries."""
     below: dict[str, list[Entry]] = {top.path: []}
     size = files = 0
     for entry in entries:

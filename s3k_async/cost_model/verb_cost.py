@@ -1,7 +1,7 @@
 """Cost of verbs on one file or directory, called once or for every file of a tree.
 
-Every path has existing parents, unless the verb makes them, and nothing that is in its way. Counts
-are those of calls that do not overlap: calls at the same time may share the reading of a parent.
+Every path has existing parents, unless the verb makes them, and no conflicting entry. Counts are
+those of sequential calls: concurrent ones may share the read of a parent.
 """
 
 from __future__ import annotations
@@ -33,15 +33,14 @@ class VerbArguments:
     """Bytes of the item of a directory."""
     file_bytes: int = 1_000_000
     tuning: Tuning = field(default_factory=Tuning)
-    """How the client splits large files."""
+    """Multipart settings of the client."""
     known_parent: bool = False
-    """Whether the client saw the parent standing a moment ago."""
+    """Whether the parent is in the client's cache."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """One call of a verb: its work, and how much of it meets the item of the path and that of its
-    parent."""
+    """One call of a verb: its work, and the share on the items of the path and of its parent."""
 
     work: Workload
     subject: VerbArguments
@@ -51,8 +50,7 @@ class _Call:
     def load(
         self, *, reads: int, writes: int = 0, parent_reads: int = 0, parent_writes: int = 0
     ) -> None:
-        """How often the item of the path is read, and how many times its write units it takes; the
-        parent's too."""
+        """Reads and writes of the path's item, and of the parent's."""
         subject = self.subject
         own_read, own_write = read_units(subject.file_item), write_units(subject.file_item)
         self.own = PartitionLoad("own", reads * own_read, writes * own_write)
@@ -87,8 +85,7 @@ def _write(call: _Call) -> None:
 
 def _overwrite(call: _Call) -> None:
     work, subject = call.work, call.subject
-    # Below a parent that is known, what is there is read, and then read again together with its
-    # chain.
+    # Below a cached parent, the entry is read, and then again together with its ancestors.
     if subject.known_parent or not subject.parents:
         work.get(subject.file_item)
     if subject.parents:
@@ -112,7 +109,7 @@ def _rename(call: _Call) -> None:
     work.log(ChildCount.of(1))
     work.transact(subject.file_item, 2 + bool(subject.parents), ChildCount.of(1))
     work.entries_changed += 1
-    # The transaction checks the target's parent, and a check costs what a write costs.
+    # The transaction checks the target's parent; a check costs as much as a write.
     call.load(reads=1, writes=2, parent_reads=1, parent_writes=2)
 
 
@@ -149,15 +146,15 @@ SINGLE_VERBS: Final[dict[str, Callable[[_Call], None]]] = {
 
 
 def single(verb: str, subject: VerbArguments, service: Service) -> Workload:
-    """What one call of a verb of SINGLE_VERBS asks for."""
+    """The requests of one call of a verb of SINGLE_VERBS."""
     return _call(verb, subject, service).work
 
 
 def on_every_file(verb: str, tree: LaidTree, subject: VerbArguments, service: Service) -> Workload:
-    """What calling the verb once for every file of a tree asks for; many calls at the same time.
+    """The requests of concurrent calls of the verb, one for every file of a tree.
 
-    The first call in a directory sees its parents, the others know them. Those that are made at the
-    same time share looks at them, so that there may be fewer of these.
+    The first call in a directory reads its parents, the others have them in the cache. Concurrent
+    calls share these reads, so that there may be fewer.
     """
     work = Workload(service.latency)
     filled = sum(kind.count for kind in tree.kinds if kind.files)
@@ -184,7 +181,7 @@ def on_every_file(verb: str, tree: LaidTree, subject: VerbArguments, service: Se
 
 
 def _repeat(work: Workload, once: Workload, times: int) -> None:
-    """Add so many times the work of one call."""
+    """Add a multiple of the work of one call."""
     for key, number in once.requests.items():
         work.requests[key] = work.requests.get(key, ChildCount()) + number * times
     for part, seconds in once.waits.items():
@@ -203,7 +200,7 @@ def _call(verb: str, subject: VerbArguments, service: Service) -> _Call:
 
 
 def store_bytes(work: Workload, size: int, tuning: Tuning, files: int = 1) -> None:
-    """The bytes of so many files of a size: each in one piece, or in parts above the threshold."""
+    """Uploads of files of a size: each whole, or in parts above the threshold."""
     if size <= tuning.multipart_threshold:
         work.data("PutObject", ChildCount.of(files))
         return

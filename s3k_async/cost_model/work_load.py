@@ -21,7 +21,7 @@ class PartitionLoad:
     """Load of one partition of the table."""
 
     partition: str
-    """Which one, in words."""
+    """Description of the partition."""
     read_units: float
     write_units: float
 
@@ -34,20 +34,20 @@ class Workload:
     requests: dict[tuple[Part, str], ChildCount] = field(default_factory=dict)
     """By part of the volume and operation."""
     waits: dict[Part, float] = field(default_factory=dict)
-    """Seconds that the requests of each part would take one after the other."""
+    """Seconds of the requests of each part in sequence."""
     read_units: float = 0.0
     write_units: float = 0.0
     heats: list[PartitionLoad] = field(default_factory=list)
     chain: float = 0.0
-    """Seconds of the longest chain of requests that wait for each other."""
+    """Seconds of the longest chain of sequential requests."""
     streams: int = 1_000_000
-    """Requests that the verb sends at the same time at most, whatever the client's limit."""
+    """Most concurrent requests of the verb, independent of the client's limit."""
     entries_read: int = 0
     entries_changed: int = 0
     files_written: int = 0
 
     def count(self, part: Part, operation: str, number: ChildCount, seconds: float) -> None:
-        """Requests of one operation, each of which takes `seconds`."""
+        """Requests of one operation of `seconds` each."""
         if number.high:
             self.requests[part, operation] = (
                 self.requests.get((part, operation), ChildCount()) + number
@@ -55,12 +55,12 @@ class Workload:
             self.waits[part] = self.waits.get(part, 0.0) + number.likely * seconds
 
     def get(self, size: int = 0, times: ChildCount = _ONE) -> None:
-        """GetItem of an item of `size` bytes (0: there is none)."""
+        """GetItem of an item of `size` bytes (0: a missing one)."""
         self.count("table", "GetItem", times, self.latency.read)
         self.read_units += times.likely * read_units(size)
 
     def get_many(self, keys: int, size: int = 0, times: int = 1) -> None:
-        """BatchGetItem of so many keys, `size` bytes each."""
+        """BatchGetItem of `keys` keys, `size` bytes each."""
         self.count(
             "table", "BatchGetItem", ChildCount.of(-(-keys // MAX_BATCH) * times), self.latency.read
         )
@@ -75,18 +75,17 @@ class Workload:
         self._write("UpdateItem", size, times)
 
     def transact(self, size: int, items: int, transactions: ChildCount) -> None:
-        """So many transactions, with `items` items of `size` bytes in all of them together; checks
-        are items, too."""
+        """Transactions with together `items` items of `size` bytes; checks are items, too."""
         self.count("table", "TransactWriteItems", transactions, self.latency.transaction)
         self.write_units += 2 * items * write_units(size)
 
     def query(self, pages: ChildCount, units: float) -> None:
-        """Pages of partitions, with the read units of all of them."""
+        """Pages of partitions, with the sum of their read units."""
         self.count("table", "Query", pages, self.latency.read)
         self.read_units += units
 
     def log(self, objects: ChildCount) -> None:
-        """Objects of the operation log: as pending, and as committed."""
+        """Pending and committed objects of the operation log."""
         self.count("log", "PutObject", objects * 2, self.latency.put)
 
     def data(self, operation: str, times: ChildCount) -> None:

@@ -1,7 +1,7 @@
 """Cost of writing many files: the requests of `S3kClient.write_many` into directories that exist.
 
-The list is in the order of the directories, each of which leads to files. Files are of one size and
-new, and the client has not seen the directories a moment ago.
+The list is in the order of the directories, each with files below it. Files are new and of one
+size, and the client's parent cache is empty.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["loading"]
 
 
 def loading(tree: LaidTree, service: Service, tuning: Tuning, *, parents: int = 1) -> Workload:
-    """Write all files of a tree, whose top is a path of so many components, in one call.
+    """Write all files of a tree, whose top has `parents` path components, in one call.
 
-    Exact for a list that fits into one window. Of longer ones it depends on where windows end, and
-    on whether a directory that two windows have in common was seen by the second one.
+    Exact for a list that fits into one window. For longer ones it depends on the ends of windows,
+    and on the cache for a directory common to two windows.
     """
     work = Workload(service.latency)
     files = tree.files
@@ -59,7 +59,7 @@ def loading(tree: LaidTree, service: Service, tuning: Tuning, *, parents: int = 
 def _reads(
     work: Workload, tree: LaidTree, windows: list[tuple[int, int]], number: int, parents: int
 ) -> None:
-    """What is at the paths, and above them; and afterwards a look at each directory of a window."""
+    """Reads of the paths and their parents, and later of each directory of a window."""
     filled = sum(kind.count for kind in tree.kinds if kind.files and (parents or kind.level))
     above = tree.directories - 1 + parents
     fewest = sum(-(-size // MAX_BATCH) * times for size, times in windows)

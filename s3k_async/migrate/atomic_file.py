@@ -16,20 +16,20 @@ __all__ = ["appearing", "flush", "place"]
 
 
 def flush(file: BinaryIO) -> None:
-    """Make what was written durable."""
+    """Sync an open file."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def place(building: str, path: str) -> None:
-    """Give a file its name, durably."""
+    """Rename a file into place, durably."""
     os.replace(building, path)
     sync_directory(os.path.dirname(os.path.abspath(path)))
 
 
 @contextmanager
 def appearing(path: str, sources: Sources = SYSTEM) -> Iterator[BinaryIO]:
-    """A file that is written aside, and put in its place when the body has come to its end."""
+    """A temporary file, renamed into place at the end of the body."""
     path = replaceable(path)
     building = f"{path}.{sources.uuid()}.part"
     with os_errors(path):

@@ -6,7 +6,6 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import BinaryIO
 
 from anyio.to_thread import run_sync
@@ -30,7 +29,7 @@ __all__ = ["DumpResult", "dump_top", "dump_volume"]
 
 @dataclass(frozen=True, slots=True)
 class DumpResult:
-    """What was dumped. `bytes`: of the files, which are not in the dump."""
+    """Result of a dump. `bytes`: of the files, whose contents are not in the dump."""
 
     entries: int
     files: int
@@ -50,12 +49,12 @@ async def dump_volume(
     progress: Callable[[Progress], object] | None = None,
     sources: Sources = SYSTEM,
 ) -> DumpResult:
-    """Write the entries at and below `path` to the file `target`, which appears when it is whole
-    and replaces what was there. Memory is bounded.
+    """Write the entries at and below `path` to the file `target`, which is replaced atomically.
+    Memory is bounded.
 
-    What is dumped is what a recursive listing sees: a path that existed for the whole call is in it
-    once, and what was changed meanwhile is in it as it was at some moment of the call. For the
-    state of one moment nobody may write. Raises PathNotFoundError, InvalidPathError,
+    The dump has the entries of a recursive listing: a path that existed for the whole call is in it
+    once, and entries changed meanwhile have the state of some moment of the call. A dump of one
+    moment requires that no client writes. Raises PathNotFoundError, InvalidPathError,
     IsDirectoryError, UnsupportedError (`target` is a device, a pipe or a socket),
     PermissionDeniedError, NoSpaceError, and the services' errors.
     """
@@ -85,7 +84,7 @@ async def dump_volume(
 async def dump_top(
     volume: Volume, path: str, *, include_uncommitted: bool, sources: Sources = SYSTEM
 ) -> tuple[Entry, DumpHeader]:
-    """What stands at the path, and the header of a dump of it. Raises PathNotFoundError,
+    """The status of the path, and the header of its dump. Raises PathNotFoundError,
     InvalidPathError."""
     top = await volume.store.get(path)
     if top is None:
@@ -125,12 +124,16 @@ def _writer(form: DumpForm, file: BinaryIO, header: DumpHeader) -> DumpWriter:
     return JsonLinesWriter(file, header)
 
 
+def _create(path: str) -> BinaryIO:
+    return open(path, "xb", opener=open_private)
+
+
 @asynccontextmanager
 async def _appearing(path: str, sources: Sources) -> AsyncIterator[BinaryIO]:
-    """A file that is written aside, and put in its place when the body has come to its end."""
+    """A temporary file, renamed into place at the end of the body."""
     building = f"{path}.{sources.uuid()}.part"
     with os_errors(path):
-        file: BinaryIO = await run_sync(partial(open, building, "xb", opener=open_private))  # type: ignore[arg-type]  # overloads of open
+        file = await run_sync(_create, building)
         try:
             with file:
                 yield file

@@ -1,8 +1,8 @@
 """The dump format: a header, entries with each directory before its children, and an end with
 counts.
 
-All forms hold the same: JSON lines, Parquet, and a directory of Parquet files (`dump_parts`).
-`dump_reader.open_dump` reads each of them. A file that was cut, or is no dump, raises
+Forms with the same content: JSON lines, Parquet, and a directory of Parquet files (`dump_parts`).
+`dump_reader.open_dump` reads each of them. A truncated file, or one that is no dump, raises
 CorruptDataError with its path.
 """
 
@@ -38,28 +38,28 @@ __all__ = [
 DumpForm: TypeAlias = Literal["jsonl", "parquet"]
 
 FORMAT: Final = 1
-"""The format of dumps that is written, and the newest that is read."""
+"""The written format of dumps, and the newest readable one."""
 CHUNK: Final = 5000
-"""Entries that are in memory at once."""
+"""Entries in memory at once."""
 _CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class DumpHeader:
-    """What was dumped."""
+    """Header of a dump."""
 
     volume: str
     volume_id: str
     suffix_count: int
     hash: HashName
     data: str
-    """Where the volume's bytes are, as its record names it."""
+    """The data location in the volume's record."""
     path: str
-    """The directory that was dumped."""
+    """The dumped directory."""
     uncommitted: bool
-    """Whether reservations are in it."""
+    """Whether it includes reservations."""
     time_ms: int
-    """When the dump began."""
+    """Start time of the dump."""
 
     def document(self) -> dict[str, Any]:
         """The header as a JSON object."""
@@ -68,7 +68,7 @@ class DumpHeader:
 
 @dataclass(frozen=True, slots=True)
 class DumpEnd:
-    """What a dump holds. `bytes`: of the files, as their entries tell it."""
+    """Counts of a dump. `bytes`: of the files, by their entries."""
 
     entries: int = 0
     files: int = 0
@@ -76,7 +76,7 @@ class DumpEnd:
     bytes: int = 0
 
     def plus(self, files: int, directories: int, size: int) -> DumpEnd:
-        """With so many more."""
+        """The sum with further counts."""
         return DumpEnd(
             self.entries + files + directories,
             self.files + files,
@@ -85,7 +85,7 @@ class DumpEnd:
         )
 
     def of(self, entries: Sequence[Entry]) -> DumpEnd:
-        """With these entries more."""
+        """The sum with further entries."""
         directories = sum(entry.is_dir for entry in entries)
         return self.plus(
             len(entries) - directories, directories, sum(entry.size for entry in entries)
@@ -93,28 +93,28 @@ class DumpEnd:
 
 
 class DumpWriter(Protocol):
-    """Writes one dump. Used from one thread at a time."""
+    """Writer of one dump. For one thread at a time."""
 
     def write(self, entries: Entries) -> DumpEnd:
-        """Add entries; what they come to."""
+        """Add entries; returns their counts."""
 
     def finish(self, end: DumpEnd) -> None:
-        """End the dump; it is whole from then on."""
+        """Write the end, which completes the dump."""
 
 
 class DumpReader(Protocol):
-    """Reads one dump, as often as it is asked to."""
+    """Reader of one dump, any number of times."""
 
     def header(self) -> DumpHeader: ...
 
     def chunks(self) -> Iterator[tuple[list[Entry], DumpEnd | None]]:
-        """The entries, at most CHUNK at once; with the last ones, which may be none, what the
-        dump's end tells."""
+        """The entries, at most CHUNK at once; the last chunk, which may be empty, comes with the
+        dump's end."""
 
 
 class DumpFile:
-    """A dump in a file, or in a directory that has the file `summed`, which names all others by
-    their checksums."""
+    """A dump in a file, or in a directory with the file `summed`, which has the checksums of all
+    others."""
 
     def __init__(self, path: str, reader: DumpReader, *, summed: str | None = None) -> None:
         self.path = path
@@ -123,31 +123,31 @@ class DumpFile:
         self.header = reader.header()
 
     def chunks(self) -> Generator[list[Entry], None, None]:
-        """The entries in portions, the same ones each time. Raises CorruptDataError at the latest
-        at the end."""
+        """The entries in chunks, always the same. Raises CorruptDataError at the latest at the
+        end."""
         counted = DumpEnd()
-        told: DumpEnd | None = None
+        stated: DumpEnd | None = None
         for entries, end in self._reader.chunks():
-            told = end
+            stated = end
             counted = counted.of(entries)
             if entries:
                 yield entries
-        if told is None:
+        if stated is None:
             raise CorruptDataError("the dump was cut: its end is missing", path=self.path)
-        if told != counted:
+        if stated != counted:
             raise CorruptDataError(
-                f"the dump's end tells of {told}, but it holds {counted}", path=self.path
+                f"the dump's end states {stated}, but it holds {counted}", path=self.path
             )
 
     def verify(self) -> DumpEnd:
-        """Read all of it; what it holds. Raises CorruptDataError."""
+        """Read the whole dump; returns its counts. Raises CorruptDataError."""
         end = DumpEnd()
         for chunk in self.chunks():
             end = end.of(chunk)
         return end
 
     def digest(self) -> str:
-        """What names the dump: SHA-256 of the file, hexadecimal."""
+        """The dump's id: SHA-256 of the file, hexadecimal."""
         return file_digest(self._summed)
 
 
@@ -161,7 +161,7 @@ def file_digest(path: str) -> str:
 
 
 def dump_line(document: Mapping[str, Any]) -> bytes:
-    """A line of a dump: ASCII, so that any tool can cut it at its lines."""
+    """A line of a dump: ASCII, so that any tool can split it into lines."""
     return (
         json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode(
             "ascii"

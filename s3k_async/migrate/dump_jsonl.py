@@ -1,5 +1,5 @@
 """Dumps as JSON lines: header, an entry a line in the form of the operation log, and an end with a
-checksum of all before it. ASCII, so that any tool can cut it at its lines."""
+checksum of all before it. ASCII, so that any tool can split it into lines."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = ["JsonLinesReader", "JsonLinesWriter"]
 
 _END = b'{"s3k":"dump-end",'
 _LONGEST = 1 << 20
-"""Bytes of a line: a partition key, a name and a physical key are far below."""
+"""Most bytes of a line, far above a partition key, a name and a physical key."""
 
 
 class JsonLinesWriter:
-    """Writes a dump into a file that is open for binary writing."""
+    """Writer of a dump to an open binary file."""
 
     def __init__(self, file: BinaryIO, header: DumpHeader) -> None:
         self._file = file
@@ -53,7 +53,7 @@ class JsonLinesWriter:
 
 
 class JsonLinesReader:
-    """Reads a dump of JSON lines."""
+    """Reader of a dump of JSON lines."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -83,7 +83,7 @@ class JsonLinesReader:
     def _line_of(self, file: BinaryIO) -> bytes:
         line = file.readline(_LONGEST)
         if line and not line.endswith(b"\n"):
-            raise CorruptDataError("the dump was cut, or this is none", path=self._path)
+            raise CorruptDataError("the file is no dump, or was cut", path=self._path)
         return line
 
     def _entry(self, line: bytes) -> Entry:
@@ -99,5 +99,5 @@ class JsonLinesReader:
         if document.get("sha256") != digest:
             raise CorruptDataError("the dump is damaged: its checksum is another", path=self._path)
         if file.read(1):
-            raise CorruptDataError("something stands after the dump's end", path=self._path)
+            raise CorruptDataError("the file continues after the dump's end", path=self._path)
         return parse_end(document, self._path)

@@ -1,8 +1,8 @@
 """Dumps as Parquet: the columns of a listing (`listing.arrow_schema`), and `op` and `lease` of each
 entry.
 
-Header and end are metadata of the file, `s3k` and `s3k.end`; they are in its footer, without which
-it is no Parquet file, and pages carry checksums.
+Header and end are metadata of the file, `s3k` and `s3k.end`, in its footer, without which it is no
+Parquet file; pages have checksums.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _HEADER = b"s3k"
 _END = b"s3k.end"
 _MORE = [pa.field("op", pa.string(), nullable=False), pa.field("lease", pa.int64(), nullable=False)]
 _ROWS = 16 * CHUNK
-"""Rows of a group at least, but for the last; the entries of a group are in memory."""
+"""Fewest rows of a group except the last; the entries of a group are in memory."""
 
 
 class ParquetWriter:
-    """Writes a dump into a file that is open for binary writing."""
+    """Writer of a dump to an open binary file."""
 
     def __init__(self, file: BinaryIO, header: DumpHeader) -> None:
         self._schema = pa.schema([*arrow_schema(), *_MORE])
@@ -66,7 +66,7 @@ class ParquetWriter:
         self._writer.close()
 
     def drop(self) -> None:
-        """Let go of a file that is not to be ended."""
+        """Close an unfinished file."""
         with suppress(pa.ArrowException, OSError, ValueError):
             self._writer.close()
 
@@ -77,7 +77,7 @@ class ParquetWriter:
 
 
 class ParquetReader:
-    """Reads a dump in Parquet."""
+    """Reader of a dump in Parquet."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -85,14 +85,14 @@ class ParquetReader:
     def header(self) -> DumpHeader:
         """As DumpReader."""
         with self._opened() as file:
-            return parse_header(self._told(file, _HEADER), self._path)
+            return parse_header(self._metadata(file, _HEADER), self._path)
 
     def chunks(self) -> Iterator[tuple[list[Entry], DumpEnd | None]]:
         """As DumpReader."""
         with self._opened() as file:
             for batch in file.iter_batches(batch_size=CHUNK):
                 yield self._entries(batch), None
-            yield [], parse_end(parse(self._told(file, _END), self._path), self._path)
+            yield [], parse_end(parse(self._metadata(file, _END), self._path), self._path)
 
     @contextmanager
     def _opened(self) -> Iterator[pq.ParquetFile]:
@@ -106,7 +106,7 @@ class ParquetReader:
                 f"the dump was cut or is damaged: {error}", path=self._path
             ) from error
 
-    def _told(self, file: pq.ParquetFile, name: bytes) -> bytes:
+    def _metadata(self, file: pq.ParquetFile, name: bytes) -> bytes:
         return bytes((file.metadata.metadata or {}).get(name, b"{}"))
 
     def _entries(self, batch: pa.RecordBatch) -> list[Entry]:
@@ -130,7 +130,7 @@ class ParquetReader:
 
 
 def _entry(row: dict[str, Any]) -> Entry:
-    # A listing says of a directory that it is committed.
+    # In a listing directories are committed.
     committed = row["committed"] and not row["is_dir"]
     return Entry(
         path=row["path"],

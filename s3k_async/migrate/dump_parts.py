@@ -4,7 +4,7 @@ Each file, a *part*, is a dump by itself (`parquet.py`), of directories or of fi
 written last, so that a directory without one is no dump. It is JSON lines: the header of the dump,
 a line for each part in the order in which they are read, the end with a checksum of all before it.
 Parts of directories come first, those of a lower level before those of a higher one, so that a
-directory stands before what is in it.
+directory precedes its children.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ __all__ = [
 
 MANIFEST: Final = "manifest.jsonl"
 PART_ENTRIES: Final = 1_000_000
-"""A part that has so many entries is followed by another one."""
+"""Entries of a part after which another one starts."""
 _OURS: Final = re.compile(rf"s3k-dump-.+\.parquet|{re.escape(MANIFEST)}\..+\.part")
-"""What a dump that was interrupted may leave."""
+"""Files of an interrupted dump."""
 
 Holds: TypeAlias = Literal["directories", "files"]
 
@@ -65,17 +65,16 @@ class DumpPart:
     name: str
     holds: Holds
     level: int
-    """Of directories: those of a higher level may be in those of a lower one, which are read
-    before. 0 for files."""
+    """Level of directories, read in ascending order: parents are of lower levels. 0 for files."""
     entries: int
     bytes: int
-    """Of the files, as their entries tell it."""
+    """Bytes of the files, by their entries."""
     size: int
     sha256: str
 
     @property
     def end(self) -> DumpEnd:
-        """What it holds."""
+        """Its counts."""
         if self.holds == "directories":
             return DumpEnd(self.entries, 0, self.entries, self.bytes)
         return DumpEnd(self.entries, self.entries, 0, self.bytes)
@@ -83,23 +82,22 @@ class DumpPart:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a dump consists of."""
+    """The header and parts of a dump."""
 
     header: DumpHeader
     parts: tuple[DumpPart, ...]
-    """In the order in which they are read."""
+    """In the order of reading."""
 
     @classmethod
     def of(cls, header: DumpHeader, parts: Iterable[DumpPart]) -> Manifest:
-        """The manifest of parts; those of one writer are given in the order in which they were
-        written."""
+        """The manifest of parts; those of one writer are given in the order of writing."""
         return cls(
             header, tuple(sorted(parts, key=lambda part: (part.holds == "files", part.level)))
         )
 
     @property
     def end(self) -> DumpEnd:
-        """What the dump holds."""
+        """The counts of the dump."""
         end = DumpEnd()
         for part in self.parts:
             end = end.plus(part.end.files, part.end.directories, part.bytes)
@@ -129,7 +127,8 @@ class PartWriter:
             return
         with os_errors(self._path):
             if self._writer is None:
-                self._file = open(self._path, "xb", opener=open_private)  # noqa: SIM115 - as long as the part
+                # Open until the part is finished.
+                self._file = open(self._path, "xb", opener=open_private)  # noqa: SIM115
                 self._writer = ParquetWriter(self._file, self._header)
             more = self._writer.write(entries)
             self._end = self._end.plus(more.files, more.directories, more.bytes)
@@ -137,7 +136,7 @@ class PartWriter:
                 self._finish_part()
 
     def finish(self) -> list[DumpPart]:
-        """The parts, which are durable."""
+        """The parts, durable."""
         with os_errors(self._path):
             if self._writer is not None:
                 self._finish_part()
@@ -146,7 +145,7 @@ class PartWriter:
         return self._parts
 
     def drop(self) -> None:
-        """Remove what was written."""
+        """Remove the written files."""
         names = [part.name for part in self._parts]
         if self._writer is not None:
             self._writer.drop()
@@ -185,7 +184,7 @@ class PartWriter:
 
 
 class PartsReader:
-    """Reads a dump that is a directory, one part after the other."""
+    """Reader of a dump in a directory, part by part."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -206,9 +205,8 @@ class PartsReader:
 def part_chunks(
     directory: str, header: DumpHeader, part: DumpPart
 ) -> Generator[list[Entry], None, None]:
-    """The entries of one part, at most CHUNK at once. Raises CorruptDataError if it is not the
-    one that was written, at the latest at its end.
-    """
+    """The entries of one part, at most CHUNK at once. Raises CorruptDataError at the latest at its
+    end, unless it is the part in the manifest."""
     path = os.path.join(directory, part.name)
     try:
         if (os.path.getsize(path), file_digest(path)) != (part.size, part.sha256):
@@ -228,7 +226,7 @@ def part_chunks(
 
 
 def read_manifest(directory: str) -> Manifest:
-    """What a dump that is a directory consists of. Raises CorruptDataError, also if it is none."""
+    """The manifest of a dump in a directory. Raises CorruptDataError, also if it is no dump."""
     path = os.path.join(directory, MANIFEST)
     try:
         with open(path, "rb") as file:
@@ -252,8 +250,8 @@ def read_manifest(directory: str) -> Manifest:
 
 
 def write_manifest(directory: str, manifest: Manifest) -> None:
-    """End a dump. Raises InvalidArgumentError if parts are not in the directory: whoever wrote them
-    saw another one."""
+    """Write the manifest, which completes a dump. Raises InvalidArgumentError if the directory
+    lacks parts: their writers do not share it."""
     for part in manifest.parts:
         path = os.path.join(directory, part.name)
         with os_errors(path):
@@ -272,14 +270,11 @@ def write_manifest(directory: str, manifest: Manifest) -> None:
 
 
 def make_room(directory: str) -> None:
-    """Make the directory for a dump; what an interrupted one has left is removed. Raises
-    InvalidArgumentError if there is anything else.
-    """
+    """Make the directory for a dump; files of an interrupted one are removed. Raises
+    InvalidArgumentError if there are others."""
     with os_errors(directory):
         if os.path.lexists(directory) and not os.path.isdir(directory):
-            raise InvalidArgumentError(
-                "a dump in parts needs a directory, this is none", path=directory
-            )
+            raise InvalidArgumentError("a dump in parts needs a directory", path=directory)
         make_directories(directory)
         for name in os.listdir(directory):
             if name == MANIFEST:
@@ -294,7 +289,7 @@ def make_room(directory: str) -> None:
 
 
 def sweep_parts(directory: str, keep: Iterable[DumpPart]) -> None:
-    """Remove what attempts have left that were not the ones that count."""
+    """Remove the files of superseded attempts."""
     kept = {MANIFEST, *(part.name for part in keep)}
     for name in os.listdir(directory):
         if name not in kept and _OURS.fullmatch(name):

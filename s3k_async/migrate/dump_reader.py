@@ -1,4 +1,4 @@
-"""Opens a dump of any form."""
+"""Readers of dumps by form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PARQUET: Final = b"PAR1"
 
 
 def open_dump(path: str) -> DumpFile:
-    """The dump in a file or directory. Raises CorruptDataError if it is none, OSError."""
+    """The dump in a file or directory. Raises CorruptDataError if it is no dump, OSError."""
     # pyarrow is imported only for a dump in Parquet.
     if os.path.isdir(path):
         from s3k_async.migrate.dump_parts import MANIFEST, PartsReader

@@ -1,4 +1,4 @@
-"""Loads of a dump into an empty volume of any engine, suffix count and hash."""
+"""Load of a dump into an empty volume of any backend, suffix count and hash."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _NAME = 32
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What was loaded. `skipped`: entries that an interrupted load of the same dump had loaded
-    before; `made`: directories that the dump names only as parents."""
+    """Result of a load. `skipped`: entries loaded before by an interrupted load of the same dump;
+    `made`: directories that occur in the dump only as parents."""
 
     entries: int
     files: int
@@ -55,7 +55,7 @@ class LoadResult:
 
 @dataclass(frozen=True, slots=True)
 class DumpFacts:
-    """A dump that was read once to its end."""
+    """A verified dump."""
 
     path: str
     header: DumpHeader
@@ -64,27 +64,27 @@ class DumpFacts:
 
     @property
     def name(self) -> str:
-        """What names it in the volume record."""
+        """Its id in the volume record."""
         return self.digest[:_NAME]
 
     def landing(self, volume: Volume) -> LoadTarget:
-        """It and the volume that it is loaded into."""
+        """The dump and its target volume."""
         return LoadTarget(volume, self.path, self.name, self.header.time_ms)
 
 
 class Loader(Protocol):
-    """Who reads the dump and writes what is in it: one machine, or tasks."""
+    """Runner of a load: this machine, or tasks."""
 
     @property
     def dump(self) -> DumpFacts: ...
 
     async def judge(self, volume: Volume, lock: VolumeLock, *, check: bool) -> None:
         """Raise for a dump that this volume cannot hold; with `check`, for files whose bytes are
-        not here."""
+        missing."""
 
     async def run(self, volume: Volume, lock: VolumeLock) -> int:
-        """Load what is not loaded yet, which the lock knows, until nobody works under it any more;
-        how many directories were made."""
+        """Load the rest, recorded in the lock, and wait until no delegate works under it; returns
+        the number of directories made."""
 
 
 async def load_volume(
@@ -99,20 +99,20 @@ async def load_volume(
     session: object | Mapping[str, object] | None = None,
     counter: RequestCounter | None = None,
 ) -> LoadResult:
-    """Load the dump in the file `source` into an empty volume, which is made if it does not exist
-    (with the dump's suffix count and hash, unless `config` says otherwise).
+    """Load the dump in the file `source` into an empty volume, which is created if it does not
+    exist (with the dump's suffix count and hash, unless `config` has others).
 
     Ids, versions, times and physical keys are kept, and everything is logged. The volume is locked
-    meanwhile, see `volumes.exclusive_volume`; an interrupted load is finished by loading the same
-    dump again. A dump of another volume is loaded only if its bytes are here as well: `check` asks
-    for every file's before anything is changed, `bytes_from` copies them from that volume, under
-    fresh keys. `adopt` is for a dump of a volume of S3-FileSystem 1.0 whose bytes are below the
-    data location: each file is checked as by `check`, and adopted where it is, by its URI and etag.
+    meanwhile, see `volumes.exclusive_volume`; another load of the same dump finishes an interrupted
+    one. A dump of another volume is loaded only if its bytes are here as well: `check` verifies
+    every file's before the first change, `bytes_from` copies them from that volume, under fresh
+    keys. `adopt` is for a dump of a volume of S3-FileSystem 1.0 whose bytes are below the data
+    location: each file is checked as by `check`, and adopted in place, by its URI and etag.
 
-    Raises PathNotFoundError (no such dump), CorruptDataError (it was cut or damaged),
+    Raises PathNotFoundError (no such dump), CorruptDataError (it is truncated or damaged),
     DirectoryNotEmptyError (the volume is not empty), InvalidArgumentError (another volume's dump),
-    DataMissingError (`check`) and BusyError, with nothing changed, but that a volume that was made
-    for it stays, empty; NotDirectoryError, LeaseExpiredError; and the services' errors.
+    DataMissingError (`check`) and BusyError, with nothing changed, except that a new volume is
+    kept, empty; NotDirectoryError, LeaseExpiredError; and the services' errors.
     """
     if adopt and bytes_from is not None:
         raise InvalidArgumentError(
@@ -151,7 +151,7 @@ async def load_by(
     session: object | Mapping[str, object] | None = None,
     counter: RequestCounter | None = None,
 ) -> LoadResult:
-    """`load_volume`, whoever does it."""
+    """`load_volume` with a runner."""
     dump, end = loader.dump, loader.dump.end
     lock = VolumeLock("load", dump.name, sources)
     made = config
@@ -169,8 +169,7 @@ async def load_by(
         session=session,
         counter=counter,
     ) as volume:
-        # A table that is made anew for bytes that were there may have been in use until it was
-        # lost.
+        # Clients of a lost table may still be open when a new one is made for its bytes.
         lock.alone = lock.alone and volume.record.volume_id != dump.header.volume_id
         skipped = lock.done
         if not lock.touched:
@@ -217,7 +216,7 @@ async def _require_empty(items: ItemStore, config: VolumeConfig) -> None:
 def _require_bytes(
     volume: Volume, dump: DumpFacts, *, check: bool, bytes_from: Volume | None
 ) -> None:
-    """Refuse entries whose bytes cannot be where the entries say."""
+    """Refuse entries whose bytes cannot be at their physical keys."""
     header = dump.header
     if bytes_from is not None:
         if bytes_from.record.volume_id != header.volume_id:
@@ -239,7 +238,7 @@ def _require_bytes(
 
 @dataclass(frozen=True, slots=True)
 class _Alone:
-    """One machine, which loads a dump in its order."""
+    """Runner of a load in this process, in the order of the dump."""
 
     dump: DumpFacts
     file: DumpFile
@@ -282,7 +281,7 @@ class _Alone:
         return parents.made
 
     async def _with_bytes(self, volume: Volume, chunk: Sequence[Entry]) -> Sequence[Entry]:
-        """The entries, their bytes copied along or adopted if they are to be."""
+        """The entries, with bytes copied or adopted on request."""
         source = self.bytes_from
         if source is None and not self.adopt:
             return chunk
@@ -293,7 +292,7 @@ class _Alone:
         async def own(entry: Entry) -> Entry:
             present = loaded[entry]
             if present is not None and (present.id, present.version) == (entry.id, entry.version):
-                return present  # by a load that was interrupted: the log names these bytes already
+                return present  # by an interrupted load: the log has these bytes already
             if not entry.committed or entry.physical is None:
                 return entry
             if source is None:

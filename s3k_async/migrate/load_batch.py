@@ -28,24 +28,24 @@ from s3k_async.volumes import Volume
 __all__ = ["SHOWN", "LoadTarget", "lacking_bytes", "off_loop"]
 
 SHOWN = 5
-"""Files that an error names."""
+"""Most files in an error."""
 _LOOKS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class LoadTarget:
-    """A dump and the volume that it is loaded into."""
+    """A dump and its target volume."""
 
     volume: Volume
     path: str
-    """Where the dump is."""
+    """Path of the dump."""
     name: str
-    """What names the dump in the volume record."""
+    """The dump's id in the volume record."""
     time_ms: int
-    """When it was made."""
+    """Time of the dump."""
 
     def judge(self, chunk: Sequence[Entry]) -> None:
-        """Raise CorruptDataError and NotDirectoryError for what the volume cannot hold."""
+        """Raise CorruptDataError and NotDirectoryError for entries that the volume cannot hold."""
         keys = self.volume.store.keys
         if len({entry.path for entry in chunk}) < len(chunk):
             raise CorruptDataError("the dump holds a path twice", path=self.path)
@@ -55,7 +55,7 @@ class LoadTarget:
                 operation_line(self._operation(entry), self.path)
         except (ItemFormatError, LogFormatError) as error:
             raise CorruptDataError(
-                f"an entry of the dump is none: {error.message}", path=self.path
+                f"an entry of the dump is invalid: {error.message}", path=self.path
             ) from error
         files = {entry.path for entry in chunk if not entry.is_dir}
         through = files.intersection(
@@ -68,11 +68,11 @@ class LoadTarget:
         for entry in chunk:
             if normalize(entry.path) != entry.path:
                 raise CorruptDataError(
-                    f"a path of the dump is no normal one: {entry.path!r}", path=self.path
+                    f"a path of the dump is not normalised: {entry.path!r}", path=self.path
                 )
 
     async def lacking(self, chunk: Sequence[Entry]) -> list[str]:
-        """The files whose bytes are not here."""
+        """The files whose bytes are missing."""
 
         async def lacks(entry: Entry) -> bool:
             try:
@@ -86,13 +86,12 @@ class LoadTarget:
         return [entry.path for entry, lack in zip(files, found, strict=True) if lack]
 
     async def load(self, entries: Sequence[Entry], held: Callable[[], object]) -> None:
-        """Log and write entries. Doing it again, or twice at the same time, leaves the same items
-        and the same operations. `held` raises unless the volume's exclusive lock certainly is held.
-        """
+        """Log and write entries. Idempotent, also concurrently: items and operations are the same.
+        `held` raises unless the volume's exclusive lock certainly is held."""
         operations = [self._operation(entry) for entry in entries]
         store = self.volume.store
         held()
-        # An entry of the log has one content for ever; segments can tell the same operation twice.
+        # A log entry is immutable; segments may repeat the same operation.
         pending = await self.volume.log.begin(operations, together=True)
         held()
         await store.items.load(
@@ -101,9 +100,9 @@ class LoadTarget:
         await pending.commit()
 
     def _operation(self, entry: Entry) -> Operation:
-        """What the log says of an entry that is loaded: as if it had been made at its version, when
-        it was dumped. The same whenever the dump is loaded, since two operations of one version
-        would contradict each other."""
+        """The log operation of a loaded entry: a creation at its version, at the time of the dump.
+        The same in every load of the dump, since two operations of one version would contradict
+        each other."""
         if not entry.operation:
             entry = replace(entry, operation=self._operation_id(entry))
         return Operation(
@@ -133,7 +132,7 @@ def lacking_bytes(paths: Sequence[str], path: str) -> DataMissingError:
 async def off_loop(
     chunks: Generator[list[Entry], None, None],
 ) -> AsyncGenerator[list[Entry], None]:
-    """The portions, each read by a thread."""
+    """The chunks, each read in a worker thread."""
     try:
         while (chunk := await run_sync(next, chunks, None)) is not None:
             yield chunk

@@ -1,5 +1,4 @@
-"""Parents that a dump does not contain: those above its root, and those that changed during the
-dump."""
+"""Parents missing in a dump: those above its root, and those changed during the dump."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ _KNOWN = 100_000
 
 
 class MissingParents:
-    """Creates the missing parents of entries. Memory is bounded: forgotten parents are read from
-    the table again."""
+    """Creates the missing parents of entries. Memory is bounded: evicted parents are read from the
+    table again."""
 
     def __init__(self, store: MetadataStore, sources: Sources) -> None:
         self._store = store
@@ -29,22 +28,20 @@ class MissingParents:
 
     @property
     def made(self) -> int:
-        """How many were made."""
+        """Number of created parents."""
         return len(self._made)
 
     def remember(self, chunk: Sequence[Entry]) -> None:
-        """Directories of the dump; each stands before what is in it. Raises CorruptDataError if one
-        does not."""
+        """Record directories of the dump; each precedes its children, or CorruptDataError is
+        raised."""
         late = self._made.intersection(entry.path for entry in chunk)
         if late:
-            raise CorruptDataError(
-                "a directory of the dump stands after what is in it", path=min(late)
-            )
+            raise CorruptDataError("a directory of the dump follows its children", path=min(late))
         self._add(entry.path for entry in chunk if entry.is_dir)
 
     async def missing(self, chunk: Sequence[Entry]) -> list[Entry]:
-        """New entries for those parents of the entries that are neither in the dump nor in the
-        table, topmost first. Raises NotDirectoryError if a file is in the place of one."""
+        """New entries for parents that are neither in the dump nor in the table, topmost first.
+        Raises NotDirectoryError if one is a file."""
         wanted = {path for entry in chunk for path in _native.ancestors(entry.path)}
         unknown = sorted(path for path in wanted if path not in self._known)
         made = await self.absent(unknown)
@@ -52,8 +49,8 @@ class MissingParents:
         return made
 
     async def absent(self, paths: Sequence[str]) -> list[Entry]:
-        """New entries for those of the directories that the table lacks. Raises NotDirectoryError
-        if one is a file."""
+        """New entries for directories that the table lacks. Raises NotDirectoryError if one is a
+        file."""
         found = await self._store.get_many(paths)
         for path, entry in zip(paths, found, strict=True):
             if entry is not None and not entry.is_dir:

@@ -1,9 +1,8 @@
-"""Resharding: another suffix count or hash for a volume, in place. Design:
+"""Reshard: change of a volume's suffix count or hash, in place. Design:
 docs/design/005-resharding.md.
 
-Under the exclusive lock: check, copy every entry that gets another key, change the record (the
-moment at which it happens), remove the old copies. Wherever it is interrupted, the same call again
-finishes it.
+Under the volume lock: check, copy every entry with a changed key, change the record (the commit
+point), remove the old copies. The same call again finishes an interrupted reshard.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ __all__ = ["ReshardResult", "TableWalker", "reshard_volume"]
 
 _SEGMENTS = 4
 _CHECKED = 1
-"""How far the lock says that the work is, once the table was found fit."""
+"""Progress in the lock after the check of the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReshardResult:
-    """What was done. `entries`: of the volume; `moved`: those whose key is another now, as far as
-    this call moved them."""
+    """Result of a reshard. `entries`: of the volume; `moved`: those that this call moved to another
+    key."""
 
     suffix_count: int
     hash: HashName
@@ -48,13 +47,13 @@ class ReshardResult:
 
 
 class TableWalker(Protocol):
-    """A walk over the whole table by other processes."""
+    """A runner of passes in other processes."""
 
     async def walk(self, volume: Volume, work: ReshardPass, lock: VolumeLock) -> PassResult:
-        """Do one pass in the whole table, under the lock."""
+        """Run one pass over the whole table, under the lock."""
 
     async def finish(self, volume: Volume, lock: VolumeLock) -> None:
-        """See to it that nobody works under the lock any more, which is given up next."""
+        """Wait until no delegate works under the lock, which is released next."""
 
 
 @counted
@@ -69,16 +68,15 @@ async def reshard_volume(
     counter: RequestCounter | None = None,
     walker: TableWalker | None = None,
 ) -> ReshardResult:
-    """Give a volume another suffix count, and hash if one is named. What is so already changes
-    nothing.
+    """Change a volume's suffix count, and its hash if one is given. No effect if they are equal.
 
-    Nobody can use the volume meanwhile, and whoever had it open has to open it again (BusyError,
-    then VolumeMismatchError; see `txn.volume_lock`). A reshard that was interrupted leaves the
-    volume locked; the same call again finishes it. `walker`: who goes over the table, if not this
-    machine alone.
+    Other clients cannot use the volume meanwhile, and must open it again afterwards (BusyError,
+    then VolumeMismatchError; see `txn.volume_lock`). An interrupted reshard leaves the volume
+    locked; the same call again finishes it. `walker`: the runner of the passes; None: this machine
+    alone.
 
-    Raises ConfigError (no such suffix count), ItemFormatError (the table holds items that belong
-    nowhere: fsck first), InvalidPathError (a key would be too long), PermissionDeniedError (the
+    Raises ConfigError (invalid suffix count), ItemFormatError (the table has damaged or misplaced
+    items: run fsck first), InvalidPathError (a key would be too long), PermissionDeniedError (the
     table's tag cannot be written), BusyError, with nothing changed; LeaseExpiredError; and the
     services' errors.
     """
@@ -97,13 +95,13 @@ async def reshard_volume(
         target = replace(volume.record, suffix_count=suffix_count, hash=wanted)
         if target == volume.record and not lock.touched:
             return ReshardResult(suffix_count, wanted, 0, 0)
-        target.to_tag()  # it has to fit
+        target.to_tag()  # checked before the first change
         await lock.wait_for_clients_to_stop()
         return await _Reshard(volume, target, lock, walker or _Alone(progress)).run(sources)
 
 
 class _Reshard:
-    """One reshard under way."""
+    """One reshard in progress."""
 
     def __init__(
         self, volume: Volume, target: VolumeRecord, lock: VolumeLock, walker: TableWalker
@@ -121,11 +119,11 @@ class _Reshard:
         copied = PassResult()
         if target != volume.record:
             if self._lock.done < _CHECKED:
-                self._lock.touched = False  # whoever was interrupted had not begun to copy
+                self._lock.touched = False  # the interrupted run had not started to copy
                 await self._everywhere("check")
                 await write_tag(
                     volume.table, volume.record, sources, policy
-                )  # what must not fail later
+                )  # checks that must not fail later
                 self._lock.touched = True
                 self._lock.done = _CHECKED
                 await self._lock.change(volume.items, {LOCK_DONE: _CHECKED})
@@ -150,7 +148,7 @@ class _Reshard:
 
 
 class _Alone:
-    """One machine, which reads a few segments of the table at the same time."""
+    """Runner in this process, with a few concurrent segments of the table."""
 
     def __init__(self, progress: Callable[[Progress], object] | None) -> None:
         self._progress = progress or (lambda _: None)

@@ -1,9 +1,7 @@
-"""The passes of a reshard over the table: the work on one page of entries, for the local runner and
-for Spark tasks.
+"""Passes of a reshard over the table, for the local runner and for Spark tasks.
 
-Each may be repeated, and done twice at the same time, for as long as the exclusive lock is held: no
-other client changes an entry meanwhile, so that a copy is the same whenever it is written, and an
-old one is removed once.
+Each may be repeated, also concurrently, while the volume lock is held: no other client changes an
+entry meanwhile, so copies are equal, and an old one is removed once.
 """
 
 from __future__ import annotations
@@ -23,14 +21,13 @@ from s3k_async.volumes import Volume
 __all__ = ["PassName", "PassResult", "ReshardPass"]
 
 PassName: TypeAlias = Literal["check", "copy", "clean"]
-"""`check` refuses what cannot be moved, `copy` writes each entry that gets another key there,
-`clean` removes the old copies, each only if the new one is there and equal."""
+"""`check` refuses items that cannot be moved, `copy` writes each entry with a changed key to that
+key, `clean` removes the old copies, each only if the new one exists and is equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """What a pass has come across. `entries`: those of the tree that counts; `moved`: copied, or
-    removed."""
+    """Result of a pass. `entries`: of the current layout; `moved`: copied or removed ones."""
 
     entries: int = 0
     moved: int = 0
@@ -41,7 +38,7 @@ class PassResult:
 
 @dataclass(frozen=True, slots=True)
 class ReshardPass:
-    """One pass, from the keys `old` to the keys `new`: a plain value, which can be shipped."""
+    """One pass, from the keys `old` to the keys `new`: a plain value that can be pickled."""
 
     name: PassName
     old: KeyScheme
@@ -50,11 +47,11 @@ class ReshardPass:
     async def over(
         self, volume: Volume, segment: int, segments: int, held: Callable[[], object]
     ) -> AsyncGenerator[PassResult, None]:
-        """Do it in one of so many segments of the table, page by page. `held` raises unless the
-        lock certainly is held.
+        """Run the pass over one segment of the table, page by page. `held` raises unless the lock
+        certainly is held.
 
-        Raises ItemFormatError and InvalidPathError (`check`), CorruptDataError (`clean`), what
-        `held` raises, and the store's errors.
+        Raises ItemFormatError and InvalidPathError (`check`), CorruptDataError (`clean`), the
+        errors of `held`, and the store's.
         """
         async for page in scan_all(volume.items, segment, segments):
             items = [item for item in page if str(item[PARTITION]).startswith(ENTRY_PREFIX)]
@@ -71,7 +68,7 @@ class ReshardPass:
         return await self._clean(volume, items, held)
 
     def _check(self, items: Sequence[Item]) -> PassResult:
-        """Refuse what is no entry, or not at its place, before anything is changed."""
+        """Refuse damaged and misplaced items, before the first change."""
         try:
             paths = from_items(items, self.old).paths()
         except ItemFormatError as error:
@@ -88,7 +85,7 @@ class ReshardPass:
         return PassResult(len(items))
 
     async def _copy(self, volume: Volume, items: Sequence[Item]) -> PassResult:
-        # One that keeps its key stays, and so does a copy.
+        # Entries with an unchanged key and existing copies are kept.
         copies = [
             {**item, PARTITION: key.partition}
             for item, key in self._places(items)
@@ -118,7 +115,7 @@ class ReshardPass:
         return PassResult(len(items) - len(leftover), removed)
 
     def _places(self, items: Sequence[Item]) -> list[tuple[Item, Key]]:
-        """The items with the keys that they are to have."""
+        """The items with their new keys."""
         partitions = [str(item[PARTITION]) for item in items]
         paths = _native.decode_keys(
             self.new.volume, partitions, [str(item[SORT]) for item in items]
@@ -127,14 +124,14 @@ class ReshardPass:
 
 
 async def _remove(volume: Volume, deletes: Sequence[Delete], held: Callable[[], object]) -> int:
-    """Remove what is still there; how many that were."""
+    """Remove the existing ones; returns their number."""
     left = deletes
     while left:
         held()
         try:
             await volume.items.transact(left, volume.store.sources.uuid())
         except ConditionFailedError:
-            # Somebody does the same at the same time: a task that runs twice.
+            # A second attempt of the same task runs concurrently.
             found = await volume.items.get_many([delete.key for delete in left])
             remaining = [delete for delete in left if delete.key in found]
             if len(remaining) == len(left):

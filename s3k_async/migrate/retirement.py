@@ -1,10 +1,10 @@
 """Retirement of the log of an S3-FileSystem 1.0 volume whose files a native volume has adopted.
 
 The log objects `<object id>.info` are copied below `retired-1.0-log/`, the copies are compared, and
-only then are the originals deleted. Before the first one goes, a guard is written: a log entry that
+only then are the originals deleted. Before the first deletion a guard is written: a log entry that
 S3-FileSystem 1.0 never writes, at which its `fsck fullRestore` ends with an error. Without the log
-and without the guard that command would take every physical object for garbage. It sees keys that
-begin with a hexadecimal digit only, so it does not see the copies.
+and without the guard that command would treat every physical object as garbage. It reads only keys
+that begin with a hexadecimal digit, and so not the copies.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from s3k_async.volumes import Volume
 __all__ = ["GRACE_SECONDS", "GUARD", "RETIRED", "Retirement", "retire_log"]
 
 RETIRED: Final = "retired-1.0-log/"
-"""What the keys of the copies begin with."""
+"""Key prefix of the copies."""
 GUARD: Final = "0000d1ed-0000-4000-8000-000000000000"
 """The object id of the guard's entry."""
 GRACE_SECONDS: Final = 300.0
-"""A younger log object means that the volume is still written to."""
+"""Age below which a log object shows that the volume is still written to."""
 
 _LOG_KEY: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.info", re.ASCII)
 _BATCH: Final = 500
@@ -54,16 +54,16 @@ Tell = Callable[[Progress], object]
 
 @dataclass(slots=True)
 class Retirement:
-    """What was retired, or would be."""
+    """Result of a retirement, or of a dry run."""
 
     objects: int = 0
     """Log objects of the old volume."""
     moved: int = 0
-    """Those that are below `retired-1.0-log/` now, and no longer in their old place."""
+    """Those now below `retired-1.0-log/` alone."""
     reservations: int = 0
-    """Uncommitted files of the old volume. They have no bytes, and are in no dump."""
+    """Uncommitted files of the old volume, without bytes and in no dump."""
     differing: list[str] = field(default_factory=list)
-    """Files of the old volume that the new one does not have, or has as another object."""
+    """Files of the old volume that are missing in the new one, or other objects there."""
 
 
 async def retire_log(
@@ -75,12 +75,11 @@ async def retire_log(
     grace: float = GRACE_SECONDS,
     progress: Tell | None = None,
 ) -> Retirement:
-    """Move the log of `old`, a volume of S3-FileSystem 1.0, out of the way, after `new` has adopted
-    its files.
+    """Move the log of `old`, a volume of S3-FileSystem 1.0, after `new` has adopted its files.
 
-    With `dry_run` nothing is changed. `old` must not be written to any more. Doing it again after
-    an interruption goes on; at every moment each log object is in its old place or, with the same
-    bytes, in its new one.
+    With `dry_run` nothing is changed. `old` must no longer be written to. The same call continues
+    an interrupted run; at every moment each log object is at its old key or, with the same bytes,
+    at its new one.
 
     `force`: also if the files of the two differ (`differing`), as when `new` has been in use.
     Raises UnsupportedError (`old` is no volume of S3-FileSystem 1.0 with a log, or `new` is one),
@@ -125,7 +124,7 @@ async def retire_log(
 
 
 async def _compare(old: Volume, new: Volume, done: Retirement) -> None:
-    """Note files of the old volume that the new one does not have."""
+    """Record files of the old volume that the new one lacks."""
     listing = Listing(recursive=True, include_uncommitted=True)
     async with aclosing(listing.pages(old.store, ROOT)) as pages:
         async for page in pages:
@@ -142,7 +141,7 @@ async def _compare(old: Volume, new: Volume, done: Retirement) -> None:
 
 
 async def _write_guard(blobs: BlobStore, old: Volume) -> None:
-    """An entry that claims to have created a file with its bytes, which takes an update."""
+    """Write an invalid entry: a creation with bytes, which would take an update."""
     entry = JavaEntryV2(
         ctime=1,
         size=0,
@@ -159,19 +158,19 @@ async def _write_guard(blobs: BlobStore, old: Volume) -> None:
 
 @dataclass(slots=True)
 class _Moving:
-    """The log objects on their way."""
+    """The move of the log objects."""
 
     blobs: BlobStore
     name: str
     own_place: bool
-    """Whether the log lies among the volume's own bytes: then an entry that cannot be read is taken
-    for its own. One that names another volume never is."""
+    """Whether the log is among the volume's own bytes: then an unreadable entry counts as its own,
+    but never one of another volume."""
     dry_run: bool
     tell: Tell
     done: Retirement
 
     async def need_quiet(self, grace: float) -> None:
-        """Raises BusyError if the log was written to a moment ago."""
+        """Raises BusyError if the log was written to within the grace period."""
         youngest = 0
         async for batch in self._batches():
             youngest = max(youngest, *(info.mtime_ms for info in batch))
@@ -183,7 +182,7 @@ class _Moving:
             )
 
     async def run(self) -> None:
-        """Copy log objects, compare the copies, and delete the originals, some at a time."""
+        """Copy log objects, compare the copies, and delete the originals, in batches."""
         async for batch in self._batches():
             keys = [
                 key for key in await gather(self._copy, batch, limit=_AT_ONCE) if key is not None
@@ -204,19 +203,19 @@ class _Moving:
         self.done.moved += len(keys)
 
     async def _copy(self, info: BlobInfo) -> str | None:
-        """Copy one object unless this is a dry run; its key, or None if it is none of the
+        """Copy one object unless this is a dry run; returns its key, or None if it is not the
         volume's."""
         try:
             data = await read_object(self.blobs, info.key, ENTRY_BYTES)
         except (BlobNotFoundError, LogFormatError):
             return None
-        if not self._is_ours(data, info.key):
+        if not self._belongs_to_volume(data, info.key):
             return None
         if self.dry_run:
             return info.key
         target = RETIRED + info.key
         if not await self._stored(target, data):
-            # An earlier run has retired another state of it: both are kept.
+            # An earlier run retired another state of it: both are kept.
             target = f"{target}.{hashlib.sha256(data).hexdigest()[:16]}"
             if not await self._stored(target, data):
                 raise CorruptDataError(
@@ -226,12 +225,12 @@ class _Moving:
         return info.key
 
     async def _stored(self, key: str, data: bytes) -> bool:
-        """Store a copy if there is none; whether what is there has these bytes."""
+        """Store a copy unless one exists; returns whether it has these bytes."""
         with suppress(BlobExistsError):
             await self.blobs.put(key, data, if_absent=True)
         return await self.blobs.get(key) == data
 
-    def _is_ours(self, data: bytes, key: str) -> bool:
+    def _belongs_to_volume(self, data: bytes, key: str) -> bool:
         try:
             return read_java(data, key).logical.startswith(f"ks://{self.name}/")
         except LogFormatError:

@@ -1,1 +1,1 @@
-"""The operation log: entry formats, the protocol of writing, and reading it back."""
+"""The operation log: formats, writer, reader, checkpoints, compaction."""

@@ -1,5 +1,4 @@
-"""The binary log entries of S3-FileSystem 1.0: Java object streams that hold nothing but block
-data.
+"""The binary log entries of S3-FileSystem 1.0: Java object streams of block data alone.
 
 A stream is the header `AC ED 00 05` and blocks, each `77` and a length of one byte or `7A` and a
 length of four, cut at 1,024 bytes. The joined blocks are a version byte and the fields, big-endian;
@@ -7,8 +6,7 @@ text is a length of two bytes and Java's modified UTF-8 (NUL as `C0 80`, charact
 two surrogates of three bytes). Source: the Java Object Serialization Specification, chapter 6, and
 `DataOutput.writeUTF`.
 
-V1, which old releases wrote: logical path, size, creation time, committed. V2: all of
-`JavaEntryV2`.
+V1, of old releases: logical path, size, creation time, committed. V2: all of `JavaEntryV2`.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ _MAX_TEXT: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class JavaEntryV1:
-    """The legacy entry. It names neither the object's id nor its version, its physical path or the
+    """The legacy entry, without the object's id, its version, its physical path and the
     operation."""
 
     logical: str
@@ -67,18 +65,18 @@ class JavaEntryV2:
     committed: bool
     """Whether the file's bytes were durable."""
     version: int
-    """The version after the operation; a delete does not count it up."""
+    """The version after the operation; a delete does not increment it."""
     id: str
     state: JavaState
     kind: JavaKind
-    """`UPDATE` stands for new content and for a rename."""
+    """`UPDATE` means new content or a rename."""
 
 
 JavaEntry: TypeAlias = JavaEntryV1 | JavaEntryV2
 
 
 def write_java(entry: JavaEntry) -> bytes:
-    """The bytes that the Java writer produces for the entry.
+    """The bytes of the Java writer for the entry.
 
     Raises LogFormatError for numbers out of range, text of more than 65,535 bytes, or half a
     surrogate pair.
@@ -111,7 +109,7 @@ def write_java(entry: JavaEntry) -> bytes:
 
 
 def read_java(data: bytes, key: str | None = None) -> JavaEntry:
-    """The entry in a Java log object's bytes; however the blocks are cut.
+    """The entry in a Java log object's bytes, with any division into blocks.
 
     Raises LogFormatError, with the key, for anything that is not exactly one V1 or V2 entry.
     """
@@ -142,8 +140,7 @@ def read_java(data: bytes, key: str | None = None) -> JavaEntry:
 
 
 class _Fields:
-    """Reads the fields of a payload one after the other; raises LogFormatError where there are too
-    few bytes."""
+    """Sequential reader of a payload's fields; raises LogFormatError if bytes are missing."""
 
     def __init__(self, payload: bytes, key: str | None) -> None:
         self._payload = payload
@@ -211,7 +208,7 @@ def _payload(data: bytes, key: str | None) -> bytes:
     while at < len(data):
         layout = {_SHORT_BLOCK: ">BB", _LONG_BLOCK: ">Bi"}.get(data[at])
         if layout is None:
-            raise LogFormatError("a Java log entry with something else than block data", path=key)
+            raise LogFormatError("a Java log entry with content other than block data", path=key)
         start = at + struct.calcsize(layout)
         if start > len(data):
             raise LogFormatError("a truncated Java log entry", path=key)

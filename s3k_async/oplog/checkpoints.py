@@ -1,15 +1,14 @@
-"""Checkpoints: the last committed operation on every object, in a few large objects that replace
-older entries.
+"""Checkpoints: the last committed operation on every object, in a few large log objects that
+replace the objects they cover.
 
 A checkpoint is a manifest, `checkpoints/manifests/<id>`, and its parts,
 `checkpoints/parts/<id>.<number, 6 digits>`, which are sealed lines of JSON as entries are. Each
 part has a header and operations, ordered by object id. The manifest is written last, once, and
 makes the checkpoint valid: it names each part with its checksum and its first and last object id,
-and the segments that the checkpoint covers, which are read no more. Parts without a manifest say
-nothing.
+and the covered segments, which are no longer read. Parts without a manifest are ignored.
 
-Several checkpoints may be valid at once; each says what was true of its objects at some time, and
-the highest version wins over all of them and over the entries and segments.
+Several checkpoints may be valid at once; each has the state of its objects at some time, and the
+highest version in checkpoints, entries and segments wins.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ __all__ = [
 ]
 
 FORMAT: Final = 1
-"""The format of checkpoints that is written, and the newest that is read."""
+"""The written format of checkpoints, and the newest readable one."""
 PART_BYTES: Final = 4 * 1024 * 1024
-"""A part is ended by the operation that takes it over so many bytes."""
+"""Size in bytes above which a part ends."""
 
 MANIFESTS: Final = "checkpoints/manifests/"
 PARTS: Final = "checkpoints/parts/"
@@ -65,7 +64,7 @@ _PART_KEY: Final = re.compile(rf"{PARTS}([0-9A-Za-z_-]{{1,64}})\.[0-9]{{6}}", re
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPart:
-    """What a manifest says of one part."""
+    """The manifest's description of one part."""
 
     first: str
     last: str
@@ -77,14 +76,14 @@ class CheckpointPart:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A manifest: what makes a checkpoint valid."""
+    """A manifest, which makes a checkpoint valid."""
 
     id: str
     time_ms: int
-    """When it was begun, epoch milliseconds."""
+    """Start time, epoch milliseconds."""
     parts: tuple[CheckpointPart, ...]
     segments: frozenset[str]
-    """Ids of the segments that it covers whole."""
+    """Ids of the completely covered segments."""
 
     @property
     def key(self) -> str:
@@ -93,7 +92,7 @@ class Checkpoint:
 
     @property
     def count(self) -> int:
-        """Operations in it."""
+        """Number of operations."""
         return sum(part.count for part in self.parts)
 
     def part_key(self, number: int) -> str:
@@ -106,7 +105,7 @@ class Checkpoint:
 
 
 def owner_of_part(key: str) -> str | None:
-    """The id of the checkpoint that a part was written for; None for any other key."""
+    """The checkpoint id in the key of a part; None for any other key."""
     found = _PART_KEY.fullmatch(key)
     return found[1] if found else None
 
@@ -128,7 +127,7 @@ def encode_manifest(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_manifest(data: bytes, key: str) -> Checkpoint:
-    """The checkpoint of a manifest's bytes. Raises LogFormatError, with the key, as for entries."""
+    """The checkpoint in a manifest's bytes. Raises LogFormatError, with the key, as for entries."""
     lines = unseal(data, _MANIFEST, FORMAT, key)
     if len(lines) != 1:
         raise LogFormatError("a manifest holds one line", path=key)
@@ -136,7 +135,7 @@ def decode_manifest(data: bytes, key: str) -> Checkpoint:
     parts = tuple(_part(each, key) for each in read_field(document, "parts", (list,), key))
     segments = read_field(document, "segments", (list,), key)
     if not all(type(each) is str and _ID.fullmatch(each) for each in segments):
-        raise LogFormatError("the manifest covers what is no segment", path=key)
+        raise LogFormatError("the manifest covers an invalid segment id", path=key)
     identity = read_field(document, "checkpoint", (str,), key)
     checkpoint = Checkpoint(
         identity, read_field(document, "time_ms", (int,), key), parts, frozenset(segments)
@@ -156,8 +155,8 @@ def _part(document: object, key: str) -> CheckpointPart:
 
 
 def decode_part(data: bytes, checkpoint: Checkpoint, number: int) -> list[LogRecord]:
-    """The records of a part. Raises LogFormatError, with the key, for bytes that the manifest does
-    not name."""
+    """The records of a part. Raises LogFormatError, with the key, for bytes other than those the
+    manifest names."""
     key, part = checkpoint.part_key(number), checkpoint.parts[number]
     lines = unseal(data, _PART, FORMAT, key)
     if hashlib.sha256(data).hexdigest() != part.sha256:
@@ -184,7 +183,7 @@ class CheckpointWriter:
         self._parts: list[CheckpointPart] = []
 
     async def add(self, record: LogRecord) -> None:
-        """Add a committed operation; they come ordered by object id. Raises the store's errors."""
+        """Add a committed operation, in the order of object ids. Raises the store's errors."""
         operation = record.operation
         line = operation_line(operation, record.key)
         self._first = self._first if self._lines else operation.object_id
@@ -195,7 +194,7 @@ class CheckpointWriter:
             await self._end_part()
 
     async def finish(self, segments: Iterable[str]) -> Checkpoint:
-        """Write the manifest: from then on the checkpoint counts. Raises the store's errors."""
+        """Write the manifest, which makes the checkpoint valid. Raises the store's errors."""
         if self._lines:
             await self._end_part()
         base = self._written
@@ -229,7 +228,7 @@ class CheckpointReader:
         self._possible = possible(has_key)
 
     async def valid(self) -> list[Checkpoint | DamagedLog]:
-        """The checkpoints that have a manifest, and manifests that cannot be understood."""
+        """The valid checkpoints, and damage for unreadable manifests."""
         found: list[Checkpoint | DamagedLog] = []
         async for info in list_all(self._blobs, MANIFESTS):
             try:
@@ -245,13 +244,12 @@ class CheckpointReader:
         return found
 
     async def keys(self) -> frozenset[str]:
-        """The keys of all manifests, which are not read."""
+        """The keys of all manifests, without reading them."""
         return frozenset([info.key async for info in list_all(self._blobs, MANIFESTS)])
 
     async def records(self, *, object_ids: Collection[str] | None = None) -> AsyncIterator[Finding]:
-        """Every operation of every valid checkpoint, or those on some objects; a part that is
-        missing, cut or another one is damage. A checkpoint that is superseded meanwhile is followed
-        by the one that replaced it.
+        """Every operation of every valid checkpoint, or those on some objects; a missing, truncated
+        or different part is damage. A checkpoint superseded meanwhile is followed by its successor.
         """
         wanted = None if object_ids is None else sorted(set(object_ids))
         done: set[str] = set()
@@ -275,7 +273,7 @@ class CheckpointReader:
                                 yield finding
 
     async def of(self, checkpoint: Checkpoint) -> AsyncIterator[Finding]:
-        """Every operation of one checkpoint; nothing of a part that is gone with its manifest."""
+        """Every operation of one checkpoint; none of a part removed with its manifest."""
         for number in range(len(checkpoint.parts)):
             for finding in await self.part(checkpoint, number) or ():
                 yield finding
@@ -297,8 +295,8 @@ class CheckpointReader:
 
 
 def possible(has_key: Callable[[str], bool] | None) -> Callable[[LogRecord], LogRecord]:
-    """What gives a record back, or raises LogFormatError if an entry of it can have no key in the
-    volume."""
+    """A check of records: returns a record, or raises LogFormatError if an entry of it can have no
+    key in the volume."""
 
     def checked(record: LogRecord) -> LogRecord:
         for entry in (record.operation.before, record.operation.after):
@@ -312,7 +310,7 @@ def possible(has_key: Callable[[str], bool] | None) -> Callable[[LogRecord], Log
 
 
 def _holds(part: CheckpointPart, wanted: Sequence[str]) -> bool:
-    """Whether one of the ids, which are sorted, may be in a part."""
+    """Whether one of the sorted ids may be in a part."""
     place = bisect_left(wanted, part.first)
     return place < len(wanted) and wanted[place] <= part.last
 

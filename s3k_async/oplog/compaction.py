@@ -1,18 +1,18 @@
-"""Log compaction: writes a checkpoint, then removes the objects that it replaces.
+"""Log compaction: writes a checkpoint, then removes the log objects that it covers.
 
-The order makes every death harmless. Until the manifest is there, nothing has changed: parts
-without one are read by nobody, and a later compaction removes them. From then on each removal takes
-away what the checkpoint says as well: entries in any order, because an entry never outweighs a
-checkpoint of the same version; segments in any order, because the manifest covers them. What a run
-leaves behind the next one removes.
+The order makes every crash harmless. Before the manifest is written nothing has changed: parts
+without one are not read, and a later compaction removes them. Afterwards each removal is of content
+that the checkpoint has as well: entries in any order, because an entry never outweighs a checkpoint
+of the same version; segments in any order, because the manifest covers them. The next run removes
+leftovers.
 
-Two compactions at once do no harm either: each writes a checkpoint of its own, and removes only
-what it has read. Entries and segments that are pending, that hold an operation of unknown outcome
-or one younger than the grace period, and objects that cannot be understood are left alone. Rivals
-that were committed for one version are all kept.
+Concurrent compactions are harmless: each writes a checkpoint of its own, and removes only the
+objects it has read. Entries and segments that are pending or hold an operation of unknown outcome
+or one younger than the grace period are skipped, and so are unreadable objects. Several committed
+operations for one version are all kept.
 
-A tombstone is dropped once it is old and the log holds nothing else on its object, and only if all
-of the log could be read: so it lasts at least until the compaction after the one that removed
+A tombstone is dropped once it is old and the log holds nothing else on its object, and only if the
+whole log was readable: so it lasts at least until the compaction after the one that removed
 everything older.
 """
 
@@ -43,44 +43,42 @@ from s3k_async.stores.pagination import list_all
 __all__ = ["GRACE_SECONDS", "MAX_SEGMENTS", "TOMBSTONE_SECONDS", "Compaction", "Compactor"]
 
 GRACE_SECONDS: Final = 86_400.0
-"""Younger operations stay where they are, so that their history can be read."""
+"""Younger operations are kept, so that their history can be read."""
 MAX_SEGMENTS: Final = 50_000
-"""Segments that one checkpoint covers: the manifest names them. The next run covers the next."""
+"""Most segments of one checkpoint: the manifest names them. The next run covers the next."""
 
 TOMBSTONE_SECONDS: Final = 86_400.0
-"""Tombstones younger than this are kept whatever the grace period, and a compaction that has taken
-half as long gives up: so none that began before a removal can write the removed object's earlier
+"""Minimum age of dropped tombstones, independent of the grace period. A compaction gives up after
+half of this time, so that none that began before a removal can write the removed object's earlier
 state after the tombstone was dropped."""
 
 QUARANTINED: Final = "quarantine/"
-"""What fsck puts before the keys of log objects that nobody can understand, and a dot and a
-checksum behind them."""
+"""Prefix of unreadable log objects in fsck's quarantine; a dot and a checksum follow the key."""
 
 _PENDING, _COMMITTED, _MANIFEST, _PART = range(4)
-"""The turns of removal."""
+"""Order of removal."""
 
 
 @dataclass(slots=True)
 class Compaction:
-    """What a compaction found and did, or would do."""
+    """Result of a compaction, or of a dry run."""
 
     objects: int = 0
-    """Objects whose state the checkpoint holds, deleted ones included."""
+    """Objects in the checkpoint, deleted ones included."""
     tombstones: int = 0
-    """Those of them that are deleted."""
+    """Deleted objects among them."""
     dropped: int = 0
-    """Tombstones that nothing needs any more."""
+    """Dropped tombstones."""
     removable: int = 0
-    """Log objects that the checkpoint stands for, older checkpoints included."""
+    """Log objects that the checkpoint covers, older checkpoints included."""
     removed: int = 0
     checkpoint: str = ""
-    """Id of the checkpoint that was written; empty if there was nothing to do, or for a dry run."""
+    """Id of the written checkpoint; empty if there was nothing to do, or for a dry run."""
     damaged: list[DamagedLog] = field(default_factory=list)
 
 
 class Compactor:
-    """Compacts one log. `directory`: where the temporary file is made (about the size of the
-    log)."""
+    """Compaction of one log. `directory`: of the temporary file (about the size of the log)."""
 
     def __init__(
         self,
@@ -103,12 +101,12 @@ class Compactor:
     async def run(
         self, *, dry_run: bool = True, progress: Callable[[Progress], object] | None = None
     ) -> Compaction:
-        """Read the whole log, and unless `dry_run` write a checkpoint and remove what it stands
-        for.
+        """Read the whole log, and unless `dry_run` write a checkpoint and remove the covered
+        objects.
 
-        Damage is told and left where it is. Raises the store's errors, LeaseExpiredError for a run
-        that took too long, and PartialFailureError for objects that could not be removed: running
-        again goes on.
+        Damage is reported and kept. Raises the store's errors, LeaseExpiredError for a run over its
+        time limit, and PartialFailureError for objects that could not be removed: the next run
+        continues.
         """
         tell = progress or (lambda _: None)
         done = Compaction()
@@ -135,8 +133,8 @@ class Compactor:
     async def _read(
         self, sorter: ExternalSort, done: Compaction, tell: Callable[[Progress], object]
     ) -> list[str]:
-        """Keep what entries and segments say, and note which of them can go; the segments among
-        those."""
+        """Collect the records of entries and segments, and note the removable ones; returns the
+        segments among those."""
         segments: list[str] = []
         read = 0
         async for part in self._reader.objects():
@@ -157,12 +155,12 @@ class Compactor:
         return segments
 
     async def _read_checkpoints(self, sorter: ExternalSort, done: Compaction) -> None:
-        """Keep what the checkpoints say. Those that are whole are replaced, unless that is all
-        there would be to do.
+        """Collect the records of the checkpoints. Complete ones are replaced, unless there is
+        nothing else to do.
 
-        So are those of which nothing is missing but what lies in quarantine: nobody could ever read
-        them whole. The segments that they cover and that are still there stay, since they may say
-        what the missing part did.
+        So are those whose missing objects are all in quarantine: they can never be complete again.
+        Existing segments that they cover are kept, since they may hold the records of the missing
+        part.
         """
         read: set[str] = set()
         whole: list[Checkpoint] = []
@@ -194,7 +192,7 @@ class Compactor:
     async def _read_one(
         self, checkpoint: Checkpoint, sorter: ExternalSort, done: Compaction
     ) -> set[str]:
-        """Keep what one checkpoint says; the keys of what could not be read."""
+        """Collect the records of one checkpoint; returns the keys of unreadable parts."""
         damaged: set[str] = set()
         async for finding in self._reader.checkpoints.of(checkpoint):
             if isinstance(finding, DamagedLog):
@@ -205,7 +203,7 @@ class Compactor:
         return damaged
 
     async def _quarantined(self) -> set[str]:
-        """The keys of the manifests and parts that fsck has put into quarantine."""
+        """The keys of the manifests and parts in fsck's quarantine."""
         found = set()
         for prefix in (MANIFESTS, PARTS):
             async for info in list_all(self._blobs, QUARANTINED + prefix):
@@ -213,9 +211,8 @@ class Compactor:
         return found
 
     async def _note_strays(self, sorter: ExternalSort) -> None:
-        """Parts without a manifest, of a run that died or was overtaken; those of one under way are
-        younger. The parts of a manifest that lies in quarantine are whole, and stay.
-        """
+        """Note parts without a manifest, of a crashed or superseded run; those of a run in progress
+        are younger. The parts of a manifest in quarantine are intact, and kept."""
         valid = {
             each.key for each in await self._reader.checkpoints.valid()
         } | await self._quarantined()
@@ -228,7 +225,7 @@ class Compactor:
     async def _write(
         self, sorter: ExternalSort, writer: CheckpointWriter | None, done: Compaction
     ) -> None:
-        """Write the parts, or without a writer only count what would be in them."""
+        """Write the parts, or without a writer only count their operations."""
         for group in sorter.objects():
             truth = latest(group)[group[0].operation.object_id]
             if truth.committed is None:

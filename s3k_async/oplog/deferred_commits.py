@@ -1,7 +1,7 @@
 """Deferred commits: commit records written after the caller has its answer.
 
-If the process dies first, the operation is pending in the log and done in the table, which fsck can
-decide.
+After an earlier crash the operation is pending in the log and applied in the table, from which fsck
+resolves it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from s3k_async._core.metering import deferred
 __all__ = ["MARKS_UNDER_WAY", "DeferredCommits"]
 
 MARKS_UNDER_WAY: Final = 64
-"""Marks that are being written at the same time; whoever brings one more waits until one of them is
-done."""
+"""Marks written concurrently; the next one waits until one of them is written."""
 
 
 class DeferredCommits:
-    """The marks of one log that are being written. Belongs to one event loop, and to the process
-    that began them: in a forked child they are not written a second time.
-    """
+    """The deferred marks of one log. Belongs to one event loop and one process: a forked child does
+    not write them a second time."""
 
     def __init__(self, limit: int = MARKS_UNDER_WAY) -> None:
         self._places = asyncio.Semaphore(limit)
@@ -35,10 +33,10 @@ class DeferredCommits:
         self._pid = 0
 
     async def begin(self, write: Callable[[], Awaitable[object]]) -> None:
-        """Begin to write a mark and return; waits only while too many are under way.
+        """Start writing a mark and return; waits only while too many are in progress.
 
-        `write` ends by itself and raises nothing that the log expects. A cancellation of the caller
-        does not reach it.
+        `write` has its own time limit and handles the errors of the store. It is not cancelled with
+        the caller.
         """
         await self._places.acquire()
         self._pid = os.getpid()
@@ -47,8 +45,7 @@ class DeferredCommits:
         task.add_done_callback(self._ended)
 
     async def drained(self) -> None:
-        """Wait until all that were begun are written. Raises what none of them should have
-        raised."""
+        """Wait until all started marks are written. Raises their unexpected errors."""
         while self._tasks and self._pid == os.getpid():
             await asyncio.wait(set(self._tasks))
         failure, self._failure = self._failure, None
@@ -56,7 +53,7 @@ class DeferredCommits:
             raise failure
 
     async def close(self) -> None:
-        """As `drained`; cancelled, it stops those that are under way."""
+        """As `drained`; if cancelled, it stops the marks in progress."""
         try:
             await self.drained()
         except asyncio.CancelledError:
@@ -77,8 +74,8 @@ class DeferredCommits:
             except asyncio.CancelledError:
                 if self._given_up:
                     raise
-                # The loop is ending, as `asyncio.run` does it, and waits for what it has cancelled.
-                # Doing it again leaves the same object.
+                # The loop is ending, as at the end of `asyncio.run`, and awaits cancelled tasks. A
+                # second write leaves the same object.
                 await write()
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -2,10 +2,10 @@
 once written.
 
 An object of the log is lines of JSON, each ended by a newline, and ASCII only, so that any tool can
-cut it at its lines. The first line says what it is (`s3k`: `oplog-entry` or `oplog-segment`) and in
-which `format`; the last is the seal, `{"sha256":"<hex of everything before>"}`, so that a cut or a
-flipped bit is noticed wherever it is. Keys are written in one fixed order and every field is always
-present: equal records are equal bytes. Readers ignore fields that they do not know.
+split it into lines. The first line has its kind (`s3k`: `oplog-entry` or `oplog-segment`) and its
+`format`; the last is the seal, `{"sha256":"<hex of everything before>"}`, so that truncation or a
+flipped bit is detected anywhere. Keys are written in one fixed order and every field is always
+present: equal records are equal bytes. Readers ignore unknown fields.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 FORMAT: Final = 1
-"""The format of entries that is written, and the newest that is read."""
+"""The written format of entries, and the newest readable one."""
 
 MAX_VERSION: Final = 9_999_999_999
 """The key has ten digits for the version, so that the keys of an object sort by it."""
@@ -67,7 +67,7 @@ _ENTRY_KEY: Final = re.compile(
 _SEGMENT_KEY: Final = re.compile(rf"segments/({_ID})\.(pending|committed)", re.ASCII)
 _IS_ID: Final = re.compile(_ID, re.ASCII)
 JOB_SEPARATOR: Final = "_"
-"""Between a job's id and the rest of the id of one of its segments. No UUID has it."""
+"""Separator of the job's id and the rest in a segment's id. No UUID contains it."""
 _LEAST: Final = -(2**63)
 _LARGEST: Final = 2**63 - 1
 _SEAL_LENGTH: Final = len('{"sha256":""}\n') + 64
@@ -95,17 +95,17 @@ _ENTRY_FIELDS: Final[dict[str, tuple[type, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """An operation and how far the log knows it to have come."""
+    """An operation and its state according to the log."""
 
     operation: Operation
     state: LogState
     key: str = field(default="", compare=False)
-    """The log object it was read from; empty for a record that was not read."""
+    """Key of its log object; empty for a record that was not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryKey:
-    """What the key of an entry says."""
+    """The parts of an entry's key."""
 
     object_id: str
     version: int
@@ -115,15 +115,15 @@ class EntryKey:
 
 @dataclass(frozen=True, slots=True)
 class SegmentKey:
-    """What the key of a segment says."""
+    """The parts of a segment's key."""
 
     segment_id: str
     state: LogState
 
 
 def entry_key(operation: Operation, state: LogState) -> str:
-    """The key of an operation's entry, below the log root. Raises LogFormatError for ids that no
-    key can hold."""
+    """The key of an operation's entry, below the log root. Raises LogFormatError for ids that are
+    invalid in keys."""
     object_id = _id(operation.object_id, "object id")
     operation_id = _id(operation.id, "operation id")
     return f"entries/{object_id[:2]}/{object_id}.{operation.version:010d}.{operation_id}.{state}"
@@ -145,13 +145,13 @@ def job_segments(job: str) -> str:
 
 
 def segment_key(segment_id: str, state: LogState) -> str:
-    """The key of a segment, below the log root. Raises LogFormatError for an id that no key can
-    hold."""
+    """The key of a segment, below the log root. Raises LogFormatError for an id that is invalid in
+    keys."""
     return f"segments/{_id(segment_id, 'segment id')}.{state}"
 
 
 def history_prefix(object_id: str) -> str:
-    """What the keys of all entries of one object begin with, and no others."""
+    """The common prefix of the keys of one object's entries, and of no others."""
     return f"entries/{_id(object_id, 'object id')[:2]}/{object_id}."
 
 
@@ -167,7 +167,7 @@ def parse_key(key: str) -> EntryKey | SegmentKey:
 
 
 def pending_segment(key: str) -> str:
-    """The id of the segment whose pending object has this key; empty for every other key."""
+    """The segment id in the key of a pending object; empty for every other key."""
     segment = _SEGMENT_KEY.fullmatch(key)
     return segment[1] if segment and segment[2] == "pending" else ""
 
@@ -187,8 +187,8 @@ def entry_of_line(line: bytes, state: LogState) -> bytes:
 def decode(data: bytes, key: str) -> LogRecord:
     """The record in an entry's bytes.
 
-    Raises LogFormatError, with the key, for bytes that are cut, damaged, foreign or of a newer
-    format, and for a record that contradicts itself or its key.
+    Raises LogFormatError, with the key, for bytes that are truncated, damaged, foreign or of a
+    newer format, and for a record that contradicts itself or its key.
     """
     expected = parse_key(key)
     if not isinstance(expected, EntryKey):
@@ -217,13 +217,13 @@ def operation_from(line: bytes, key: str) -> Operation:
 
 
 def entry_document(entry: Entry) -> dict[str, Any]:
-    """The state of an entry as it stands in a record, a JSON object."""
+    """The state of an entry as a JSON object of a record."""
     return {name: getattr(entry, name) for name in _ENTRY_FIELDS}
 
 
 def entry_from(document: dict[str, Any], key: str) -> Entry:
-    """The state of an entry that a JSON object holds. Raises LogFormatError, with the key, also for
-    a state that no item of a table can have."""
+    """The state of an entry in a JSON object. Raises LogFormatError, with the key, also for a state
+    that is invalid in a table."""
     entry = Entry(
         **{name: read_field(document, name, kinds, key) for name, kinds in _ENTRY_FIELDS.items()}
     )
@@ -233,16 +233,15 @@ def entry_from(document: dict[str, Any], key: str) -> Entry:
 
 
 def seal(body: bytes) -> bytes:
-    """Lines, each ended by a newline, and their seal: a whole log object."""
+    """A whole log object: lines, each ended by a newline, and their seal."""
     return body + _seal_of(body)
 
 
 def unseal(data: bytes, content: str, newest: int, key: str) -> list[bytes]:
-    """The lines of a sealed object whose first line says that it is a `content`, in a format from 1
-    to `newest`.
+    """The lines of a sealed object of the kind `content`, in a format from 1 to `newest`.
 
-    Raises LogFormatError, with the key. A newer format is named as such even if its seal is not
-    ours.
+    Raises LogFormatError, with the key. A newer format is reported as such even with another kind
+    of seal.
     """
     head = data.partition(b"\n")[0]
     try:
@@ -250,8 +249,8 @@ def unseal(data: bytes, content: str, newest: int, key: str) -> list[bytes]:
     except LogFormatError:
         document = {}
     format_number = document.get("format")
-    ours = document.get("s3k") == content and type(format_number) is int
-    if ours and cast("int", format_number) > newest:
+    known = document.get("s3k") == content and type(format_number) is int
+    if known and cast("int", format_number) > newest:
         raise LogFormatError(
             f"operation log format {format_number}; this version reads up to {newest}, a newer one "
             "is needed",
@@ -263,7 +262,7 @@ def unseal(data: bytes, content: str, newest: int, key: str) -> list[bytes]:
             "truncated or damaged" if data.startswith(b'{"s3k":') else "not an operation log object"
         )
         raise LogFormatError(what, path=key)
-    if not ours or cast("int", format_number) < 1 or not body.endswith(b"\n"):
+    if not known or cast("int", format_number) < 1 or not body.endswith(b"\n"):
         raise LogFormatError(f"not an {content} of a known format", path=key)
     return body[:-1].split(b"\n")
 
@@ -282,8 +281,7 @@ def parse_line(line: bytes, key: str) -> dict[str, Any]:
 
 
 def read_field(document: dict[str, Any], name: str, kinds: tuple[type, ...], key: str) -> Any:
-    """A field that must be there and have exactly one of the types. Raises LogFormatError, with the
-    key."""
+    """A required field of exactly one of the types. Raises LogFormatError, with the key."""
     value = document.get(name, ...)
     if type(value) not in kinds:
         raise LogFormatError(f"the field {name!r} is missing or of a wrong type", path=key)
@@ -352,34 +350,34 @@ _SIDES: Final[dict[str, frozenset[tuple[bool, bool]]]] = {
 
 
 def _impossible(entry: Entry) -> str | None:
-    """Why no item can hold the entry, or None: what is taken from the log is looked up, and put
-    back, at its path."""
+    """The reason why no item can hold the entry, or None: entries from the log are looked up and
+    restored at their paths."""
     try:
         is_path = entry.path != ROOT and _native.normalize(entry.path) == entry.path
-        _native.ancestors(entry.path)  # refuses what is longer than every key
+        _native.ancestors(entry.path)  # refuses paths longer than every key
     except InvalidPathError as error:
-        return f"a path that no entry has: {error.message}"
+        return f"an invalid path: {error.message}"
     if not is_path:
-        return f"a path that no entry has: {entry.path!r} is the root, or not normalised"
+        return f"an invalid path: {entry.path!r} is the root, or not normalised"
     if (
         not 0 < entry.ctime <= _LARGEST // 1000
         or not 0 < entry.version <= _LARGEST
         or not 0 <= entry.size <= _LARGEST
     ):
-        return "a ctime, version or size that no entry has"
+        return "an invalid ctime, version or size"
     if (
         not entry.id
         or not _LEAST <= entry.mtime_ms <= _LARGEST
         or not _LEAST <= entry.lease_ms <= _LARGEST
     ):
-        return "an id or a time that no entry has"
+        return "an invalid id or time"
     if entry.committed and (entry.is_dir or entry.physical in (None, UNCOMMITTED)):
         return "a committed file must name its physical object"
     return None
 
 
 def _flaw(operation: Operation) -> str | None:
-    """What contradicts itself in the operation, or None."""
+    """The contradiction in the operation, or None."""
     before, after, version = operation.before, operation.after, operation.version
     if (before is not None, after is not None) not in _SIDES[operation.kind]:
         return f"a {operation.kind} with the wrong state before or after"
@@ -399,7 +397,7 @@ def _flaw(operation: Operation) -> str | None:
 
 
 def is_id(text: str) -> bool:
-    """Whether keys of the log can hold an object id, an operation id or a segment id."""
+    """Whether a text is valid in keys of the log as an object id, operation id or segment id."""
     return _IS_ID.fullmatch(text) is not None
 
 

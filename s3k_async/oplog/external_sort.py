@@ -1,7 +1,6 @@
 """External sort: log records ordered by object id in a temporary file, for logs larger than memory.
 
-The file is a SQLite database of its own in a temporary directory: nothing in it outlives the work,
-so it is written without a journal.
+The file is a SQLite database in a temporary directory, removed at the end, so it has no journal.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from s3k_async.oplog.entries import LogRecord, LogState, operation_from, operati
 __all__ = ["CACHE_BYTES", "ExternalSort"]
 
 CACHE_BYTES = 16 * 1024 * 1024
-"""Memory that the database may use for its pages."""
+"""Page cache of the database."""
 
 _SCHEMA = (
     "CREATE TABLE records (object TEXT NOT NULL, state TEXT NOT NULL, key TEXT NOT NULL, line BLOB "
@@ -28,8 +27,8 @@ _SCHEMA = (
 
 
 class ExternalSort:
-    """Log records by object id. `directory`: where the temporary directory is made; None: where the
-    system says.
+    """Log records by object id. `directory`: parent of the temporary directory; None: the system's
+    default.
 
     with Spill() as spill:
         spill.add(records)
@@ -39,7 +38,7 @@ class ExternalSort:
 
     def __init__(self, directory: str | None = None) -> None:
         self._room = TemporaryDirectory(prefix="s3k-", dir=directory, ignore_cleanup_errors=True)
-        # Threads may take turns with it.
+        # Threads may use it one after the other.
         path = os.path.join(self._room.name, "spill")
         self.database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         for pragma in ("journal_mode=OFF", "synchronous=OFF", f"cache_size=-{CACHE_BYTES // 1024}"):
@@ -63,7 +62,7 @@ class ExternalSort:
         self._room.cleanup()
 
     def add(self, records: Iterable[LogRecord]) -> None:
-        """Keep some records."""
+        """Add records."""
         rows = [
             (
                 each.operation.object_id,

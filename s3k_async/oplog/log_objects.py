@@ -1,7 +1,6 @@
-"""Bounded reads of whole log objects: at most the size that a writer can have produced.
+"""Bounded reads of whole log objects: at most the largest size of a writer.
 
-Nothing that is larger is an object of the log, whatever its beginning says, and it is not read to
-its end: an object of any size takes no more memory than the largest that there can be.
+A larger object is not part of the log and is not read to its end, so that memory is bounded.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ from s3k_async.stores.blobs import BlobStore
 __all__ = ["ENTRY_BYTES", "MANIFEST_BYTES", "OBJECT_BYTES", "read_object"]
 
 ENTRY_BYTES: Final = 1024 * 1024
-"""More than an entry takes: its two states have paths of 3,073 bytes and a mark at most, each
+"""Above the largest entry: its two states have at most paths of 3,073 bytes and a mark each,
 escaped."""
 OBJECT_BYTES: Final = 16 * 1024 * 1024
-"""More than a segment (8 MiB) or a part of a checkpoint (4 MiB) takes, each with one operation too
-many."""
+"""Above the largest segment (8 MiB) and checkpoint part (4 MiB), each with one operation more."""
 MANIFEST_BYTES: Final = 64 * 1024 * 1024
-"""More than a manifest takes: 50,000 segments, and a part for every 4 MiB of checkpoint."""
+"""Above the largest manifest: 50,000 segments, and a part for every 4 MiB of checkpoint."""
 
 
 async def read_object(blobs: BlobStore, key: str, most: int = OBJECT_BYTES) -> bytes:
@@ -29,5 +27,5 @@ async def read_object(blobs: BlobStore, key: str, most: int = OBJECT_BYTES) -> b
     """
     data = await blobs.get(key, 0, most + 1)
     if len(data) > most:
-        raise LogFormatError(f"more than {most:,} bytes, which no object of its kind has", path=key)
+        raise LogFormatError(f"more than {most:,} bytes, the limit of its kind of object", path=key)
     return data

@@ -1,7 +1,7 @@
 """The reader of the operation log, and the state of each object according to it.
 
-Damage is reported and never repaired or removed here, and only what was read whole can be damaged:
-an error of the store ends the reading.
+Damage is reported and never repaired or removed here. Only objects that were read whole count as
+damaged: an error of the store ends the read.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _EVERY_KEY: Final = KeyRange()
 _EVERY_ENTRY: Final = KeyRange(_ENTRIES)
 _EVERY_SEGMENT: Final = KeyRange(_SEGMENTS)
 _SHARDS: Final = 256
-"""What the keys of entries divide them into: the first two digits of the object id."""
+"""Shards of the entries' keys: the first two digits of the object id."""
 _ENTRY_BATCH: Final = 512
 _SEGMENTS_AT_ONCE: Final = 2
 _JAVA_KEY: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.info", re.ASCII)
@@ -72,7 +72,7 @@ _JAVA_PATH: Final = re.compile(r"ks://([^/]+)(/.*[^/])", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class LogObject:
-    """An entry or a segment: one or two objects of the log, and what they say."""
+    """An entry or a segment: one or two objects of the log, with their content."""
 
     keys: tuple[str, ...]
     """Pending before committed."""
@@ -82,12 +82,12 @@ class LogObject:
 
     @property
     def records(self) -> list[LogRecord]:
-        """What could be read of it."""
+        """The readable records."""
         return [finding for finding in self.findings if isinstance(finding, LogRecord)]
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is whole, and it is known of each of its operations whether it happened."""
+        """Whether it is complete and undamaged, and the outcome of each operation is known."""
         return len(self.records) == len(self.findings) > 0 and all(
             one.state == "committed" for one in self.records
         )
@@ -98,15 +98,14 @@ class ObjectState:
     """The state of one object according to the log."""
 
     committed: LogRecord | None = None
-    """The committed operation of the highest version, or None; a `delete` says that the object is
-    gone."""
+    """The committed operation of the highest version, or None; a `delete` means that the object was
+    removed."""
     pending: tuple[LogRecord, ...] = ()
-    """Operations of higher versions of which the log does not know whether they happened, by
-    version and id."""
+    """Operations of higher versions with unknown outcome, by version and id."""
     conflict: tuple[LogRecord, ...] = ()
-    """Different operations, all committed, for that one highest version, by time and id.
-    Conditional writes exclude this, so the log alone cannot decide between them; `committed` is
-    then the first, for want of a better one."""
+    """Different committed operations for that one highest version, by time and id. Conditional
+    writes exclude this, so the log alone cannot decide between them; `committed` is then
+    arbitrarily the first."""
 
     @property
     def last(self) -> tuple[LogRecord, ...]:
@@ -120,10 +119,10 @@ class ObjectState:
 
 
 def latest(records: Iterable[Finding]) -> dict[str, ObjectState]:
-    """The truth for each object id, in whatever order the records come; damage is passed over.
+    """The state of each object id, from records in any order; damage is skipped.
 
-    The highest committed version wins. Operations pending at or below it are not pending any more:
-    their own committed record exists, or they lost. The same operation found twice is one.
+    The highest committed version wins. Operations pending at or below it are decided: their own
+    committed record exists, or they lost. An operation found twice counts once.
     """
     committed: dict[str, list[LogRecord]] = {}
     pending: dict[str, dict[tuple[int, str], LogRecord]] = {}
@@ -171,25 +170,23 @@ class LogReader:
         concurrency: int = 32,
         has_key: Callable[[str], bool] | None = None,
     ) -> None:
-        """`blobs`: rooted at the log, its reads already retried. `concurrency`: entries read at
-        once. `has_key`: whether an entry of the volume can have a path; an object with another one
-        is damaged.
-        """
+        """`blobs`: rooted at the log, with retries. `concurrency`: entries read at once. `has_key`:
+        whether an entry of the volume can have a path; an object with another one is damaged."""
         self._blobs = blobs
         self._concurrency = concurrency
         self._possible = possible(has_key)
         self.checkpoints = CheckpointReader(blobs, has_key=has_key)
 
     async def records(self) -> AsyncIterator[Finding]:
-        """Every operation in the log, in the highest state that an object knows for it, and every
-        object that cannot be understood. An operation that an entry or segment and a checkpoint
-        hold comes once from each.
+        """Every operation in the log, in its highest recorded state, and damage for every
+        unreadable object. An operation in an entry or segment and in a checkpoint is returned once
+        from each.
 
-        Where a committed entry is readable, its pending twin has no more to say and is not read; of
-        a segment, the operations are read from the pending object, and a mark whose pending object
-        is missing is damage. Bounded memory. Not a snapshot: an operation that is being committed
-        meanwhile may still be found pending. What is compacted meanwhile is found in the
-        checkpoint, because checkpoints are read last. Raises the store's errors.
+        The pending twin of a readable committed entry is not read; of a segment, the operations are
+        read from the pending object, and a mark whose pending object is missing is damage. Bounded
+        memory. Not a snapshot: an operation committed meanwhile may still be found pending.
+        Operations compacted meanwhile are found in the checkpoint, because checkpoints are read
+        last. Raises the store's errors.
         """
         async for part in self.objects():
             for finding in part.findings:
@@ -198,17 +195,15 @@ class LogReader:
             yield finding
 
     async def objects(self) -> AsyncIterator[LogObject]:
-        """Every entry and every segment, without those that a checkpoint covers. Raises the store's
-        errors."""
+        """Every entry and every segment not covered by a checkpoint. Raises the store's errors."""
         async for part in self.entries():
             yield part
         async for part in self.segments():
             yield part
 
     async def newest(self, number: int) -> AsyncGenerator[LogObject, None]:
-        """The entries and segments that were stored last, by the clock of the store, the last one
-        first, at most so many; each holds an operation at least. All are listed, and no others are
-        read. Raises the store's errors.
+        """The last `number` entries and segments by the store's clock, newest first; each holds
+        at least one operation. All are listed, and only these are read. Raises the store's errors.
         """
         stored: dict[str, int] = {}
         for prefix in (_ENTRIES, _SEGMENTS):
@@ -232,9 +227,8 @@ class LogReader:
     async def entries(
         self, wanted: Callable[[str], bool] | None = None, *, keys: KeyRange = _EVERY_ENTRY
     ) -> AsyncIterator[LogObject]:
-        """Every entry, or those on the objects whose ids are wanted; the others are listed and not
-        read. `keys`: one of `entry_ranges`. Raises the store's errors.
-        """
+        """Every entry, or those on the wanted object ids; the others are listed and not read.
+        `keys`: one of `entry_ranges`. Raises the store's errors."""
 
         def is_other(key: str) -> bool:
             parsed = parse_key(key)
@@ -248,9 +242,8 @@ class LogReader:
     async def segments(
         self, without: Container[str] = frozenset(), *, without_covered: bool = True
     ) -> AsyncIterator[LogObject]:
-        """Every segment, but for those `without`, by their ids, and, `without_covered`, those that
-        a checkpoint covers. Raises the store's errors.
-        """
+        """Every segment except the ids in `without` and, with `without_covered`, those covered by a
+        checkpoint. Raises the store's errors."""
         covered = await self._covered() if without_covered else frozenset()
 
         def is_known(key: str) -> bool:
@@ -263,15 +256,14 @@ class LogReader:
             yield part
 
     async def segment_ids(self) -> AsyncIterator[str]:
-        """The ids of all segments, those that a checkpoint covers included. Raises the store's
-        errors.
-        """
+        """The ids of all segments, those covered by a checkpoint included. Raises the store's
+        errors."""
         async for twins in self._twins(_EVERY_SEGMENT):
             if not isinstance(twins, DamagedLog):
                 yield _segment_id(next(iter(twins.values())))
 
     async def left_of(self, segments: Collection[str]) -> list[str]:
-        """The keys that there still are of some segments. Raises the store's errors."""
+        """The existing keys of some segments. Raises the store's errors."""
         return [
             key
             async for twins in self._twins(_EVERY_SEGMENT)
@@ -281,9 +273,8 @@ class LogReader:
         ]
 
     async def segment_sizes(self) -> tuple[dict[str, int], list[DamagedLog]]:
-        """The ids of all segments but those that a checkpoint covers, with the bytes of their
-        objects, and keys among theirs that are none of a segment. Raises the store's errors.
-        """
+        """The ids of all segments not covered by a checkpoint, with the bytes of their objects, and
+        foreign keys among theirs. Raises the store's errors."""
         covered = await self._covered()
         sizes: dict[str, int] = {}
         damage: list[DamagedLog] = []
@@ -298,10 +289,10 @@ class LogReader:
         return sizes, damage
 
     async def history(self, object_id: str) -> list[Finding]:
-        """What the log holds of one object, by version.
+        """The records of one object, by version.
 
-        Segments that cannot be understood come last, since nobody knows whether they are about it.
-        Reads every segment, and one part of each checkpoint. Raises the store's errors.
+        Unreadable segments come last, since they may concern the object. Reads every segment, and
+        one part of each checkpoint. Raises the store's errors.
         """
         prefix = history_prefix(object_id)
         found: dict[object, Finding] = {}
@@ -318,7 +309,7 @@ class LogReader:
         return sorted(found.values(), key=_by_version)
 
     async def entries_of(self, object_id: str) -> list[Finding]:
-        """What the entries of one object say; no segment and no checkpoint is read. Raises the
+        """The records in the entries of one object, without segments and checkpoints. Raises the
         store's errors."""
         parts = self._read(
             KeyRange(history_prefix(object_id)), self._entry, self._concurrency, _ENTRY_BATCH
@@ -326,15 +317,14 @@ class LogReader:
         return [finding async for part in parts for finding in part.findings]
 
     async def segment(self, segment_id: str) -> list[Finding]:
-        """What one segment says; nothing if there is none. Raises the store's errors."""
+        """The records of one segment; none if it does not exist. Raises the store's errors."""
         return await self._segment(
             {state: segment_key(segment_id, state) for state in get_args(LogState)}
         )
 
     async def open_segments(self, prefix: str) -> list[str]:
-        """The ids of the segments, below a prefix of their keys, of which no mark says what became
-        of their operations. Raises the store's errors.
-        """
+        """The ids of segments below a key prefix without a mark, which decides the outcome of their
+        operations. Raises the store's errors."""
         return [
             _segment_id(twins["pending"])
             async for twins in self._twins(KeyRange(prefix))
@@ -342,13 +332,13 @@ class LogReader:
         ]
 
     async def begun(self, segment_id: str) -> Segment | None:
-        """A segment's pending object; None if it is not there, or cannot be understood. Raises the
-        store's errors."""
+        """A segment's pending object; None if it is missing or unreadable. Raises the store's
+        errors."""
         segment = await self._decoded(segment_key(segment_id, "pending"), [])
         return segment if isinstance(segment, Segment) else None
 
     async def _covered(self) -> frozenset[str]:
-        """The segments that checkpoints stand for."""
+        """The segments covered by checkpoints."""
         valid = await self.checkpoints.valid()
         return frozenset().union(
             *(each.segments for each in valid if not isinstance(each, DamagedLog))
@@ -383,7 +373,7 @@ class LogReader:
             yield part
 
     async def _twins(self, listed: KeyRange) -> AsyncIterator[dict[LogState, str] | DamagedLog]:
-        """The keys that belong together, by state; they come one after the other in the listing."""
+        """The keys of one entry or segment by state; they are adjacent in the listing."""
         current: dict[LogState, str] = {}
         stem = ""
         async for info in list_range(self._blobs, listed):
@@ -431,7 +421,7 @@ class LogReader:
             return damage + await self._marked(committed, begun, keys, damaged=bool(damage))
         if begun is None:
             return damage
-        # With a mark that cannot be read the segment is not open: nothing can end it as a whole.
+        # With an unreadable mark the segment is not open: it cannot be ended as a whole.
         return damage + list(begun.records(keys["committed" if unreadable else "pending"]))
 
     async def _marked(
@@ -442,7 +432,8 @@ class LogReader:
         *,
         damaged: bool,
     ) -> list[Finding]:
-        """What a mark says; a damaged pending object was reported, one that is missing is, too."""
+        """The records decided by a mark. A damaged pending object was reported before; a missing
+        one is reported here."""
         key = keys["committed"]
         if begun is not None:
             try:
@@ -460,9 +451,8 @@ class LogReader:
     async def _decoded(
         self, key: str | None, damage: list[Finding]
     ) -> Segment | SegmentCommit | None:
-        """What an object of a segment holds; None if it is not there, or if it cannot be
-        understood, which is added to the damage.
-        """
+        """The content of a segment's object; None if it is missing, or unreadable, which is added
+        to the damage."""
         if key is None:
             return None
         try:
@@ -479,16 +469,15 @@ class LogReader:
 
 
 class JavaLogReader:
-    """Reads the `<object id>.info` objects of an s3k-1.0 volume: the last operation on each file,
-    no history."""
+    """Reader of the `<object id>.info` objects of an s3k-1.0 volume: the last operation on each
+    file, no history."""
 
     def __init__(
         self, blobs: BlobStore, *, volume: str | None = None, concurrency: int = 32
     ) -> None:
-        """`blobs`: rooted at the log's bucket, which may hold the data too; other keys are passed
-        over.
+        """`blobs`: rooted at the log's bucket, which may hold the data too; other keys are skipped.
 
-        `volume`: the authority of the volume's logical paths; entries of others are left out. None:
+        `volume`: the authority of the volume's logical paths; entries of others are skipped. None:
         all volumes.
         """
         self._blobs = blobs
@@ -496,14 +485,14 @@ class JavaLogReader:
         self._concurrency = concurrency
 
     async def records(self, keys: KeyRange = _EVERY_KEY) -> AsyncIterator[Finding]:
-        """Every entry, or those in a range of keys, and every object named like one that cannot be
-        understood. Raises the store's errors.
+        """Every entry, or those in a range of keys, and damage for unreadable objects with the key
+        of an entry. Raises the store's errors.
 
-        An entry becomes a record without an operation id or earlier state, timed by when its object
-        was stored, with the file's mtime taken from its ctime. A delete leads one version further
-        than the entry says, as ours do. A V1 entry, which says no more than path, size, ctime and
-        whether the bytes were durable, has version 0 and counts as committed; its id is that of its
-        key, its physical path is None.
+        An entry becomes a record without an operation id or earlier state, with the time at which
+        its object was stored, and the file's ctime as its mtime. A delete has the entry's version
+        plus one, as in the native log. A V1 entry, which has only path, size, ctime and durability
+        of the bytes, gets version 0 and counts as committed; its id is that of its key, its
+        physical path is None.
         """
         batch: list[BlobInfo] = []
         async for info in list_range(self._blobs, keys):
@@ -591,12 +580,10 @@ def _is_normal(path: str) -> bool:
 
 
 def entry_ranges(count: int) -> list[KeyRange]:
-    """Ranges that together hold the key of every entry, each about as many: `count` of them, but no
-    more than there are beginnings of keys. Both objects of an entry are in one range.
-    """
+    """`count` key ranges of about equal size that together cover every entry, but no more than
+    there are shards. Both objects of an entry are in one range."""
     count = min(count, _SHARDS)
-    # No key of an entry is a cut, or begins with one: the last digits are followed by what comes
-    # after every slash.
+    # No key of an entry equals a boundary or begins with one: `~` sorts after every slash.
     cuts = [f"{_ENTRIES}{number * _SHARDS // count - 1:02x}~" for number in range(1, count)]
     return [
         KeyRange(_ENTRIES, low, high) for low, high in zip(["", *cuts], [*cuts, ""], strict=True)
@@ -604,7 +591,7 @@ def entry_ranges(count: int) -> list[KeyRange]:
 
 
 def _identity(finding: Finding) -> object:
-    """What is the same of an operation wherever it is found, in the same state."""
+    """Identity of an operation in a state, equal in all of its log objects."""
     if isinstance(finding, DamagedLog):
         return finding.key
     return finding.operation, finding.state
@@ -616,8 +603,8 @@ def _segment_id(key: str) -> str:
 
 
 async def _get(blobs: BlobStore, key: str | None, most: int) -> bytes | None:
-    """The object's bytes, or None for one that was rolled back or compacted away since it was
-    listed. Raises LogFormatError for more than `most`."""
+    """The object's bytes, or None for one rolled back or compacted since it was listed. Raises
+    LogFormatError for more than `most`."""
     if key is None:
         return None
     try:

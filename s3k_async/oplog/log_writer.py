@@ -1,5 +1,5 @@
-"""The writer of the operation log: pending before the table changes, then committed, or rolled back
-if the change failed."""
+"""The writer of the operation log: a pending record before the table changes, then a commit, or a
+roll-back if the change failed."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ __all__ = [
 ]
 
 SEGMENT_OPERATIONS: Final = 5000
-"""Operations in one segment at most (renames: about five megabytes); more are spread over several.
-"""
+"""Most operations in one segment (renames: about five megabytes); more are divided among
+several."""
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of a segment's operations at most, unless one alone is longer. Full segments of ordinary
-paths have fewer, so that it takes long paths (about 600 bytes) to make more of them."""
+"""Most bytes of a segment's operations, unless one alone is longer. Only long paths (about 600
+bytes) reach it before the number of operations."""
 
 _OBJECTS_AT_ONCE: Final = 8
 UNIQUE_DIGITS: Final = 12
@@ -70,8 +70,7 @@ T = TypeVar("T")
 class PendingLog(Protocol):
     """Operations that the log holds as pending.
 
-    Ends with `commit`, with `rollback`, or, when it is not known what became of the change, with
-    neither.
+    Ended by `commit` or `rollback`; by neither if the outcome of the change is unknown.
     """
 
     async def commit(
@@ -80,38 +79,35 @@ class PendingLog(Protocol):
         """Record the ids of the operations that succeeded (None: all but the unknown).
 
         Those in `unknown` stay pending, all others are rolled back. False if the log could not be
-        written: the change has happened all the same, and fsck repairs the log. Carried out even if
-        the caller is cancelled meanwhile; never raises for the store's errors. Raises ValueError
-        for ids that were not begun.
+        written: the change is applied nevertheless, and fsck repairs the log. Completed even if the
+        caller is cancelled meanwhile; never raises the store's errors. Raises ValueError for
+        unknown ids.
         """
 
     async def commit_later(
         self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()
     ) -> None:
-        """As `commit`, but the caller does not wait for the mark, unless too many are being
-        written: the log's `drained` does, and its `close`. What did not happen is rolled back
-        before this returns.
-        """
+        """As `commit`, but without waiting for the mark, unless too many are being written; the
+        log's `drained` and `close` wait for it. Failed operations are rolled back before this
+        returns."""
 
     def hold(self, succeeded: Collection[str] | None = None) -> HeldLog:
-        """What is left to do at the end of a job, whose outcome is not decided yet; the operations
-        are let go of.
+        """The commit or roll-back at the end of an undecided job, without the operations in memory.
 
-        `succeeded`: the ids of those that happen if the job is published (None: all). Raises
-        ValueError as `commit`.
+        `succeeded`: the ids of those applied if the job is published (None: all). Raises ValueError
+        as `commit`.
         """
 
     async def rollback(self) -> bool:
-        """Remove what `begin` wrote, after a definite failure.
+        """Remove the objects of `begin`, after a definite failure.
 
-        False if something is left, or if `commit` was called before: then nothing is removed.
+        False if an object is left, or if `commit` was called before: then nothing is removed.
         Cancellation and errors as for `commit`.
         """
 
 
 class HeldLog(Protocol):
-    """Pending operations that succeed, or fail, together with a job. Ends with either call, or
-    stays pending."""
+    """Pending operations with the outcome of a job. Ended by either call, or still pending."""
 
     async def commit_later(self) -> None:
         """The job was published; as `PendingLog.commit_later`."""
@@ -125,37 +121,35 @@ class OperationLog(Protocol):
 
     @property
     def failed_commits(self) -> int:
-        """How many log objects could not be committed since this log was opened."""
+        """Number of log objects that could not be committed since this log was opened."""
 
     @property
     def failed_rollbacks(self) -> int:
-        """How many pending log objects could not be removed since this log was opened."""
+        """Number of pending log objects that could not be removed since this log was opened."""
 
     async def begin(
         self, operations: Operations, *, together: bool = False, job: str = ""
     ) -> PendingLog:
-        """Write the operations as pending: one as an entry (unless `together`), more as segments,
-        none as nothing.
+        """Write the operations as pending: one as an entry (unless `together`), more as segments.
 
-        `job`: the id of the job that they succeed or fail with; its segments are named after it, so
-        that the client that ends the job for its owner finds them.
+        `job`: the id of their job; its segments are named after it, so that another client that
+        ends the job finds them.
 
-        Beginning the identical operation again is fine. Raises ConflictError when another operation
-        is under the same key, LogFormatError for an operation that contradicts itself, and the
-        store's errors (a lost answer as ServiceError: the operation has failed, for certain). Then
-        nothing of it is left as far as the store can be reached, and the table must not be changed.
+        Idempotent for identical operations. Raises ConflictError if the key has another operation,
+        LogFormatError for an operation that contradicts itself, and the store's errors (a lost
+        answer as ServiceError: the operation has certainly failed). Then its objects are removed as
+        far as the store can be reached, and the table must not be changed.
         """
 
     async def drained(self) -> None:
-        """Wait until every mark that `commit_later` was asked for is written, or has failed and was
-        counted."""
+        """Wait until every mark of `commit_later` is written, or has failed and was counted."""
 
     async def close(self) -> None:
         """Wait as `drained` does, for the last time. Idempotent."""
 
 
 class DisabledLog:
-    """A log that keeps nothing: such a volume cannot be restored."""
+    """No log: such a volume cannot be restored."""
 
     failed_commits = 0
     failed_rollbacks = 0
@@ -167,14 +161,14 @@ class DisabledLog:
         together: bool = False,  # noqa: ARG002 - nothing is logged
         job: str = "",  # noqa: ARG002 - nothing is logged
     ) -> PendingLog:
-        """Write nothing; the handle's every answer is success."""
+        """Write nothing; the handle always reports success."""
         return _NOTHING_PENDING
 
     async def drained(self) -> None:
-        """Nothing is ever under way."""
+        """No effect: nothing is deferred."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """No effect."""
 
 
 class _NothingPending:
@@ -202,13 +196,13 @@ _NOTHING_PENDING: Final[PendingLog] = _NothingPending()
 
 
 class NativeLog:
-    """The log as immutable objects, one for each entry or segment and state, each created only if
-    it is absent."""
+    """The log as immutable objects, one for each entry or segment and state, created by conditional
+    puts."""
 
     def __init__(self, blobs: BlobStore, sources: Sources, *, settle_timeout: float = 30.0) -> None:
-        """`blobs`: rooted at the log, its writes already retried.
+        """`blobs`: rooted at the log, with retries.
 
-        `settle_timeout`: seconds that writing or removing one object may take after the table's
+        `settle_timeout`: limit in seconds for writing or removing one object after the table's
         answer, since a cancelled caller waits for it.
         """
         self._blobs = blobs
@@ -234,14 +228,14 @@ class NativeLog:
         await self._marks.drained()
 
     async def close(self) -> None:
-        """As `OperationLog.close`; cancelled, it gives up the marks that are being written."""
+        """As `OperationLog.close`; if cancelled, it gives up the marks in progress."""
         await self._marks.close()
 
     async def create(self, key: str, data: bytes, created: set[str] | None = None) -> None:
-        """Write an object of the log; the same bytes may be there already, others are a
+        """Write an object of the log. Equal existing bytes are accepted, others raise
         ConflictError.
 
-        `created` gets the key unless an object was there before: what it holds may be withdrawn.
+        `created` gets the key unless the object existed: its keys may be removed again.
         """
         possibly = set() if created is None else created
         possibly.add(key)
@@ -256,21 +250,21 @@ class NativeLog:
 
     async def commit(self, key: str, data: bytes) -> bool:
         """Write a committed object; False, counted and logged, if that fails or takes too long."""
-        written = await self._settle(lambda: self.create(key, data), "not committed", key)
+        written = await self._finish(lambda: self.create(key, data), "not committed", key)
         self.failed_commits += not written
         return written
 
     async def commit_later(self, key: str, data: bytes) -> None:
-        """Begin to write a committed object, and wait only while too many are being written."""
+        """Start writing a committed object; waits only while too many are being written."""
         await self._marks.begin(lambda: self.commit(key, data))
 
     async def remove(self, key: str) -> bool:
         """Remove a pending object; False, counted and logged, if that fails or takes too long."""
-        removed = await self._settle(lambda: self._blobs.delete(key), "not rolled back", key)
+        removed = await self._finish(lambda: self._blobs.delete(key), "not rolled back", key)
         self.failed_rollbacks += not removed
         return removed
 
-    async def _settle(self, work: Callable[[], Awaitable[object]], failure: str, key: str) -> bool:
+    async def _finish(self, work: Callable[[], Awaitable[object]], failure: str, key: str) -> bool:
         reason = "no answer in time"
         with anyio.move_on_after(self._settle_timeout):
             try:
@@ -289,8 +283,7 @@ class NativeLog:
         for first in range(0, len(operations), SEGMENT_OPERATIONS):
             start, end = first, min(len(operations), first + SEGMENT_OPERATIONS)
             for count, lines in cut_lines(segment_lines(operations, start, end), SEGMENT_BYTES):
-                # A part of a UUID will do where the rest is the job's, and leaves the key short
-                # enough.
+                # After the job's id a part of a UUID suffices, and keeps the key short.
                 unique = self._sources.uuid()[-UNIQUE_DIGITS:] if job else self._sources.uuid()
                 ids = operation_ids(operations, start, start + count)
                 parts.append(_SegmentObject(segment_id(unique, job), ids, lines))
@@ -299,7 +292,7 @@ class NativeLog:
 
 
 class _LogObject(Protocol):
-    """What one pending object and its committed twin hold."""
+    """The content of one pending object and its committed twin."""
 
     @property
     def ids(self) -> Sequence[str]:
@@ -315,7 +308,7 @@ class _LogObject(Protocol):
         """The pending object's bytes."""
 
     def committed(self, succeeded: Sequence[str], unknown: Sequence[str]) -> bytes:
-        """The committed object's bytes; of at least one operation it is known what became of it."""
+        """The committed object's bytes, with the known outcome of at least one operation."""
 
 
 class _EntryObject:
@@ -342,7 +335,7 @@ class _SegmentObject:
         self.committed_key = segment_key(segment_id, "committed")
 
     def pending(self) -> bytes:
-        # What is written need not be held until the end of the change.
+        # Frees the written lines before the end of the change.
         lines, self._lines = self._lines, b""
         return seal_segment(self._id, self._count, lines)
 
@@ -419,8 +412,7 @@ class _NativePending:
         for part in self._objects:
             successes = [operation_id for operation_id in part.ids if operation_id in done]
             open_ids = [operation_id for operation_id in part.ids if operation_id in undecided]
-            # Where nothing succeeded, a mark still tells what certainly failed from what may have
-            # happened.
+            # Without a success, a mark still distinguishes failed operations from unknown ones.
             if successes or 0 < len(open_ids) < len(part.ids):
                 marks.append((part.committed_key, part.committed(successes, open_ids)))
             elif not open_ids:
@@ -443,7 +435,7 @@ class _NativePending:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Keys and marks, a few hundred bytes for each object."""
+    """HeldLog of keys and marks, a few hundred bytes for each object."""
 
     _log: NativeLog
     _marks: Sequence[tuple[str, bytes]]

@@ -2,9 +2,9 @@
 
 Lines of JSON as in `entries`. The pending object holds a header, one line for each operation that
 was begun, and the seal. The committed object is the mark that ends them: a header, which names the
-operations that succeeded (`"all"`, or their ids) and the ones whose outcome is not known, and the
-seal. It does not repeat the operations, so the pending object stays. An operation that a mark names
-in neither way did not happen.
+operations that succeeded (`"all"`, or their ids) and those of unknown outcome, and the seal. It
+does not repeat the operations, so the pending object is kept. An operation that a mark names in
+neither way was not applied.
 
 In format 1 the committed object held the operations that succeeded, in full; it is still read.
 """
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 FORMAT: Final = 2
-"""The format of segments that is written, and the newest that is read."""
+"""The written format of segments, and the newest readable one."""
 
 _SEGMENT: Final = "oplog-segment"
 _FULL_COMMITS: Final = 1
@@ -55,7 +55,7 @@ _FULL_COMMITS: Final = 1
 
 @runtime_checkable
 class Encoded(Protocol):
-    """Operations that are columns: they tell their ids and lines without an object for each."""
+    """Columnar operations: ids and lines without an object for each."""
 
     def ids(self) -> list[str]:
         """The operation ids, in order."""
@@ -70,20 +70,19 @@ class Encoded(Protocol):
 
 
 Operations: TypeAlias = Sequence[Operation] | Encoded
-"""What can be logged."""
+"""Operations for the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Operations in one object, in one state. Format 1 has such objects for the committed ones,
-    too."""
+    """Operations in one object, in one state. Format 1 has such objects for committed ones, too."""
 
     id: str
     state: LogState
     operations: tuple[Operation, ...]
-    """Pending: all that were begun. Committed: those that succeeded."""
+    """Pending: all started operations. Committed: those that succeeded."""
     unknown: tuple[str, ...] = ()
-    """Committed: ids of operations whose outcome is not known, so that they are still pending."""
+    """Committed: ids of operations of unknown outcome, still pending."""
 
     def records(self, key: str = "") -> list[LogRecord]:
         """The operations with the segment's state."""
@@ -92,21 +91,19 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentCommit:
-    """What a committed object says of the operations in its pending twin."""
+    """Outcome of the operations in the pending twin of a committed object."""
 
     id: str
     count: int
-    """Operations that the pending object holds."""
+    """Number of operations in the pending object."""
     succeeded: tuple[str, ...] | None = None
     """Ids of the operations that succeeded; None: all."""
     unknown: tuple[str, ...] = ()
-    """Ids of operations whose outcome is not known, so that they are still pending."""
+    """Ids of operations of unknown outcome, still pending."""
 
     def records(self, begun: Segment, key: str) -> list[LogRecord]:
-        """The operations that happened, or may have: it is the mark, and its `key`, by which these
-        are pending. Raises LogFormatError, with `key`, for a mark that is not about the operations
-        of this pending object.
-        """
+        """The operations that succeeded or are of unknown outcome; the latter are pending with the
+        mark's `key`. Raises LogFormatError, with `key`, for a mark of another pending object."""
         ids = {operation.id for operation in begun.operations}
         done = ids if self.succeeded is None else set(self.succeeded)
         open_ids = set(self.unknown)
@@ -140,14 +137,14 @@ def encode_segment(
 
 
 def seal_segment(segment_id: str, count: int, lines: bytes) -> bytes:
-    """The pending object of so many operations, given as their lines. Raises LogFormatError for an
-    id that is none."""
+    """The pending object of `count` operations, given as lines. Raises LogFormatError for an
+    invalid id."""
     segment_key(segment_id, "pending")
     return seal(_head(segment_id, "pending", count) + lines)
 
 
 def cut_lines(lines: bytes, most: int) -> list[tuple[int, bytes]]:
-    """Lines in runs of at most so many bytes, or of one longer line: the number of lines of each,
+    """Lines in runs of at most `most` bytes, or of one longer line: the number of lines of each,
     and the run."""
     runs: list[tuple[int, bytes]] = []
     start = 0
@@ -173,8 +170,8 @@ def decode_segment(data: bytes, key: str) -> Segment | SegmentCommit:
     """The segment in an object's bytes: its operations, or, for a committed object of the present
     format, its mark.
 
-    Raises LogFormatError, with the key, for bytes that are cut, damaged, foreign or of a newer
-    format, and for a segment that contradicts itself or its key.
+    Raises LogFormatError, with the key, for bytes that are truncated, damaged, foreign or of a
+    newer format, and for a segment that contradicts itself or its key.
     """
     expected = parse_key(key)
     if not isinstance(expected, SegmentKey):

@@ -1,9 +1,7 @@
-"""The tail of the log: objects written after a position, for a reader that has read everything
-before it.
+"""The tail of the log: objects written after a position.
 
-Keys of the log are not in the order of time, so a position is what there was: the ids of the
-segments and the keys of the checkpoints. Entries need none, since those of one object are found by
-its id.
+Keys of the log are not in the order of time, so a position is the set of segment ids and checkpoint
+keys. Entries need none, since those of one object are found by its id.
 """
 
 from __future__ import annotations
@@ -22,24 +20,23 @@ __all__ = ["LogPosition", "LogTail", "position_of"]
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """What a log consisted of when its reading began."""
+    """The contents of a log at the start of a read."""
 
     segments: frozenset[str] = frozenset()
-    """Ids of the segments, those that a checkpoint covers included."""
+    """Ids of the segments, those covered by a checkpoint included."""
     checkpoints: frozenset[str] = frozenset()
     """Keys of the manifests."""
 
 
 async def position_of(log: LogReader) -> LogPosition:
-    """Where the log ends now. Raises the store's errors."""
+    """The current end of the log. Raises the store's errors."""
     checkpoints = await log.checkpoints.keys()
     return LogPosition(frozenset([segment async for segment in log.segment_ids()]), checkpoints)
 
 
 class LogTail:
-    """What is behind a position. A segment whose operations are all decided is read once, into a
-    temporary file that `close` removes.
-    """
+    """Log objects after a position. A segment of decided operations is read once, into a temporary
+    file that `close` removes."""
 
     def __init__(self, log: LogReader, position: LogPosition) -> None:
         self._log = log
@@ -49,20 +46,20 @@ class LogTail:
         self._sorter: ExternalSort | None = None
         self._undecided: list[LogRecord] = []
         self._begun = 0
-        """Number of the last reading that was begun."""
+        """Number of the last started read."""
         self._done = 0
-        """Number of the last reading that was completed."""
+        """Number of the last completed read."""
         self._turn = anyio.Lock()
 
     async def of(self, object_ids: Collection[str]) -> tuple[list[LogRecord], bool]:
-        """What segments and checkpoints behind the position say of some objects, and whether the
-        log was compacted since. If it was, what was read before may be out of date (a tombstone
-        that outweighed it may have been dropped), and all segments and checkpoints are read again.
-        What cannot be understood is passed over. Raises the store's errors.
+        """The records of some objects in segments and checkpoints after the position, and whether
+        the log was compacted since. If it was, earlier reads may be out of date (a tombstone that
+        outweighed them may have been dropped), and all segments and checkpoints are read again.
+        Unreadable objects are skipped. Raises the store's errors.
 
-        To be called after the entries of these objects were read: compaction moves what entries say
-        into checkpoints, which are looked for last. Calls at the same time share a reading that was
-        begun after each of them.
+        To be called after the entries of these objects were read: compaction moves their records
+        into checkpoints, which are listed last. Concurrent calls share a read that starts after
+        each of them.
         """
         wanted = set(object_ids)
         needed = self._begun + 1
@@ -87,7 +84,7 @@ class LogTail:
             self._sorter = None
 
     async def _read(self) -> None:
-        """Read the segments that are not known yet; all, if a checkpoint was written since."""
+        """Read new segments; all, if a checkpoint was written since."""
         while True:
             self._undecided = []
             parts = self._log.segments(without=self._known, without_covered=self._is_compacted)

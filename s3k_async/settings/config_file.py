@@ -10,7 +10,7 @@
     bucket = "analytics-data"
 
 It is `S3K_CONFIG`, else `$XDG_CONFIG_HOME/s3k/config.toml`, else `~/.config/s3k/config.toml`.
-Relative paths in it are relative to the file's directory.
+Relative paths are below the file's directory.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = ["ConfigFile", "config_path", "read_config", "save_volume"]
 
 
 _URLS = ("endpoint", "proxy")
-"""Options that may have a user and password in them."""
+"""Options that may contain a user and password."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """What a configuration file says, checked."""
+    """The checked contents of a configuration file."""
 
     path: str
     default_volume: str | None = None
@@ -47,7 +47,7 @@ class ConfigFile:
 
 
 def config_path(environ: Mapping[str, str]) -> str:
-    """Where the configuration file is."""
+    """Path of the configuration file."""
     if environ.get("S3K_CONFIG"):
         return os.path.abspath(os.path.expanduser(environ["S3K_CONFIG"]))
     home = environ.get("XDG_CONFIG_HOME", "")
@@ -57,8 +57,8 @@ def config_path(environ: Mapping[str, str]) -> str:
 
 
 def read_config(path: str, *, required: bool = False) -> ConfigFile:
-    """Read a configuration file; one that is not there says nothing, unless it is `required`.
-    Raises ConfigError."""
+    """Read a configuration file; a missing one is empty, unless it is `required`. Raises
+    ConfigError."""
     text = _read(path)
     if text is None:
         if required:
@@ -68,13 +68,13 @@ def read_config(path: str, *, required: bool = False) -> ConfigFile:
 
 
 def save_volume(name: str, options: Mapping[str, object], path: str) -> bool:
-    """Add `[volumes.<name>]` to a configuration file, which is made if need be, readable by its
+    """Add `[volumes.<name>]` to a configuration file; a missing one is created, readable by its
     owner alone.
 
-    False when the same section is there already. Secrets among the options, and users and passwords
-    in their URLs, are left out. The file changes in one step, and clients that save at the same
-    time do not lose each other's section. Raises ConfigError when a section of that name says
-    something else, or the file cannot be read or written.
+    False if it has the same section already. Secrets among the options, and users and passwords in
+    their URLs, are left out. The file is replaced atomically, and concurrent calls do not lose each
+    other's section. Raises ConfigError if a section of that name differs, or the file cannot be
+    read or written.
     """
     check_name(name)
     given = {key: value for key, value in options.items() if value is not None}
@@ -204,5 +204,5 @@ def _key(name: str) -> str:
 
 
 def _literal(value: Setting) -> str:
-    """A TOML value. JSON's escapes are TOML's, except for DEL, which TOML wants escaped."""
+    """A TOML value. JSON's escapes are TOML's, except DEL, which TOML requires to be escaped."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

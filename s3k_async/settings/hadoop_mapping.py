@@ -1,14 +1,14 @@
-"""Settings in the keys of S3-FileSystem 1.0, as a Hadoop configuration holds them.
+"""Settings in the keys of S3-FileSystem 1.0 of a Hadoop configuration.
 
 A key of scope bucket is `<key>.<bucket>`; one of scope context is `<key>.<bucket>.<context>`, and,
-unlike in S3-FileSystem 1.0, `<key>.<bucket>` where that is missing. Keys are looked up whole, so
-buckets may have `.` and `_` in their names, and keys that merely end like one of them mean nothing.
+unlike in S3-FileSystem 1.0, `<key>.<bucket>` where that is missing. Keys are compared as a whole,
+so buckets may have `.` and `_` in their names, and other keys with such an end have no meaning.
 
 The data's own service is reached by S3A's settings, `fs.s3a.bucket.<bucket>.<property>`, then
 `fs.s3a.<property>`. Each of these may be given as
-`fs.s3k.storage.underlying.fs.prop.marker.<key>.<bucket>`, which goes before the key. S3A's
-encryption is of data and log alike; a method that is not supported here is kept by its name, so
-that the volume cannot be written unencrypted.
+`fs.s3k.storage.underlying.fs.prop.marker.<key>.<bucket>`, which precedes the key. S3A's encryption
+applies to data and log; the name of an unsupported method is kept, so that the volume cannot be
+written unencrypted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["CONTEXT_KEY", "KIND_KEY", "HadoopSettings", "read_hadoop"]
 
 CONTEXT_KEY: Final = "fs.s3k.metastore.context.id"
 KIND_KEY: Final = "fs.s3k.volume.kind"
-"""Ours, of scope bucket: `native` or `s3k-1.0`. Without it the table decides."""
+"""Key of this project, of scope bucket: `native` or `s3k-1.0`. Without it the table decides."""
 
 _DYNAMO = "fs.s3k.metastore.dynamo"
 _OPLOG = "fs.s3k.operationlog.s3"
@@ -41,12 +41,12 @@ _S3_SCHEMES = ("s3", "s3a", "s3n")
 
 @dataclass(frozen=True, slots=True)
 class HadoopSettings:
-    """What a mapping says of one bucket."""
+    """The settings of one bucket in a mapping."""
 
     values: Mapping[str, Setting] = field(default_factory=dict)
     """By option name."""
     ignored: tuple[str, ...] = ()
-    """Keys about this bucket, or about all, that mean nothing here."""
+    """Keys of this bucket, or of all, without effect here."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """Option name to the key that S3-FileSystem 1.0 requires for it, where the mapping lacks it."""
 
@@ -54,8 +54,7 @@ class HadoopSettings:
 def read_hadoop(
     mapping: Mapping[str, object], bucket: str, context: str | None = None
 ) -> HadoopSettings:
-    """Translate the settings of `bucket`. Raises ConfigError for a value that cannot be
-    understood."""
+    """Translate the settings of `bucket`. Raises ConfigError for an invalid value."""
     source = _Source(mapping, bucket, context or _text(mapping.get(CONTEXT_KEY)) or None)
     values: dict[str, Setting] = {}
     for option, (key, scoped, convert) in _PLAIN.items():
@@ -77,7 +76,7 @@ def read_hadoop(
 
 
 class _Source:
-    """The mapping, seen from one bucket and context; remembers what was used."""
+    """The mapping for one bucket and context, with a record of the used keys."""
 
     def __init__(self, mapping: Mapping[str, object], bucket: str, context: str | None) -> None:
         self.mapping = mapping
@@ -102,7 +101,7 @@ class _Source:
         return None
 
     def ignore(self, found: tuple[str, str] | None) -> None:
-        """Take back that a key was of use."""
+        """Mark a key as unused."""
         if found is not None:
             self._used.discard(found[0])
 
@@ -114,7 +113,7 @@ class _Source:
         return {name: given for name, given in found.items() if given is not None}
 
     def ignored(self) -> Iterator[str]:
-        """Keys of S3-FileSystem 1.0 and of S3A that were there for us and had no use."""
+        """Unused keys of S3-FileSystem 1.0 and of S3A for this volume."""
         ends: tuple[str, ...] = (f".{self.bucket}",)
         if self.context is not None:
             ends += (f".{self.bucket}.{self.context}",)
@@ -165,7 +164,7 @@ _PLAIN: Final[Mapping[str, tuple[str, bool, Callable[[str], object]]]] = {
     "log_max_connections": (f"{_OPLOG}.max.http.conn", True, _same),
     "max_concurrency": ("fs.s3k.thread.pool.size", True, _same),
 }
-"""Option: key, whether it has scope context, how its text becomes the option's."""
+"""Option: key, whether it has scope context, conversion of its text."""
 
 _PAIRS: Final = (
     (f"{_DYNAMO}.access", "table_access_key_id", f"{_DYNAMO}.secret", "table_secret_access_key"),
@@ -179,7 +178,8 @@ _S3A_KEYS: Final = ("fs.s3a.bucket.{bucket}.{name}", "fs.s3a.{name}")
 _S3A_FORMS: Final = tuple(
     form for key in _S3A_KEYS for form in (f"{_MARKER}.{key}.{{bucket}}", key)
 )
-"""Where S3A finds a property, S3-FileSystem 1.0 having copied what is marked over the rest."""
+"""Order of S3A's lookup of a property, after S3-FileSystem 1.0 has copied marked ones over the
+rest."""
 _S3A: Final[tuple[tuple[str, str, Callable[[str], object]], ...]] = (
     ("endpoint", "data_endpoint", _url),
     ("endpoint.region", "data_region", _same),
@@ -209,16 +209,16 @@ _OF_JOBS: Final = (
     "fs.s3k.raws3.",
     "fs.s3k.purge.",
 )
-"""What keys of the MapReduce jobs begin with; they have no bucket."""
+"""Prefix of keys of the MapReduce jobs, which have no bucket."""
 _BARE: Final = frozenset(
     {key for key, _, _ in _PLAIN.values()}
     | {key for pair in _PAIRS for key in (pair[0], pair[2])}
     | {_SCHEME, _ASYNC, f"{_DYNAMO}.backoff.full.jitter", "fs.s3k.thread.pool.max.tasks"}
 )
-"""Keys that lack their bucket, so that they are of none."""
+"""Keys without a bucket, which apply to none."""
 
 _OF_THE_JVM: Final = frozenset({"fs.s3a.impl", "fs.s3a.downgrade.syncable.exceptions"})
-"""Keys for the JVM alone, which Spark sets in every session or a cluster in every file."""
+"""Keys for the JVM alone, set by Spark in every session or by a cluster in every file."""
 
 _SWITCH: Final = Option("async", "boolean", "client", "Whether tree operations are concurrent.")
 
@@ -246,7 +246,7 @@ def _converted(option: str, convert: Callable[[str], object], key: str, text: st
 
 
 def _modes(source: _Source, values: dict[str, Setting]) -> None:
-    """Switches that are spelled otherwise there: the log's and the hash's class, sequential tree
+    """Options with other spellings there: the log's and the hash's class, sequential tree
     operations."""
     factory = source.first(_LOG_FACTORY)
     if factory is not None and "Disabled" in factory[1].rpartition(".")[2]:
@@ -254,9 +254,7 @@ def _modes(source: _Source, values: dict[str, Setting]) -> None:
     function = source.first(_HASH)
     if function is not None and values.get("kind") != "native":
         if function[1].rpartition(".")[2] != "DefaultHashFunction":
-            raise ConfigError(
-                f"Hadoop setting {_HASH}: {function[1]!r} is a hash that is not known here"
-            )
+            raise ConfigError(f"Hadoop setting {_HASH}: {function[1]!r} is an unknown hash")
         values["hash"] = "java31"
     found = source.find(_ASYNC, scoped=True)
     if found is not None and not parse(_SWITCH, found[1], f"Hadoop setting {found[0]}"):
@@ -274,7 +272,7 @@ def _pairs(source: _Source, values: dict[str, Setting]) -> None:
 
 
 def _data(source: _Source, values: dict[str, Setting]) -> None:
-    """The data is in the bucket of the volume's name, behind S3A's settings."""
+    """The data location: the bucket of the volume's name, with S3A's settings."""
     found = source.find(_SCHEME)
     if found is not None and found[1].lower() not in _S3_SCHEMES:
         raise ConfigError(
@@ -288,7 +286,7 @@ def _data(source: _Source, values: dict[str, Setting]) -> None:
         if given is not None:
             values[option] = _converted(option, convert, *given)
     _encryption(source, values, scopes)
-    # Credentials are of one piece: the halves, and the token, from the same scope.
+    # Both halves of the credentials and the token come from the same scope.
     for scope in scopes:
         if "access.key" in scope and "secret.key" in scope:
             for name, option in _S3A_CREDENTIALS:
@@ -302,7 +300,7 @@ def _data(source: _Source, values: dict[str, Setting]) -> None:
 def _encryption(
     source: _Source, values: dict[str, Setting], scopes: list[dict[str, tuple[str, str]]]
 ) -> None:
-    """How S3A encrypts what it stores. Raises ConfigError for a method that S3A does not have."""
+    """S3A's encryption of stored objects. Raises ConfigError for an unknown method."""
 
     def found(*names: str) -> tuple[str, str] | None:
         return next((scope[name] for scope in scopes for name in names if name in scope), None)

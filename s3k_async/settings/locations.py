@@ -1,5 +1,4 @@
-"""Locations in text form: volumes, tables, buckets and directories as users write them, as
-values."""
+"""Addresses of volumes in text form, parsed to values."""
 
 from __future__ import annotations
 
@@ -31,14 +30,14 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
 
 @dataclass(frozen=True, slots=True)
 class NamedVolume:
-    """`s3k://name`: what it is, the configuration says."""
+    """`s3k://name`, described by the configuration."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedVolume:
-    """A directory that holds table, data and log."""
+    """A directory with table, data and log."""
 
     directory: str
 
@@ -54,8 +53,8 @@ VolumeAddress: TypeAlias = NamedVolume | EmbeddedVolume | MemoryVolume
 
 
 def check_name(name: str) -> str:
-    """The name, if a volume can have it: ASCII letters, digits, `.`, `_`, `-`, at most 255. Raises
-    ConfigError."""
+    """A valid name of a volume: ASCII letters, digits, `.`, `_`, `-`, at most 255. Raises
+    ConfigError for others."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
             "a volume's name has letters, digits, '.', '_' and '-', and begins with none of '.' "
@@ -66,7 +65,7 @@ def check_name(name: str) -> str:
 
 
 def name_of_directory(directory: str) -> str:
-    """A volume name after a directory's own."""
+    """A volume name from a directory's name."""
     text = re.sub(r"[^A-Za-z0-9._-]", "-", os.path.basename(os.path.abspath(directory)))
     return text.lstrip(".-")[:255] or "volume"
 
@@ -75,9 +74,9 @@ def split_url(url: str) -> tuple[str | None, str]:
     """The volume and the path in it: `s3k://name/a/b` is (`s3k://name`, `/a/b`), and so for
     `memory://`.
 
-    Text without a scheme is a path in whatever volume is meant: (None, text). A `file://` URL is a
-    volume as a whole. Nothing is decoded: `%` and every other character is what it is. Raises
-    ConfigError for another scheme.
+    Text without a scheme is a path in the default volume: (None, text). A `file://` URL is a whole
+    volume. Nothing is decoded: `%` and every other character is literal. Raises ConfigError for
+    another scheme.
     """
     scheme, separator, rest = url.partition("://")
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
@@ -94,7 +93,7 @@ def split_url(url: str) -> tuple[str | None, str]:
 
 
 def parse_volume(volume: str | os.PathLike[str], base: str | None = None) -> VolumeAddress:
-    """What a volume's URL or path means. Relative paths are below `base`, else the working
+    """The address in a volume's URL or path. Relative paths are below `base`, else the working
     directory.
 
     Raises ConfigError, ArgumentTypeError.
@@ -130,7 +129,7 @@ def _text(path: object) -> str:
 
 
 def anchored(option: Option, value: Setting, base: str | None) -> Setting:
-    """The value, with a relative path in it made absolute: below `base`, else the working
+    """The value with an absolute path: a relative one is below `base`, else the working
     directory."""
     if not isinstance(value, str):
         return value
@@ -140,5 +139,5 @@ def anchored(option: Option, value: Setting, base: str | None) -> Setting:
     try:
         backend = (TABLES if option.name == "table" else BLOBS).of_setting(value)
     except ConfigError:
-        return value  # said when the volume is opened: it may be another one of the file
+        return value  # reported when the volume is opened: it may be another volume of the file
     return backend.anchored(value, base)

@@ -36,9 +36,9 @@ Setting: TypeAlias = str | int | float | bool | Secret
 
 PARTS: Final = ("table", "data", "log")
 """The three parts of a volume; an option of scope `service` exists once for all parts and once for
-each part it applies to."""
+each of its parts."""
 CREDENTIALS: Final = ("profile", "access_key_id", "secret_access_key", "session_token")
-"""The credential options of a service. All of them come from one source."""
+"""The credential options of a service, all from one source."""
 KINDS: Final = ("read", "write", "scan")
 """The three kinds of requests; every option of a retry policy exists once for all and once for
 each."""
@@ -52,8 +52,8 @@ class Option:
     """The stem: keyword and key in the configuration file."""
     type: OptionType
     scope: Scope
-    """What it is about: `volume` (where it is and what its record fixes), `service` (how a service
-    is reached) or `client` (how this client behaves)."""
+    """Scope: `volume` (location, and the settings in the record), `service` (access to a service)
+    or `client` (behaviour of this client)."""
     doc: str
     choices: tuple[str, ...] = ()
     minimum: float | None = None
@@ -68,8 +68,8 @@ class Option:
 
     @property
     def flag(self) -> str | None:
-        """The command-line flag; a secret has none, since other users of a machine can read
-        command lines."""
+        """The command-line flag; none for a secret, since other users of a machine can read command
+        lines."""
         return None if self.type == "secret" else f"--{self.name.replace('_', '-')}"
 
     @property
@@ -173,7 +173,7 @@ _STORED: Final = (
     ),
     Option("kms_key", "text", "service", "Id or ARN of the KMS key that encrypts stored objects."),
 )
-"""Server-side encryption of stored objects: for data and log."""
+"""Options of server-side encryption, for data and log."""
 
 _RETRY: Final = (
     Option(
@@ -308,8 +308,8 @@ _FALSE: Final = frozenset({"0", "false", "no", "off"})
 
 
 def parse(option: Option, value: object, source: str) -> Setting:
-    """A value as given by keyword, text or TOML, checked. Raises ConfigError that names `source`,
-    and never shows a secret."""
+    """The checked value of a keyword, text or TOML value. Raises ConfigError, with `source` and
+    without secrets."""
     try:
         result = _typed(option, os.fspath(value) if isinstance(value, os.PathLike) else value)
     except (ValueError, OverflowError):
@@ -340,7 +340,7 @@ def _typed(option: Option, value: object) -> Setting:
     if option.type == "boolean":
         return _boolean(value)
     if isinstance(value, bool):
-        raise ValueError  # noqa: TRY004 - the caller names what was wanted
+        raise ValueError  # noqa: TRY004 - the caller reports the expected type
     if option.type == "integer":
         return int(_text(value)) if isinstance(value, str) else _integer(value)
     if option.type == "number":
@@ -364,7 +364,7 @@ def _text(value: object) -> str:
 
 def _numeric(value: object) -> int | float:
     if not isinstance(value, int | float):
-        raise ValueError  # noqa: TRY004 - the caller names what was wanted
+        raise ValueError  # noqa: TRY004 - the caller reports the expected type
     return value
 
 
@@ -392,6 +392,6 @@ def _boolean(value: object) -> bool:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: what may have been meant."""
+    """The suggestion in a message about an unknown name."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""

@@ -1,14 +1,14 @@
 """Resolution of settings to one VolumeConfig.
 
 Precedence, option by option: keywords, environment, the volume's section of the configuration file,
-its defaults, a Hadoop mapping, built-in values. Options that say the same thing in two ways
-(`bucket` and `data_location`, a profile and static credentials) displace each other across these
-layers and contradict each other within one.
+its defaults, a Hadoop mapping, built-in values. Alternative options (`bucket` and `data_location`,
+a profile and static credentials) override each other across these layers and contradict each other
+within one.
 
-Environment variables that say where a volume is (`S3K_TABLE`, `S3K_BUCKET`, `S3K_SUFFIX_COUNT`,
-...) describe the volume of `S3K_VOLUME`, or, without that, any volume opened by name; never one
-opened by its directory or keywords. Those about services and clients (`S3K_REGION`,
-`S3K_MAX_CONCURRENCY`, ...) apply to every volume.
+Environment variables of a volume's locations (`S3K_TABLE`, `S3K_BUCKET`, `S3K_SUFFIX_COUNT`, ...)
+describe the volume of `S3K_VOLUME`, or, without that, any volume opened by name; never one opened
+by its directory or keywords. Those of services and clients (`S3K_REGION`, `S3K_MAX_CONCURRENCY`,
+...) apply to every volume.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Values = dict[str, Setting]
 
 _ENCRYPTION = ("encryption", "kms_key")
 _DESCRIBING: Final = ("directory", "table")
-"""Options that are enough to say which volume is meant."""
+"""Options that suffice to identify a volume."""
 
 
 def resolve(
@@ -68,14 +68,14 @@ def resolve(
     environ: Mapping[str, str] | None = None,
     **options: object,
 ) -> VolumeConfig:
-    """What to open.
+    """The configuration of the volume to open.
 
     `volume` is a directory's path, `file:///path`, `s3k://name` or `memory://name`; without it, the
-    options `directory` or `table` say which, else `S3K_VOLUME`, else the environment's
-    `S3K_DIRECTORY` or `S3K_TABLE`, else `default_volume` of the configuration file. `config` is
-    that file's path, or a VolumeConfig, which then is the answer. `hadoop` is a mapping in
-    S3-FileSystem 1.0's keys, read for the volume's name and for `context` (else `S3K_CONTEXT`, else
-    the mapping's own). Options are those of OPTIONS; None is not given. Raises ConfigError.
+    options `directory` or `table` decide, else `S3K_VOLUME`, else the environment's `S3K_DIRECTORY`
+    or `S3K_TABLE`, else `default_volume` of the configuration file. `config` is that file's path,
+    or a VolumeConfig, which is returned. `hadoop` is a mapping in S3-FileSystem 1.0's keys, read
+    for the volume's name and for `context` (else `S3K_CONTEXT`, else the mapping's own). Options
+    are those of OPTIONS; None means not given. Raises ConfigError.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(config, VolumeConfig):
@@ -94,8 +94,7 @@ def resolve(
     if isinstance(address, NamedVolume) and hadoop is not None:
         mapping = read_hadoop(hadoop, address.name, context or environ.get("S3K_CONTEXT") or None)
         if mapping.ignored:
-            # Always from this line, so that Python shows it once, however often the volume is
-            # resolved.
+            # Always from this line, so that Python shows the warning once.
             warnings.warn(
                 f"Hadoop settings without effect on s3k://{address.name}: "
                 f"{', '.join(mapping.ignored)}",
@@ -124,10 +123,9 @@ def resolve(
 
 
 def local_services(name: str) -> Mapping[str, AwsConfig]:
-    """How this machine's environment and configuration file reach the services of the volume `name`
-    (empty: of one without a name), by part. They need not say where the volume is. Raises
-    ConfigError.
-    """
+    """Service settings of the volume `name` (empty: of one without a name) in this machine's
+    environment and configuration file, by part. They need not have the volume's locations. Raises
+    ConfigError."""
     file = read_config(config_path(os.environ), required=bool(os.environ.get("S3K_CONFIG")))
     layers = [
         _Layer(f"{file.path}, [defaults]", dict(file.defaults)),
@@ -170,7 +168,7 @@ def _address(
     environ: Mapping[str, str],
     file: ConfigFile,
 ) -> VolumeAddress | None:
-    """Which volume is meant; None: the one that the options describe."""
+    """The volume's address; None: the options describe the volume."""
     if volume is not None:
         return parse_volume(volume)
     if any(name in keywords for name in _DESCRIBING):
@@ -191,7 +189,7 @@ def _address(
 def _describes(
     environment: Values, address: VolumeAddress | None, environ: Mapping[str, str], volume: object
 ) -> bool:
-    """Whether the environment's location variables are about this volume."""
+    """Whether the environment's location variables apply to this volume."""
     if address is None:
         return any(name in environment for name in _DESCRIBING) and not environ.get("S3K_VOLUME")
     if not isinstance(address, NamedVolume):
@@ -215,7 +213,7 @@ def _of_address(address: VolumeAddress | None) -> Values:
 
 
 def _displaced() -> dict[str, tuple[str, ...]]:
-    """Option to those of lower layers that it makes void."""
+    """Options of lower layers that an option overrides."""
     table = {
         "directory": (
             "table",
@@ -266,7 +264,7 @@ def _merged(layers: list[_Layer]) -> Values:
 
 
 def _check_name_agrees(layers: list[_Layer], keywords: Values) -> None:
-    """What the address says is not for the options to change."""
+    """Refuse options that contradict the address."""
     address = next(layer.values for layer in layers if layer.source == "the address")
     for name in ("name", "directory"):
         if name in address and keywords.get(name, address[name]) != address[name]:
@@ -278,8 +276,8 @@ def _check_name_agrees(layers: list[_Layer], keywords: Values) -> None:
 def _check_named(
     address: NamedVolume, values: Values, file: ConfigFile, missing: Mapping[str, str]
 ) -> None:
-    """Raises ConfigError unless something says where the volume is; `missing` are keys that a
-    mapping must have."""
+    """Raises ConfigError without any setting of the volume's locations; `missing` are required keys
+    of a mapping."""
     for option, key in missing.items():
         others = {"bucket": ("data_location",), "log_bucket": ("log_location", "log_prefix")}.get(
             option, ()
@@ -344,7 +342,7 @@ def _data(values: Values, directory: str | None) -> BlobLocation:
 def _log(
     values: Values, directory: str | None, data: BlobLocation, kind: VolumeKind | None
 ) -> BlobLocation | None:
-    """None: beside the data. S3-FileSystem 1.0 has its log among the data."""
+    """The log location; None: beside the data. S3-FileSystem 1.0 has its log among the data."""
     aws = _aws(values, "log")
     if "log_location" in values:
         return BLOBS.location(str(values["log_location"]), aws)
@@ -367,7 +365,7 @@ def _log(
 
 
 def _aws(values: Values, part: str) -> AwsConfig:
-    """The part's own options, else the data's for the log, else those for all."""
+    """The part's own options, else for the log those of the data, else those for all."""
     prefixes = [f"{part}_", *(["data_"] if part == "log" else []), ""]
     fields: dict[str, Any] = {}
     for name in AwsConfig.__dataclass_fields__:
@@ -394,8 +392,8 @@ def _aws(values: Values, part: str) -> AwsConfig:
 
 
 def _encryption(values: Values, prefixes: list[str]) -> Values:
-    """The encryption of stored objects and its key: of one piece, from the first of `prefixes` that
-    has either."""
+    """The encryption of stored objects and its key, both from the first of `prefixes` that has
+    either."""
     for prefix in prefixes:
         given = {name: values[prefix + name] for name in _ENCRYPTION if prefix + name in values}
         if not given:
@@ -415,7 +413,7 @@ def _tuning(values: Values) -> Tuning:
 
 
 def _retries(values: Values) -> Retries:
-    """What is said of one kind of requests goes before what is said of all."""
+    """Retry policies; options of one kind of requests precede those of all."""
     usual = Retries()
     policies: dict[str, RetryPolicy] = {}
     for kind in KINDS:

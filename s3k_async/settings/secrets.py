@@ -1,5 +1,4 @@
-"""Static credentials, which are left out of pickles and looked up again where a pickle is
-loaded."""
+"""Static credentials: absent from pickles, resolved again where a pickle is loaded."""
 
 from __future__ import annotations
 
@@ -17,17 +16,16 @@ Place = TypeVar("Place", bound=Location)
 
 _NONE: Final = AwsConfig()
 _URLS: Final = ("endpoint", "proxy")
-"""Options whose user and password stay behind as well."""
+"""Options whose user and password are left out as well."""
 
 
 def with_local_secrets(config: VolumeConfig) -> VolumeConfig:
-    """The configuration with the credentials that this machine's environment and configuration file
-    have for the services of its places, which are those that a client of this machine would use
-    there. Places that have credentials keep them, and everything else stays as it arrived.
+    """The configuration with the credentials of this machine's environment and configuration file
+    for its services, those of a client of this machine. Existing credentials and all other settings
+    are kept.
 
-    Local settings that name another endpoint for a part are about another service, and give that
-    part none. Without any, the services' default chain is left to find some. Raises ConfigError if
-    the local settings are wrong.
+    Local settings with another endpoint for a part are for another service, and are not used.
+    Without any, the services' default chain applies. Raises ConfigError for invalid local settings.
     """
     places = (config.table, config.data, config.log)
     if all(place is None or place.service is None for place in places):

@@ -1,4 +1,4 @@
-"""Physical objects: file data, written once under fresh keys and never changed."""
+"""Physical objects: file data, written once under fresh keys and immutable."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTA
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 
 PARTS_IN_FLIGHT = 16
-"""Parts under way at once, for all uploads of a client together, unless the client's concurrency is
-lower."""
+"""Parts in flight of all uploads of a client together, unless the client's concurrency is lower."""
 SERVICE_COPY_LIMIT = 5 * 1024**3
-"""Bytes that S3 copies in one request (CopyObject); longer objects are streamed."""
+"""Most bytes of one CopyObject request of S3; longer objects are streamed."""
 
 
 def checksum_of(data: Buffer) -> str:
@@ -46,9 +45,8 @@ def checksum_of(data: Buffer) -> str:
 class PhysicalStorage:
     """The bytes of a volume. `physical` is a key relative to the volume's own blobs, or a full URI.
 
-    URIs are what adopted files and s3k-1.0 volumes have; they are compared without regard to the
-    scheme's spelling (`s3`, `s3a`, `s3n`) and must lie in the volume's data location. One event
-    loop owns an instance.
+    Adopted files and s3k-1.0 volumes have URIs; they are compared with `s3`, `s3a` and `s3n` as one
+    scheme and must lie in the volume's data location. One event loop owns an instance.
     """
 
     def __init__(
@@ -60,12 +58,11 @@ class PhysicalStorage:
         place: BlobStore | None = None,
         scope: str = "",
     ) -> None:
-        """`blobs`: what the volume writes and may delete. `place`: the data location as a whole, if
-        that is more, and `scope` what the keys of `blobs` begin with there.
-        """
+        """`blobs`: the volume's own blobs, which it writes and may delete. `place`: the whole data
+        location, if it is larger, and `scope` the prefix of `blobs` there."""
         self.blobs = blobs
         self.place = place or blobs
-        """The data location: adopted objects are below it, and never written or deleted."""
+        """The data location. Adopted objects are below it, and never written or deleted."""
         self.tuning = tuning
         self._sources = sources
         self._scope = scope
@@ -114,10 +111,10 @@ class PhysicalStorage:
         size: int | None = None,
         etag: str = "",
     ) -> bytes:
-        """Bytes [start, end) of an object, cut at its end.
+        """Bytes [start, end) of an object, truncated at its end.
 
-        `size`, `etag`: what was recorded of the object. Every object must have the size; an adopted
-        one, which others may have replaced, the etag too, if one was recorded. Raises
+        `size`, `etag`: the recorded ones. Every object must have the size; an adopted one, which
+        other programs may have replaced, also the etag, if one was recorded. Raises
         DataMissingError, CorruptDataError (the object is another one), UnsupportedError (a URI
         outside the volume's data location).
         """
@@ -130,7 +127,7 @@ class PhysicalStorage:
             raise _changed(physical) from error
 
     async def check(self, content: Content) -> None:
-        """See that an object is there and has the recorded size, and an adopted one its etag.
+        """Check that an object exists and has the recorded size, and an adopted one its etag.
         Raises as `read`."""
         blobs, key = self._found(content.physical)
         info = await blobs.head(key)
@@ -142,9 +139,8 @@ class PhysicalStorage:
             raise _changed(content.physical) from error
 
     async def adopted(self, content: Content) -> Content:
-        """An object that another system has stored below the data location, by its URI here and its
-        etag. Raises as `check`.
-        """
+        """An object of another system below the data location: its URI here and its etag. Raises as
+        `check`."""
         blobs, key = self._found(content.physical)
         info = await blobs.head(key)
         if info is None:
@@ -154,12 +150,12 @@ class PhysicalStorage:
         return Content(blobs.uri(key), info.size, info.etag, content.checksum)
 
     async def copy_from(self, source: PhysicalStorage, content: Content, object_id: str) -> Content:
-        """Copy bytes of `source` to a fresh key here: inside the service where it can, else through
+        """Copy bytes of `source` to a fresh key here: inside the service if it can, else through
         this process.
 
-        The checksum of the content may be empty, if it is unknown. Raises DataMissingError,
-        CorruptDataError (the source does not have the size or checksum, or is an adopted object
-        that was replaced), UnsupportedError.
+        An unknown checksum of the content is empty. Raises DataMissingError, CorruptDataError (the
+        source does not have the size or checksum, or is an adopted object that was replaced),
+        UnsupportedError.
         """
         physical, size = content.physical, content.size
         if size > SERVICE_COPY_LIMIT or not self.blobs.can_copy_from(source.blobs):
@@ -180,18 +176,17 @@ class PhysicalStorage:
         return Content(key, size, info.etag, content.checksum)
 
     def uri(self, physical: str) -> str:
-        """Where an object is, as a full URI."""
+        """The full URI of an object."""
         return physical if is_uri(physical) else self.blobs.uri(physical)
 
     async def exists(self, physical: str) -> bool:
-        """Whether the object is there."""
+        """Whether the object exists."""
         blobs, key = self._found(physical)
         return await blobs.head(key) is not None
 
     async def delete(self, physical: str) -> None:
-        """Remove an object of the volume's own; absent is fine. Only for bytes that no entry names
-        and no reader can have open. Raises UnsupportedError for an adopted object.
-        """
+        """Remove an object of the volume's own; absent is fine. Only for unreferenced bytes that no
+        reader can have open. Raises UnsupportedError for an adopted object."""
         key = self.own_key(physical)
         if key is None:
             raise UnsupportedError("the object is not the volume's own", path=physical)
@@ -225,9 +220,8 @@ class PhysicalStorage:
         return copied
 
     def own_key(self, physical: str) -> str | None:
-        """The key, among the volume's own blobs, of what an entry names; None for what is not its
-        own: a URI is that of an adopted object, unless it lies below the volume's scope.
-        """
+        """The key of an entry's object among the volume's own blobs; None for an adopted object: a
+        URI not below the volume's scope."""
         try:
             _, key = self._found(physical)
         except (DataMissingError, UnsupportedError):
@@ -237,7 +231,7 @@ class PhysicalStorage:
         return key[len(self._scope) :] if self._scope and key.startswith(self._scope) else None
 
     def place_key(self, uri: str) -> str | None:
-        """The key of a URI below the data location; None for one elsewhere, and for what can be no
+        """The key of a URI below the data location; None for one elsewhere or with an invalid
         key."""
         key = self._below(uri)
         with suppress(InvalidPathError):
@@ -248,12 +242,12 @@ class PhysicalStorage:
         return key_below(self.place.uri("-").removesuffix("-"), uri)
 
     def can_read(self, physical: str) -> bool:
-        """Whether what an entry names is a key, or a URI below the data location."""
+        """Whether an entry's physical name is a key, or a URI below the data location."""
         return not is_uri(physical) or self._below(physical) is not None
 
     def _found(self, physical: str) -> tuple[BlobStore, str]:
-        """Where an object is. Raises UnsupportedError for a URI outside the data location,
-        DataMissingError for what can be no key."""
+        """Store and key of an object. Raises UnsupportedError for a URI outside the data location,
+        DataMissingError for an invalid key."""
         blobs, key = (
             (self.place, self._below(physical)) if is_uri(physical) else (self.blobs, physical)
         )
@@ -265,20 +259,19 @@ class PhysicalStorage:
             return blobs, check_key(key)
         except InvalidPathError as error:
             raise DataMissingError(
-                f"the entry names no physical object that there can be ({error.message})",
+                f"the entry names an invalid physical key ({error.message})",
                 path=physical,
             ) from error
 
 
 def is_uri(physical: str) -> bool:
-    """Whether what an entry names is a full URI."""
+    """Whether an entry's physical name is a full URI."""
     return _URI.fullmatch(physical) is not None
 
 
 def _match(physical: str, etag: str) -> str | None:
-    """The etag that an object must have. Keys of ours are written once, and their objects keep
-    their bytes when they are copied or restored to another place, but not their etags.
-    """
+    """The required etag of an object. The volume's own keys are written once; a copy or restore of
+    their objects keeps the bytes, but not the etags."""
     return etag if etag and is_uri(physical) else None
 
 
@@ -299,9 +292,8 @@ def _changed(physical: str) -> CorruptDataError:
 
 
 def key_below(root: str, uri: str) -> str | None:
-    """The key of a URI below that of a place, which ends in what keys follow; None if it lies
-    elsewhere. Keys in S3 are as they are; elsewhere a URI escapes them.
-    """
+    """The key of a URI below that of a place, which ends in the separator; None if it lies
+    elsewhere. Keys in S3 are not escaped; those of other URIs are."""
     there, own = _URI.fullmatch(uri), _URI.fullmatch(root)
     if there is None or own is None or not there["rest"].startswith(own["rest"]):
         return None

@@ -1,4 +1,4 @@
-"""Read-ahead: blocks fetched before a sequential reader asks for them."""
+"""Read-ahead: blocks fetched before a sequential reader needs them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Block:
 
 @dataclass(slots=True)
 class ReadAhead:
-    """Blocks on their way, one behind the other. Of one event loop, but for `drop`."""
+    """Contiguous blocks in flight. Belongs to one event loop, except `drop`."""
 
     _start: int = 0
     _blocks: deque[_Block] = field(default_factory=deque)
@@ -31,13 +31,14 @@ class ReadAhead:
 
     @property
     def end(self) -> int:
-        """Where the blocks end."""
+        """End of the last block."""
         return self._blocks[-1].end if self._blocks else self._start
 
     def seek(self, position: int) -> None:
-        """Keep what begins at `position`, or nothing.
+        """Keep the blocks from `position` on, or none.
 
-        Nothing, too, once a block has failed: that may be long ago, and nobody had asked for it.
+        None, too, after a block has failed: the failure may be old, of a block that was not
+        requested.
         """
         if position != self._start or any(map(_has_failed, self._blocks)):
             self.drop()
@@ -46,8 +47,8 @@ class ReadAhead:
     def extend(
         self, end: int, block: int, fetch: Callable[[int, int], Coroutine[None, None, bytes]]
     ) -> None:
-        """Have everything before `end` under way, by the `block` bytes; `fetch` gets the bytes
-        [start, end)."""
+        """Start fetching everything before `end` in blocks of `block` bytes; `fetch` reads the
+        bytes [start, end)."""
         start = self.end
         while start < end:
             stop = min(end, start + block)
@@ -57,8 +58,8 @@ class ReadAhead:
             start = stop
 
     async def take(self) -> bytes:
-        """The next block. Raises what fetching it raised; then, and after a cancellation, nothing
-        is left."""
+        """The next block. Raises the error of its fetch; then, and after a cancellation, all blocks
+        are dropped."""
         block = self._blocks.popleft()
         try:
             data = await block.task
@@ -69,15 +70,14 @@ class ReadAhead:
         return data
 
     def drop(self) -> None:
-        """Let go of all blocks. From any thread; does nothing in a forked child, whose loop is not
-        this one."""
+        """Drop all blocks. From any thread; no effect in a forked child, which has another loop."""
         blocks = list(self._blocks)
         self._blocks.clear()
         if os.getpid() != self._pid:
             return
         for block in blocks:
             if not block.task.done():
-                with suppress(RuntimeError):  # the loop is closed, and has ended the task
+                with suppress(RuntimeError):  # the loop is closed and has ended the task
                     block.task.get_loop().call_soon_threadsafe(block.task.cancel)
 
 
@@ -87,6 +87,6 @@ def _has_failed(block: _Block) -> bool:
 
 
 def _look(task: asyncio.Task[bytes]) -> None:
-    """So that nobody is told of a failure that no reader waits for."""
+    """Retrieve the exception, so that asyncio does not log a failure without a reader."""
     if not task.cancelled():
         task.exception()

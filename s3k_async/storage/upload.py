@@ -20,20 +20,18 @@ _LOG = logging.getLogger(__name__)
 
 CHECKSUM_PREFIX = "xxh128:"
 CLEANUP_SECONDS = 10.0
-"""How long an upload that failed or was cancelled may take to be aborted. Shielded from
-cancellation."""
+"""Limit for the abort of a failed or cancelled upload. Shielded from cancellation."""
 PARTS_BEFORE_GROWTH = 1000
-"""S3 allows 10,000 parts: the part size doubles each time so many have been sent, which is enough
-for 5 TiB."""
+"""Number of parts after which the part size doubles: S3 allows 10,000 parts, so this reaches 5
+TiB."""
 
 
 class PhysicalWriter:
-    """Collects bytes and stores them as one blob: nothing is visible before `finish`, nothing is
-    left after `abort`.
+    """Writer of one blob: nothing is visible before `finish`, nothing is left after `abort`.
 
-    Content of more than `tuning.multipart_threshold` bytes goes in parts, which are sent while more
-    is written; each holds a slot of `slots`, so that the bytes in flight are bounded for all
-    writers together. Any failure, and cancellation, aborts the upload.
+    Content of more than `tuning.multipart_threshold` bytes is sent in parts during writing; each
+    holds a slot of `slots`, so that the bytes in flight are bounded for all writers together. Any
+    failure or cancellation aborts the upload.
     """
 
     def __init__(
@@ -41,7 +39,7 @@ class PhysicalWriter:
     ) -> None:
         self.physical = physical
         self.size = 0
-        """Bytes taken in so far."""
+        """Bytes accepted so far."""
         self._blobs = blobs
         self._threshold = tuning.multipart_threshold
         self._base_part_size = max(tuning.part_size, blobs.min_part, 1)
@@ -60,8 +58,8 @@ class PhysicalWriter:
         return int(self._base_part_size * 2 ** (self._sent // PARTS_BEFORE_GROWTH))
 
     async def write(self, data: Buffer) -> None:
-        """Take in bytes; waits while too many parts are in flight. Raises what a part failed
-        with."""
+        """Accept bytes; waits while too many parts are in flight. Raises the error of a failed
+        part."""
         view = memoryview(data).cast("B")
         while len(view):
             part_size = self.part_size
@@ -74,8 +72,7 @@ class PhysicalWriter:
             view = view[part_size:]
 
     def add(self, data: Buffer) -> bool:
-        """Take in some bytes without waiting; True if `drain` must be awaited before more are
-        added."""
+        """Accept bytes without waiting; True if `drain` must be awaited before more are added."""
         self._need_open()
         self._digest.update(data)
         self._buffer += data
@@ -83,7 +80,7 @@ class PhysicalWriter:
         return len(self._buffer) > (self._threshold if self._upload is None else self.part_size)
 
     async def drain(self) -> None:
-        """Send the parts that are complete."""
+        """Send the complete parts."""
         try:
             upload = await self._started()
             while len(self._buffer) > self.part_size:
@@ -93,7 +90,7 @@ class PhysicalWriter:
             raise
 
     async def finish(self) -> Content:
-        """Make the blob visible; durable when this returns. Calling it again returns the same."""
+        """Make the blob visible; durable when this returns. Idempotent."""
         if self._content is not None:
             return self._content
         self._need_open()
@@ -112,7 +109,7 @@ class PhysicalWriter:
         return self._content
 
     async def abort(self) -> None:
-        """Drop what was sent. Harmless after `finish` and after `abort`."""
+        """Abort the upload. Harmless after `finish` and after `abort`."""
         if self._content is None:
             await self._fail(StreamClosedError("the upload was aborted", path=self.physical))
 
@@ -132,7 +129,7 @@ class PhysicalWriter:
         return self._upload
 
     async def _send_whole(self, part: memoryview) -> None:
-        """Take in a part and send it at once. Bytes that nobody can change are not copied."""
+        """Accept a part and send it at once. Immutable bytes are not copied."""
         try:
             upload = await self._started()
             kept = part if isinstance(part.obj, bytes) else bytes(part)
@@ -144,7 +141,7 @@ class PhysicalWriter:
             raise
 
     def _cut(self, size: int) -> Buffer:
-        """Take the first bytes out of the buffer."""
+        """Remove the first bytes from the buffer."""
         if size == len(self._buffer):
             part, self._buffer = self._buffer, bytearray()
             return part
@@ -154,7 +151,7 @@ class PhysicalWriter:
         return first
 
     async def _send(self, upload: Upload, part: Buffer) -> None:
-        """Send a part in the background, when there is a slot for it."""
+        """Send a part in the background, as soon as a slot is free."""
         await self._slots.acquire()
         try:
             self._need_open()
@@ -185,7 +182,7 @@ class PhysicalWriter:
             raise StreamClosedError("the upload is finished", path=self.physical)
 
     async def _fail(self, error: BaseException) -> None:
-        """Remember why, and drop the upload."""
+        """Record the error, and abort the upload."""
         if self._failure is None:
             stays = isinstance(error, Exception)
             self._failure = (
@@ -207,6 +204,5 @@ class PhysicalWriter:
         try:
             await upload.abort()
         except S3kError as error:
-            # What remains is an unfinished upload, which nobody can see and garbage collection
-            # removes.
+            # The unfinished upload is invisible, and garbage collection removes it.
             _LOG.warning("the upload of %s could not be aborted: %s", self.physical, error)

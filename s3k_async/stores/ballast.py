@@ -1,4 +1,4 @@
-"""A ballast file: room on a volume's disk that only the calls which free space may use.
+"""A ballast file: disk space reserved for calls that free space.
 
 A deletion writes its log entry and its transaction before it frees anything, so on a full disk it
 would fail like any other write. CockroachDB keeps a file of this name for the same reason.
@@ -20,11 +20,12 @@ SIZE: Final = 16 * 1024 * 1024
 OPENING: Final = 64 * 1024
 """Bytes that SQLite needs to open a database: its shared-memory index and the head of its log."""
 LEFT: Final = 256 * 1024
-"""Bytes that stay free when the file takes its room back, for the log's last entries."""
+"""Bytes that stay free when the file is restored, for the log's last entries."""
 
 
 class Ballast:
-    """The ballast file at `path`. Failures are not raised: the call that needs the room tells."""
+    """The ballast file at `path`. Failures are not raised here: the call that needs the space
+    raises them."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -32,8 +33,8 @@ class Ballast:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Gives its room to the disk if that has less than `SIZE` bytes left, and takes it back
-        when the last of its users ends."""
+        """Releases the file if the disk has less than `SIZE` bytes free; restores it when the last
+        user ends."""
         self._users += 1
         try:
             with suppress(OSError):
@@ -46,7 +47,7 @@ class Ballast:
                 self.restore()
 
     def shrink(self) -> bool:
-        """Give `OPENING` bytes back to a disk that has none left; False if nothing was given."""
+        """Free `OPENING` bytes on a full disk; False if nothing was freed."""
         with suppress(OSError):
             size = self._size()
             if size and self._free() < OPENING:
@@ -55,7 +56,7 @@ class Ballast:
         return False
 
     def restore(self) -> None:
-        """Give the file its full size again, or as much of it as the disk has room for."""
+        """Restore the file to its full size, or as much of it as the disk has space for."""
         with suppress(OSError):
             size = self._size()
             if size >= SIZE:

@@ -1,4 +1,4 @@
-"""Results of batches: the part that the service did not process."""
+"""Batch results: the keys and items that the service did not process."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ async def read_batches(
     read: Callable[[Sequence[Key], dict[Key, Item]], Awaitable[Sequence[Key]]],
     table: str,
 ) -> dict[Key, Item]:
-    """The items of distinct keys. `read` asks for at most MAX_BATCH keys, adds what came to the
-    items, and returns the keys that the service left out. Raises UnprocessedKeysError as soon as
-    there are some."""
+    """The items of distinct keys. `read` requests at most MAX_BATCH keys, adds the received items,
+    and returns the unprocessed keys. Raises UnprocessedKeysError if there are any."""
     wanted = list(dict.fromkeys(keys))
     found: dict[Key, Item] = {}
     for start in range(0, len(wanted), MAX_BATCH):
@@ -35,7 +34,7 @@ async def read_batches(
 def require_loaded(
     items: Sequence[Item], keys: Sequence[Key], left: Sequence[Key], table: str
 ) -> None:
-    """Raises UnloadedItemsError if the service left some of the items out, named by `left`."""
+    """Raises UnloadedItemsError if the service did not write some of the items, those of `left`."""
     if left:
         unwritten = set(left)
         raise UnloadedItemsError(

@@ -1,5 +1,5 @@
-"""The rules for blob keys and the arguments of the blob port, which every adapter applies before
-anything else."""
+"""Validation of blob keys and of arguments of the blob port, before any other work of an
+adapter."""
 
 from __future__ import annotations
 
@@ -39,25 +39,26 @@ def check_key(key: str) -> str:
 
 
 def check_put(if_absent: bool, if_match: str | None) -> None:
-    """Raise ValueError for a put that can never happen."""
+    """Raise ValueError for contradictory conditions of a put."""
     if if_absent and if_match is not None:
         raise ValueError("if_absent and if_match exclude each other")
 
 
 def check_range(start: int, end: int | None) -> None:
-    """Raise ValueError for a range that begins or ends before the blob."""
+    """Raise ValueError for a range that begins or ends before byte 0."""
     if start < 0 or (end is not None and end < 0):
         raise ValueError("a range does not begin or end before byte 0")
 
 
 def check_page(limit: int | None) -> None:
-    """Raise ValueError for a page that holds nothing."""
+    """Raise ValueError for a page of less than one blob."""
     if limit is not None and limit < 1:
         raise ValueError("a page holds at least one blob")
 
 
 def check_unchanged(found: BlobInfo, if_match: str | None, if_size: int | None = None) -> None:
-    """Raise BlobChangedError unless the blob has the etag and the size in bytes; None is any."""
+    """Raise BlobChangedError unless the blob has the etag and the size in bytes; None matches
+    any."""
     if if_match is not None and found.etag != if_match:
         raise BlobChangedError(
             f"the blob has the etag {found.etag}, not {if_match}", path=found.key

@@ -1,8 +1,8 @@
 """The port to the bytes: immutable blobs by key.
 
-An adapter sends one request for each call, maps foreign errors to ours and does not retry:
-`retrying_blobs` does. Every write of it is safe to send again, because keys are fresh or contents
-are compared.
+An adapter sends one request for each call, maps library errors to those of `errors.py` and does not
+retry: `retrying_blobs` does. Every write is safe to repeat, because keys are fresh or contents are
+compared.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class BlobInfo:
 
 @dataclass(frozen=True, slots=True)
 class BlobPage:
-    """Some blobs in ascending key order (UTF-8 bytes) and where to go on; only `next is None` is
-    the end."""
+    """A page of blobs in ascending key order (UTF-8 bytes) and the cursor of the next page; only
+    `next is None` means the end."""
 
     blobs: Sequence[BlobInfo]
     next: str | None
@@ -50,7 +50,7 @@ class BlobPage:
 
 @dataclass(frozen=True, slots=True)
 class DeleteFailure:
-    """A key that delete_many could not delete, and why."""
+    """A key that delete_many could not delete, and the error."""
 
     key: str
     error: Exception
@@ -58,28 +58,27 @@ class DeleteFailure:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """An upload that was begun and neither completed nor aborted, or what a writer that died has
-    left behind."""
+    """An upload neither completed nor aborted, or an unfinished file of a crashed writer."""
 
     key: str
-    """What it would have become; empty where the store does not know."""
+    """Key of the upload; empty where the store does not know it."""
     id: str
-    """The store's name for it, opaque."""
+    """The store's opaque id of the upload."""
     started_ms: int
-    """When it began, or was last added to, by the store's own clock; 0 where the store does not
-    tell."""
+    """Time of its start or of its last part, by the store's own clock; 0 where the store does not
+    report it."""
 
 
 class Upload(Protocol):
-    """A multipart upload under way. Parts may be put concurrently and again; nothing is visible
-    before `complete`."""
+    """A multipart upload in progress. Parts may be put concurrently and repeatedly; nothing is
+    visible before `complete`."""
 
     async def put_part(self, number: int, data: Buffer) -> None:
         """Store part `number` (from 1). All parts but the last must have at least
         `BlobStore.min_part` bytes."""
 
     async def complete(self) -> BlobInfo:
-        """Publish the parts 1..n as the blob. Sending it again after a lost response succeeds."""
+        """Publish the parts 1..n as the blob. Repeating it after a lost response succeeds."""
 
     async def abort(self) -> None:
         """Drop the upload and its parts. Idempotent; harmless after complete."""
@@ -88,8 +87,8 @@ class Upload(Protocol):
 class BlobStore(Protocol):
     """Blobs by key. Keys are relative to the store's root: text of 1 to 1,024 UTF-8 bytes, no
     leading `/`, no component `.`, `..` or empty, no NUL (InvalidPathError otherwise, before
-    anything is touched). A store may refuse more of them in the same way; physical keys and log
-    keys are never refused.
+    anything is touched). A store may refuse other keys in the same way, but no physical keys and
+    log keys.
 
     Every method may raise ThrottledError, UnreachableError, RequestTimeoutError, ResponseLostError,
     PermissionDeniedError, CredentialsError, VolumeNotFoundError (no such bucket or directory),
@@ -100,15 +99,14 @@ class BlobStore(Protocol):
     """Smallest size of a part that is not the last, bytes."""
 
     def uri(self, key: str) -> str:
-        """Where the blob is, for other programs: `s3://bucket/key`, `file:///...`,
-        `memory://...`. S3's has the key as it is; in any other the key is percent-encoded."""
+        """The blob's URI for other programs: `s3://bucket/key`, `file:///...`, `memory://...`. The
+        key is percent-encoded except in S3's."""
 
     async def put(
         self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
     ) -> BlobInfo:
-        """Store a blob whole, durably, visible at once and never in part; replaces an existing one,
-        unless `if_absent` (BlobExistsError) or `if_match` with an etag that differs
-        (BlobChangedError)."""
+        """Store a blob atomically and durably; visible at once. Replaces an existing one, unless
+        `if_absent` (BlobExistsError) or `if_match` with another etag (BlobChangedError)."""
 
     async def get(
         self,
@@ -119,18 +117,18 @@ class BlobStore(Protocol):
         if_match: str | None = None,
         if_size: int | None = None,
     ) -> bytes:
-        """Bytes [start, end) of the blob, cut at its end; empty when start is at or past the end.
+        """Bytes [start, end) of the blob, truncated at its end; empty if start is at or past the
+        end.
 
         `if_match`, `if_size`: the etag and the size in bytes that the blob must have when it is
         read. Raises BlobNotFoundError, BlobChangedError (another etag or size).
         """
 
     async def head(self, key: str) -> BlobInfo | None:
-        """The blob's facts, or None."""
+        """Size, etag and time of the blob, or None."""
 
     def can_copy_from(self, source: BlobStore) -> bool:
-        """Whether `copy` can read from that store without the bytes passing through this
-        process."""
+        """Whether `copy` from that store runs without the bytes passing through this process."""
 
     async def copy(
         self,
@@ -144,15 +142,15 @@ class BlobStore(Protocol):
         """Copy inside the service. Raises BlobNotFoundError; BlobChangedError (`if_match` is not
         the source's etag); UnsupportedError unless `can_copy_from(source)`.
 
-        `found`: what `source.head(source_key)` says, for an adapter that would have to ask.
+        `found`: the result of `source.head(source_key)`, for adapters that need it.
         """
 
     async def delete(self, key: str) -> None:
         """Remove the blob; absent is fine."""
 
     async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
-        """Remove blobs; names exactly those that remain. Up to MAX_DELETION keys are one request of
-        an adapter; `retrying_blobs` divides more of them."""
+        """Remove blobs; returns exactly those that remain. Up to MAX_DELETION keys are one request
+        of an adapter; `retrying_blobs` splits longer lists."""
 
     async def list(
         self,
@@ -169,15 +167,14 @@ class BlobStore(Protocol):
         """Begin a multipart upload."""
 
     def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
-        """Every unfinished upload of anybody to a key that starts with `prefix`, or to an unknown
-        one."""
+        """Unfinished uploads of all clients to keys that start with `prefix`, or to unknown
+        keys."""
 
     async def abort_upload(self, upload: Unfinished) -> None:
-        """Drop an unfinished upload, whoever began it. Idempotent; harmless after its
-        completion."""
+        """Abort an unfinished upload of any client. Idempotent; harmless after its completion."""
 
     async def now_ms(self) -> int:
-        """The time by the clock that `mtime_ms` and `started_ms` are of."""
+        """The time of the clock of `mtime_ms` and `started_ms`."""
 
     async def create(self) -> bool:
         """Make the bucket or root directory; False if it existed."""
@@ -193,4 +190,4 @@ class BlobStore(Protocol):
         """
 
     async def close(self) -> None:
-        """Release what the store holds. Idempotent."""
+        """Release connections and threads. Idempotent."""

@@ -1,8 +1,8 @@
-"""Modes of new local files and directories: private, or those of the group of a shared directory.
+"""Modes of new local files and directories: private, or shared with a directory's group.
 
-A directory is shared if it gives its group to what is created in it (setgid) and the group may
-write to it. Below the root of a store, files and directories have the mode of the root, so that its
-owner can open or close it by `chmod`. The umask neither adds to these modes nor takes from them.
+A directory is shared if it has the setgid bit and is writable by the group. Below the root of a
+store, files and directories have the mode of the root, so that its owner can open or close it by
+`chmod`. The umask neither adds to these modes nor takes from them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def inherited(root: os.stat_result) -> tuple[int, int]:
 
 
 def open_private(path: str, flags: int) -> int:
-    """An opener for `open`: what it creates is not for everybody to read."""
+    """An opener for `open`: new files are not readable by all users."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     mode = file_mode(os.path.dirname(os.path.abspath(path)))
     if flags & os.O_EXCL and mode != 0o600:
@@ -50,7 +50,7 @@ def open_private(path: str, flags: int) -> int:
 
 
 def make_directories(path: str) -> None:
-    """Make a directory, and those above it that are missing. Raises the errors of `os.makedirs`."""
+    """Make a directory and its missing parents. Raises the errors of `os.makedirs`."""
     path = os.path.abspath(path)
     if os.path.isdir(path):
         return
@@ -69,7 +69,7 @@ def make_directories(path: str) -> None:
 
 
 def make_parent(path: str) -> None:
-    """Make the directory that a file or directory of a volume will be in. Raises NotAVolumeError,
+    """Make the parent directory of a file or directory of a volume. Raises NotAVolumeError,
     PermissionDeniedError, ServiceError."""
     try:
         make_directories(os.path.dirname(os.path.abspath(path)))

@@ -1,4 +1,4 @@
-"""A hook for tests: what stands between an opened volume and its stores."""
+"""A hook for tests: wrappers around the stores of an opened volume."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["INTERCEPTOR", "Interceptor", "TableStore"]
 
 
 class TableStore(ItemStore, ItemTable, Protocol):
-    """Items and the table that holds them: every adapter is both."""
+    """An item store and its table: every adapter is both."""
 
 
 class Interceptor(Protocol):
     """Wraps each adapter as a volume opens it."""
 
     def items(self, store: TableStore) -> TableStore:
-        """What the volume gets in place of this table."""
+        """The volume's table in place of this one."""
 
     def blobs(self, store: BlobStore) -> BlobStore:
-        """What the volume gets in place of these blobs."""
+        """The volume's blobs in place of these."""
 
 
 INTERCEPTOR: Final[ContextVar[Interceptor | None]] = ContextVar("s3k_interceptor", default=None)
-"""That of the volumes that are opened in this context; see `s3k_async.testing`."""
+"""The interceptor of volumes opened in this context; see `s3k_async.testing`."""

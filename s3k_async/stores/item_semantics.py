@@ -1,4 +1,4 @@
-"""The semantics of the item port's actions, for adapters that evaluate conditions themselves."""
+"""Semantics of the item port's actions, for adapters that evaluate conditions themselves."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ __all__ = [
 MAX_TOKEN = 36
 """Characters of an idempotency token."""
 TOKEN_LIFE_MS = 10 * 60 * 1000
-"""How long a transaction's token is remembered, milliseconds."""
+"""Retention of a transaction's token, milliseconds."""
 
 
 def validate(action: Action) -> None:
-    """Raise ValueError for an action that has no meaning whatever is stored."""
+    """Raise ValueError for an action that is invalid for every stored item."""
     if isinstance(action, Put) and not (PARTITION in action.item and SORT in action.item):
         raise ValueError("an item needs a partition key and a sort key")
     if not action.key.partition.encode() or not action.key.sort.encode():
@@ -67,13 +67,13 @@ def validate(action: Action) -> None:
 
 
 def validate_transaction(actions: Sequence[Action], token: str) -> None:
-    """Raise ValueError for a transaction that no engine would take."""
+    """Raise ValueError for a transaction that every engine refuses."""
     if not 1 <= len(actions) <= MAX_TRANSACTION:
         raise ValueError(f"a transaction has 1 to {MAX_TRANSACTION} actions, not {len(actions)}")
     if not 1 <= len(token.encode()) <= MAX_TOKEN:
         raise ValueError(f"an idempotency token has 1 to {MAX_TOKEN} characters")
     if isinstance(actions, Moves | Deletes | Endings):
-        return  # cut from items that were read, each of them once
+        return  # slices of items that were read, each item once
     for action in actions:
         validate(action)
     if len({action.key for action in actions}) < len(actions):
@@ -81,7 +81,7 @@ def validate_transaction(actions: Sequence[Action], token: str) -> None:
 
 
 def validate_load(items: Sequence[Item]) -> list[Key]:
-    """The keys of items to load. Raises ValueError for a batch that DynamoDB would not take."""
+    """The keys of items to load. Raises ValueError for a batch that DynamoDB would refuse."""
     if not 1 <= len(items) <= MAX_LOAD:
         raise ValueError(f"a load has 1 to {MAX_LOAD} items, not {len(items)}")
     if any(not (item.get(PARTITION) and item.get(SORT)) for item in items):
@@ -93,7 +93,7 @@ def validate_load(items: Sequence[Item]) -> list[Key]:
 
 
 def validate_page(limit: int | None) -> None:
-    """Raise ValueError for a page that holds nothing."""
+    """Raise ValueError for a page of less than one item."""
     if limit is not None and limit < 1:
         raise ValueError("a page holds at least one item")
 
@@ -105,7 +105,7 @@ def validate_segment(segment: int, segments: int) -> None:
 
 
 def outcome(action: Action, current: Item | None) -> dict[str, Value] | None:
-    """The item after an action whose condition holds; None when there is none."""
+    """The item after an action whose condition holds; None if it was removed."""
     match action:
         case Put():
             return dict(action.item)
@@ -124,8 +124,7 @@ def outcome(action: Action, current: Item | None) -> dict[str, Value] | None:
 def refusal(
     actions: Sequence[Action], current: Sequence[Item | None]
 ) -> ConditionFailedError | None:
-    """The error that names every action whose condition does not hold of its current item, or
-    None."""
+    """The error with every action whose condition its current item does not satisfy, or None."""
     failed = {
         position: None if item is None else dict(item)
         for position, (action, item) in enumerate(zip(actions, current, strict=True))
@@ -152,24 +151,24 @@ def token_mismatch(actions: Sequence[Action]) -> ServiceError:
 
 
 def segment_of(partition: str) -> int:
-    """A number that, modulo the number of segments, is the segment of a scan that holds the
-    partition."""
+    """A hash of the partition key; modulo the number of segments, it is the partition's scan
+    segment."""
     return zlib.crc32(partition.encode())
 
 
 def cursor_of(key: Key) -> str:
-    """A scan's cursor that means: after this key."""
+    """The scan cursor after a key."""
     return f"{len(key.partition)}:{key.partition}{key.sort}"
 
 
 def key_of(cursor: str) -> Key:
-    """The key that a scan's cursor means."""
+    """The key of a scan cursor."""
     length, _, rest = cursor.partition(":")
     return Key(rest[: int(length)], rest[int(length) :])
 
 
 def fingerprint(actions: Sequence[Action]) -> str:
-    """Text that is equal for equal lists of actions, whatever the order of attributes."""
+    """Canonical text of a list of actions, independent of the order of attributes."""
     return json.dumps([_plain(action) for action in actions], sort_keys=True)
 
 

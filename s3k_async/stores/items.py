@@ -1,8 +1,8 @@
 """The port to the metadata table: items by (partition key, sort key), every write conditional but
 `load`.
 
-An adapter sends one request for each call, maps foreign errors to ours and does not retry:
-`retrying_items` does.
+An adapter sends one request for each call, maps library errors to those of `errors.py` and does not
+retry: `retrying_items` does.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ MAX_LOAD = 25
 
 @dataclass(frozen=True, slots=True)
 class ItemPage:
-    """Some items and where to go on. A page may be empty and still have a `next`; only `next is
-    None` is the end."""
+    """A page of items and the cursor of the next page. An empty page may have a `next`; only `next
+    is None` means the end."""
 
     items: Sequence[Item]
     next: str | None
@@ -71,8 +71,8 @@ class ItemPage:
 
 
 class UnprocessedKeysError(ThrottledError):
-    """The service answered a batch in part. `found`: the items that came, `left`: the keys to ask
-    for again."""
+    """The service processed a batch read in part. `found`: the items received, `left`: the keys to
+    request again."""
 
     def __init__(
         self, message: str, *, path: str, found: dict[Key, Item], left: Sequence[Key]
@@ -83,7 +83,7 @@ class UnprocessedKeysError(ThrottledError):
 
 
 class UnloadedItemsError(ThrottledError):
-    """The service took a load in part; `left`: the items that it did not take."""
+    """The service processed a load in part; `left`: the items not written."""
 
     def __init__(self, message: str, *, path: str, left: Sequence[Item]) -> None:
         super().__init__(message, path=path)
@@ -91,7 +91,7 @@ class UnloadedItemsError(ThrottledError):
 
 
 class ItemStore(Protocol):
-    """Items with conditional writes, transactions and strongly consistent reads.
+    """Store of items: conditional writes, transactions, strongly consistent reads.
 
     Every method may raise ThrottledError, UnreachableError, RequestTimeoutError, ResponseLostError
     (for a write: the outcome is unknown), PermissionDeniedError, CredentialsError,
@@ -104,8 +104,9 @@ class ItemStore(Protocol):
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
         """The items that exist, each read strongly consistent. Not a snapshot.
 
-        Up to MAX_BATCH keys are one request of an adapter; `retrying_items` divides more of them.
-        Raises UnprocessedKeysError when the service left some of them out."""
+        Up to MAX_BATCH keys are one request of an adapter; `retrying_items` splits longer lists.
+        Raises UnprocessedKeysError if the service did not process some of them.
+        """
 
     async def write(self, action: Put | Update | Delete) -> None:
         """Apply one action. Raises ConditionFailedError (position 0, with the stored item),
@@ -115,19 +116,20 @@ class ItemStore(Protocol):
         """Apply all actions or none: at most MAX_TRANSACTION, each on its own key (else
         ValueError).
 
-        Sent again with the same actions and `token` (at most 36 characters) within ten minutes, it
-        succeeds without being applied twice. Raises ConditionFailedError with every failed
-        position, or TransactionConflictError when nothing but conflicts stood in the way."""
+        Repeated with the same actions and `token` (at most 36 characters) within ten minutes, it
+        succeeds and is applied once. Raises ConditionFailedError with every failed position, or
+        TransactionConflictError if conflicts are the only reason.
+        """
 
     async def load(self, items: Sequence[Item]) -> None:
-        """Write whole items over whatever is at their keys: the one unconditional write, for a
-        table that no other client uses. `retrying_items`, through which all requests go, refuses it
-        without the volume's exclusive lock.
+        """Write whole items unconditionally, for a table without other clients. `retrying_items`,
+        through which all requests go, refuses it without the volume's exclusive lock.
 
         At most MAX_LOAD items, each with its own key (else ValueError), are one request of an
-        adapter; `retrying_items` divides more of them. Not one transaction: after an error some may
-        be written and others not, and writing all of them again is the way on. Raises
-        UnloadedItemsError when the service left some out."""
+        adapter; `retrying_items` splits longer lists. Not one transaction: after an error some
+        items may be written and others not; the remedy is to write all of them again. Raises
+        UnloadedItemsError if the service did not write some.
+        """
 
     async def query(
         self, partition: str, *, cursor: str | None = None, limit: int | None = None
@@ -138,25 +140,25 @@ class ItemStore(Protocol):
     async def scan(
         self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None
     ) -> ItemPage:
-        """One page of one of `segments` disjoint parts that together hold every item. Strongly
-        consistent reads, any order. Raises ValueError unless 0 <= segment < segments."""
+        """One page of one of `segments` disjoint segments that together hold every item. Strongly
+        consistent reads, in any order. Raises ValueError unless 0 <= segment < segments."""
 
     async def close(self) -> None:
-        """Release what the store holds. Idempotent."""
+        """Release connections and threads. Idempotent."""
 
 
 class ItemTable(Protocol):
     """Administration of the table: creation, tags, deletion."""
 
     async def create(self) -> bool:
-        """Make the table and wait until it can be used; False if it existed. Raises NotAVolumeError
-        if an existing table has another key schema."""
+        """Create the table and wait until it can be used; False if it existed. Raises
+        NotAVolumeError if an existing table has another key schema."""
 
     async def exists(self) -> bool:
-        """Whether the table exists (with our key schema, else NotAVolumeError)."""
+        """Whether the table exists (with the volume's key schema, else NotAVolumeError)."""
 
     async def drop(self) -> None:
-        """Remove the table and all it holds; absent is fine."""
+        """Remove the table and its items; absent is fine."""
 
     async def read_tag(self, name: str) -> str | None:
         """The value of a table tag, or None. Raises UnsupportedError where the engine has no tags,

@@ -1,4 +1,4 @@
-"""Listings in computed key ranges: random ids make ranges of one size hold equal numbers of
+"""Listings in computed key ranges: with random ids, ranges of one size hold equal numbers of
 keys."""
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ __all__ = ["HEX", "KeyRange", "hex_ranges", "key_ranges", "list_range"]
 
 HEX: Final = "0123456789abcdef"
 _DIGITS: Final = 8
-"""Digits of a cut: shorter than an id, so that none is one."""
+"""Digits of a boundary: shorter than an id, so that no boundary equals an id."""
 _OF_A_DIGIT: Final = 16 ** (_DIGITS - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
     """The keys that begin with `prefix`, follow `after`, and do not follow `until`; an empty bound
-    is none."""
+    does not apply."""
 
     prefix: str = ""
     after: str = ""
@@ -30,7 +30,7 @@ class KeyRange:
 
 
 async def list_range(blobs: BlobStore, keys: KeyRange) -> AsyncIterator[BlobInfo]:
-    """Every blob of a range: a listing from where it begins, whose end is seen here."""
+    """Every blob of a range: a listing from its start, ended here at its end."""
     async for blob in list_all(blobs, keys.prefix, after=keys.after):
         if keys.until and blob.key > keys.until:
             return
@@ -39,18 +39,17 @@ async def list_range(blobs: BlobStore, keys: KeyRange) -> AsyncIterator[BlobInfo
 
 def hex_ranges(count: int) -> list[list[KeyRange]]:
     """The keys that begin with a hexadecimal digit, in `count` groups of ranges. Each such key is
-    in one range, and random ids are divided evenly. No range is of two first digits, since much
-    that is foreign may lie between 9 and a.
-    """
+    in one range, and random ids are divided evenly. No range spans two first digits, since many
+    foreign keys may lie between 9 and a."""
     cuts = [number * 16**_DIGITS // count for number in range(count + 1)]
     return [_ranges(low, high) for low, high in pairwise(cuts)]
 
 
 def key_ranges(count: int) -> list[list[KeyRange]]:
-    """All keys, in `count` groups of ranges: those of `hex_ranges`, and what lies before, between
+    """All keys, in `count` groups of ranges: those of `hex_ranges`, and the ranges before, between
     and after them."""
     first, *others = hex_ranges(count)
-    # What comes last before 0, and before a.
+    # The largest prefixes before 0 and before a.
     gaps = [
         KeyRange(until=f"/{LAST}"),
         KeyRange(after=f"9{LAST}", until=f"`{LAST}"),

@@ -1,4 +1,4 @@
-"""Errors of the operating system, turned into ours."""
+"""Mapping of operating system errors to those of `errors.py`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from s3k_async.errors import (
 __all__ = ["MAKE_ROOM", "os_errors", "sync_directory"]
 
 MAKE_ROOM = "free space there, or delete files of the volume and run s3k gc, and repeat the call"
-"""What to do about a full disk."""
+"""Remedy for a full disk."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 @contextmanager
 def os_errors(path: str) -> Iterator[None]:
-    """Raise the errors of system calls about `path` as ours. What is ours already passes
-    through."""
+    """Map errors of system calls about `path`. Errors of this package pass through."""
     try:
         yield
     except OSError as error:
@@ -51,7 +50,7 @@ def _mapped(error: OSError, path: str) -> S3kError:
 
 
 def sync_directory(path: str) -> None:
-    """Make the names in a directory durable."""
+    """Sync a directory, which makes its names durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Scans, queries and listings page by page to their end, and detection of listings without end."""
+"""Pagination of scans, queries and listings, and detection of endless listings."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = [
 ]
 
 LAST: Final = "\U0010ffff"
-"""Appended to a key: a key after all that begin with it."""
+"""Appended to a key: a key after all keys with that prefix."""
 
 
 async def scan_all(
     items: ItemStore, segment: int = 0, segments: int = 1, *, limit: int | None = None
 ) -> AsyncGenerator[Sequence[Item], None]:
-    """The items of one segment of the table, page by page; a page may be empty. `limit`: items in
-    a page, at most. One page is in memory."""
+    """The items of one segment of the table, page by page; a page may be empty. `limit`: most items
+    in a page. One page is in memory."""
     cursor: str | None = None
     while True:
         page = await items.scan(segment, segments, cursor=cursor, limit=limit)
@@ -41,8 +41,8 @@ async def scan_all(
 async def query_all(
     items: ItemStore, partition: str, *, limit: int | None = None, first: int | None = None
 ) -> AsyncGenerator[Sequence[Item], None]:
-    """The items of one partition by sort key, page by page; a page may be empty. `limit`: items in
-    a page, at most; `first`: in the first page."""
+    """The items of one partition by sort key, page by page; a page may be empty. `limit`: most
+    items in a page; `first`: in the first page."""
     cursor: str | None = None
     while True:
         page = await items.query(partition, cursor=cursor, limit=first or limit)
@@ -56,7 +56,7 @@ async def list_pages(
     blobs: BlobStore, prefix: str = "", *, after: str = ""
 ) -> AsyncGenerator[Sequence[BlobInfo], None]:
     """The blobs whose key starts with `prefix` and follows `after`, page by page. Raises
-    ServiceError for a listing that leads back to an earlier page."""
+    ServiceError for a listing that returns to an earlier page."""
     cursor: str | None = None
     guard = PageGuard(_uri(blobs, prefix))
     while True:
@@ -80,8 +80,8 @@ async def list_all(
 async def list_first_level(
     blobs: BlobStore, prefix: str = ""
 ) -> AsyncGenerator[Sequence[BlobInfo], None]:
-    """Pages of blobs whose key starts with `prefix`, of which each skips the rest of the directory
-    in which the one before ended: every name of the first level occurs."""
+    """Pages of blobs whose key starts with `prefix`. Each skips the rest of the directory in which
+    the previous page ended, so that every name of the first level occurs."""
     cursor: str | None = None
     after = ""
     guard = PageGuard(_uri(blobs, prefix))
@@ -99,10 +99,10 @@ async def list_first_level(
 
 
 class PageGuard:
-    """Follows the cursors of one listing, in constant memory.
+    """Cycle detection over the cursors of one listing, in constant memory.
 
     Brent's algorithm: one cursor is kept, and replaced after 1, 2, 4, ... pages, so that a cycle of
-    any length is found before it was gone through three times.
+    any length is found before its third pass.
     """
 
     def __init__(self, path: str) -> None:
@@ -112,7 +112,7 @@ class PageGuard:
         self._limit = 1
 
     def follow(self, cursor: str) -> None:
-        """The next page begins here. Raises ServiceError for a cursor that was followed before."""
+        """Record the cursor of the next page. Raises ServiceError for a repeated cursor."""
         if cursor == self._kept:
             raise repeated(self._path)
         self._steps += 1
@@ -121,7 +121,7 @@ class PageGuard:
 
 
 def repeated(path: str) -> ServiceError:
-    """The error of a listing that leads back to a page that was given before."""
+    """The error for a listing that returns to an earlier page."""
     return ServiceError(
         "the listing does not end: the service names a page as the next one that it gave before",
         path=path,

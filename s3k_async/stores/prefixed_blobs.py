@@ -21,11 +21,9 @@ __all__ = ["PrefixedBlobs", "origin_of"]
 
 
 class PrefixedBlobs:
-    """A BlobStore of the blobs whose keys begin with `prefix`, which ends in `/`, by the rest of
-    their keys.
+    """A BlobStore of the blobs below `prefix`, which ends in `/`; keys are relative to it.
 
-    The bucket or directory is that of `store`: `create`, `exists`, `now_ms` and `close` are about
-    it.
+    `create`, `exists`, `now_ms` and `close` act on the bucket or directory of `store`.
     """
 
     def __init__(self, store: BlobStore, prefix: str) -> None:
@@ -121,8 +119,7 @@ class PrefixedBlobs:
         return await self._store.exists()
 
     async def drop(self, *, if_empty: bool = False) -> bool:
-        """Remove every blob below the prefix, and the unfinished uploads to such keys; the root
-        stays."""
+        """Remove every blob below the prefix, and unfinished uploads there; the root is kept."""
         if if_empty:
             return not (await self.list(limit=1)).blobs
         async for upload in self.list_uploads():
@@ -141,7 +138,7 @@ class PrefixedBlobs:
         await self._store.close()
 
     def origin(self, key: str) -> tuple[BlobStore, str]:
-        """The store that this is a view of, and the key in it."""
+        """The underlying store, and the key in it."""
         return self._store, self._prefix + key
 
     def _below(self, key: str) -> str:
@@ -167,7 +164,7 @@ class _Upload:
 
 
 def origin_of(store: BlobStore, key: str = "") -> tuple[BlobStore, str]:
-    """The store that a view of it stands on, and the key in it."""
+    """The store underlying a view, and the key in it."""
     while isinstance(store, PrefixedBlobs):
         store, key = store.origin(key)
     return store, key

@@ -12,11 +12,11 @@ __all__ = ["replaceable"]
 
 
 def replaceable(path: str, *, hint: str = "") -> str:
-    """The place at which a file that is to be found at `path` is created or replaced: where links
-    lead, so that they stay. Blocking.
+    """The path at which a file for `path` is created or replaced: the target of links, so that they
+    are kept. Blocking.
 
     Raises IsDirectoryError, InvalidPathError (a link leads to itself), and UnsupportedError for a
-    device, a pipe or a socket, which a rename would destroy; `hint` says what to do instead.
+    device, a pipe or a socket, which a rename would destroy; `hint` is the remedy.
     """
     place = os.path.realpath(path) if os.path.islink(path) else path
     with os_errors(path):
@@ -25,7 +25,7 @@ def replaceable(path: str, *, hint: str = "") -> str:
         except (FileNotFoundError, NotADirectoryError):
             return place
     if stat.S_ISDIR(mode):
-        raise IsDirectoryError("a local directory is in the way", path=path)
+        raise IsDirectoryError("a local directory is not replaced by a file", path=path)
     if stat.S_ISLNK(mode):
         raise InvalidPathError("the local link leads to itself", path=path)
     if not stat.S_ISREG(mode):

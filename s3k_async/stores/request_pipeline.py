@@ -35,8 +35,8 @@ _AT_ONCE: ContextVar[bool] = ContextVar("s3k_at_once", default=False)
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Requests of the body do not wait for their turn: for the few without which what is under way
-    is in vain."""
+    """Requests of the body bypass the queue of the concurrency limit: for requests on which the
+    work in progress depends, such as the renewal of a lease."""
     token = _AT_ONCE.set(True)
     try:
         yield
@@ -45,28 +45,28 @@ def at_once() -> Iterator[None]:
 
 
 class Fence(Protocol):
-    """Keeps a client from working on a volume that was closed to it; see `txn.volume_lock`."""
+    """Checks that the volume is open to this client; see `txn.volume_lock`."""
 
     def due(self) -> bool:
-        """Whether to look before a request is sent."""
+        """Whether to check before a request is sent."""
 
     def late(self) -> bool:
-        """Whether to look before an answer is believed."""
+        """Whether to check before an answer is accepted."""
 
     async def look(self) -> None:
-        """Raises S3kError if the volume is closed to this client, or that cannot be told."""
+        """Raises S3kError if the volume is closed to this client, or its state cannot be read."""
 
 
 def call_time(policy: RetryPolicy, size: int = 0) -> CallTime:
-    """The time of a call with so many bytes of content."""
+    """The time allowed for a call with `size` bytes of content."""
     return CallTime(policy.deadline + size / LEAST_RATE)
 
 
 class Sender:
-    """What the reliable stores have in common.
+    """The requests of the retrying stores: fence, concurrency limit, metering, retries.
 
-    `retries` may be one policy for everything. `limit` bounds the requests in flight and learns
-    from their answers.
+    `retries` may be one policy for everything. `limit` bounds the requests in flight and adapts to
+    their answers.
     """
 
     def __init__(
@@ -94,22 +94,22 @@ class Sender:
         time: CallTime | None = None,
     ) -> T:
         """One request, once. `operation` is the service's name for it, `size` the bytes of content
-        in its body; `throttled` tells of an answer whether the service asked us to slow down.
-        `time`: of the call, None for one that makes as many requests as it sees fit."""
+        in its body; `throttled`: whether an answer reports throttling. `time`: of the call, None
+        for a call with an unlimited number of requests."""
         if not again:
             self._account.earn()
         if self._limit is None:
-            return await self._ask(operation, request, again, size, time)
+            return await self._send_once(operation, request, again, size, time)
         waiting = self._limit.waits and time is not None
         before = anyio.current_time() if waiting else 0.0
         async with self._limit.slot(at_once=_AT_ONCE.get()) as slot:
             if waiting and time is not None:
                 time.extend(anyio.current_time() - before)
-            answer = await self._ask(operation, request, again, size, time)
+            answer = await self._send_once(operation, request, again, size, time)
             slot.throttled = throttled is not None and throttled(answer)
             return answer
 
-    async def _ask(
+    async def _send_once(
         self,
         operation: str,
         request: Callable[[], Awaitable[T]],
@@ -127,7 +127,8 @@ class Sender:
             with limited(time):
                 answer = await request()
         except ConditionFailedError:
-            # That nothing was changed is certain; what the item was is an answer like any other.
+            # It is certain that nothing was changed; the current item in the error is an answer
+            # like any other.
             if fence is not None and fence.late():
                 await fence.look()
             raise
@@ -150,8 +151,8 @@ class Sender:
         received: Callable[[T], int] | None = None,
         many: bool = False,
     ) -> T:
-        """A request that changes nothing, until it is answered; `size`: the bytes of content that
-        are asked for, `received`: those in an answer; `many`: it may be many requests."""
+        """A read with retries; `size`: the bytes of content requested, `received`: those in an
+        answer; `many`: the call may make many requests."""
         policy = policy or self.retries.read
         time, began = None if many else call_time(policy, size), self.sources.monotonic()
         try:
@@ -188,8 +189,8 @@ class Sender:
         throttled: Callable[[T], bool] | None = None,
         many: bool = False,
     ) -> T:
-        """An idempotent request that changes something, until it is answered. `again`: it was sent
-        before; `many`: it may be many requests, or one at which the service works long."""
+        """An idempotent write with retries. `again`: it was sent before; `many`: the call may make
+        many requests, or one that takes the service long."""
         policy = self.retries.write
         time, began = None if many else call_time(policy, size), self.sources.monotonic()
         try:
@@ -212,11 +213,11 @@ class Sender:
             )
 
     async def uncounted(self, call: Callable[[], Awaitable[T]]) -> T:
-        """A call for which an adapter makes as many requests as it sees fit; only making and
-        removing volumes has such."""
+        """A call with an unlimited number of requests, without metering, as in creation and removal
+        of volumes."""
         return await retry(call, self.retries.write, self.sources, account=self._account)
 
     def next_delay(self, delays: Iterator[float], error: S3kError) -> float | None:
-        """The wait before a request is sent again after `error`; None when it may not be."""
+        """The wait before a retry after `error`; None if it may not be retried."""
         delay = next(delays, None)
         return delay if delay is not None and self._account.spend(error) else None

@@ -42,16 +42,15 @@ _BATCHES = 16
 """Batches of one deletion under way at once."""
 _PUT = "PutObject"
 _WHOLE = 64 * 1024 * 1024
-"""Bytes for which a blob of unknown size is given time."""
+"""Bytes assumed for the time limit of a blob of unknown size."""
 
 
 class ReliableBlobs:
-    """A BlobStore over another one that sends a request again after a transient error, as long as
-    `retries` allow.
+    """A BlobStore over another one, with retries of transient errors within `retries`.
 
-    When the answer to a conditional put was lost, stored bytes equal to ours are our success
-    (whoever else stored the same bytes meant the same blob); anything else raises
-    OutcomeUnknownError. `limiter` bounds the requests in flight, `meter` counts them.
+    If the answer to a conditional put was lost, equal stored bytes count as success (the same bytes
+    of another client are the same blob); anything else raises OutcomeUnknownError. `limiter` bounds
+    the requests in flight, `meter` counts them.
     """
 
     def __init__(
@@ -71,9 +70,8 @@ class ReliableBlobs:
         return f"ReliableBlobs({self._store!r})"
 
     def below(self, prefix: str) -> ReliableBlobs:
-        """The blobs whose keys begin with `prefix` (empty, or ending in `/`), by the rest of their
-        keys. Requests of both share one bound and one count.
-        """
+        """The blobs below `prefix` (empty, or ending in `/`), with keys relative to it. Both share
+        one concurrency limit and one meter."""
         if not prefix:
             return self
         view = copy(self)
@@ -106,7 +104,7 @@ class ReliableBlobs:
             if delay is not None and time.left() > delay:
                 await self._sources.sleep(delay)
             elif lost:
-                return await self._settle(key, data, failure)
+                return await self._resolve(key, data, failure)
             else:
                 raise failure
 
@@ -127,7 +125,7 @@ class ReliableBlobs:
         return await self._sender.read("HeadObject", lambda: self._store.head(key))
 
     def can_copy_from(self, source: BlobStore) -> bool:
-        return self._store.can_copy_from(_bare(source, "")[0])
+        return self._store.can_copy_from(_unwrap(source, "")[0])
 
     async def copy(
         self,
@@ -142,8 +140,10 @@ class ReliableBlobs:
         if found is None:
             raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
         check_unchanged(found, if_match)
-        bare, bare_key = _bare(source, source_key)
-        request = partial(self._store.copy, bare, bare_key, key, found=found, if_match=if_match)
+        adapter, adapter_key = _unwrap(source, source_key)
+        request = partial(
+            self._store.copy, adapter, adapter_key, key, found=found, if_match=if_match
+        )
         return await self._sender.write("CopyObject", request, many=True)
 
     async def delete(self, key: str) -> None:
@@ -157,8 +157,8 @@ class ReliableBlobs:
         return list(chain.from_iterable(await gather(self._delete_batch, batches, limit=_BATCHES)))
 
     async def _delete_batch(self, keys: Sequence[str]) -> list[DeleteFailure]:
-        """Delete what fits into one request. Keys that were left for the moment are sent again;
-        those that are left for good are told, and the others are gone."""
+        """Delete the keys of one request. Transient failures are retried; permanent failures are
+        returned; the other keys are deleted."""
         delays = backoff(self._sender.retries.write, self._sources)
         kept: list[DeleteFailure] = []
         again = False
@@ -175,7 +175,9 @@ class ReliableBlobs:
             kept += [failure for failure in failures if failure.key not in left]
             delay = self._sender.next_delay(delays, next(iter(left.values()))) if left else None
             if delay is None:
-                return kept + [DeleteFailure(key, _ended(error)) for key, error in left.items()]
+                return kept + [
+                    DeleteFailure(key, _final_error(error)) for key, error in left.items()
+                ]
             await self._sources.sleep(delay)
             keys, again = list(left), True
 
@@ -223,8 +225,8 @@ class ReliableBlobs:
     async def close(self) -> None:
         await self._store.close()
 
-    async def _settle(self, key: str, data: Buffer, failure: S3kError) -> BlobInfo:
-        with suppress(S3kError):  # it could not tell; `failure` is what the caller should know
+    async def _resolve(self, key: str, data: Buffer, failure: S3kError) -> BlobInfo:
+        with suppress(S3kError):  # the check failed too; the caller gets `failure`
             info = await self.head(key)
             if (
                 info is not None
@@ -257,9 +259,9 @@ class _ReliableUpload:
         await self._sender.write("AbortMultipartUpload", self._upload.abort)
 
 
-def _ended(error: Exception) -> Exception:
-    """The error of a deletion that is not tried again; repeating it has the same effect, so no
-    answer is all there is to tell."""
+def _final_error(error: Exception) -> Exception:
+    """The error of a deletion that is not retried. A deletion is idempotent, so a lost answer is
+    reported as a timeout."""
     if not isinstance(error, ResponseLostError):
         return error
     return RequestTimeoutError(f"no whole answer came ({error.message})", path=error.path)
@@ -269,6 +271,6 @@ def _any_throttled(failures: Sequence[DeleteFailure]) -> bool:
     return any(isinstance(failure.error, ThrottledError) for failure in failures)
 
 
-def _bare(store: BlobStore, key: str) -> tuple[BlobStore, str]:
-    """The adapter that a store stands on, and the key in it."""
+def _unwrap(store: BlobStore, key: str) -> tuple[BlobStore, str]:
+    """The adapter underlying a store, and the key in it."""
     return origin_of(store._store if isinstance(store, ReliableBlobs) else store, key)

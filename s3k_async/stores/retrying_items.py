@@ -67,11 +67,10 @@ class ReliableItems:
     """An ItemStore over another one, whose writes end in success, a definite failure or
     OutcomeUnknownError.
 
-    A transient error is answered by the identical request, as long as `retries` allow. Once an
-    answer was lost, nothing but the stored items tells what became of the request: an item that
-    carries the operation id (`op`) of our Put or Update is our success. A condition that fails
-    without a lost answer before it is a plain ConditionFailedError. `limiter` bounds the requests
-    in flight, `meter` counts them.
+    After a transient error the identical request is sent again, within `retries`. After a lost
+    answer the outcome is read from the stored items: an item with the operation id (`op`) of the
+    Put or Update means success. A failed condition without a lost answer before it is a plain
+    ConditionFailedError. `limiter` bounds the requests in flight, `meter` counts them.
     """
 
     def __init__(
@@ -110,8 +109,8 @@ class ReliableItems:
         page = await self._sender.scan(
             "Query", lambda: self._store.query(partition, cursor=cursor, limit=limit)
         )
-        # In columns an item is made for each look; a page of another partition differs at its ends,
-        # too.
+        # A columnar page makes an item at each access; a page of another partition differs at both
+        # ends, too.
         for place in (0, -1) if page.items else ():
             item = page.items[place]
             _require_key(item, Key(partition, str(item[SORT])))
@@ -126,8 +125,8 @@ class ReliableItems:
 
     async def write(self, action: Put | Update | Delete) -> None:
         if isinstance(action, Delete):
-            # A lone delete leaves nothing behind to settle by; a token makes the engine remember
-            # it.
+            # A single delete leaves no item to resolve a lost answer by; with a token the engine
+            # remembers it.
             token = self._sources.uuid()
             await self._apply(
                 _TRANSACTION, lambda: self._store.transact([action], token), [action], None
@@ -142,15 +141,14 @@ class ReliableItems:
         )
 
     def fence(self, fence: Fence) -> None:
-        """From now on, ask `fence` about each request."""
+        """Check `fence` for each request from now on."""
         self._sender.fence = fence
 
     async def peek(self, key: Key) -> Item | None:
-        """`get` for the fence itself, which is not asked and not counted. Once: who asked the fence
-        tries again.
+        """`get` for the fence itself: one attempt, without fence and meter. The caller of the fence
+        retries.
 
-        An answer that was lost is UnreachableError, so that nobody takes his own request, which was
-        not sent, for lost.
+        A lost answer is raised as UnreachableError: the request behind the fence was not sent.
         """
         try:
             return await self._store.get(key)
@@ -159,8 +157,8 @@ class ReliableItems:
 
     @contextmanager
     def loading(self, held: Callable[[], None]) -> Iterator[None]:
-        """For the time of the body `load` may be used. `held` is called before each request, and
-        raises unless the volume's exclusive lock certainly is still held."""
+        """Enable `load` for the body. `held` is called before each request, and raises unless the
+        volume's exclusive lock certainly is still held."""
         self._held = held
         try:
             yield
@@ -168,11 +166,11 @@ class ReliableItems:
             self._held = None
 
     async def load(self, items: Sequence[Item]) -> None:
-        """As the port's `load`, for any number of items, in batches; what the service leaves out is
-        sent again.
+        """As the port's `load`, for any number of items, in batches; unprocessed items are sent
+        again.
 
-        Raises UnsupportedError outside of `loading`, and what `held` raises. A lost answer is no
-        matter: the same items are written again.
+        Raises UnsupportedError outside of `loading`, and what `held` raises. A lost answer is
+        harmless: the same items are written again.
         """
         if self._held is None:
             raise UnsupportedError(
@@ -206,14 +204,14 @@ class ReliableItems:
                 await self._sender.read("BatchGetItem", ask, policy=policy)
             except ThrottledError as error:
                 if len(left) < before:
-                    # Some came: whoever goes on gets the rest.
+                    # Progress: the next request is for the rest.
                     continue
                 if not isinstance(error, UnprocessedKeysError):
                     raise
                 raise ThrottledError(error.message, path=error.path) from error
-            asked = set(keys)
+            requested = set(keys)
             for key, item in found.items():
-                _require_key(item, key if key in asked else keys[0])
+                _require_key(item, key if key in requested else keys[0])
             return found
 
     async def _load_batch(self, items: Sequence[Item]) -> None:
@@ -238,7 +236,7 @@ class ReliableItems:
             except ThrottledError as error:
                 again = True
                 if len(left) < before:
-                    # Some were taken: whoever goes on gets the rest.
+                    # Progress: the next request is for the rest.
                     continue
                 if not isinstance(error, UnloadedItemsError):
                     raise
@@ -268,7 +266,7 @@ class ReliableItems:
             if not (transient and delay is not None):
                 if not lost:
                     raise failure
-                verdict = await self._settle(actions, failure)
+                verdict = await self._resolve(actions, failure)
                 if verdict is _Verdict.APPLIED:
                     return None
                 if verdict is _Verdict.UNKNOWN or final:
@@ -279,10 +277,12 @@ class ReliableItems:
             if delay is not None:
                 await self._sources.sleep(delay)
 
-    async def _settle(self, actions: Sequence[Action], failure: S3kError) -> _Verdict:
-        """What became of a write whose answer was lost, before `failure` ended the resending."""
+    async def _resolve(self, actions: Sequence[Action], failure: S3kError) -> _Verdict:
+        """Outcome of a write whose answer was lost; `failure` is its last error."""
         if isinstance(failure, ConditionFailedError):
-            if any(_is_ours(actions[position], item) for position, item in failure.current.items()):
+            if any(
+                _was_applied(actions[position], item) for position, item in failure.current.items()
+            ):
                 return _Verdict.APPLIED
             if len(actions) == 1:
                 return _Verdict.UNKNOWN
@@ -290,7 +290,7 @@ class ReliableItems:
             stored = await self._read_back([action.key for action in actions])
         except S3kError:
             return _Verdict.UNKNOWN
-        if any(_is_ours(action, stored.get(action.key)) for action in actions):
+        if any(_was_applied(action, stored.get(action.key)) for action in actions):
             return _Verdict.APPLIED
         if all(action.when.holds(stored.get(action.key)) for action in actions):
             return _Verdict.SEND_AGAIN
@@ -304,19 +304,18 @@ class ReliableItems:
 
 
 def _require_key(item: Item, key: Key) -> None:
-    """Raise CorruptDataError unless the item is the one that was asked for: another one is another
+    """Raise CorruptDataError unless the item has the requested key: another item names another
     file's bytes."""
     if (item.get(PARTITION), item.get(SORT)) != key:
         raise CorruptDataError(
-            "the table answered with another item than the one that was asked for: what answers is "
-            "no sound table, or "
-            "something between changes its answers",
+            "the table answered with another item than the requested one: the table is damaged, or "
+            "a proxy changes its answers",
             path=f"{key.partition}/{key.sort}",
         )
 
 
 def _operation(action: Action) -> str | None:
-    """The operation id that the action leaves in the item."""
+    """The operation id that the action writes to the item."""
     written = (
         action.item if isinstance(action, Put) else action.set if isinstance(action, Update) else {}
     )
@@ -324,7 +323,7 @@ def _operation(action: Action) -> str | None:
     return operation if isinstance(operation, str) and operation else None
 
 
-def _is_ours(action: Action, stored: Item | None) -> bool:
+def _was_applied(action: Action, stored: Item | None) -> bool:
     operation = _operation(action)
     return operation is not None and stored is not None and stored.get(OPERATION) == operation
 
@@ -343,7 +342,7 @@ def _unknown(
 
 
 def _batches(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """The items in portions that one BatchWriteItem holds."""
+    """The items in batches of one BatchWriteItem."""
     batch: list[Item] = []
     size = 0
     for item in items:

@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 
 class Threads:
-    """At most `limit` blocking calls at a time, counted for each event loop that uses them."""
+    """Worker threads for at most `limit` concurrent blocking calls per event loop."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._limiter: RunVar[anyio.CapacityLimiter] = RunVar("limiter")
 
     async def run(self, call: Callable[[], T]) -> T:
-        """The result of `call`, which runs to its end even if the waiting task is cancelled."""
+        """The result of `call`, which runs to its end even if the awaiting task is cancelled."""
         limiter = self._limiter.get(None)
         if limiter is None:
             limiter = anyio.CapacityLimiter(self._limit)

@@ -1,5 +1,4 @@
-"""Fault injection: every call of the stores that share a plan is numbered, and any of them can
-fail."""
+"""Fault injection: numbered calls of stores, any of which can fail by a plan."""
 
 from __future__ import annotations
 
@@ -26,24 +25,23 @@ from s3k_async.stores.items import PARTITION, SORT, Action, Delete, Item, ItemPa
 __all__ = ["Call", "Died", "FaultPlan", "FaultyBlobs", "FaultyItems", "Moment", "guarded"]
 
 Moment: TypeAlias = Literal["before", "after"]
-"""Before the call is applied (nothing happened), or after it (what is lost is the answer)."""
+"""Before the call is applied (no effect), or after it (a lost answer)."""
 
 
 class Died(BaseException):
-    """The process is taken to have died here: no handler of ours may run on as if it were an
-    error."""
+    """A simulated crash of the process; not an Exception, so that error handlers do not continue
+    after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a store: its number within the plan (from 1), and what was asked."""
+    """One call of a store: its number within the plan (from 1), method and key."""
 
     number: int
     store: str
     method: str
     key: str
-    """The key asked for; of a transaction or batch, the first one; the partition or prefix of a
-    listing."""
+    """The key; of a transaction or batch, the first one; the partition or prefix of a listing."""
 
 
 @dataclass(slots=True)
@@ -55,13 +53,13 @@ class _Fault:
 
 
 class FaultPlan:
-    """Numbers the calls of all stores that share it and fails those it was told to.
+    """A plan of failures for the numbered calls of the stores that share it.
 
     `with plan.injected():` lets the calls of every volume that is opened in the body go through
     the plan, for as long as the volume is open. `items` and `blobs` wrap one store.
 
-    `calls` is the record so far. `gate`, if set, is awaited with each call before anything happens
-    to it, so that a test can hold one task there while another proceeds.
+    `calls` is the record so far. `gate`, if set, is awaited before each call, so that a test can
+    hold one task while another proceeds.
     """
 
     def __init__(self, gate: Callable[[Call], Awaitable[None]] | None = None) -> None:
@@ -80,11 +78,11 @@ class FaultPlan:
             INTERCEPTOR.reset(token)
 
     def items(self, store: TableStore) -> FaultyItems:
-        """The table, its calls through this plan."""
+        """The table, with its calls through this plan."""
         return FaultyItems(store, self)
 
     def blobs(self, store: BlobStore) -> FaultyBlobs:
-        """The blobs, their calls through this plan."""
+        """The blobs, with their calls through this plan."""
         return FaultyBlobs(store, self)
 
     def fail(self, number: int, error: BaseException, *, when: Moment = "before") -> None:
@@ -107,15 +105,15 @@ class FaultPlan:
         self._faults.append(_Fault(matches, error, when, times))
 
     def refuse(self, key: str, error: Exception) -> None:
-        """Make every `delete_many` leave this key, with `error` as the reason."""
+        """Make every `delete_many` keep this key, with `error` as the reason."""
         self._refused[key] = error
 
     def refusal(self, key: str) -> Exception | None:
-        """Why `delete_many` leaves the key, or None."""
+        """The reason why `delete_many` keeps the key, or None."""
         return self._refused.get(key)
 
     def take(self, call: Call, when: Moment) -> BaseException | None:
-        """The error that the call raises at this moment, or None."""
+        """The planned error of the call before or after it is applied, or None."""
         for fault in self._faults:
             if fault.when == when and fault.times > 0 and fault.matches(call):
                 fault.times -= 1
@@ -124,8 +122,7 @@ class FaultPlan:
 
 
 class _Guarded:
-    """The body is the application of one call. Its own failure is an answer, too, and is lost with
-    it."""
+    """Context in which one call is applied. Its own error is an answer, too, and can be lost."""
 
     __slots__ = ("_call", "_plan")
 
@@ -156,12 +153,12 @@ class _Guarded:
 def guarded(
     plan: FaultPlan, store: str, method: str, key: str
 ) -> contextlib.AbstractAsyncContextManager[None, None]:
-    """The body applies one call to `store`."""
+    """A context for the application of one call to `store`."""
     return _Guarded(plan, store, method, key)
 
 
 class FaultyItems:
-    """A table whose calls go through a plan."""
+    """A table with calls through a plan."""
 
     def __init__(self, store: TableStore, plan: FaultPlan) -> None:
         self.plan = plan
@@ -231,7 +228,7 @@ class FaultyItems:
 
 
 class FaultyBlobs:
-    """Blobs whose calls go through a plan."""
+    """Blobs with calls through a plan."""
 
     def __init__(self, store: BlobStore, plan: FaultPlan) -> None:
         self.plan = plan
@@ -242,7 +239,7 @@ class FaultyBlobs:
         return f"FaultyBlobs({self._store!r})"
 
     def call(self, method: str, key: str = "") -> contextlib.AbstractAsyncContextManager[None]:
-        """The body applies one call."""
+        """A context for the application of one call."""
         return guarded(self.plan, "blobs", method, key)
 
     def uri(self, key: str) -> str:

@@ -1,5 +1,5 @@
-"""The item port over a DynamoDB table through aioboto3 alone: the reference that the product's
-adapter is compared with."""
+"""The item port over a DynamoDB table through aioboto3 alone: the reference for tests of the
+product's adapter."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ __all__ = [
 ]
 
 Wire: TypeAlias = dict[str, Any]
-"""A structure as botocore takes it."""
+"""A structure of botocore."""
 
 
 class DynamoItems(DynamoTableAdmin):
     """An ItemStore and ItemTable over one DynamoDB table, by botocore's serializer and parser.
-    `session`: an aioboto3 or aiobotocore session of the user's.
+    `session`: the user's aioboto3 or aiobotocore session.
 
     Pickled, it is its settings without secrets.
     """
@@ -72,8 +72,8 @@ class DynamoItems(DynamoTableAdmin):
         return await read_batches(keys, self._get_batch, self._name)
 
     async def _get_batch(self, keys: Sequence[Key], found: dict[Key, Item]) -> list[Key]:
-        """Ask for up to 100 keys, add what came to `found`, and return the keys that the service
-        left out."""
+        """Request up to 100 keys, add the received items to `found`, and return the unprocessed
+        keys."""
         client = await self._client()
         asked: Any = {
             self._name: {"Keys": [encode_key(key) for key in keys], "ConsistentRead": True}
@@ -159,7 +159,7 @@ def _page(answer: Any) -> ItemPage:
 
 
 def encode_value(value: Value) -> Wire:
-    """A text, whole number or truth value as an AttributeValue."""
+    """A text, whole number or boolean as an AttributeValue."""
     if isinstance(value, bool):
         return {"BOOL": value}
     if isinstance(value, int):
@@ -178,8 +178,8 @@ def encode_key(key: Key) -> Wire:
 
 
 class Expressions:
-    """The names and values that the expressions of one request refer to; every name is a
-    placeholder, because many plain ones are reserved words."""
+    """The names and values in the expressions of one request; every name is a placeholder, because
+    many plain ones are reserved words."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -194,7 +194,7 @@ class Expressions:
         return placeholder
 
     def condition(self, when: Condition) -> str:
-        """A condition expression that holds exactly when `when.holds(stored)`."""
+        """A condition expression equivalent to `when.holds(stored)`."""
         if not when.exists:
             return f"attribute_not_exists({self.name(PARTITION)})"
         terms = [f"attribute_exists({self.name(PARTITION)})"]
@@ -218,7 +218,7 @@ class Expressions:
         )
 
     def fields(self) -> Wire:
-        """The request fields that hold names and values."""
+        """The request fields with names and values."""
         fields: Wire = {}
         if self._names:
             fields["ExpressionAttributeNames"] = {
@@ -230,7 +230,7 @@ class Expressions:
 
 
 def encode_request(table: str, action: Action) -> Wire:
-    """The request fields of one action; the stored item comes back if the condition fails."""
+    """The request fields of one action; a failed condition returns the stored item."""
     expressions = Expressions()
     request: Wire = {"TableName": table, "ConditionExpression": expressions.condition(action.when)}
     match action:

@@ -1,9 +1,8 @@
-"""Ownership markers: the marker of a volume at the root of each of its locations, and the owner of
-the objects there.
+"""Ownership claims: the mark of a volume at the root of each of its locations.
 
-A location is one native volume's: the mark names the volume and its table. A second table with the
-same record (a copy, or one restored from a backup under another name) is not the one that the mark
-names, and may not use the location.
+A location belongs to one native volume: the mark names the volume and its table. A second table
+with the same record (a copy, or one restored from a backup under another name) differs from the
+mark, and may not use the location.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _LOG = logging.getLogger(__name__)
 CLAIM: Final = "s3k-volume.json"
 """Key of the mark, below the location's root."""
 _MOST: Final = 64 * 1024
-"""Bytes of a mark that are read."""
+"""Most bytes of a mark."""
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _SCOPED: Final = re.compile(rf"{re.escape(SCOPE)}{_UUID}", re.ASCII)
 """The first component of the keys of a native volume."""
@@ -61,8 +60,8 @@ _OLD: Final = re.compile(rf"{_UUID}\.(info|id={_UUID})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a mark says. `document` is all of it: the fields of the record that a restore begins
-    with, too."""
+    """The contents of a mark. `document` is its JSON, with the fields of the record for a
+    restore."""
 
     volume_id: str
     name: str
@@ -71,26 +70,24 @@ class Claim:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The flags of the volume's record; a mark of an older volume names none."""
+        """The flags of the volume's record; none in a mark of an older volume."""
         return tuple(str(self.document.get("flags", "")).split())
 
     @property
     def scope(self) -> str:
-        """What the volume's keys begin with, in this location."""
+        """Prefix of the volume's keys in this location."""
         return scope_of(self.volume_id, self.flags)
 
 
 def table_identity(config: VolumeConfig, location: BlobLocation) -> str:
-    """The table as the mark of a location names it; without its directory where the location is in
-    that, too, since an embedded volume may be moved as a whole.
-    """
+    """Identity of the table in the mark of a location; without the directory if the location is in
+    it, too, since an embedded volume may be moved as a whole."""
     embedded = location_text(location, config.table).startswith("./")
     return config.table.identity(embedded=embedded)
 
 
 def _same_table(one: str, other: str) -> bool:
-    """Whether two texts may name one table: only its backend can tell whether they differ in what
-    matters."""
+    """Whether two identities may denote one table, as decided by its backend."""
     if one == other:
         return True
     scheme = one.partition(":")[0]
@@ -103,9 +100,8 @@ def _same_table(one: str, other: str) -> bool:
 
 
 def belongs_to_a_volume(key: str) -> bool:
-    """Whether an object is, by its key, the bytes, the log or the mark of a volume: a native one of
-    any version, or one of S3-FileSystem 1.0.
-    """
+    """Whether a key is of data, log or mark of a volume: a native one of any version, or one of
+    S3-FileSystem 1.0."""
     *directories, name = key.split("/")
     return (
         any(_SCOPED.fullmatch(each) for each in directories)
@@ -116,10 +112,9 @@ def belongs_to_a_volume(key: str) -> bool:
 
 
 async def require_unclaimed(blobs: BlobStore, *, adopting: bool = False) -> None:
-    """See that a location without a mark holds nothing of a volume, or, if its objects are to be
-    adopted, of no native one with a scope. Only the first level is listed, a directory by one
-    request. Raises VolumeExistsError.
-    """
+    """Check that a location without a mark has no objects of a volume, or, if its objects are to be
+    adopted, of no native one with a scope. Only the first level is listed, with one request for
+    each directory. Raises VolumeExistsError."""
     async for page in list_first_level(blobs):
         for info in page:
             first, slash, _ = info.key.partition("/")
@@ -140,12 +135,11 @@ async def claim(
     *,
     layout: Mapping[str, object] | None = None,
 ) -> Claim:
-    """Mark a location as a volume's; its mark. `layout`: fields of the volume's record that the
-    mark keeps for a restore of a lost table.
+    """Mark a location as a volume's; returns its mark. `layout`: fields of the volume's record,
+    kept in the mark for a restore of a lost table.
 
-    The mark is an earlier one if the location was marked for the same table, by an initialisation
-    that did not finish or that is under way. Raises VolumeExistsError when the location is another
-    table's.
+    An existing mark for the same table, of an unfinished or concurrent initialisation, is kept.
+    Raises VolumeExistsError if the location is another table's.
     """
     document = _document(volume_id, name, table, layout)
     try:
@@ -174,11 +168,10 @@ async def take_over(
     layout: Mapping[str, object] | None = None,
     unfinished: bool = False,
 ) -> None:
-    """Mark a location with exactly this volume and table: a mark of the same volume is changed, one
-    that is missing or damaged is written. `unfinished`: also over what an initialisation for the
-    same table has left under another id. Raises VolumeExistsError when the location is another
-    volume's.
-    """
+    """Mark a location with exactly this volume and table: a mark of the same volume is changed, a
+    missing or damaged one is written. `unfinished`: also replace the mark of an unfinished
+    initialisation for the same table with another id. Raises VolumeExistsError if the location is
+    another volume's."""
     info = await blobs.head(CLAIM)
     try:
         found = await read_claim(blobs)
@@ -211,14 +204,14 @@ def _document(
 
 
 async def require_claim(blobs: BlobStore, record: VolumeRecord, table: str) -> None:
-    """See that a location's mark is this volume's and this table's. Without a mark there is nothing
-    to compare: that is logged. Raises VolumeMismatchError, NotAVolumeError (the mark is damaged).
-    """
+    """Check that a location's mark is this volume's and this table's. A missing mark is logged.
+    Raises VolumeMismatchError, NotAVolumeError (the mark is damaged)."""
     try:
         found = await read_claim(blobs)
     except PermissionDeniedError:
         _LOG.warning(
-            "the mark %s may not be read: whose the location is was not looked at", blobs.uri(CLAIM)
+            "the mark %s may not be read: the owner of the location was not checked",
+            blobs.uri(CLAIM),
         )
         return
     if found is None:
@@ -243,9 +236,8 @@ async def require_claim(blobs: BlobStore, record: VolumeRecord, table: str) -> N
 
 
 async def renew(blobs: BlobStore, volume_id: str, layout: Mapping[str, object]) -> None:
-    """Tell a location of the volume that its layout changed. The volume works without that, so a
-    failure is only logged: what the mark says then is what a restore of a lost table begins with.
-    """
+    """Update a mark after a change of the volume's layout. The volume works without it, so a
+    failure is only logged: a restore of a lost table would start with the old layout."""
     try:
         info, found = await blobs.head(CLAIM), await read_claim(blobs)
         if info is not None and found is not None and found.volume_id == volume_id:
@@ -259,7 +251,7 @@ async def renew(blobs: BlobStore, volume_id: str, layout: Mapping[str, object]) 
 async def read_claim(blobs: BlobStore) -> Claim | None:
     """A location's mark; None without one. Raises NotAVolumeError if it is damaged."""
     try:
-        data = await blobs.get(CLAIM, 0, _MOST)  # one that is longer is cut, and damaged by that
+        data = await blobs.get(CLAIM, 0, _MOST)  # a longer one is truncated, and so damaged
     except BlobNotFoundError:
         return None
     try:

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def log_location(config: VolumeConfig) -> BlobLocation:
-    """Where a native volume's log is: never in among the data."""
+    """Location of a native volume's log, never among the data."""
     if config.log is None or config.log.place == config.data.place:
         return config.data.below("oplog")
     return config.log
@@ -32,7 +32,7 @@ def log_location(config: VolumeConfig) -> BlobLocation:
 
 @dataclass(slots=True)
 class VolumeConnections:
-    """Adapters of one volume; whatever is made here is closed with `stack`.
+    """Adapters of one volume, closed with `stack`.
 
     `session`: an aioboto3 session, or a mapping of `table`, `data` and `log` to one each.
     """
@@ -42,12 +42,12 @@ class VolumeConnections:
     session: object | None
     stack: AsyncExitStack
     counter: RequestCounter = field(default_factory=RequestCounter)
-    """Counts the requests of the client that the volume is opened for."""
+    """Counts the requests of the volume's client."""
     interceptor: Interceptor | None = field(default_factory=INTERCEPTOR.get)
     _limits: dict[Part, AdaptiveLimit] = field(default_factory=dict)
 
     def table(self) -> tuple[ReliableItems, ItemTable]:
-        """The items and the table they are in."""
+        """The items and their table."""
         location = self.config.table
         require_capabilities(location)
         store = location.open(self._opening("table"))
@@ -60,7 +60,7 @@ class VolumeConnections:
         ), store
 
     def blobs(self, location: BlobLocation, part: Part) -> ReliableBlobs:
-        """The blobs at a place; `part` is `data` or `log`."""
+        """The blobs at a location; `part` is `data` or `log`."""
         require_capabilities(location)
         store = location.open(self._opening(part))
         if self.interceptor is not None:
@@ -71,16 +71,16 @@ class VolumeConnections:
             store, self.config.tuning.retry, self.sources, self._limit(part), meter
         )
 
-    async def patiently(self, call: Callable[[], Awaitable[T]]) -> T:
-        """A call that may be sent again, under the volume's retry policy."""
+    async def retry_write(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Run an idempotent call under the volume's retry policy of writes."""
         return await retry(call, self.config.tuning.retry.write, self.sources)
 
-    async def asked(self, question: Callable[[], Awaitable[T]]) -> T:
-        """As `patiently`, for a call that changes nothing."""
-        return await retry(question, self.config.tuning.retry.read, self.sources)
+    async def retry_read(self, call: Callable[[], Awaitable[T]]) -> T:
+        """As `retry_write`, for a read."""
+        return await retry(call, self.config.tuning.retry.read, self.sources)
 
     def _limit(self, part: Part) -> AdaptiveLimit:
-        """What everything of the volume that goes to one place shares."""
+        """The concurrency limit of all requests of the volume to one part."""
         return self._limits.setdefault(part, AdaptiveLimit(self.config.tuning.max_concurrency))
 
     def _opening(self, part: Part) -> OpenContext:

@@ -1,4 +1,4 @@
-"""Creation of a volume: locations, table, and last the volume record, from which on it exists."""
+"""Creation of a volume: locations, table, and last the volume record, with which it exists."""
 
 from __future__ import annotations
 
@@ -51,22 +51,21 @@ async def init_volume(
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
 ) -> VolumeRecord:
-    """Make a volume: buckets or directories, table, record. What exists of the first two is used as
-    it is.
+    """Create a volume: buckets or directories, table, record. Existing buckets, directories and
+    tables are used.
 
-    Of several at once exactly one makes it. A volume that is there already: VolumeExistsError, or,
-    with `exist_ok`, its record, if that agrees with what `config` says (else VolumeMismatchError).
-    Also raises ConfigError (a kind that is left open, too: only a volume that exists decides it),
-    NotAVolumeError (the table holds something else), VolumeExistsError when the place of data or
-    log is another volume's, UnsupportedError for kind `s3k-1.0`, and the services' errors. Calling
-    it again after a failure goes on where that one stopped. A volume that is made with a `lock` was
-    never open to another client.
+    Of concurrent calls exactly one creates it. An existing volume raises VolumeExistsError; with
+    `exist_ok`, its record is returned, if it agrees with `config` (else VolumeMismatchError). Also
+    raises ConfigError (also for an open kind, which only an existing volume decides),
+    NotAVolumeError (the table holds something else), VolumeExistsError if the data or log location
+    is another volume's, UnsupportedError for kind `s3k-1.0`, and the services' errors. After a
+    failure, the same call continues. A volume created with a `lock` was never open to another
+    client.
 
-    A location that holds objects of another volume is refused: VolumeExistsError. `adopting`: one
-    of S3-FileSystem 1.0 may be there, whose files are to be adopted. `take_over`: the table exists,
-    and replaces the one that the marks of its locations name, after a restore from a backup under
-    another name, or a renaming. The other table must no longer be used. Marks that are missing are
-    written again.
+    A location with objects of another volume is refused: VolumeExistsError. `adopting`: a volume of
+    S3-FileSystem 1.0 whose files are to be adopted is allowed. `take_over`: the table exists, and
+    replaces the one in the marks of its locations, after a restore from a backup under another
+    name, or a renaming. The other table must no longer be used. Missing marks are written again.
     """
     wanted = _new_record(config, sources)
     where = config.table.label
@@ -104,7 +103,7 @@ async def init_volume(
             else:
                 return record
         if not exist_ok and not take_over:
-            raise VolumeExistsError("a volume is there already", path=where)
+            raise VolumeExistsError("the volume exists already", path=where)
         require_agreement(existing, config, where)
         if take_over:
             await _take_over(connections, existing)
@@ -112,7 +111,7 @@ async def init_volume(
 
 
 def _new_record(config: VolumeConfig, sources: Sources) -> VolumeRecord:
-    """What the record will say. Raises ConfigError before anything is touched."""
+    """The record of the new volume. Raises ConfigError before the first request."""
     where = config.table.label
     if config.kind == "s3k-1.0":
         raise UnsupportedError(
@@ -149,8 +148,8 @@ def _new_record(config: VolumeConfig, sources: Sources) -> VolumeRecord:
 
 
 def _require_kind(config: VolumeConfig, where: str) -> None:
-    """Refuse to guess: a native record in a table of S3-FileSystem 1.0 breaks that one's scans, and
-    its writers would overwrite our entries."""
+    """Refuse an open kind: a native record in a table of S3-FileSystem 1.0 breaks its scans, and
+    its writers would overwrite native entries."""
     if config.kind is None:
         raise ConfigError(
             "the Hadoop settings do not say whose volume this is, and a table of S3-FileSystem 1.0 "
@@ -165,8 +164,8 @@ def _require_kind(config: VolumeConfig, where: str) -> None:
 async def _existing(
     connections: VolumeConnections, items: ReliableItems, table: ItemTable, where: str
 ) -> VolumeRecord | None:
-    """The record that is there. Raises NotAVolumeError for a table that is another client's."""
-    if not await connections.asked(table.exists):
+    """The existing record. Raises NotAVolumeError for a table of other software."""
+    if not await connections.retry_read(table.exists):
         return None
     policy = connections.config.tuning.retry.write
     record = await find_or_repair(
@@ -189,8 +188,8 @@ async def _existing(
 async def _claimed(
     connections: VolumeConnections, record: VolumeRecord, *, adopting: bool, rebuilding: bool
 ) -> VolumeRecord:
-    """Make and mark the locations; the record under the id that they are marked with. `rebuilding`:
-    what a volume whose table was lost has left is to be used."""
+    """Create and mark the locations; returns the record with the id of their marks. `rebuilding`:
+    use the locations of a volume whose table was lost."""
     config = connections.config
     table, log_table = (
         table_identity(config, config.data),
@@ -227,7 +226,7 @@ async def _claimed(
 
 
 def _layout(record: VolumeRecord) -> dict[str, object]:
-    """What the mark of the data keeps of the record, for the day on which the table is lost."""
+    """Fields of the record in the mark of the data, for a restore of a lost table."""
     return {
         "suffix_count": record.suffix_count,
         "hash": record.hash,
@@ -236,7 +235,7 @@ def _layout(record: VolumeRecord) -> dict[str, object]:
 
 
 async def _take_over(connections: VolumeConnections, record: VolumeRecord) -> None:
-    """Mark the locations of a volume as those of this table."""
+    """Mark the locations of a volume for this table."""
     config, layout = connections.config, _layout(record)
     blobs, table = connections.blobs(config.data, "data"), table_identity(config, config.data)
     await claims.take_over(blobs, record.volume_id, record.name, table, layout=layout)
@@ -258,4 +257,4 @@ async def _make_place(
 
 async def _make_table(connections: VolumeConnections, table: ItemTable) -> None:
     await connections.config.table.prepare()
-    await connections.patiently(table.create)
+    await connections.retry_write(table.create)

@@ -51,17 +51,15 @@ async def destroy_volume(
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
 ) -> int:
-    """Remove a volume with everything in it; how many objects that are not the volume's were left
-    where they were.
+    """Remove a volume with all its data; returns the number of foreign objects, which are kept.
 
-    Nobody may use the volume meanwhile: it is marked first, so that it cannot be opened any more;
-    clients that have it open notice it within seconds, and are not waited for. Without `force` only
-    a volume without files and directories is removed (DirectoryNotEmptyError). Only what is the
-    volume's is deleted: bytes and log below its scope, in locations that carry the mark of the
-    volume and of its table; a bucket stays. Of a volume without a scope, the bytes that its table
-    or its log names. Raises VolumeNotFoundError, NotAVolumeError, VolumeMismatchError,
-    ReadOnlyVolumeError for kind `s3k-1.0`, PartialFailureError for objects that could not be
-    deleted.
+    The volume must not be in use: it is marked first, so that it cannot be opened; clients with the
+    volume open notice within seconds, and are not waited for. Without `force` only a volume without
+    files and directories is removed (DirectoryNotEmptyError). Only the volume's own objects are
+    deleted: bytes and log below its scope, in locations with the mark of the volume and of its
+    table; a bucket is kept. Of a volume without a scope, the bytes in its table or its log. Raises
+    VolumeNotFoundError, NotAVolumeError, VolumeMismatchError, ReadOnlyVolumeError for kind
+    `s3k-1.0`, PartialFailureError for objects that could not be deleted.
     """
     where = config.table.label
     if config.kind == "s3k-1.0":
@@ -103,14 +101,14 @@ async def destroy_volume(
                 log,
                 None if log is None else log_location(config).prefix_within(config.data),
             )
-        await connections.patiently(table.drop)
+        await connections.retry_write(table.drop)
     if config.table.home is not None and record.data == "./data/":
         await anyio.to_thread.run_sync(_remove_home, config.table.home)
     return left
 
 
 def _remove_home(directory: str) -> None:
-    """An embedded volume's directory goes with it, unless somebody keeps other files there."""
+    """Remove an embedded volume's directory, unless it has other files."""
     try:
         os.rmdir(directory)
     except OSError as error:
@@ -121,20 +119,19 @@ def _remove_home(directory: str) -> None:
 
 
 async def _require_owner(
-    blobs: ReliableBlobs, ours: re.Pattern[str], record: VolumeRecord, table: str
+    blobs: ReliableBlobs, own_keys: re.Pattern[str], record: VolumeRecord, table: str
 ) -> None:
-    """Raises NotAVolumeError or VolumeMismatchError unless the location carries the mark of the
-    volume and of this table, or has nothing left that could be the volume's.
-    """
+    """Raises NotAVolumeError or VolumeMismatchError unless the location has the mark of the volume
+    and of this table, or nothing that could be the volume's."""
     if not await blobs.exists():
         return
     if await read_claim(blobs) is not None:
         await require_claim(blobs, record, table)
         return
-    if ours is _DATA and not record.scope:
-        return  # only what table and log name is deleted
+    if own_keys is _DATA and not record.scope:
+        return  # only bytes in table and log are deleted
     async for info in list_all(blobs.below(record.scope)):
-        if ours.fullmatch(info.key):
+        if own_keys.fullmatch(info.key):
             raise NotAVolumeError(
                 "the location does not carry the volume's mark; s3k init --take-over writes it "
                 "again",
@@ -143,18 +140,17 @@ async def _require_owner(
 
 
 async def _clear_scope(scope: str, data: ReliableBlobs, log: ReliableBlobs | None) -> int:
-    """Delete what is below a volume's scope in its locations, the marks last; how many objects
-    there are none of a volume. The locations themselves go if nothing else is in them.
-    """
+    """Delete the objects below a volume's scope in its locations, the marks last; returns the
+    number of foreign objects. Empty locations are removed."""
     left = 0
     places = [
-        (place, ours)
-        for place, ours in ((log, _LOG), (data, _DATA))
+        (place, own_keys)
+        for place, own_keys in ((log, _LOG), (data, _DATA))
         if place and await place.exists()
     ]
-    for place, ours in places:
+    for place, own_keys in places:
         own = place.below(scope)
-        left += await _clear(own, ours)
+        left += await _clear(own, own_keys)
         async for upload in own.list_uploads():
             if upload.key:
                 await own.abort_upload(upload)
@@ -167,8 +163,8 @@ async def _clear_scope(scope: str, data: ReliableBlobs, log: ReliableBlobs | Non
 async def _clear_named(
     items: ItemStore, data: ReliableBlobs, log: ReliableBlobs | None, within: str | None
 ) -> int:
-    """As `_clear_scope`, for a volume without a scope: of the bytes, only what its table and its
-    log name. Others may be a neighbour's. `within`: where in the data location the log is.
+    """As `_clear_scope`, for a volume without a scope: of the bytes, only those in its table and
+    its log; others may belong to another volume. `within`: the log's prefix in the data location.
     """
     has_log = log is not None and await log.exists()
     left = 0
@@ -188,8 +184,8 @@ async def _clear_named(
 
 
 async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[str]]:
-    """The keys of bytes that entries of the table or records of the log name, in batches; some more
-    than once."""
+    """The physical keys in entries of the table and records of the log, in batches; some more than
+    once."""
     async for page in scan_all(items):
         keys = [str(item.get("physpath", "")) for item in page]
         yield [key for key in keys if _DATA.fullmatch(key)]
@@ -211,12 +207,12 @@ async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[
     yield list(batch)
 
 
-async def _clear(blobs: ReliableBlobs, ours: re.Pattern[str]) -> int:
-    """Delete the objects whose keys match; how many others there are."""
+async def _clear(blobs: ReliableBlobs, own_keys: re.Pattern[str]) -> int:
+    """Delete the objects with matching keys; returns the number of others."""
     left = 0
     batch: list[str] = []
     async for info in list_all(blobs):
-        if ours.fullmatch(info.key):
+        if own_keys.fullmatch(info.key):
             batch.append(info.key)
         else:
             left += info.key != CLAIM

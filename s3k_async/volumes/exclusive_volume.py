@@ -29,16 +29,15 @@ async def exclusive_volume(
     session: object | Mapping[str, object] | None = None,
     counter: RequestCounter | None = None,
 ) -> AsyncIterator[Volume]:
-    """A volume that no other client can open for the time of the body. `lock.touched` must be set
-    before anything is changed: then an error, or the death of the process, leaves the volume locked
-    until the work is finished.
+    """A volume under the volume lock for the body. `lock.touched` must be set before the first
+    change: then an error, or a crash of the process, leaves the volume locked until the work is
+    finished.
 
-    Before the first change `lock.wait_for_clients_to_stop` has to be awaited. `create`: make the
-    volume if it does not exist, with the settings `made` if they are others, and `adopting` as of
-    `init_volume`.
+    Before the first change `lock.wait_for_clients_to_stop` has to be awaited. `create`: create a
+    missing volume, with the settings `made` if given, and `adopting` as of `init_volume`.
 
-    Raises BusyError (another client has the lock, or other work was interrupted), and what opening
-    raises.
+    Raises BusyError (another client has the lock, or other work was interrupted), and the errors of
+    opening.
     """
     opened = partial(
         open_volume,

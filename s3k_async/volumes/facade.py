@@ -1,4 +1,4 @@
-"""Making and removing a volume, as the package exports them: from settings to a configuration."""
+"""Public functions that create and remove a volume, with settings instead of a configuration."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ async def init_volume(
     take_over: bool = False,
     **settings: Unpack[Settings],
 ) -> VolumeConfig:
-    """Create a volume, with its buckets or directories and its table where they do not exist, and
-    return the configuration that opens it.
+    """Create a volume, with missing buckets, directories and table, and return the configuration
+    that opens it.
 
     The volume is given as to `S3kClient`. Of concurrent calls exactly one creates it. An existing
     volume raises VolumeExistsError, unless `exist_ok` and it agrees with the settings. `take_over`
@@ -55,7 +55,7 @@ async def destroy_volume(
     force: bool = False,
     **settings: Unpack[Settings],
 ) -> int:
-    """Remove a volume with everything in it; return how many foreign objects were left.
+    """Remove a volume with all its data; return the number of foreign objects left.
 
     The volume is given as to `S3kClient`, and cannot be opened from then on; clients that have it
     open notice within seconds. Without `force` only a volume without files and directories is

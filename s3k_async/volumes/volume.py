@@ -1,4 +1,4 @@
-"""Open volumes: adapters, record, and the layers above them."""
+"""Open volumes: adapters, record and upper layers."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class Volume:
     """An open volume: its parts, assembled. Belongs to the event loop that opened it."""
 
     config: VolumeConfig
-    """As opened: what the record decides is filled in."""
+    """The configuration, completed from the record."""
     record: VolumeRecord
-    """What the table says; of an s3k-1.0 volume, what it was opened with."""
+    """The record in the table; of an s3k-1.0 volume, one made of its settings."""
     items: ReliableItems
     table: ItemTable
     blobs: ReliableBlobs
-    """The bytes that the volume wrote, by keys below its scope."""
+    """The volume's own blobs, by keys below its scope."""
     place: ReliableBlobs
     """The whole data location, with its mark and adopted objects."""
     log_blobs: ReliableBlobs | None
@@ -76,20 +76,19 @@ class Volume:
     """As `tree`, for changes that are visible at once."""
     read_only: bool
     calls: Calls
-    """Those of its client that are under way."""
+    """Active calls of its client."""
     counter: RequestCounter
-    """Counts the requests to all of its parts."""
+    """Counter of requests to all of its parts."""
     _ballast: Ballast | None
     _stack: AsyncExitStack
 
     def freeing_space(self) -> AbstractContextManager[None]:
-        """For calls that free space, or prepare it: on a full disk they may use the room of an
-        embedded volume's ballast file."""
+        """Context of calls that free space: on a full disk they may use the space of an embedded
+        volume's ballast file."""
         return nullcontext() if self._ballast is None else self._ballast.released()
 
     async def close(self) -> None:
-        """Wait for the log's marks that are being written, then release connections and files.
-        Idempotent."""
+        """Wait for the log's deferred commits, then release connections and files. Idempotent."""
         await self._stack.aclose()
 
 
@@ -101,7 +100,7 @@ async def open_volume(
     counter: RequestCounter | None = None,
     locked: bool = False,
 ) -> Volume:
-    """Open a volume that exists.
+    """Open an existing volume.
 
     `session`: an aioboto3 session, or a mapping of `table`, `data` and `log` to one each. `counter`
     counts the requests. `locked`: for a caller that is about to take the volume's exclusive lock
@@ -109,8 +108,8 @@ async def open_volume(
 
     Raises VolumeNotFoundError (no table, record, bucket or directory), BusyError (another client
     holds that lock, or was interrupted with it), NotAVolumeError, VolumeFormatError,
-    VolumeMismatchError (`config` says otherwise than the record or the table's keys), ConfigError,
-    and the services' errors; nothing stays open then.
+    VolumeMismatchError (`config` contradicts the record or the table's keys), ConfigError, and the
+    services' errors; all connections are closed then.
     """
     async with AsyncExitStack() as stack:
         connections = VolumeConnections(
@@ -181,8 +180,7 @@ def recorded(config: VolumeConfig, record: VolumeRecord) -> VolumeConfig:
 
 
 def _wanted(config: VolumeConfig) -> dict[str, object]:
-    """What a configuration says about the fields of a native volume's record; None where it says
-    nothing."""
+    """The fields of a native volume's record in a configuration; None for unset ones."""
     return {
         "kind": "native",
         "name": config.name or None,
@@ -194,7 +192,7 @@ def _wanted(config: VolumeConfig) -> dict[str, object]:
 
 
 def require_agreement(record: VolumeRecord, config: VolumeConfig, where: str) -> None:
-    """Raises VolumeMismatchError when the configuration says otherwise than the record."""
+    """Raises VolumeMismatchError if the configuration contradicts the record."""
     wanted = _wanted(config)
     if record.log_mode != "disabled":
         wanted["log"] = location_text(log_location(config), config.table)
@@ -204,24 +202,25 @@ def require_agreement(record: VolumeRecord, config: VolumeConfig, where: str) ->
 async def require_table(connections: VolumeConnections, table: ItemTable, where: str) -> None:
     """Raises VolumeNotFoundError without a table, NotAVolumeError for one of other keys."""
     try:
-        exists = await connections.asked(table.exists)
+        exists = await connections.retry_read(table.exists)
     except PermissionDeniedError:
-        return  # to look at a table takes a permission of its own; using it will tell
+        # Describing a table needs a permission of its own; the first use reports a missing table.
+        return
     if not exists:
         raise VolumeNotFoundError("no volume is here: the table does not exist", path=where)
 
 
 def require_encryptions(config: VolumeConfig, *, writable: bool = True) -> None:
-    """Raises ConfigError if data or log would have to be written with an encryption that is not
-    supported, or read with one of the client's."""
+    """Raises ConfigError if data or log would need an unsupported encryption for writing, or
+    client-side encryption for reading."""
     for location in (config.data, config.log):
         if location is not None:
             location.require_encryption(writable=writable)
 
 
 def _is_beside(log: BlobLocation, config: VolumeConfig) -> bool:
-    """Whether the log is in the data's location, or in the directory of an embedded volume, as the
-    data is: the mark of the data stands for both."""
+    """Whether the log is in the data location, or with the data in the directory of an embedded
+    volume: the mark of the data applies to both."""
     log_text, data_text = location_text(log, config.table), location_text(config.data, config.table)
     return log_text.startswith(data_text) or (
         log_text.startswith("./") and data_text.startswith("./")

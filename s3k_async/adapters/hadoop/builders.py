@@ -1,4 +1,4 @@
-"""Hadoop's builders of streams: options first, then `build`.
+"""Hadoop's stream builders: options, then `build`.
 
 Options named by strings are hints (`opt`) or demands (`must`). None of the known ones has an effect
 here, so hints are dropped and a demand is refused unless it is known.
@@ -20,13 +20,12 @@ OPEN_OPTIONS = frozenset(
     f"fs.option.openfile.{name}"
     for name in ("read.policy", "length", "split.start", "split.end", "buffer.size", "footer.cache")
 )
-"""What Hadoop 3.4 defines for opening a file. Source: its file system specification,
+"""Options of Hadoop 3.4 for opening a file. Source: its file system specification,
 `fsdatainputstreambuilder`."""
 
 
 class CreateFlag(enum.Flag):
-    """What `create_non_recursive` is to do. The flags that are not about existence have no
-    effect."""
+    """Flags of `create_non_recursive`. Those not about existence have no effect."""
 
     CREATE = enum.auto()
     OVERWRITE = enum.auto()
@@ -40,7 +39,7 @@ class CreateFlag(enum.Flag):
 
 
 class FileCreator(Protocol):
-    """A filesystem, as far as it creates files."""
+    """The part of a filesystem that creates files."""
 
     async def create(self, path: str, overwrite: bool = True) -> HadoopOutputStream: ...
     async def create_non_recursive(self, path: str, flags: CreateFlag) -> HadoopOutputStream: ...
@@ -60,7 +59,7 @@ class _Builder:
         return self
 
     def must(self, option: str, value: object) -> Self:
-        """A demand, which makes `build` fail unless the option is known."""
+        """A demand: `build` fails unless the option is known."""
         self._demands.add(option)
         return self
 
@@ -84,7 +83,7 @@ class OpenFileBuilder(_Builder):
         self._status: HadoopFileStatus | None = None
 
     def with_file_status(self, status: HadoopFileStatus | None) -> Self:
-        """What is known of the file. It saves no request: the file is opened as it is by then.
+        """A status of the file, without effect: the current version is opened.
 
         Raises InvalidArgumentError for the status of another path.
         """
@@ -94,9 +93,8 @@ class OpenFileBuilder(_Builder):
         return self
 
     def build(self) -> Awaitable[HadoopInputStream]:
-        """Begin to open. Raises InvalidArgumentError for a demand that is not known; what is wrong
-        with the file is raised when the result is awaited.
-        """
+        """Start opening the file. Raises InvalidArgumentError for an unknown demand; errors of the
+        file are raised when the result is awaited."""
         self._need_known()
         return self._open()
 
@@ -107,8 +105,7 @@ class OpenFileBuilder(_Builder):
 
 
 class OutputStreamBuilder(_Builder):
-    """Creates a file, replacing one that is there and requiring the parent to exist, unless told
-    otherwise."""
+    """Creates a file. By default it replaces an existing one and requires the parent to exist."""
 
     def __init__(self, path: str, filesystem: FileCreator) -> None:
         super().__init__(path)

@@ -1,4 +1,4 @@
-"""The filesystem itself."""
+"""Hadoop's `FileSystem` over the client."""
 
 from __future__ import annotations
 
@@ -41,27 +41,26 @@ __all__ = ["CreateFlag", "HadoopFileSystem", "PathFilter"]
 
 SCHEME = "s3k"
 LOOKUPS = 16
-"""Listings and lookups of one glob that are under way at the same time."""
+"""Concurrent listings and lookups of one glob."""
 
 _LOG = logging.getLogger(__name__)
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)
 
 PathFilter = Callable[[str], bool]
-"""Whether a path, given as a URL, is wanted."""
+"""Filter of paths, given as URLs."""
 
 
 class HadoopFileSystem:
-    """A volume as Hadoop's `FileSystem` shows one.
+    """A volume with the interface of Hadoop's `FileSystem`.
 
     Paths are `s3k://<volume>/a/b`, `/a/b`, or relative to the working directory. Every method
-    raises CrossVolumeError (a ValueError) for another scheme or volume. What Hadoop calls an
-    IOException is an OSError here.
+    raises CrossVolumeError (a ValueError) for another scheme or volume. Hadoop's IOException is an
+    OSError here.
     """
 
     def __init__(self, client: S3kClient, *, user: str | None = None) -> None:
-        """`client`: an entered client. `user`: shown as owner and group, and names the home
-        directory; None: the user of this process.
-        """
+        """`client`: an open client. `user`: owner, group and name of the home directory; None: the
+        user of this process."""
         self._client = client
         self._user = user if user is not None else _process_user()
         self._working_directory = ROOT
@@ -77,7 +76,7 @@ class HadoopFileSystem:
         return f"{SCHEME}://{self._client.name}"
 
     def get_canonical_service_name(self) -> str:
-        """The same as `get_uri`: there are no delegation tokens that would need more."""
+        """The same as `get_uri`: there are no delegation tokens."""
         return self.get_uri()
 
     def check_path(self, path: str) -> None:
@@ -89,15 +88,15 @@ class HadoopFileSystem:
         return self._url(self._local(path))
 
     def get_working_directory(self) -> str:
-        """What relative paths are relative to, as a URL; at first the root."""
+        """The base of relative paths, as a URL; initially the root."""
         return self._url(self._working_directory)
 
     def set_working_directory(self, path: str) -> None:
-        """Change what relative paths are relative to. Nothing needs to be there."""
+        """Change the base of relative paths. It need not exist."""
         self._working_directory = self._local(path)
 
     def get_home_directory(self) -> str:
-        """`/user/<user>`, as a URL. Nothing needs to be there."""
+        """`/user/<user>`, as a URL. It need not exist."""
         return self._url(paths.normalize(f"/user/{self._user}"))
 
     def get_default_block_size(self, path: str = ROOT) -> int:
@@ -110,22 +109,22 @@ class HadoopFileSystem:
         self.check_path(path)
         return REPLICATION
 
-    # Looking
+    # Lookups
 
     async def get_file_status(self, path: str) -> HadoopFileStatus:
         """The status of a file or directory. Raises PathNotFoundError."""
         return self._status(await self._client.stat(self._local(path)))
 
     async def exists(self, path: str) -> bool:
-        """Whether something is at the path, files that are being written included."""
+        """Whether the path exists, files that are being written included."""
         return await self._client.exists(self._local(path))
 
     async def is_file(self, path: str) -> bool:
-        """Whether a file is at the path."""
+        """Whether the path is a file."""
         return await self._client.is_file(self._local(path))
 
     async def is_directory(self, path: str) -> bool:
-        """Whether a directory is at the path."""
+        """Whether the path is a directory."""
         return await self._client.is_dir(self._local(path))
 
     async def list_status(
@@ -137,7 +136,7 @@ class HadoopFileSystem:
         return self._shown(sorted(found, key=lambda status: status.path), path_filter)
 
     async def list_status_iterator(self, path: str) -> AsyncIterator[HadoopFileStatus]:
-        """As `list_status`, a page in memory at a time, in no order. Raises when the iteration
+        """As `list_status`, one page in memory at a time, in no order. Raises when the iteration
         starts."""
         async for status in self._children(self._local(path)):
             yield self._status(status)
@@ -153,7 +152,7 @@ class HadoopFileSystem:
     async def list_files(
         self, path: str, recursive: bool
     ) -> AsyncIterator[HadoopLocatedFileStatus]:
-        """The files of a directory, with `recursive` of all below it, or the file itself; in no
+        """The files of a directory, with `recursive` of its subtree, or the file itself; in no
         order.
 
         Raises PathNotFoundError when the iteration starts.
@@ -165,9 +164,9 @@ class HadoopFileSystem:
     async def glob_status(
         self, pattern: str, path_filter: PathFilter | None = None
     ) -> list[HadoopFileStatus] | None:
-        """What matches a pattern (Hadoop's syntax: `glob.py`), by path.
+        """The matches of a pattern (Hadoop's syntax: `glob.py`), by path.
 
-        None if the pattern has no special characters and nothing is there. Raises
+        None if the pattern has no special characters and the path does not exist. Raises
         InvalidArgumentError for a malformed pattern.
         """
         inside = self._inside(pattern)
@@ -200,7 +199,7 @@ class HadoopFileSystem:
         found = await self._client.stat(self._local(path))
         return () if found.is_dir else locate(found.size, start, length)
 
-    # Reading and writing
+    # Reads and writes
 
     async def open(self, path: str) -> HadoopInputStream:
         """Open a file for reading. Raises PathNotFoundError (a directory as well),
@@ -217,7 +216,8 @@ class HadoopFileSystem:
         return OpenFileBuilder(path, self.make_qualified(path), self.open)
 
     async def create(self, path: str, overwrite: bool = True) -> HadoopOutputStream:
-        """Create a file and its missing parents; what is written appears when the stream is closed.
+        """Create a file and its missing parents; the content becomes visible when the stream is
+        closed.
 
         The path of a new file exists at once, with length 0. Raises PathExistsError (a file and not
         `overwrite`, a directory in any case), IsDirectoryError (the root), NotDirectoryError (the
@@ -242,7 +242,7 @@ class HadoopFileSystem:
     ) -> HadoopOutputStream:
         """Create or replace a file whose parent must be a directory.
 
-        CREATE: the file must not exist, unless OVERWRITE is there too; OVERWRITE alone: it must.
+        CREATE: the file must not exist, unless OVERWRITE is set too; OVERWRITE alone: it must.
         Raises as `create`, and PathNotFoundError (no parent; nothing to overwrite),
         NotDirectoryError (the parent is a file), UnsupportedError (APPEND), InvalidArgumentError
         (neither CREATE nor OVERWRITE).
@@ -275,22 +275,22 @@ class HadoopFileSystem:
         """Not supported. Raises UnsupportedError."""
         self._unsupported("symbolic links", self._local(link))
 
-    # Changing the tree
+    # Changes of the tree
 
     async def mkdirs(self, path: str) -> bool:
-        """Make a directory and its missing parents; True also if it was there.
+        """Make a directory and its missing parents; True also if it exists.
 
-        Raises PathExistsError (a file is there), NotDirectoryError (the path leads through a file).
+        Raises PathExistsError (the path is a file), NotDirectoryError (the path leads through a
+        file).
         """
         await self._client.makedirs(self._local(path))
         return True
 
     async def delete(self, path: str, recursive: bool) -> bool:
-        """Delete a file or directory; False if nothing is there, and for the root, which stays as
-        it is.
+        """Delete a file or directory; False for a missing path, and for the root, which is kept.
 
-        Raises DirectoryNotEmptyError (not `recursive`), PartialFailureError (calling again finishes
-        the work).
+        Raises DirectoryNotEmptyError (not `recursive`), PartialFailureError (the same call again
+        continues).
         """
         local = self._local(path)
         if local == ROOT:
@@ -305,9 +305,9 @@ class HadoopFileSystem:
         """Move a file or a directory, atomically.
 
         An existing directory as target receives the source beneath it. False if the target is an
-        existing file, or the place beneath the target directory is taken. A path renamed to itself
-        stays, and the answer is True. What an interrupted rename that was not atomic left at the
-        target is completed.
+        existing file, or the path beneath the target directory exists. True for a path renamed to
+        itself, without effect. The partial result of an interrupted rename that was not atomic is
+        completed.
 
         Raises PathNotFoundError (no source; no parent of the target), NotDirectoryError (that
         parent is a file), RenameIntoSelfError (the root, or a target below the source),
@@ -338,14 +338,14 @@ class HadoopFileSystem:
         self.check_path(path)
 
     async def set_times(self, path: str, modification_time: int, access_time: int) -> None:
-        """No effect: the modification time says when the bytes were published."""
+        """No effect: the modification time is that of publication."""
         self.check_path(path)
 
     async def close(self) -> None:
-        """Close the client. Harmless when called again."""
+        """Close the client. Idempotent."""
         await self._client.close()
 
-    # Ours
+    # Internals
 
     def _local(self, path: str) -> str:
         """The path inside the volume, normalised. Raises CrossVolumeError."""
@@ -403,8 +403,7 @@ class HadoopFileSystem:
         return False
 
     async def _rename_place(self, source: FileStatus, target: str) -> str | None:
-        """Where a rename to `target` would put the source, or None if that is taken by something
-        else."""
+        """The new path of the source in a rename to `target`, or None if another entry has it."""
         existing = await self._find(target)
         if existing is None:
             await self._need_directory(paths.split(target)[0])
@@ -420,9 +419,8 @@ class HadoopFileSystem:
         return None
 
     async def _glob(self, pattern: list[Component]) -> list[FileStatus]:
-        """What matches the components. Literal ones are not looked up one by one: a listing or, at
-        the end, a lookup tells whether they exist.
-        """
+        """The matches of the components. Literal ones are not looked up one by one: a listing or a
+        final lookup decides whether they exist."""
         places = [ROOT]
         found: list[FileStatus] | None = None
         for component in pattern:
@@ -448,7 +446,7 @@ class HadoopFileSystem:
         ]
 
     async def _listing(self, place: str) -> list[FileStatus]:
-        """The children of a directory; none where there is no directory."""
+        """The children of a directory; none for other paths."""
         try:
             return [status async for status in self._children(place) if status.path != place]
         except PathNotFoundError:

@@ -2,7 +2,7 @@ r"""Hadoop's glob syntax.
 
 Inside a component: `?` one character, `*` any, `[abc]`, `[a-c]`, `[^a]` and `[!a]` one character of
 a class, `{a,b}` alternatives, which may nest, `\c` the character itself. Alternatives may hold a
-`/`. Names that begin with a dot are nothing special. Source: the class documentation of Hadoop's
+`/`. Names that begin with a dot are not special. Source: the class documentation of Hadoop's
 `FileSystem.globStatus`.
 """
 
@@ -21,14 +21,14 @@ _CLASS = re.compile(r"\[([!^]?)(\]?(?:\\.|[^\]\\])*)\]", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One component of a pattern: a literal name, or what names must match."""
+    """One component of a pattern: a literal name or an expression."""
 
     literal: str
     """The name itself, escapes resolved. Meaningless with a `pattern`."""
     pattern: re.Pattern[str] | None = None
 
     def matches(self, name: str) -> bool:
-        """Whether a name fits."""
+        """Whether a name matches."""
         return (
             name == self.literal
             if self.pattern is None
@@ -37,7 +37,7 @@ class Component:
 
 
 def expand(pattern: str) -> list[str]:
-    """The patterns that a pattern stands for once no alternatives hold a `/`.
+    """The equivalent patterns without `/` in alternatives.
 
     Raises InvalidArgumentError for an unclosed group.
     """
@@ -115,7 +115,7 @@ def _regex(text: str) -> str:
 
 
 def _class_body(body: str) -> str:
-    """The inside of a character class, for the regular expression: ranges stay, all else is
+    """The inside of a character class for the regular expression: ranges are kept, all else is
     literal."""
     return re.sub(
         r"\\(.)|([\[\]^&~|])", lambda found: re.escape(found[1] or found[2]), body, flags=re.DOTALL
@@ -140,7 +140,7 @@ def _groups(pattern: str) -> list[tuple[int, int]]:
 
 
 def _alternatives(inside: str) -> list[str]:
-    """The inside of a group, cut at its own commas."""
+    """The inside of a group, split at its own commas."""
     cuts: list[int] = [-1]
     depth = 0
     for position, character in _unescaped(inside):
@@ -153,7 +153,7 @@ def _alternatives(inside: str) -> list[str]:
 
 
 def _unescaped(text: str) -> list[tuple[int, str]]:
-    """Positions and characters that neither an escape nor a character class takes away."""
+    """Positions and characters outside of escapes and character classes."""
     found: list[tuple[int, str]] = []
     position = 0
     while position < len(text):

@@ -1,4 +1,4 @@
-"""What the Hadoop-shaped surface tells about files: Hadoop's fields over ours.
+"""File status with Hadoop's fields.
 
 Times are epoch milliseconds, sizes bytes. A path is a URL, `s3k://<volume>/a/b`, its text not
 percent-encoded.
@@ -22,8 +22,7 @@ __all__ = [
 ]
 
 BLOCK_SIZE = 128 * 1024 * 1024
-"""What a file says its block size is. There are no blocks; jobs compute their input splits from it.
-"""
+"""Nominal block size. There are no blocks; jobs compute their input splits from it."""
 REPLICATION = 1
 DIRECTORY_PERMISSION = 0o777
 FILE_PERMISSION = 0o666
@@ -31,15 +30,14 @@ FILE_PERMISSION = 0o666
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HadoopFileStatus:
-    """One file or directory. Permission, owner and group are placeholders: nothing enforces
-    them."""
+    """One file or directory. Permission, owner and group are placeholders and not enforced."""
 
     path: str
     length: int
     """0 for a directory and for a file whose writer has not closed it."""
     is_directory: bool
     modification_time: int
-    """When the bytes were published (a directory: when it was made)."""
+    """Time of publication (a directory: of creation)."""
     access_time: int = 0
     block_size: int
     replication: int
@@ -52,7 +50,7 @@ class HadoopFileStatus:
 
     @property
     def is_file(self) -> bool:
-        """Whether this is a file, written to its end or not."""
+        """Whether this is a file, complete or not."""
         return not self.is_directory
 
     @property
@@ -62,7 +60,8 @@ class HadoopFileStatus:
 
     @classmethod
     def of(cls, status: FileStatus, url: str, user: str) -> HadoopFileStatus:
-        """Hadoop's view of a status. `url`: the path to show, `user`: owner and group."""
+        """A client's status in Hadoop's form. `url`: the displayed path, `user`: owner and
+        group."""
         return cls(
             path=url,
             length=status.size,
@@ -78,7 +77,7 @@ class HadoopFileStatus:
 
 @dataclass(frozen=True, slots=True)
 class BlockLocation:
-    """Where part of a file is. An object store is equally far from every host: always
+    """Location of a part of a file. An object store is equally far from every host: always
     `localhost`."""
 
     offset: int
@@ -89,7 +88,7 @@ class BlockLocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HadoopLocatedFileStatus(HadoopFileStatus):
-    """A status with its block locations, which a directory has none of."""
+    """A status with its block locations; none for a directory."""
 
     block_locations: tuple[BlockLocation, ...] = ()
 
@@ -104,10 +103,9 @@ class HadoopLocatedFileStatus(HadoopFileStatus):
 
 
 def locate(size: int, start: int, length: int) -> tuple[BlockLocation, ...]:
-    """Locations of `length` bytes from `start` of a file of `size` bytes, as Hadoop's default
-    computes them: one for the whole file, none past its end. Raises InvalidArgumentError for a
-    negative start or length.
-    """
+    """Locations of `length` bytes from `start` of a file of `size` bytes, as in Hadoop's default:
+    one for the whole file, none past its end. Raises InvalidArgumentError for a negative start or
+    length."""
     if start < 0 or length < 0:
         raise InvalidArgumentError("start and length cannot be negative")
     return (BlockLocation(0, size),) if start < size else ()

@@ -1,8 +1,7 @@
-"""Hadoop's streams over our open files.
+"""Hadoop's streams over the client's open files.
 
-What Hadoop calls an EOFException is EndOfFileError, and a read past the end answers -1 where
-Hadoop's does. Source of the rules: Hadoop's file system specification, `fsdatainputstream` and
-`outputstream`.
+Hadoop's EOFException is EndOfFileError, and a read past the end returns -1 like Hadoop's. Source of
+the rules: Hadoop's file system specification, `fsdatainputstream` and `outputstream`.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from s3k_async.stores.blobs import Buffer
 __all__ = ["END", "HadoopInputStream", "HadoopOutputStream"]
 
 END = -1
-"""What a read answers when there is nothing left."""
+"""Result of a read at the end of the file."""
 
 
 class HadoopInputStream:
-    """A file open for reading, at the version it had when it was opened.
+    """A file open for reading, at the version at the time of opening.
 
-    Every method but `close` raises StreamClosedError once the stream is closed. Not for several
-    tasks at once, apart from the positioned reads, which leave the position where it is.
+    Every method but `close` raises StreamClosedError once the stream is closed. Not for concurrent
+    tasks, except positioned reads, which do not move the position.
     """
 
     def __init__(self, reader: FileReader) -> None:
@@ -36,7 +35,7 @@ class HadoopInputStream:
         return self._reader.closed
 
     async def seek(self, position: int) -> None:
-        """Move to `position`, at most the file's end. Raises EndOfFileError, and then stays."""
+        """Move to `position`, at most the file's end. Raises EndOfFileError without moving."""
         self._reader.need_open()
         if position < 0:
             self._end_of_file(f"position {position} lies before the start of the file")
@@ -63,9 +62,8 @@ class HadoopInputStream:
         self, buffer: bytearray | memoryview, offset: int = 0, length: int | None = None
     ) -> int:
         """Fill `length` bytes of the buffer from `offset` on (None: to its end) with the next
-        bytes; how many, fewer only at the end of the file, or END. Raises InvalidArgumentError,
-        IndexError (more than the buffer has).
-        """
+        bytes; returns their number, fewer only at the end of the file, or END. Raises
+        InvalidArgumentError, IndexError (outside of the buffer)."""
         view = self._span(buffer, offset, length)
         count = await self._reader.readinto(view)
         return END if len(view) and not count else count
@@ -92,13 +90,14 @@ class HadoopInputStream:
         offset: int = 0,
         length: int | None = None,
     ) -> None:
-        """As `read_at`, but all of it. Raises EndOfFileError if the file ends before."""
+        """As `read_at`, but always the whole length. Raises EndOfFileError if the file ends
+        before."""
         view = self._span(buffer, offset, length)
         self._need_position(position)
         data = await self._reader.read_at(position, len(view))
         if len(data) < len(view):
             self._end_of_file(
-                f"the file ends {len(view) - len(data)} bytes before what was asked for"
+                f"the file ends {len(view) - len(data)} bytes before the end of the requested range"
             )
         view[:] = data
 
@@ -108,7 +107,7 @@ class HadoopInputStream:
         return False
 
     async def close(self) -> None:
-        """Close the stream; harmless when called again."""
+        """Close the stream. Idempotent."""
         await self._reader.close()
 
     async def __aenter__(self) -> Self:
@@ -145,8 +144,7 @@ class HadoopInputStream:
 
 
 class HadoopOutputStream:
-    """A file being written; `close` publishes it. Leaving `async with` by an exception publishes
-    nothing.
+    """A file open for writing; `close` publishes it. An exception in `async with` discards it.
 
     Raises as `FileWriter`: a failure is final, so closing again after a failed close fails again.
     """
@@ -155,15 +153,15 @@ class HadoopOutputStream:
         self._writer = writer
 
     async def write(self, data: Buffer) -> None:
-        """Take in bytes."""
+        """Accept bytes."""
         await self._writer.write(data)
 
     async def get_pos(self) -> int:
-        """Bytes taken in so far."""
+        """Bytes accepted so far."""
         return await self._writer.tell()
 
     async def flush(self) -> None:
-        """No effect: nothing can be seen or is durable before `close`."""
+        """No effect: nothing is visible or durable before `close`."""
         self._writer.need_open()
 
     async def hflush(self) -> NoReturn:
@@ -175,15 +173,15 @@ class HadoopOutputStream:
         self._unsupported("hsync")
 
     def has_capability(self, name: str) -> bool:
-        """False: `hflush`, `hsync` and their kind do not exist here."""
+        """False: `hflush`, `hsync` and similar capabilities do not exist."""
         return False
 
     async def abort(self) -> None:
-        """Publish nothing and remove what reserved the path; no effect after `close`."""
+        """Discard the file and its reservation; no effect after `close`."""
         await self._writer.discard()
 
     async def close(self) -> None:
-        """Publish the file, durably; harmless when called again after success."""
+        """Publish the file, durably. Idempotent after success."""
         await self._writer.close()
 
     async def __aenter__(self) -> Self:

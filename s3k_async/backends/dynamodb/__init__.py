@@ -61,5 +61,5 @@ class DynamoTable(TableLocation):
     @classmethod
     def same_table(cls, one: str, other: str) -> bool:
         here, there = (each.removeprefix("dynamodb://").partition("/") for each in (one, other))
-        # A region that only one of them knows does not tell them apart.
+        # A missing region matches any other.
         return here[2] == there[2] and (here[0] == there[0] or not (here[0] and there[0]))

@@ -1,4 +1,4 @@
-"""Items and keys out of DynamoDB's typed attribute values, and cursors.
+"""Decoding of items and keys from DynamoDB's typed attribute values, and cursors.
 
 Format as in the Amazon DynamoDB API Reference (`AttributeValue`).
 """
@@ -27,15 +27,15 @@ __all__ = [
 ]
 
 Wire: TypeAlias = dict[str, Any]
-"""A structure as botocore takes and gives it."""
+"""A structure of botocore."""
 
 _WHOLE = re.compile(r"-?[0-9]{1,126}")
-"""The largest number of DynamoDB, 9.9…E+125, has so many digits; what has more stays text."""
+"""Digits of DynamoDB's largest number, 9.9…E+125; longer numbers stay text."""
 
 
 def decode_item(wire: Mapping[str, Any]) -> Item:
-    """An item from AttributeValues; what is neither text, whole number nor truth value becomes its
-    JSON text."""
+    """An item from AttributeValues; values other than text, whole numbers and booleans become JSON
+    text."""
     return {name: _decode_value(value) for name, value in wire.items()}
 
 
@@ -67,7 +67,7 @@ def cursor_text(last: tuple[str, str]) -> str:
 
 
 def parse_cursor(cursor: str) -> Key:
-    """The ExclusiveStartKey of a cursor. Raises ValueError for text that is none."""
+    """The ExclusiveStartKey of a cursor. Raises ValueError for other text."""
     try:
         last = json.loads(cursor)
     except ValueError:

@@ -39,8 +39,7 @@ _IN_USE = "ResourceInUseException"
 
 
 class DynamoTableAdmin:
-    """An ItemTable: one DynamoDB table. `session`: an aioboto3 or aiobotocore session of the
-    user's.
+    """An ItemTable: one DynamoDB table. `session`: the user's aioboto3 or aiobotocore session.
 
     Pickled, it is its settings without secrets.
     """
@@ -128,7 +127,7 @@ class DynamoTableAdmin:
                 or not await self._delete_once()
             ):
                 await self._sources.sleep(pause)
-        raise RequestTimeoutError("the table did not go away in time", path=self._name)
+        raise RequestTimeoutError("the table was not removed in time", path=self._name)
 
     async def _delete_once(self) -> bool:
         client = await self._client()
@@ -199,19 +198,19 @@ class DynamoTableAdmin:
             )
 
     def _pauses(self) -> list[float]:
-        """The waits of a table that is being made or removed: about four minutes in all."""
+        """The waits for creation or removal of a table: about four minutes in all."""
         return [
             min(_SETTLE_PAUSE * 2**attempt, _SETTLE_PAUSE_MOST) for attempt in range(_SETTLE_TRIES)
         ]
 
 
 class _TableInUseError(S3kError):
-    """The table is being made, changed or removed by somebody."""
+    """The table is being created, changed or removed."""
 
 
 def check_advance(cursor: str | None, following: str | None, table: str, *, ordered: bool) -> None:
-    """Raise ServiceError for a page that leads nowhere new. `ordered`: pages come in the order of
-    their sort keys."""
+    """Raise ServiceError for a page whose cursor does not advance. `ordered`: pages follow the
+    order of sort keys."""
     if cursor is None or following is None:
         return
     if cursor == following or (ordered and _sort_bytes(following) <= _sort_bytes(cursor)):

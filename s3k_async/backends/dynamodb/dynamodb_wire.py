@@ -39,8 +39,8 @@ _VERBS = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}
 
 
 class WireItems(DynamoTableAdmin):
-    """An ItemStore and ItemTable over one DynamoDB table. `session`: an aioboto3 or aiobotocore
-    session of the user's.
+    """An ItemStore and ItemTable over one DynamoDB table. `session`: the user's aioboto3 or
+    aiobotocore session.
 
     Pickled, it is its settings without secrets.
     """
@@ -66,8 +66,8 @@ class WireItems(DynamoTableAdmin):
         return await read_batches(keys, self._get_batch, self._name)
 
     async def _get_batch(self, keys: Sequence[Key], found: dict[Key, Item]) -> list[Key]:
-        """Ask for up to 100 keys, add what came to `found`, and return the keys that the service
-        left out."""
+        """Request up to 100 keys, add the received items to `found`, and return the unprocessed
+        keys."""
         body = _native.encode_batch_get(self._name, keys)
         answer = await self._send("BatchGetItem", body, self._name)
         rows, left = _decoded(
@@ -125,7 +125,7 @@ class WireItems(DynamoTableAdmin):
             raise ResponseLostError("the answer is no JSON object", path=path)
 
     async def _send(self, target: str, body: bytes, path: str, *, writing: bool = False) -> Answer:
-        """The answer of a request that was not refused."""
+        """The answer to a request. Raises the error of a refusal."""
         with map_exceptions(path, writing=writing):
             answer = await self._wire.dynamodb(target, body)
             check_dynamodb(answer.status, answer.headers, answer.body, answer.host)
@@ -142,7 +142,7 @@ def _start(cursor: str | None) -> Key | None:
 
 
 def _announced(answer: Answer, path: str) -> int | None:
-    """The body's CRC-32, if the service tells it."""
+    """The body's CRC-32, if the service sends it."""
     text = answer.headers.get("x-amz-crc32")
     if text is None:
         return None
@@ -159,7 +159,7 @@ def _decoded(answer: Answer, path: str, decode: Callable[[bytes, int | None], T]
 
 
 def _check(answer: Answer, path: str) -> None:
-    """Raise ResponseLostError unless the body is the one whose checksum was announced."""
+    """Raise ResponseLostError unless the body has the announced checksum."""
     announced = _announced(answer, path)
     if announced is not None and announced != _native.crc32(answer.body):
         raise ResponseLostError("the answer was damaged on the way", path=path)
@@ -173,7 +173,7 @@ def _is_object(body: bytes) -> bool:
 
 
 def _left_out(body: bytes, table: str) -> list[Key]:
-    """The keys that the answer to a BatchWriteItem leaves out."""
+    """The unprocessed keys of an answer to BatchWriteItem."""
     try:
         puts = json.loads(body).get("UnprocessedItems", {}).get(table, [])
         return [decode_key(put["PutRequest"]["Item"]) for put in puts]

@@ -1,7 +1,7 @@
-"""Durable files below one directory: written aside, synced, linked into place.
+"""Durable files below one directory: written to a private directory, synced, linked into place.
 
-Every step goes from directory to directory by descriptor and follows no symbolic link, so that no
-key, and nothing that somebody puts below the root, leads out of it.
+Directories are opened one by one by descriptor, without following symbolic links, so that no key
+and no file below the root leads out of it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LocalFiles:
 
     @contextmanager
     def opened_private(self) -> Iterator[int]:
-        """A descriptor of the directory for what is not published yet, made if it is missing."""
+        """A descriptor of the directory for unpublished files, created if it is missing."""
         with self.opened_root() as root:
             with suppress(FileExistsError):
                 self._mkdir(PRIVATE, root, root)
@@ -75,7 +75,7 @@ class LocalFiles:
 
     @contextmanager
     def opened_parent(self, key: str) -> Iterator[tuple[int, str]]:
-        """A descriptor of the directory that holds the key's file, and the file's name in it."""
+        """A descriptor of the directory of the key's file, and the file's name in it."""
         *directories, name = key.split("/")
         with ExitStack() as stack:
             parent = stack.enter_context(self.opened_root())
@@ -85,7 +85,7 @@ class LocalFiles:
 
     @contextmanager
     def opened(self, key: str) -> Iterator[tuple[int, os.stat_result]]:
-        """A descriptor for reading the key's file, and its facts. Raises BlobNotFoundError."""
+        """A descriptor for reading the key's file, and its status. Raises BlobNotFoundError."""
         with ExitStack() as stack:
             try:
                 parent, name = stack.enter_context(self.opened_parent(key))
@@ -103,7 +103,7 @@ class LocalFiles:
             yield descriptor, facts
 
     def facts(self, key: str) -> os.stat_result | None:
-        """The facts of the key's file, or None."""
+        """The status of the key's file, or None."""
         try:
             with self.opened_parent(key) as (parent, name):
                 facts = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -154,7 +154,7 @@ class LocalFiles:
             os.chmod(name, mode, dir_fd=parent)
 
     def publish(self, temporary: str, key: str, size: int) -> BlobInfo:
-        """Cut a file of the private directory to its size and make it the key's."""
+        """Truncate a file of the private directory to its size and publish it as the key's."""
         with self.opened_private() as private:
             descriptor = os.open(
                 temporary, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=private
@@ -168,7 +168,7 @@ class LocalFiles:
         return blob_info(key, facts)
 
     def delete(self, keys: Iterable[str]) -> dict[str, S3kError]:
-        """Remove the files of the keys, durably; what could not be removed, and why."""
+        """Remove the files of the keys durably; returns the failures."""
         failures: dict[str, S3kError] = {}
         touched: set[str] = set()
         with self.opened_private() as private, self._locked(private, fcntl.LOCK_SH):
@@ -201,8 +201,8 @@ class LocalFiles:
 
     @contextmanager
     def _locked(self, private: int, operation: int) -> Iterator[None]:
-        """Shared while a file is replaced or removed, exclusive between looking at an etag and
-        replacing."""
+        """Shared while a file is replaced or removed, exclusive from the check of an etag to the
+        replacement."""
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             lock = os.open(_LOCK, flags, dir_fd=private)
@@ -217,7 +217,7 @@ class LocalFiles:
             os.close(lock)
 
     def make_root(self) -> bool:
-        """Make the root durably, with its parents; False if it was there. Raises
+        """Create the root durably, with its parents; False if it existed. Raises
         NotAVolumeError."""
         missing = self.root
         while not os.path.lexists(os.path.dirname(missing)):
@@ -229,7 +229,7 @@ class LocalFiles:
             os.chmod(self.root, directory_mode(above))
         except FileExistsError as error:
             if not os.path.isdir(self.root):
-                raise NotAVolumeError("what is there is no directory", path=self.root) from error
+                raise NotAVolumeError("the path is not a directory", path=self.root) from error
             return False
         made = self.root
         while len(made) >= len(missing):
@@ -238,10 +238,8 @@ class LocalFiles:
         return True
 
     def remove_root(self) -> bool:
-        """Remove the root if there is nothing in it but empty directories and what is not
-        published; False if there is. A file that appears meanwhile stays, with the directories
-        above it.
-        """
+        """Remove the root if it holds only empty directories and unpublished files; False if it
+        holds others. A file created meanwhile is kept, with the directories above it."""
         real = os.path.realpath(self.root)
         if not os.path.isdir(real):
             return True
@@ -265,8 +263,8 @@ class LocalFiles:
         return True
 
     def _sealed(self, descriptor: int) -> os.stat_result:
-        # A random part below the clock's resolution tells two files of one size and one moment
-        # apart.
+        # A random part below the clock's resolution distinguishes two files of one size and one
+        # moment.
         moment = (
             self._sources.now_ms() * 1_000_000
             + int.from_bytes(self._sources.entropy(4), "big") % 1_000_000
@@ -319,20 +317,20 @@ class LocalFiles:
             os.rename(temporary, name, src_dir_fd=private, dst_dir_fd=parent)
 
     def _prune(self, parent: int, name: str, key: str) -> None:
-        """Remove a directory in which no file is left, to make room for the key's file."""
+        """Remove a directory tree without files at the path of the key's file."""
         try:
             with opened_directory(name, parent) as directory:
                 for below in os.listdir(directory):
                     self._prune(directory, below, key)
             os.rmdir(name, dir_fd=parent)
         except OSError as error:
-            raise _in_the_way(key) from error
+            raise _key_conflict(key) from error
         self._synced.clear()
 
     @contextmanager
     def _made_parent(self, key: str) -> Iterator[tuple[int, str]]:
-        """As `opened_parent`, with the directories made, and durable before the first file in them
-        is."""
+        """As `opened_parent`, with missing directories created, durable before the first file in
+        them."""
         *directories, name = key.split("/")
         path = "/".join(directories)
         with ExitStack() as stack:
@@ -343,7 +341,7 @@ class LocalFiles:
                 try:
                     child = stack.enter_context(opened_directory(directory, parent))
                 except NotADirectoryError as error:
-                    raise _in_the_way(key) from error
+                    raise _key_conflict(key) from error
                 if path not in self._synced:
                     os.fsync(parent)
                 parent = child
@@ -353,20 +351,20 @@ class LocalFiles:
             yield parent, name
 
     def unpublished(self) -> list[tuple[str, int]]:
-        """The files that are being written, or were when their writers died: name and time of the
-        last write, ms."""
+        """The unpublished files of running and crashed writers: name and time of the last write,
+        ms."""
         with self.opened_private() as private:
             return _unpublished(private)
 
     def forget(self, name: str) -> None:
-        """Remove one of them."""
+        """Remove an unpublished file."""
         if name == _LOCK or "/" in name:
             raise InvalidPathError("no file of the private directory", path=name)
         with self.opened_private() as private, suppress(FileNotFoundError):
             os.unlink(name, dir_fd=private)
 
     def _clean(self, private: int) -> None:
-        """Remove what writers that died have left behind."""
+        """Remove files of crashed writers."""
         oldest = self._sources.now_ms() - _ABANDONED_MS
         for name, written_ms in _unpublished(private):
             if written_ms < oldest:
@@ -398,7 +396,7 @@ def write_fully(descriptor: int, data: Buffer, offset: int = 0) -> None:
         offset += written
 
 
-def _in_the_way(key: str) -> InvalidPathError:
+def _key_conflict(key: str) -> InvalidPathError:
     return InvalidPathError(
         "a directory cannot hold this key: it is the beginning of another key, or another key is "
         "its beginning",

@@ -1,5 +1,5 @@
-"""The blob port on a local directory: one file for each key, written aside, synced, renamed into
-place."""
+"""The blob port on a local directory: one file for each key, written to a private directory,
+synced, renamed into place."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _NO_SHORTCUT = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 class LocalBlobs:
     """A BlobStore in the directory at `directory`, which must be on a local disk.
 
-    What is acknowledged is synced, file and directory. A directory cannot hold every pair of keys
-    that a bucket can: no key may continue another one after a `/`, a component has at most 255
-    bytes (a limit of most file systems), and no key begins with `.tmp/`; InvalidPathError says so.
-    Files that others put below the directory are blobs, too; symbolic links are not, and are never
-    followed. An etag changes with each put.
+    Acknowledged writes are synced, file and directory. A directory has stricter keys than a bucket,
+    or InvalidPathError: no key may continue another one after a `/`, a component has at most 255
+    bytes (a limit of most file systems), and no key begins with `.tmp/`. Files of other programs
+    below the directory are blobs, too; symbolic links are not, and are never followed. An etag
+    changes with each put.
     """
 
     min_part = 1
@@ -100,7 +100,7 @@ class LocalBlobs:
                 data = _read_range(
                     file, start, facts.st_size if end is None else min(end, facts.st_size)
                 )
-                if if_match is not None:  # other programs write in place
+                if if_match is not None:  # other programs may write in place
                     check_unchanged(blob_info(key, os.fstat(file)), if_match)
                 return data
 
@@ -175,7 +175,10 @@ class LocalBlobs:
         await self._run(key, upload.begin)
         return upload
 
-    async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:  # noqa: ARG002 - keys are not known
+    async def list_uploads(
+        self,
+        prefix: str = "",  # noqa: ARG002 - unpublished files do not have their keys
+    ) -> AsyncIterator[Unfinished]:
         for name, written_ms in await self._run(self._root, self._files.unpublished):
             yield Unfinished("", name, written_ms)
 
@@ -200,7 +203,7 @@ class LocalBlobs:
         return await self._run(self._root, self._files.remove_root if if_empty else self._drop)
 
     async def close(self) -> None:
-        """Nothing is held between calls."""
+        """No effect: nothing is open between calls."""
 
     async def _run(self, path: str, call: Callable[[], T]) -> T:
         def run() -> T:
@@ -219,7 +222,7 @@ class LocalBlobs:
 
 
 class _Piece(NamedTuple):
-    """Where the bytes of a part are, in the directory of what is not published."""
+    """Location of a part's bytes in the private directory."""
 
     file: str
     offset: int
@@ -227,11 +230,10 @@ class _Piece(NamedTuple):
 
 
 class LocalUpload:
-    """A multipart upload: parts go to their place in one file, which becomes the blob.
+    """A multipart upload: parts are written to their offsets in one file, which becomes the blob.
 
-    The place is known if all parts but the last have one size, that of the first to arrive. Larger
-    parts get files of their own, and if the places do not join up, the blob is put together by
-    copying.
+    The offset is known if all parts but the last have the size of the first to arrive. Larger parts
+    get files of their own; if the parts are not contiguous, the blob is assembled by copying.
     """
 
     def __init__(self, store: LocalBlobs, key: str, name: str) -> None:
@@ -360,7 +362,7 @@ def _read_range(file: int, start: int, end: int) -> bytes:
 
 
 def _copy_range(source: int, start: int, target: int, position: int, size: int) -> None:
-    """Copy inside the kernel (by reference where the file system shares blocks), or through this
+    """Copy inside the kernel (by reference if the file system shares blocks), or through this
     process."""
     while size:
         try:

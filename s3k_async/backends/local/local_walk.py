@@ -13,7 +13,7 @@ from s3k_async.stores.blobs import BlobInfo
 __all__ = ["PRIVATE", "blob_info", "opened_directory", "walk"]
 
 PRIVATE = ".tmp"
-"""The directory below the root that holds what is not published yet; no key begins with it."""
+"""The directory of unpublished files below the root; no key begins with it."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -40,8 +40,8 @@ def walk(root: int, prefix: str, after: str, batch: int) -> Iterator[BlobInfo]:
     follows `after`.
 
     Keys ascend by their UTF-8 bytes as a whole: `a-b` comes before `a/b`. Each directory is read
-    again whenever `batch` of its names were used up, which bounds the names held. Symbolic links,
-    other special files, names that are not UTF-8, and what vanishes meanwhile are left out.
+    again after every `batch` of its names, which bounds the names in memory. Symbolic links, other
+    special files, names that are not UTF-8, and files removed meanwhile are skipped.
     """
     yield from _walk(root, "", prefix, after, batch)
 
@@ -61,8 +61,7 @@ def _walk(directory: int, path: str, prefix: str, after: str, batch: int) -> Ite
 
 
 def _names(directory: int, path: str, prefix: str, after: str, batch: int) -> Iterator[str]:
-    """The names that lead to wanted keys, in order; a directory's ends in `/`, as its keys go
-    on."""
+    """The names on the way to wanted keys, in order; a directory's ends in `/`, as in its keys."""
     last = ""
     while True:
         names = nsmallest(

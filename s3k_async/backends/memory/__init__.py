@@ -1,4 +1,4 @@
-"""Tables and blobs in this process, for tests and for trying things out."""
+"""Tables and blobs in this process's memory, for tests and experiments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["MemoryBlobs", "MemoryTable"]
 
 @dataclass(frozen=True, slots=True)
 class MemoryTable(TableLocation):
-    """A table in this process, shared by everyone who names it the same."""
+    """A table in this process, shared by all clients with the same name."""
 
     name: str
 
@@ -59,7 +59,7 @@ class MemoryTable(TableLocation):
 
 @dataclass(frozen=True, slots=True)
 class MemoryBlobs(BlobLocation):
-    """Blobs in this process, shared by everyone who names them the same."""
+    """Blobs in this process, shared by all clients with the same name."""
 
     name: str
 

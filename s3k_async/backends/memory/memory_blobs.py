@@ -77,8 +77,8 @@ _buckets: dict[str, _Bucket] = {}
 
 
 class MemoryBlobs:
-    """A BlobStore that everyone in this process who names it the same shares. A forked child goes
-    on with a copy."""
+    """A BlobStore, shared by all clients in this process with the same name. A forked child has a
+    copy."""
 
     def __init__(
         self,
@@ -264,11 +264,11 @@ class MemoryBlobs:
             return True
 
     async def close(self) -> None:
-        """Nothing is held: the blobs live as long as the process."""
+        """No effect: the blobs live as long as the process."""
 
 
 class MemoryUpload:
-    """Parts in memory until `complete`; they go with the bucket when it is dropped."""
+    """Parts in memory until `complete`; removed with the bucket."""
 
     def __init__(self, store: MemoryBlobs, key: str, name: str) -> None:
         self._store = store
@@ -308,6 +308,6 @@ class MemoryUpload:
             self.end()
 
     def end(self) -> None:
-        """Let go of the parts; the upload is not there any more."""
+        """Remove the upload and its parts."""
         self._parts = None
         self._bucket.uploads.pop(self.name, None)

@@ -35,9 +35,9 @@ _PAGE = 1000
 
 
 class _Table:
-    """Items, tags and tokens. Methods that change or walk them run under `lock`, because clients of
-    several threads may share a table; a forked child, which may have copied the lock while it was
-    held, gets a new one."""
+    """Items, tags and tokens. Methods that change or iterate over them run under `lock`, because
+    clients of several threads may share a table; a forked child gets a new lock, since its copy may
+    be held."""
 
     def __init__(self) -> None:
         self.items: dict[Key, dict[str, Value]] = {}
@@ -55,7 +55,7 @@ class _Table:
         return self._lock
 
     def apply(self, actions: Sequence[Action]) -> None:
-        """All or nothing. Raises ConditionFailedError."""
+        """Apply all actions or none. Raises ConditionFailedError."""
         current = [self.items.get(action.key) for action in actions]
         refused = refusal(actions, current)
         if refused is not None:
@@ -77,7 +77,7 @@ class _Table:
             self.items[key] = dict(item)
 
     def transact(self, actions: Sequence[Action], token: str, now_ms: int) -> None:
-        # The oldest come first: to look at all of them would take longer than the transaction.
+        # The oldest tokens come first: a check of all would take longer than the transaction.
         while self.tokens and next(iter(self.tokens.values()))[0] <= now_ms:
             self.tokens.popitem(last=False)
         wanted = fingerprint(actions)
@@ -95,10 +95,10 @@ _tables: dict[str, _Table] = {}
 
 
 class MemoryItems:
-    """An ItemStore and ItemTable that everyone in this process who names it the same shares.
+    """An ItemStore and ItemTable, shared by all clients in this process with the same name.
 
-    Sort keys ascend by code point, which is the order of their UTF-8 bytes. A forked child goes on
-    with a copy.
+    Sort keys ascend by code point, which is the order of their UTF-8 bytes. A forked child has a
+    copy.
     """
 
     def __init__(self, name: str, sources: Sources = SYSTEM) -> None:
@@ -183,7 +183,7 @@ class MemoryItems:
                 )
 
     async def close(self) -> None:
-        """Nothing is held: the table lives as long as the process."""
+        """No effect: the table lives as long as the process."""
 
     async def create(self) -> bool:
         async with interleaved():

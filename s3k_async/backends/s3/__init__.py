@@ -69,7 +69,7 @@ class S3Bucket(BlobLocation):
         return replace(self, prefix=s3_prefix(prefix))
 
     def require_encryption(self, *, writable: bool) -> None:
-        # With S3A's CSE, what S3 returns are not the files' bytes.
+        # With S3A's client-side encryption S3 returns encrypted bytes.
         if writable or str(self.aws.encryption).startswith("CSE"):
             from s3k_async.aws.encryption import require_encryption
 
@@ -77,7 +77,6 @@ class S3Bucket(BlobLocation):
 
 
 def s3_prefix(prefix: str) -> str:
-    """A prefix in the one form that is compared and joined: empty, or with `/` at the end and none
-    at the start."""
+    """Normal form of a prefix: empty, or with `/` at the end and none at the start."""
     text = prefix.strip("/")
     return f"{text}/" if text else ""

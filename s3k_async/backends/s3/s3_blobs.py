@@ -66,16 +66,16 @@ Objects: TypeAlias = list[tuple[str, int, str, int]]
 
 _MIB = 1024 * 1024
 DOCUMENT = 16 * _MIB
-"""Bytes of an answer that is a document: a page names 1,000 keys of 1,024 bytes, each of which is
-encoded in three."""
+"""Most bytes of a document in an answer: a page has 1,000 keys of 1,024 bytes, each byte encoded in
+three."""
 WHOLE = 1024 * _MIB
-"""Bytes of an object that is asked for as a whole; content is read by ranges, records and log
-objects are smaller."""
+"""Most bytes of an object that is read whole; content is read by ranges, records and log objects
+are smaller."""
 _BATCH = 1000
 """Keys in one DeleteObjects, and in one page of a listing."""
 _MAX_PARTS = 10_000
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot say, so that a key with it is not deleted by DeleteObjects."""
+"""Characters that XML 1.0 cannot express; keys with one are not deleted by DeleteObjects."""
 
 
 class AbsentError(S3kError):
@@ -103,22 +103,22 @@ IF_MATCH: Codes = dict.fromkeys(
     (BlobChangedError, "the blob is not the expected one"),
 )
 _OTHERS_BUCKET: Codes = {
-    "BucketAlreadyExists": (VolumeExistsError, "the bucket belongs to somebody else")
+    "BucketAlreadyExists": (VolumeExistsError, "the bucket belongs to another account")
 }
-_OWN_BUCKET: Codes = {"BucketAlreadyOwnedByYou": (AbsentError, "ours already")}
+_OWN_BUCKET: Codes = {"BucketAlreadyOwnedByYou": (AbsentError, "the bucket exists already")}
 
 
 class S3Blobs:
-    """A BlobStore over one bucket. `session`: an aioboto3 or aiobotocore session of the user's.
+    """A BlobStore over one bucket. `session`: the user's aioboto3 or aiobotocore session.
 
     Entity tags are given without their quotes. Pickled, it is its settings without secrets.
     """
 
     min_part = 5 * _MIB
     copy_limit = 5 * 1024 * _MIB
-    """Bytes of the largest object that one CopyObject copies; larger ones are copied in parts."""
+    """Largest object of one CopyObject, bytes; larger ones are copied in parts."""
     copy_part = 512 * _MIB
-    """Bytes in a part of a copy, unless that made more than 10,000 parts."""
+    """Bytes of a part of a copy, unless that makes more than 10,000 parts."""
     copy_concurrency = 8
 
     def __init__(
@@ -144,8 +144,7 @@ class S3Blobs:
         return client
 
     def _encrypted(self) -> Any:
-        """The encryption of what is stored. Raises ConfigError for a method that is not
-        supported."""
+        """The encryption of stored objects. Raises ConfigError for an unsupported method."""
         return encryption_parameters(self._service, self._root)
 
     def _full(self, key: str) -> str:
@@ -175,7 +174,7 @@ class S3Blobs:
     async def _put_object(
         self, full: str, data: Buffer, if_absent: bool, if_match: str | None
     ) -> str:
-        """Store an object; its entity tag."""
+        """Store an object; returns its entity tag."""
         request: dict[str, Any] = {"Bucket": self._bucket, "Key": full, "Body": request_body(data)}
         request |= self._encrypted()
         codes: Codes = {}
@@ -242,9 +241,8 @@ class S3Blobs:
     def _require_expected(
         self, full: str, etag: str, total: str, if_match: str | None, if_size: int | None
     ) -> None:
-        """Compare what an answer says of the whole object: not every service knows `If-Match` of a
-        GET. `total`: its size, or `*` where the answer does not say it. Raises BlobChangedError.
-        """
+        """Check size and entity tag in an answer: not every service supports `If-Match` of a GET.
+        `total`: the object's size, or `*` if unknown. Raises BlobChangedError."""
         known = total.isdecimal()
         found = BlobInfo(self._uri(full), int(total) if known else 0, etag)
         check_unchanged(found, if_match if etag else None, if_size if known else None)
@@ -291,7 +289,8 @@ class S3Blobs:
     async def _copy_object(
         self, source_bucket: str, source_full: str, full: str, if_match: str | None
     ) -> str:
-        """Copy an object inside the service; the copy's entity tag. Raises BlobChangedError."""
+        """Copy an object inside the service; returns the copy's entity tag. Raises
+        BlobChangedError."""
         request: dict[str, Any] = {
             "Bucket": self._bucket,
             "Key": full,
@@ -322,8 +321,8 @@ class S3Blobs:
             await run_all(copy_part, enumerate(starts, 1), limit=self.copy_concurrency)
             return await upload.complete()
         except BaseException:
-            # What went wrong is the error to see; parts that stay behind are found by `drop` or a
-            # lifecycle rule.
+            # The first error is raised, not that of the abort; `drop` or a lifecycle rule removes
+            # leftover parts.
             with (
                 anyio.move_on_after(self._service.read_timeout, shield=True),
                 suppress(S3kError),
@@ -345,7 +344,8 @@ class S3Blobs:
         return [DeleteFailure(names[full], error) for full, error in failed.items()]
 
     async def _delete_objects(self, full_keys: Sequence[str]) -> dict[str, Exception]:
-        """Delete objects by their full keys; the error of each that remains or may remain."""
+        """Delete objects by their full keys; returns the error of each that remains or may
+        remain."""
         failed: dict[str, Exception] = {}
         batchable = [full for full in full_keys if not _NOT_IN_XML.search(full)]
         for start in range(0, len(batchable), _BATCH):
@@ -369,14 +369,13 @@ class S3Blobs:
                 continue
             refusal = service_error(code, message, path=self._uri(named))
             if named not in full_keys:
-                # The service failed a key that we did not name so: any of the batch may be meant.
+                # The service reports a key that is not in the batch: it may stand for any of them.
                 return dict.fromkeys(full_keys, refusal)
             failed[named] = refusal
         return failed
 
     async def _refused(self, full_keys: Sequence[str]) -> list[tuple[str, str, str]]:
-        """Delete objects in one request; key, code and message of those that the service refuses to
-        delete."""
+        """Delete objects in one request; returns key, code and message of each refusal."""
         client = await self._client()
         with map_exceptions(self._root, writing=True):
             answer = await client.delete_objects(
@@ -419,15 +418,13 @@ class S3Blobs:
                 raise repeated(self._root)
             return rows, f"token:{token}"
         if truncated and not rows:
-            raise ResponseLostError(
-                "a page tells that more follows, and not where", path=self._root
-            )
+            raise ResponseLostError("a truncated page has no continuation token", path=self._root)
         return rows, f"after:{rows[-1][0]}" if truncated else None
 
     async def _list_objects(
         self, prefix: str, token: str | None, after: str | None, limit: int | None
     ) -> tuple[Objects, str | None, bool]:
-        """A page from a token or after a key; with the token of the next page, and whether there is
+        """A page from a token or after a key, the token of the next page, and whether there is
         one."""
         request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": prefix, "EncodingType": "url"}
         given = {"MaxKeys": limit, "ContinuationToken": token, "StartAfter": after}
@@ -463,7 +460,7 @@ class S3Blobs:
         )
 
     async def _put_part(self, full: str, upload_id: str, number: int, data: Buffer) -> str:
-        """Store a part of an upload; its entity tag, as the service gives it."""
+        """Store a part of an upload; returns its entity tag as received."""
         client = await self._client()
         with map_exceptions(self._uri(full), writing=True):
             answer = await client.upload_part(
@@ -491,7 +488,7 @@ class S3Blobs:
         except AbsentError:
             return False
         except VolumeExistsError:
-            # Some services say this of a bucket of ours that somebody made at the same moment.
+            # Some services answer this for the caller's own bucket, created concurrently.
             try:
                 if await self.exists():
                     return False
@@ -514,7 +511,7 @@ class S3Blobs:
             if if_empty:
                 return not (
                     await self.list(limit=1)
-                ).blobs  # a bucket is left, and so are the uploads of others
+                ).blobs  # the bucket and uploads outside the prefix are kept
             await self._abort_uploads()
             await self._delete_all()
         except VolumeNotFoundError:
@@ -541,8 +538,7 @@ class S3Blobs:
             await self.abort_upload(upload)
 
     async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
-        # Keys as they are, not URL-encoded: SeaweedFS says here that they are encoded and does not
-        # encode them.
+        # No URL encoding of keys: SeaweedFS declares it here without applying it.
         client = await self._client()
         request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
         below = len(self._prefix)
@@ -574,7 +570,7 @@ class S3Blobs:
         try:
             return round(parsedate_to_datetime(date).timestamp() * 1000)
         except ValueError as error:
-            raise ServiceError("the service does not tell its time", path=self._root) from error
+            raise ServiceError("the service does not report its time", path=self._root) from error
 
     def _resumed(self, full: str, upload_id: str) -> S3Upload:
         return S3Upload(
@@ -591,7 +587,7 @@ class S3Blobs:
 
 
 def range_text(start: int, end: int | None) -> str:
-    """Bytes [start, end) as a Range header says it."""
+    """Bytes [start, end) as the value of a Range header."""
     return f"bytes={start}-" if end is None else f"bytes={start}-{end - 1}"
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["S3Upload", "request_body"]
 
 _LARGE = 1024 * 1024
-"""aiohttp wants a larger body as a file object, so that it is written piece by piece."""
+"""Size above which aiohttp expects a body as a file object, which it writes piece by piece."""
 
 
 class _UploadGoneError(S3kError):
@@ -27,7 +27,7 @@ _GONE: Codes = {"NoSuchUpload": (_UploadGoneError, "no such upload")}
 
 
 class _Store(Protocol):
-    """What an upload needs of its store."""
+    """The part of the store that an upload uses."""
 
     min_part: int
 
@@ -39,15 +39,15 @@ class _Store(Protocol):
 
 
 def request_body(data: Buffer) -> Any:
-    """The bytes in a form that botocore signs and aiohttp sends."""
+    """The bytes in a form for botocore's signature and aiohttp's body."""
     if len(data) > _LARGE:
         return io.BytesIO(data)
     return data if isinstance(data, bytes | bytearray) else bytes(data)
 
 
 class S3Upload:
-    """A multipart upload under way. The entity tags of its parts are kept here, so another process
-    cannot go on."""
+    """A multipart upload in progress. It holds the entity tags of its parts, so another process
+    cannot continue it."""
 
     def __init__(
         self, store: _Store, *, bucket: str, key: str, full_key: str, upload_id: str, uri: str
@@ -92,8 +92,8 @@ class S3Upload:
         self._etags[number] = etag
 
     async def complete(self) -> BlobInfo:
-        """Publish the parts. After a lost answer the service may have forgotten the upload; then
-        the object tells."""
+        """Publish the parts. If the service does not know the upload after a lost answer, the
+        object decides."""
         if self._published is not None:
             return self._published
         numbers = part_numbers(self._sizes, self._store.min_part)
@@ -110,7 +110,7 @@ class S3Upload:
                 )
         except _UploadGoneError as error:
             stored = await self._store.head(self._key) if sent_before else None
-            if stored is None or not self._is_ours(stored):
+            if stored is None or not self._matches_parts(stored):
                 raise ServiceError(
                     "the upload is gone: aborted, or removed by a lifecycle rule",
                     path=self._uri,
@@ -119,16 +119,16 @@ class S3Upload:
             self._published = stored
         return self._published
 
-    def _is_ours(self, stored: BlobInfo) -> bool:
-        """Whether the object is what these parts make: same size, and an entity tag that ends in
-        the number of parts where the service writes it so."""
+    def _matches_parts(self, stored: BlobInfo) -> bool:
+        """Whether the object matches these parts: same size, and the number of parts in an entity
+        tag that has it."""
         _, dash, count = stored.etag.partition("-")
         return stored.size == sum(self._sizes.values()) and (
             not dash or count == str(len(self._sizes))
         )
 
     async def abort(self) -> None:
-        """Drop the upload and its parts."""
+        """Abort the upload and remove its parts."""
         client = await self._store._client()
         try:
             with map_exceptions(self._uri, writing=True, codes=_GONE):

@@ -1,8 +1,8 @@
-"""The blob port over an S3 bucket, over signed requests of our own.
+"""The blob port over an S3 bucket, with requests signed by this package.
 
-Every payload is signed, and has a checksum besides for services that do not look at the signed
-digest (SeaweedFS keeps an empty object when a PUT without one breaks off), so that what was cut or
-damaged on its way is refused. Paths, headers and elements as in the Amazon S3 API Reference.
+Every payload is signed, and has a checksum for services that do not check the signed digest
+(SeaweedFS stores an empty object if a PUT without one breaks off), so that truncated and damaged
+payloads are refused. Paths, headers and elements as in the Amazon S3 API Reference.
 """
 
 from __future__ import annotations
@@ -50,13 +50,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _LARGE = 1024 * 1024
-"""Bytes above which a body is hashed in a thread, and the service is asked whether it wants it at
-all."""
+"""Bytes above which a body is hashed in a thread and sent with `Expect: 100-continue`."""
 _PLAIN_BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _OTHER_PROTOCOLS = ("--x-s3", "--op-s3")
-"""Buckets of other services, whose sessions and signatures the reference knows."""
+"""Buckets of other kinds, for which the reference has sessions and signatures."""
 _HOST_NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
-"""Buckets that can stand before the host. With dots in it, a name would fit no certificate."""
+"""Bucket names for virtual-hosted addressing. No certificate matches a name with dots."""
 _AWS_HOST = re.compile(r"\.amazonaws\.com(\.cn)?$")
 _ELSEWHERE = ("AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect")
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
@@ -67,12 +66,12 @@ class _ElsewhereError(S3kError):
 
 
 class _UnclearError(_ElsewhereError):
-    """Something that the reference knows more of. An answer to HEAD, which has no body, does not
-    tell another region from expired credentials."""
+    """An answer that only the reference can interpret. An answer to HEAD, without a body, does not
+    distinguish another region from expired credentials."""
 
 
-class _Door(NamedTuple):
-    """Where the bucket is."""
+class _Target(NamedTuple):
+    """Host and path prefix of the bucket."""
 
     wire: Wire
     path: str
@@ -82,8 +81,7 @@ class _Door(NamedTuple):
 def _else_by_reference(
     request: Callable[Concatenate[WireBlobs, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[WireBlobs, P], Coroutine[Any, Any, T]]:
-    """Leave a request to the reference where it knows more: redirects to other regions, buckets of
-    other kinds."""
+    """Fall back to the reference for redirects to other regions and buckets of other kinds."""
     name = request.__name__
 
     async def sent(self: WireBlobs, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -106,10 +104,10 @@ def _else_by_reference(
 
 
 class WireBlobs(S3Blobs):
-    """A BlobStore over one bucket, fast. `session`: an aioboto3 or aiobotocore session of the
-    user's.
+    """A BlobStore over one bucket, with fast requests. `session`: the user's aioboto3 or
+    aiobotocore session.
 
-    Beginning and ending an upload in parts, and the bucket itself, are left to the reference,
+    Start and end of multipart uploads, and operations on the bucket, go through the reference,
     `S3Blobs`, over the same client.
     """
 
@@ -124,7 +122,7 @@ class WireBlobs(S3Blobs):
     ) -> None:
         super().__init__(bucket, prefix, service, session)
         self._sources = sources
-        self._door: _Door | None = None
+        self._target: _Target | None = None
         self._by_reference = not _PLAIN_BUCKET.fullmatch(self._bucket) or self._bucket.endswith(
             _OTHER_PROTOCOLS
         )
@@ -161,8 +159,8 @@ class WireBlobs(S3Blobs):
     async def _put_part(self, full: str, upload_id: str, number: int, data: Buffer) -> str:
         query = f"partNumber={number}&uploadId={quote(upload_id, safe='')}"
         body = _plain(data)
-        # No checksum: S3 takes them only for uploads that were begun with one. An empty part would
-        # be put again.
+        # No checksum: S3 accepts them only for uploads started with one. An empty part would be put
+        # again.
         answer = await self._send(
             "UploadPart", "PUT", full, query=query, headers=_asking(body), body=body, writing=True
         )
@@ -259,7 +257,7 @@ class WireBlobs(S3Blobs):
             "max-keys": limit,
             "prefix": prefix,
             "start-after": after,
-        }  # in the order of their names, in which they are signed
+        }  # in the order of their names, as signed
         query = "&".join(
             f"{name}={quote(str(value), safe='')}"
             for name, value in given.items()
@@ -285,23 +283,23 @@ class WireBlobs(S3Blobs):
         codes: Codes | None = None,
         bounds: Bounds | None = None,
     ) -> Answer:
-        """The answer to a request for an object, or with an empty key for the bucket; a refusal is
-        raised, and what is not S3's answer to the operation.
+        """The answer to a request for an object, or with an empty key for the bucket. Raises
+        refusals and answers that are not S3's for the operation.
 
-        `path` is what errors are about, the object if it is not given. `document`: the answer is
-        XML, and S3 may have found an error after it had begun to answer with status 200.
+        `path` is the path in errors, by default the object. `document`: the answer is XML, and may
+        report an error with status 200.
         """
         about = self._uri(full) if path is None else path
-        door = self._door or await self._find()
-        # Larger ones are hashed beside the loop, which sends others meanwhile; the interpreter is
-        # released for it.
+        target = self._target or await self._find()
+        # Larger bodies are hashed in a thread, without the interpreter lock, while the loop sends
+        # others.
         digest = (
             await anyio.to_thread.run_sync(_native.sha256_hex, body) if len(body) > _LARGE else None
         )
         with map_exceptions(about, writing=writing):
-            answer = await door.wire.send(
+            answer = await target.wire.send(
                 method,
-                door.path + quote(full),
+                target.path + quote(full),
                 query,
                 headers or [],
                 body,
@@ -315,9 +313,8 @@ class WireBlobs(S3Blobs):
             raise _refusal(answer, 500, method, about, codes)
         return answer
 
-    async def _find(self) -> _Door:
-        """Where requests go: to the bucket's own host at AWS where there is one, else to its
-        path."""
+    async def _find(self) -> _Target:
+        """The target of requests: the bucket's own host at AWS if there is one, else its path."""
         client: Any = await self._client()
         host = urlsplit(client.meta.endpoint_url).hostname or ""
         style = client.meta.config.s3 or {}
@@ -331,8 +328,8 @@ class WireBlobs(S3Blobs):
             and style.get("addressing_style") != "path"
         )
         prefix, path = (f"{self._bucket}.", "/") if own_host else ("", f"/{self._bucket}/")
-        self._door = _Door(Wire(self._aws, self._sources, host_prefix=prefix), path)
-        return self._door
+        self._target = _Target(Wire(self._aws, self._sources, host_prefix=prefix), path)
+        return self._target
 
     def _cut(self, full: str) -> ResponseLostError:
         return ResponseLostError(
@@ -346,7 +343,7 @@ def _plain(data: Buffer) -> bytes | memoryview:
 
 
 def _asking(body: bytes | memoryview) -> Headers:
-    """For a large body, the header that asks whether it is wanted at all."""
+    """The `Expect` header of a large body."""
     return [("Expect", "100-continue")] if len(body) > _LARGE else []
 
 
@@ -355,7 +352,7 @@ def _refusal(answer: Answer, status: int, method: str, path: str, codes: Codes |
     if status in (301, 307) or code in _ELSEWHERE:
         return _ElsewhereError("the bucket is in another region", path=path)
     if method == "HEAD" and status == 400:
-        return _UnclearError("the service does not say what is wrong", path=path)
+        return _UnclearError("the service refused the request without a reason", path=path)
     return service_error(code, message, path=path, status=status, codes=codes, host=answer.host)
 
 

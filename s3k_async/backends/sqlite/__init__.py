@@ -59,7 +59,7 @@ class SqliteFile(TableLocation):
     def same_table(cls, one: str, other: str) -> bool:
         mine, theirs = one.removeprefix("sqlite:"), other.removeprefix("sqlite:")
         if mine.startswith("./") or theirs.startswith("./"):
-            # Earlier versions marked a log elsewhere in this way, too.
+            # Earlier versions wrote this also for a log in another place.
             return os.path.basename(mine) == os.path.basename(theirs)
         return os.path.realpath(mine) == os.path.realpath(theirs)
 

@@ -29,11 +29,11 @@ from s3k_async.stores.os_errors import MAKE_ROOM
 __all__ = ["APPLICATION_ID", "BALLAST", "FORMAT", "Connections", "connect", "sqlite_errors"]
 
 APPLICATION_ID = 0x53334B54
-"""`S3KT` in the database header: the file is a table of ours."""
+"""`S3KT` in the database header: the file is a volume's table."""
 FORMAT = 1
 """`user_version` of the database header: the layout of its tables."""
 BALLAST = "-ballast"
-"""What the name of the ballast file adds to the database's."""
+"""Suffix of the ballast file's name after the database's."""
 _PRAGMAS = (
     "synchronous=FULL",
     "fullfsync=ON",
@@ -45,12 +45,12 @@ BUSY_TIMEOUT = 5.0
 
 
 class _ForkGate:
-    """Lets a fork happen only between calls into SQLite, and while no connection is open.
+    """Gate that delays a fork until no call into SQLite runs and no connection is open.
 
-    In a child SQLite's global mutexes would stay locked, and its list of open files would say that
-    this process holds the locks which keep others from removing the write-ahead log: a connection
-    of the child's own would not take them. Then whoever closes last elsewhere, the parent for one,
-    removes the log that the child goes on writing to.
+    In a child SQLite's global mutexes would stay locked, and its list of open files would claim the
+    locks that protect the write-ahead log from removal, so that a connection of the child would not
+    take them. Then the last other process to close, such as the parent, would remove the log that
+    the child still writes to.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class _ForkGate:
 
     @contextmanager
     def passed(self) -> Iterator[None]:
-        """Not to be nested: a fork that waits for the outer one keeps the inner one waiting."""
+        """Not reentrant: a fork that waits for the outer call blocks the inner one."""
         with self._condition:
             while self._forking:
                 self._condition.wait()
@@ -82,9 +82,7 @@ class _ForkGate:
 
     def _close(self) -> None:
         with self._condition:
-            while (
-                self._forking
-            ):  # another thread is, and would let others in before this fork has happened
+            while self._forking:  # another thread is, and would open the gate before this fork
                 self._condition.wait()
             self._forking = True
             while self._inside:
@@ -112,10 +110,9 @@ def _gate() -> _ForkGate:
 
 
 class Connections:
-    """A pool of one process's connections to the database at `path`.
+    """A process's pool of connections to the database at `path`.
 
-    `borrowed` gives a thread one that no other thread has, opened when none is free. None is open
-    while a fork happens.
+    `borrowed` lends a free connection to one thread, or opens one. None is open during a fork.
     """
 
     def __init__(self, path: str) -> None:
@@ -128,7 +125,7 @@ class Connections:
 
     @contextmanager
     def borrowed(self) -> Iterator[sqlite3.Connection]:
-        """A connection for the calling thread alone. Errors of SQLite leave as ours, and end the
+        """A connection for the calling thread alone. Errors of SQLite are mapped, and end the
         connection."""
         with self.guarded():
             identity = self._identity()
@@ -144,27 +141,27 @@ class Connections:
                 self.close_free()
 
     def close(self) -> None:
-        """Close the connections that are free; one that is in use follows when it is given back."""
+        """Close the free connections; one in use is closed when it is returned."""
         self._closed = True
         with self.guarded():
             self.close_free()
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """No fork happens inside, and errors of SQLite leave as ours."""
+        """Exclude forks from the body, and map errors of SQLite."""
         with sqlite_errors(self._path), self._gate.passed():
             yield
 
     def close_free(self) -> None:
-        """Close the connections that nobody has; for who is inside the gate, or holds it closed."""
+        """Close the free connections. The caller is inside the gate, or holds it closed."""
         with self._lock:
             free, self._free = self._free, []
         for _, connection in free:
             self._discard(connection)
 
     def _identity(self) -> tuple[int, int]:
-        """Which file is at the path now: one that was dropped or replaced must not be served from a
-        connection."""
+        """Identity of the file at the path: a connection must not serve a dropped or replaced
+        file."""
         try:
             facts = os.stat(self._path)
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -186,16 +183,16 @@ class Connections:
             self._discard(connection)
 
     def _discard(self, connection: sqlite3.Connection) -> None:
-        with suppress(sqlite3.Error):  # what went wrong before is being raised
+        with suppress(sqlite3.Error):  # an earlier error is being raised
             connection.close()
 
 
 def connect(path: str, *, create: bool = False) -> sqlite3.Connection:
-    """Open the database and see that it is a table of ours; with `create`, make an empty one
+    """Open the database and check that it is a volume's table; with `create`, make an empty one
     instead.
 
-    On a full disk the ballast file makes the room that opening takes.
-    Raises VolumeNotFoundError, NotAVolumeError, VolumeFormatError.
+    On a full disk the ballast file frees the space for opening. Raises VolumeNotFoundError,
+    NotAVolumeError, VolumeFormatError.
     """
     if os.path.isdir(path):
         raise NotAVolumeError("a directory is no SQLite table", path=path)
@@ -233,18 +230,18 @@ def _connect(path: str, *, create: bool) -> sqlite3.Connection:
 
 
 def _on_read_only_media(path: str) -> str:
-    """What a table on a read-only file system is opened with, besides: SQLite would make files
+    """URI parameters for a table on a read-only file system, where SQLite cannot make its files
     beside it.
 
-    Raises PermissionDeniedError for a table that was not closed, and whose last changes are still
-    in such a file.
+    Raises PermissionDeniedError for a table that was not closed: its last changes are still in such
+    a file.
     """
     try:
         if not os.statvfs(path).f_flag & os.ST_RDONLY:
             return ""
         pending = os.path.exists(path + "-wal") and os.path.getsize(path + "-wal") > 0
     except OSError:
-        return ""  # opening it tells
+        return ""  # the open reports it
     if pending and not os.path.exists(path + "-shm"):
         raise PermissionDeniedError(
             "the file system is read-only, and the table was not closed when it was last written: "
@@ -265,9 +262,7 @@ def _recognise(connection: sqlite3.Connection, path: str) -> None:
         )
     )
     if application != APPLICATION_ID:
-        raise NotAVolumeError(
-            "the SQLite database holds something else than a volume's table", path=path
-        )
+        raise NotAVolumeError("the SQLite database is not a volume's table", path=path)
     if tables == 0:
         raise VolumeNotFoundError("the table is being dropped", path=path)
     if version != FORMAT:
@@ -278,8 +273,7 @@ def _recognise(connection: sqlite3.Connection, path: str) -> None:
 
 @contextmanager
 def sqlite_errors(path: str, *, committing: bool = False) -> Iterator[None]:
-    """Turn errors of SQLite into ours. While `committing`, an I/O error leaves the outcome
-    unknown."""
+    """Map errors of SQLite. While `committing`, an I/O error leaves the outcome unknown."""
     try:
         yield
     except sqlite3.Error as error:
@@ -325,8 +319,8 @@ def _mapped(error: sqlite3.Error, path: str, committing: bool) -> S3kError:
 
 
 def _at_size_limit(path: str) -> bool:
-    """Whether the process's limit on file sizes is what stopped a write: SQLite does not pass the
-    reason on."""
+    """Whether the process's limit on file sizes stopped a write: SQLite does not report the
+    reason."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     sizes = [
         os.stat(name).st_size

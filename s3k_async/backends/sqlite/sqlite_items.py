@@ -1,13 +1,12 @@
-"""The item port on SQLite: one file on a local disk, many processes, every acknowledged write on
-the disk.
+"""The item port on SQLite: one file on a local disk, many processes, every acknowledged write
+durable.
 
 Format 1: `items` has one row for each item, its attributes besides the key as a JSON object; keys
-compare by their UTF-8 bytes. The lower half of `segment` is the CRC-32 of the partition key, from
-which scans choose their part; the upper half is a checksum of the row. `tags` are the table's tags,
-`tokens` the idempotency tokens of the last ten minutes.
+compare by their UTF-8 bytes. The lower half of `segment` is the CRC-32 of the partition key, which
+divides the table into the segments of a scan; the upper half is a checksum of the row. `tags` are
+the table's tags, `tokens` the idempotency tokens of the last ten minutes.
 
-A damaged row is an item like any other, so that every reader finds, names and removes it: see
-`sqlite_rows`.
+A damaged row is served as an item, so that readers can find, name and remove it: see `sqlite_rows`.
 """
 
 from __future__ import annotations
@@ -82,16 +81,17 @@ _PAGE = 1000
 _READERS = 4
 _PRUNED_A_WRITE = 100
 _INCREMENTAL = 2
-"""What `auto_vacuum` says of a database that can be shrunk page by page."""
+"""Value of `auto_vacuum` for a database that can be shrunk page by page."""
 _PAGES_KEPT = 1024
-"""Unused pages (of 4 KiB) that are kept for what is written next,"""
+"""Unused pages (of 4 KiB) kept for later writes,"""
 _SHARE_KEPT = 0.25
 """or, of a larger table, this share of all pages."""
 _PAGES_A_COMMIT = 256
-"""Pages that are given back after one commit."""
+"""Pages freed after one commit."""
 _PAGES_REWRITTEN = 16_384
-"""Used pages (64 MiB) up to which a database is written anew: others may have to wait for that,
-less than they do."""
+"""Used pages (64 MiB) up to which a database is rewritten: other writers may wait meanwhile, less
+than their timeout."""
+_SELECT = "SELECT partition, sort, segment, attributes FROM items"
 _PUT = "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?)"
 _BESIDES = ("-wal", "-shm", BALLAST)
 
@@ -113,8 +113,8 @@ CREATE INDEX tokens_by_expiry ON tokens (expiry);
 class SqliteItems:
     """An ItemStore and ItemTable in the SQLite database at `path`, which must be on a local disk.
 
-    Opening never creates the file: `create` does. Reads run in worker threads; writes that wait
-    together share a transaction. A store that was used before a fork opens anew in the child.
+    Only `create` creates the file. Reads run in worker threads; concurrent writes share a
+    transaction. After a fork the child opens its own connections.
     """
 
     def __init__(self, path: str | os.PathLike[str], sources: Sources = SYSTEM) -> None:
@@ -165,7 +165,7 @@ class SqliteItems:
             (here, place), (after, last) = bound(partition), bound(cursor or "")
             rows = fetch(
                 connection,
-                f"SELECT partition, sort, segment, attributes FROM items WHERE partition = {here}"  # noqa: S608 - of `bound`
+                f"{_SELECT} WHERE partition = {here}"
                 f" AND sort {'>' if cursor else '>='} {after} ORDER BY sort LIMIT ?",
                 (place, last, size + 1),
             )
@@ -184,14 +184,12 @@ class SqliteItems:
 
         def page(connection: sqlite3.Connection) -> ItemPage:
             (partition, place), (sort, name) = map(bound, after)
-            # Of a damaged segment the last bits count: no row is in none of the parts, and none in
-            # two.
+            # Of a damaged segment the last bits count: every row is in exactly one segment of the
+            # scan.
             rows = fetch(
                 connection,
-                "SELECT partition, sort, segment, attributes FROM items"  # noqa: S608 - of `bound`
-                f" WHERE (partition, sort) {'>' if cursor else '>='}"
-                f" ({partition}, {sort}) AND (segment & 0xFFFFFFFF) % ? = ? ORDER BY partition, "
-                "sort LIMIT ?",
+                f"{_SELECT} WHERE (partition, sort) {'>' if cursor else '>='} ({partition}, {sort})"
+                " AND (segment & 0xFFFFFFFF) % ? = ? ORDER BY partition, sort LIMIT ?",
                 (place, name, segments, segment, size + 1),
             )
             following = cursor_of(key_from(rows[size - 1])) if len(rows) > size else None
@@ -257,18 +255,17 @@ class SqliteItems:
                     return True
 
     def _build(self) -> bool:
-        """Build the database aside and link it into place, so that nobody ever sees half of one.
-        False if another client's is there.
-        """
+        """Build the database in a temporary file and link it into place, so that it appears
+        complete. False if another client's exists."""
         directory = os.path.dirname(self._path)
         building = f"{self._path}.{self._sources.uuid()}.new"
         make_directories(directory)
         try:
-            # SQLite gives the mode of the database to what it keeps beside it.
+            # SQLite gives its other files the mode of the database.
             os.close(open_private(building, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             database = connect(building, create=True)
             with closing(database):
-                # Only an empty database takes the first of them.
+                # `auto_vacuum` takes effect in an empty database only.
                 database.executescript(
                     f"PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; BEGIN; {_SCHEMA} "
                     "COMMIT;"
@@ -284,8 +281,7 @@ class SqliteItems:
         return True
 
     def _recognised(self) -> bool:
-        """Whether the file at the path is a table; what an interrupted drop has left is cleared
-        away."""
+        """Whether the file at the path is a table; leftovers of an interrupted drop are removed."""
         try:
             connect(self._path).close()
         except VolumeNotFoundError:
@@ -318,7 +314,7 @@ class SqliteItems:
 
 
 class _State:
-    """What belongs to one process: connections, and the thread that writes."""
+    """State of one process: connections and the writer thread."""
 
     def __init__(self, path: str) -> None:
         self.process = os.getpid()
@@ -336,14 +332,13 @@ class _State:
             refusals = [write(connection) for write in batch]
             with sqlite_errors(self._path, committing=True):
                 connection.execute("COMMIT")
-            with suppress(sqlite3.Error):  # what was written stays so; the next commit tries again
+            with suppress(sqlite3.Error):  # the writes are durable; the next commit tries again
                 _shrink(connection)
             return refusals
 
 
 def _shrink(connection: sqlite3.Connection) -> None:
-    """Give some of the unused space back, if there is much of it, a bounded amount for each
-    commit."""
+    """Free some of the unused space, if there is much of it, a bounded amount after each commit."""
     free, pages, mode = (
         connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("freelist_count", "page_count", "auto_vacuum")
@@ -351,10 +346,10 @@ def _shrink(connection: sqlite3.Connection) -> None:
     if free < _PAGES_KEPT or free < pages * _SHARE_KEPT:
         return
     if mode == _INCREMENTAL:
-        # `execute` stops at the first page, for which there is a row without columns.
+        # `execute` alone frees one page: each page is a row without columns.
         connection.executescript(f"PRAGMA incremental_vacuum({_PAGES_A_COMMIT})")
     elif pages - free <= _PAGES_REWRITTEN:
-        # A table that was made before there was such a mode is written anew, once.
+        # A table of an earlier version, without this mode, is rewritten once.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("VACUUM")
 
@@ -366,20 +361,17 @@ def _unlink(path: str) -> None:
 
 def _select(connection: sqlite3.Connection, key: Key) -> dict[str, Value] | None:
     where, values = _at(key)
-    wanted = f"SELECT partition, sort, segment, attributes FROM items WHERE {where}"  # noqa: S608 - of `_at`
-    rows = fetch(connection, wanted, values)
-    return found_of(rows)
+    return found_of(fetch(connection, f"{_SELECT} WHERE {where}", values))
 
 
 def _at(key: Key) -> tuple[str, tuple[str | bytes, ...]]:
-    """What of a query finds a key, and its values: all rows that have it, though an intact table
-    has one."""
+    """Condition and values of a query for a key: all its rows, though an intact table has one."""
     (partition, place), (sort, name) = map(bound, key)
     return f"partition = {partition} AND sort BETWEEN {sort} AND {sort}", (place, name, name)
 
 
 def _change(connection: sqlite3.Connection, actions: Sequence[Action]) -> S3kError | None:
-    """Apply all actions, or none and say which conditions did not hold."""
+    """Apply all actions, or none and return the failed conditions."""
     current = [_select(connection, action.key) for action in actions]
     refused = refusal(actions, current)
     if refused is not None:
@@ -388,7 +380,8 @@ def _change(connection: sqlite3.Connection, actions: Sequence[Action]) -> S3kErr
         after = outcome(action, before)
         if isinstance(action, Delete):
             where, values = _at(action.key)
-            connection.execute(f"DELETE FROM items WHERE {where}", values)  # noqa: S608 - of `bound`
+            # `where` has placeholders alone.
+            connection.execute(f"DELETE FROM items WHERE {where}", values)  # noqa: S608
         elif after is not None and not isinstance(action, Check):
             connection.execute(_PUT, _row(action.key, after))
     return None

@@ -1,16 +1,15 @@
 """Rows of a SQLite table as items, including damaged rows.
 
 A row is sealed: the upper half of its `segment` is a checksum of its key and attributes, so that a
-changed byte in any of them is noticed, above all in a key, under which another file would be
-served. A row without one was written before there were seals; of it only the partition key is
-checked.
+changed byte in any of them is detected, above all in a key, under which another file would be
+served. Rows of earlier versions have no seal; of them only the partition key is checked.
 
 A row is damaged if its seal is broken, if its attributes are no JSON object of texts, whole numbers
-and truth values, or if a key is no text. It is an item nevertheless: one that no entry of a volume
-is, so that decoding refuses it by its key, and that can be read, compared and removed as any other.
-Its attributes are one, `RAW`, or `RAW_BASE64` if they are no UTF-8. A key that is no text of UTF-8,
-or empty, is written out as `<text form>///<t or b><hexadecimal digits>`, for a text or a blob of
-these bytes: no key of ours has three slashes, since no name is empty.
+and booleans, or if a key is no text. It is served as an item that is not an entry of a volume:
+decoding refuses it by its key, and it can be read, compared and removed like any other. Its
+attributes become one, `RAW`, or `RAW_BASE64` if they are no UTF-8. A key that is no UTF-8 text, or
+empty, becomes `<text form>///<t or b><hexadecimal digits>`, for a text or a blob of these bytes: no
+key of a volume has three slashes, since no name is empty.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ _PLAIN: Final = frozenset({str, int, bool})
 _NOT_FLAT: Final = ("[", "null", "\\ud", "\\uD", f'"{PARTITION}"', f'"{SORT}"')
 
 Row: TypeAlias = tuple[Any, Any, Any, Any]
-"""Partition, sort, segment and attributes, as they are stored."""
+"""Partition, sort, segment and attributes, as stored."""
 
 _SEAL_BITS: Final = 0x7FFFFFFF
 """SQLite's numbers have 63 bits and a sign: 32 are the segment's."""
 
 
 class _Undecoded(bytes):
-    """A text of SQLite that is no UTF-8; a blob is plain `bytes`."""
+    """A text of SQLite that is not UTF-8; a blob is plain `bytes`."""
 
 
 def _not_plain(text: str) -> Any:
@@ -64,7 +63,7 @@ _DECODER: Final = json.JSONDecoder(parse_float=_not_plain, parse_constant=_not_p
 
 
 def row_of(key: Key, attributes: str) -> Row:
-    """The row that is to be stored."""
+    """The stored row of an item."""
     segment = segment_of(key.partition)
     return (
         key.partition,
@@ -75,12 +74,12 @@ def row_of(key: Key, attributes: str) -> Row:
 
 
 def _seal(segment: int, sort: str, attributes: str) -> int:
-    """The checksum of a row, never 0. It goes on from the partition's, which is the segment."""
+    """The checksum of a row, never 0. It continues the partition's checksum, the segment."""
     return zlib.crc32(f"\0{sort}\0{attributes}".encode(), segment) & _SEAL_BITS or 1
 
 
 def _is_intact(row: Row, segment: int) -> bool:
-    """Whether the row is as it was written; `segment` is that of its partition."""
+    """Whether the row has its seal; `segment` is that of its partition."""
     stored = row[2]
     if type(stored) is not int or stored & 0xFFFFFFFF != segment:
         return False
@@ -88,7 +87,7 @@ def _is_intact(row: Row, segment: int) -> bool:
 
 
 def fetch(connection: sqlite3.Connection, statement: str, values: Sequence[object]) -> list[Row]:
-    """All rows of a query. Raises the errors of SQLite, but none for a text that is no UTF-8."""
+    """All rows of a query. Raises the errors of SQLite, except for a text that is not UTF-8."""
     try:
         return connection.execute(statement, values).fetchall()
     except sqlite3.OperationalError as error:
@@ -102,7 +101,7 @@ def fetch(connection: sqlite3.Connection, statement: str, values: Sequence[objec
 
 
 def items_of(rows: Sequence[Row]) -> list[dict[str, Value]]:
-    """The items that rows hold."""
+    """The items of rows."""
     attributes = _flat(rows)
     if attributes is None:
         return [item_of(row) for row in rows]
@@ -113,15 +112,14 @@ def items_of(rows: Sequence[Row]) -> list[dict[str, Value]]:
 
 
 def found_of(rows: Sequence[Row]) -> dict[str, Value] | None:
-    """The item of the rows that have one key. Several are damage: the key of one of them was
-    another."""
+    """The item of the rows of one key. Several are damage: one of them had another key."""
     if len(rows) > 1:
         return _damaged(rows[0])
     return item_of(rows[0]) if rows else None
 
 
 def item_of(row: Row) -> dict[str, Value]:
-    """The item that a row holds."""
+    """The item of a row."""
     try:
         if not _is_intact(row, segment_of(row[0])):
             return _damaged(row)
@@ -138,10 +136,8 @@ def item_of(row: Row) -> dict[str, Value]:
 
 
 def _flat(rows: Sequence[Row]) -> list[dict[str, Value]] | None:
-    """The attributes of rows that are all read at once, which takes half the time; None unless it
-    is plain that each row is one object, and what `item_of` would take, and that its key is what it
-    says.
-    """
+    """The attributes of rows, parsed together in half the time; None unless each row is certainly
+    one object, valid for `item_of`, with an intact key."""
     places, names, texts = ([row[column] for row in rows] for column in (0, 1, 3))
     try:
         text = ",".join(texts)
@@ -164,13 +160,12 @@ def _flat(rows: Sequence[Row]) -> list[dict[str, Value]] | None:
 
 
 def key_from(row: Row) -> Key:
-    """The key of a row, as the item port has it."""
+    """The key of a row in the form of the item port."""
     return Key(_key_text(row[0]), _key_text(row[1]))
 
 
 def bound(text: str) -> tuple[str, str | bytes]:
-    """Half of a key as a query needs it: an expression with a placeholder, and the value for
-    that."""
+    """Half of a key for a query: an expression with a placeholder, and its value."""
     _, mark, stored = text.rpartition(_MARK)
     if not mark or stored[:1] not in ("t", "b"):
         return "?", text
@@ -184,7 +179,8 @@ def bound(text: str) -> tuple[str, str | bytes]:
 def _key_text(value: object) -> str:
     if type(value) is str and value and _MARK not in value:
         return value
-    data = value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[call-overload]  # a blob
+    raw = value.encode() if isinstance(value, str) else value
+    data = bytes(raw)  # type: ignore[call-overload]  # a blob
     kind = "t" if isinstance(value, str | _Undecoded) else "b"
     return f"{data.decode(errors='backslashreplace')}{_MARK}{kind}{data.hex()}"
 

@@ -1,5 +1,4 @@
-"""Group commit: writes that wait at the same moment are applied by one thread in one
-transaction."""
+"""Group commit: one thread applies concurrent writes in one transaction."""
 
 from __future__ import annotations
 
@@ -21,12 +20,11 @@ _IDLE_SECONDS = 5.0
 
 
 class WriteQueue(Generic[W]):
-    """Hands waiting writes to `commit`, all that wait at once, from a thread that ends when nothing
-    comes.
+    """Queue of writes. A thread passes all waiting writes to `commit` at once, and ends when idle.
 
-    `commit` makes a batch durable and returns for each write None or the error that refused it. If
-    it raises, nothing of the batch was applied (or the error says that this is unknown), and every
-    write of it gets the error.
+    `commit` makes a batch durable and returns for each write None or its error. If it raises,
+    nothing of the batch was applied (or the error says that this is unknown), and every write of it
+    fails with the error.
     """
 
     def __init__(self, commit: Callable[[Sequence[W]], Sequence[S3kError | None]]) -> None:
@@ -36,8 +34,8 @@ class WriteQueue(Generic[W]):
         self._lock = threading.Lock()
 
     def submit(self, write: W) -> Future[None]:
-        """Queue a write: the future is done when it is durable or refused. Cancelled before its
-        turn, it is dropped."""
+        """Queue a write: the future is done when it is durable or refused. A write cancelled before
+        its batch is dropped."""
         future: Future[None] = Future()
         with self._lock:
             self._waiting.put((write, future))
@@ -49,7 +47,7 @@ class WriteQueue(Generic[W]):
         return future
 
     def close(self) -> None:
-        """Commit what waits and end the thread. Nothing may be submitted afterwards."""
+        """Commit waiting writes and end the thread. Nothing may be submitted afterwards."""
         with self._lock:
             thread = self._thread
             if thread is not None:
@@ -69,9 +67,9 @@ class WriteQueue(Generic[W]):
                     else:
                         batch.append(entry)
             except Empty:
-                if not batch and self._leave():
+                if not batch and self._stop_if_idle():
                     return
-            self._settle(
+            self._commit_batch(
                 [
                     (write, future)
                     for write, future in batch
@@ -79,21 +77,21 @@ class WriteQueue(Generic[W]):
                 ]
             )
 
-    def _leave(self) -> bool:
+    def _stop_if_idle(self) -> bool:
         with self._lock:
             idle = self._waiting.empty()
             if idle:
                 self._thread = None
             return idle
 
-    def _settle(self, batch: Sequence[tuple[W, Future[None]]]) -> None:
+    def _commit_batch(self, batch: Sequence[tuple[W, Future[None]]]) -> None:
         if not batch:
             return
         try:
             refusals = self._commit([write for write, _ in batch])
-        except BaseException as error:  # noqa: BLE001 - it belongs to those who wait, whatever it is
+        except BaseException as error:  # noqa: BLE001 - for the waiters
             for _, future in batch:
-                future.set_exception(_own(error))
+                future.set_exception(_copy_of(error))
             return
         for (_, future), refusal in zip(batch, refusals, strict=True):
             if refusal is None:
@@ -102,10 +100,10 @@ class WriteQueue(Generic[W]):
                 future.set_exception(refusal)
 
 
-def _own(error: BaseException) -> BaseException:
-    """A copy for each of those who wait, because raising adds to an exception's traceback."""
+def _copy_of(error: BaseException) -> BaseException:
+    """A copy for each waiter, because raising adds to an exception's traceback."""
     if not isinstance(error, S3kError):
         return error
-    mine = copy.copy(error)
-    mine.__cause__ = error.__cause__
-    return mine
+    copied = copy.copy(error)
+    copied.__cause__ = error.__cause__
+    return copied

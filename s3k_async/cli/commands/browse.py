@@ -1,4 +1,4 @@
-"""Looking: ls, tree, stat, find, du."""
+"""Lookups: ls, tree, stat, find, du."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["du", "find", "ls", "stat", "tree"]
 
 SORTED = 10_000
-"""Listings of up to so many entries are sorted; longer ones come as they arrive, so that memory
-stays bounded."""
+"""Most entries of a sorted listing; longer ones are unsorted, so that memory is bounded."""
 
 AGES = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -187,7 +186,8 @@ def tree(invocation: Invocation, path: str, depth: int | None, everything: bool)
 
 
 class _Drawing:
-    """A tree, depth first; only the children of the directories on the way are in memory."""
+    """A tree, depth first; only the children of the directories on the current path are in
+    memory."""
 
     def __init__(
         self, invocation: Invocation, client: S3kClient, depth: int | None, everything: bool
@@ -318,7 +318,7 @@ def find(
 
 
 def _size_bounds(sizes: tuple[str, ...]) -> tuple[int | None, int | None]:
-    """The smallest and the largest size that meet all of the conditions."""
+    """The smallest and the largest size under all conditions."""
     smallest: list[int] = []
     largest: list[int] = []
     for text in sizes:
@@ -389,7 +389,7 @@ def du(invocation: Invocation, paths: tuple[str, ...], human: bool, summarize: b
 
 
 async def _totals(client: S3kClient, top: str) -> dict[str, list[int]]:
-    """Bytes, files and directories of each directory, those in a directory before itself."""
+    """Bytes, files and directories of each directory, subdirectories first."""
     totals = {top: [0, 0, 1]}
     async for status in client.list(top, recursive=True):
         above = status.path if status.is_dir else status.path.rpartition("/")[0] or ROOT

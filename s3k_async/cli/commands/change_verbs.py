@@ -1,4 +1,4 @@
-"""Changing the tree: cp, mv, rm, mkdir, touch."""
+"""Changes of the tree: cp, mv, rm, mkdir, touch."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def mv(
             if place != goal.path or not await client.is_dir(place):
                 raise
             hint = (
-                f"a directory is there already; to move into it, end the target with a /: {place}/"
+                f"the directory exists already; to move into it, end the target with a /: {place}/"
             )
             raise PathExistsError(hint, path=place) from error
         return done, target

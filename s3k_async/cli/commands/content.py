@@ -1,4 +1,4 @@
-"""Bytes out of a volume and into it: cat, put, get."""
+"""File contents: cat, put, get."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["cat", "get", "put"]
 
 SOURCES = 8
-"""Sources that are transferred at the same time."""
+"""Concurrent transfers."""
 
 
 @click.command(cls=VolumeCommand)

@@ -1,4 +1,4 @@
-"""jobs: changes of many entries that are under way, or whose owners died."""
+"""jobs: running and interrupted transactions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNITS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
 
 class _Jobs(CommandGroup):
-    """Without the name of a command it is list."""
+    """The group, with list as its default command."""
 
     default = "list"
 
@@ -77,7 +77,7 @@ def settle(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
         opened.store.require_writable(ROOT)
         if ids:
             await for_each(
-                tuple(dict.fromkeys(ids)), lambda job_id: _settle_named(invocation, opened, job_id)
+                tuple(dict.fromkeys(ids)), lambda job_id: _finish_named(invocation, opened, job_id)
             )
             return
         records = [record async for record in opened.store.jobs.records()]
@@ -87,12 +87,12 @@ def settle(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
                 _tell(
                     invocation, record, "left", f"its lease runs until {time_text(record.lease_ms)}"
                 )
-        await for_each(tuple(over), lambda job_id: _settle(invocation, opened, over[job_id]))
+        await for_each(tuple(over), lambda job_id: _finish(invocation, opened, over[job_id]))
 
     _run(invocation, volume, work)
 
 
-async def _settle_named(invocation: Invocation, opened: Volume, job_id: str) -> None:
+async def _finish_named(invocation: Invocation, opened: Volume, job_id: str) -> None:
     record = await opened.store.jobs.record(job_id)
     if record is None:
         raise PathNotFoundError("no such transaction (s3k jobs lists them)", path=job_id)
@@ -101,10 +101,10 @@ async def _settle_named(invocation: Invocation, opened: Volume, job_id: str) -> 
             f"the transaction is active: its lease is valid until {time_text(record.lease_ms)}",
             path=job_id,
         )
-    await _settle(invocation, opened, record)
+    await _finish(invocation, opened, record)
 
 
-async def _settle(invocation: Invocation, opened: Volume, record: TransactionRecord) -> None:
+async def _finish(invocation: Invocation, opened: Volume, record: TransactionRecord) -> None:
     if not await opened.store.resolver.complete(record):
         raise BusyError("another client has taken over the transaction", path=record.id)
     if record.kind == "mark":
@@ -135,7 +135,7 @@ def _run(invocation: Invocation, volume: str | None, work: Callable[[Volume], Aw
 
 
 def _is_volume(text: str) -> bool:
-    """Ids have none of what an address begins with or has in it."""
+    """Whether an argument is a volume's address: ids have none of the characters of addresses."""
     return "/" in text or text.startswith((".", "~"))
 
 

@@ -79,7 +79,7 @@ def _volume(text: str) -> Address:
 def _section(
     invocation: Invocation, address: Address | None
 ) -> tuple[str, dict[str, Any], str] | None:
-    """Name, settings and file of what is to be saved; None if there is nothing to save."""
+    """Name, settings and file of the section to save; None without one."""
     from s3k_async.settings import config_path
 
     if address is None or not str(address.volume).startswith("s3k://") or not invocation.settings:
@@ -93,7 +93,7 @@ def _section(
 
 
 def _need_free(name: str, settings: dict[str, Any], path: str) -> None:
-    """Raise ConfigError, before anything is made, if the section could not be saved."""
+    """Raise ConfigError, before the volume is made, if the section could not be saved."""
     from s3k_async.settings import read_config
 
     present = read_config(path).volumes.get(name)

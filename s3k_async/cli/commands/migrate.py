@@ -1,4 +1,4 @@
-"""Tables that move: dump, load, reshard."""
+"""Migration: dump, load, reshard."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def dump(
 
 
 def print_dump(invocation: Invocation, done: DumpResult, target: str, **more: object) -> None:
-    """Say what was dumped; `more` is for programs that read it."""
+    """Print the result of a dump; `more`: further fields of the JSON document."""
     invocation.say(
         f"dumped {plural(done.files, 'file')}, {plural(done.directories, 'directory')} to {target}",
         file=target,
@@ -143,7 +143,7 @@ def load(
         async with AsyncExitStack() as stack:
             bytes_from: Volume | None = None
             if origin is not None:
-                # Settings given as flags are the target's.
+                # Settings given as flags apply to the target.
                 plain = Invocation(
                     config=invocation.config, context=invocation.context, hadoop=invocation.hadoop
                 )
@@ -165,7 +165,7 @@ def load(
 def print_load(
     invocation: Invocation, done: LoadResult, source: str, volume: str, **more: object
 ) -> None:
-    """Say what was loaded; `more` is for programs that read it."""
+    """Print the result of a load; `more`: further fields of the JSON document."""
     text = (
         f"loaded {plural(done.files, 'file')}, {plural(done.directories, 'directory')} into "
         f"{volume}"
@@ -187,7 +187,7 @@ def print_load(
 
 
 def resharding(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of whatever reshards: suffix_count, hash_name."""
+    """The options of reshards: suffix_count, hash_name."""
     count = click.option(
         "--suffix-count",
         type=click.IntRange(1, 1000),
@@ -239,7 +239,7 @@ def reshard(
 def print_reshard(
     invocation: Invocation, done: ReshardResult, volume: str, advice: str = "", **more: object
 ) -> None:
-    """Say what was moved, with some advice; `more` is for programs that read it."""
+    """Print the result of a reshard, with advice; `more`: further fields of the JSON document."""
     text = (
         f"{volume} has suffix count {done.suffix_count}, hash {done.hash}; moved "
         f"{plural(done.moved, 'entry')}"

@@ -1,4 +1,4 @@
-"""oplog: reading and compacting the operation log."""
+"""oplog: show, follow, compact and retire the operation log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OBJECT_ID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f
 _POLL_SECONDS: Final = 2.0
 _AGO: Final = re.compile(r"([0-9]+)([smhd])")
 SLACK: Final = 100
-"""Operations of the log that are read beyond those that are asked for."""
+"""Operations read in addition to the requested ones."""
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -244,7 +244,7 @@ def retire(
 
 @dataclass(order=True, slots=True)
 class _Timed:
-    """A record, ordered by when its operation began."""
+    """A record, ordered by the start time of its operation."""
 
     order: tuple[int, str, int, str]
     record: LogRecord
@@ -256,9 +256,8 @@ class _Timed:
 
 
 async def _last(reader: LogReader | JavaLogReader, number: int) -> AsyncIterator[Finding]:
-    """What was stored last, or all, if that is not much more: the newest operations are among it.
-    Some are committed in another order than they began in.
-    """
+    """The log objects stored last, or all, if these are not many more: they include the newest
+    operations. Some operations are committed in another order than they started."""
     if isinstance(reader, LogReader):
         most, read = 2 * number + SLACK, 0
         async with aclosing(reader.newest(most)) as parts:
@@ -276,8 +275,7 @@ async def _last(reader: LogReader | JavaLogReader, number: int) -> AsyncIterator
 
 
 class _Newest:
-    """The newest records of a log: at most so many, none older than a time, none that was shown
-    before."""
+    """The newest records of a log: limited in number and age, none twice."""
 
     def __init__(self, number: int, since_ms: int, shown: frozenset[object] = frozenset()) -> None:
         self._number = number
@@ -306,8 +304,8 @@ class _Newest:
         return [timed.record for timed in reversed(self._top())]
 
     def next(self) -> _Newest:
-        """What comes after this: everything that begins later, or at the time of the newest and was
-        not shown."""
+        """The state for the next read: operations that start later, or at the time of the newest
+        and not shown before."""
         newest = self._top()
         if not newest:
             return _Newest(10**9, max(self._since_ms, SYSTEM.now_ms() - 60_000), self._shown)

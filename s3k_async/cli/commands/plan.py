@@ -1,4 +1,4 @@
-"""What a change would cost: plan."""
+"""plan: predicted cost of a verb."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VERBS = (
     "delete-file",
     "makedirs",
 )
-"""Of whole trees, then of one path at a time."""
+"""Verbs of whole trees, then of single paths."""
 
 
 def _number(
@@ -55,7 +55,7 @@ def _number(
 
 @dataclass(frozen=True, slots=True)
 class _Assumed:
-    """What is planned for."""
+    """Assumptions of a plan."""
 
     shape: TreeShape
     service: Service
@@ -133,7 +133,7 @@ def plan(
 
 
 def _predictor(verb: str, assumed: _Assumed) -> Callable[[int], Prediction]:
-    """Predicts for a suffix count."""
+    """A function from a suffix count to a prediction."""
     from s3k_async.config import Tuning
     from s3k_async.cost_model import (
         VerbArguments,

@@ -1,4 +1,4 @@
-"""spark dump, load, reshard: tables that move, by Spark."""
+"""spark dump, load, reshard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""spark fsck-restore: a lost table, by Spark."""
+"""spark fsck-restore: restore of a lost table on Spark."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Defect:
 
 METADATA_FAULTS = "tests/faults/test_metadata_faults.py"
 CRASH = "tests/torture/test_crash.py"
-RELIABLE = "tests/stores/test_reliable_items.py"
+RELIABLE = "tests/stores/test_retrying_items.py"
 LOCAL = "tests/stores/test_local.py"
 
 DEFECTS: tuple[Defect, ...] = (
@@ -75,12 +75,12 @@ DEFECTS: tuple[Defect, ...] = (
         "namespace/store.py",
         "            has_parent = await self._settle(entry)",
         "            has_parent = True",
-        "tests/metadata/test_standing.py::test_a_new_file_in_a_known_directory_reads_itself_and_then_its_parent",
+        "tests/metadata/test_parent_cache.py::test_a_new_file_in_a_known_directory_reads_itself_and_then_its_parent",
     ),
     Defect(
         "a lost answer that is not settled by what is stored",
         "stores/retrying_items.py",
-        "                verdict = await self._settle(actions, failure)",
+        "                verdict = await self._resolve(actions, failure)",
         "                raise failure",
         f"{METADATA_FAULTS}::test_a_write_whose_answer_was_lost_is_a_success",
     ),
@@ -177,14 +177,14 @@ DEFECTS: tuple[Defect, ...] = (
         "txn/logged_write.py",
         "self._sources.uuid(), before.id, before.version + 1",
         "self._sources.uuid(), before.id, before.version",
-        "tests/metadata/test_tree.py::test_every_change_is_in_the_log",
+        "tests/metadata/test_recursive.py::test_every_change_is_in_the_log",
     ),
     Defect(
         "log entries that replace one another",
         "oplog/log_writer.py",
         "            await self._blobs.put(key, data, if_absent=True)",
         "            await self._blobs.put(key, data)",
-        "tests/oplog/test_log.py::test_another_operation_under_the_same_id_is_refused_and_the_first_one_stays",
+        "tests/oplog/test_log_writer.py::test_another_operation_under_the_same_id_is_refused_and_the_first_one_stays",
     ),
     Defect(
         "a suffix count that is not compared",
@@ -249,14 +249,14 @@ DEFECTS: tuple[Defect, ...] = (
         "namespace/consistent_listing.py",
         "            if attempt < ATTEMPTS and not await view.is_unchanged():",
         "            if False:",
-        "tests/metadata/test_steady.py::test_a_job_between_two_requests_is_seen_wholly_or_not_at_all",
+        "tests/metadata/test_consistent_listing.py::test_a_job_between_two_requests_is_seen_wholly_or_not_at_all",
     ),
     Defect(
         "what a job has not published yet is seen",
         "txn/intent_view.py",
         "            elif mark.new_state == (REMOVED if record.is_published else CREATED):",
         "            elif mark.new_state == (REMOVED if record.is_published else None):",
-        "tests/metadata/test_visibility.py::test_a_marked_entry_is_on_the_side_of_its_job",
+        "tests/metadata/test_intent_view.py::test_a_marked_entry_is_on_the_side_of_its_job",
     ),
     Defect(
         "a damaged log object that is removed and not kept",

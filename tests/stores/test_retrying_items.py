@@ -442,7 +442,7 @@ async def test_an_item_is_loaded_once() -> None:
 
 
 class Confused(MemoryItems):
-    """A table that answers with another item than the one that was asked for."""
+    """A table that answers with another item than the requested one."""
 
     async def get(self, key: Key) -> Item | None:
         return await super().get(Key("p", "b"))
