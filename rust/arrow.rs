@@ -9,13 +9,30 @@ use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, TimeUnit};
 use pyo3::prelude::*;
 
-use crate::entries::EntryView;
-use crate::entry_sequence::Entries;
+use crate::entries::{EntryColumns, EntryView};
 use crate::errors::bad_argument;
 use crate::items::Attribute;
+use crate::view::View;
 
 /// Texts of a column from which the capacity for the others is estimated.
 const SAMPLE: usize = 16;
+
+/// Some rows of columns.
+#[derive(Clone, Copy)]
+pub struct Selected<'a> {
+    pub columns: &'a EntryColumns,
+    pub rows: &'a View,
+}
+
+impl<'a> Selected<'a> {
+    fn len(self) -> usize {
+        self.rows.len()
+    }
+
+    fn iter(self) -> impl Iterator<Item = EntryView<'a>> {
+        self.rows.iter().filter_map(move |row| self.columns.get(row))
+    }
+}
 
 /// The columns, as `listing.arrow_schema` describes them.
 fn fields() -> Fields {
@@ -47,7 +64,7 @@ pub fn schema() -> PyResult<FFI_ArrowSchema> {
 }
 
 /// A record batch of entries: an array of structs.
-pub fn array(entries: &Entries) -> PyResult<FFI_ArrowArray> {
+pub fn array(entries: Selected<'_>) -> PyResult<FFI_ArrowArray> {
     columns(entries).map(|data| FFI_ArrowArray::new(&data)).map_err(|error| refused(&error))
 }
 
@@ -57,7 +74,7 @@ fn refused(error: &ArrowError) -> PyErr {
 }
 
 #[allow(clippy::redundant_closure_for_method_calls)] // a method of a view is not one for views of every lifetime
-fn columns(entries: &Entries) -> Result<ArrayData, ArrowError> {
+fn columns(entries: Selected<'_>) -> Result<ArrayData, ArrowError> {
     let text =
         |attribute| texts(entries, |entry, out| out.extend_from_slice(entry.bytes(attribute)));
     let children = vec![
@@ -77,7 +94,7 @@ fn columns(entries: &Entries) -> Result<ArrayData, ArrowError> {
 }
 
 fn numbers(
-    entries: &Entries,
+    entries: Selected<'_>,
     kind: DataType,
     number: impl Fn(&EntryView<'_>) -> i64,
 ) -> Result<ArrayData, ArrowError> {
@@ -86,7 +103,7 @@ fn numbers(
 }
 
 fn truths(
-    entries: &Entries,
+    entries: Selected<'_>,
     truth: impl Fn(&EntryView<'_>) -> bool,
 ) -> Result<ArrayData, ArrowError> {
     let values: BooleanBuffer = entries.iter().map(|entry| truth(&entry)).collect();
@@ -102,7 +119,7 @@ fn truths(
 
 /// A column of texts; `push` appends that of an entry.
 fn texts(
-    entries: &Entries,
+    entries: Selected<'_>,
     push: impl Fn(&EntryView<'_>, &mut Vec<u8>),
 ) -> Result<ArrayData, ArrowError> {
     let (offsets, values) = laid_out(entries, push)?;
@@ -110,7 +127,7 @@ fn texts(
 }
 
 /// Physical keys of committed files; null for all others.
-fn physical(entries: &Entries) -> Result<ArrayData, ArrowError> {
+fn physical(entries: Selected<'_>) -> Result<ArrayData, ArrowError> {
     let (offsets, values) = laid_out(entries, |entry, out| {
         if entry.committed() {
             out.extend_from_slice(entry.bytes(Attribute::Physical));
@@ -123,7 +140,7 @@ fn physical(entries: &Entries) -> Result<ArrayData, ArrowError> {
 
 /// Where texts end, and the texts.
 fn laid_out(
-    entries: &Entries,
+    entries: Selected<'_>,
     push: impl Fn(&EntryView<'_>, &mut Vec<u8>),
 ) -> Result<(Buffer, Buffer), ArrowError> {
     let mut values = Vec::new();

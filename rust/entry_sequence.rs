@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyList, PyString, PyType};
 
-use crate::arrow;
+use crate::arrow::{self, Selected};
 use crate::entries::{EntryColumns, EntryView};
 use crate::items::Attribute;
 use crate::status::FileStatus;
@@ -291,7 +291,8 @@ impl Entries {
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
         let _ = requested_schema;
-        let array = py.detach(|| arrow::array(self))?;
+        let array =
+            py.detach(|| arrow::array(Selected { columns: &self.columns, rows: &self.view }))?;
         Ok((schema_capsule(py)?, PyCapsule::new_with_value(py, array, c"arrow_array")?))
     }
 

@@ -15,8 +15,7 @@ mod python {
     pyo3::import_exception!(s3k_async.errors, ResponseLostError);
 }
 
-use crate::keys::MAX_PARTITION_BYTES;
-use crate::paths::MAX_NAME_BYTES;
+use crate::limits::{MAX_NAME_BYTES, MAX_PARTITION_BYTES};
 
 /// Why a path, name, volume name or object id is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

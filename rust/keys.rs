@@ -8,14 +8,12 @@ use pyo3::types::{PyList, PyString};
 
 use crate::columns::{Strings, TextColumn};
 use crate::errors::{BadItemKey, Fault, InvalidPath, key_text_of, text_of};
+use crate::limits::MAX_PARTITION_BYTES;
 use crate::paths::{
     is_name, is_normal, normal, normal_directory, parent_and_name, plain_name, push_child,
 };
 use crate::recent::Recent;
 use crate::suffix::{Hash, MAX_SUFFIX_COUNT, SuffixCount, SuffixIndex};
-
-/// Bytes of UTF-8 in the longest partition key.
-pub const MAX_PARTITION_BYTES: usize = 2048;
 
 const SCHEME: &str = "ks://";
 const SUFFIX: &str = "-sf";

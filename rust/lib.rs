@@ -13,6 +13,7 @@ mod hex;
 mod items;
 mod json;
 mod keys;
+mod limits;
 mod operations;
 mod paths;
 mod physical;

@@ -7,11 +7,8 @@ use pyo3::types::{PyList, PyString};
 
 use crate::columns::{Strings, TextColumn};
 use crate::errors::{Fault, InvalidPath, text_of};
-use crate::keys::MAX_PARTITION_BYTES;
+use crate::limits::{MAX_NAME_BYTES, MAX_PARTITION_BYTES};
 use crate::recent::Recent;
-
-/// Bytes of UTF-8 in the longest name: a sort key's limit.
-pub const MAX_NAME_BYTES: usize = 1024;
 
 /// The longest path with a key: a partition key holds all but its name.
 const MAX_PATH_BYTES: usize = MAX_PARTITION_BYTES + 1 + MAX_NAME_BYTES;
