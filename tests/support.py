@@ -61,6 +61,7 @@ def fake_sources(clock: FakeClock | None = None, *, seed: int = 0) -> Sources:
         entropy=generator.randbytes,
         uniform=generator.uniform,
         sleep=clock.sleep,
+        file_ms=lambda _: clock.now_ms(),
     )
 
 

@@ -190,6 +190,7 @@ def in_virtual_time(main: Callable[[Sources], Coroutine[Any, Any, None]]) -> Non
             entropy=usual.entropy,
             uniform=usual.uniform,
             sleep=asyncio.sleep,
+            file_ms=lambda _: int(loop.time() * 1000),
         )
         runner.run(main(sources))
 

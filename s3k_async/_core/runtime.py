@@ -34,6 +34,9 @@ class Sources:
     """A random number between two bounds, for jitter."""
     sleep: Callable[[float], Awaitable[None]]
     """Wait for some seconds."""
+    file_ms: Callable[[int], int]
+    """`file_ms(descriptor)`: set the times of an open file to now by the clock of its file system,
+    which machines with other clocks may share; milliseconds since the epoch."""
 
     def uuid(self) -> str:
         """A random UUID (version 4), lower case."""
@@ -54,11 +57,17 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _file_ms(descriptor: int) -> int:
+    os.utime(descriptor)
+    return os.fstat(descriptor).st_mtime_ns // 1_000_000
+
+
 SYSTEM = Sources(
     now_ms=_now_ms,
     monotonic=time.monotonic,
     entropy=os.urandom,
     uniform=random.uniform,
     sleep=anyio.sleep,
+    file_ms=_file_ms,
 )
 """The real clock, the operating system's randomness."""

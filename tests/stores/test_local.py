@@ -11,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -704,3 +705,43 @@ async def test_completing_twice_at_once_publishes_once(tmp_path: Path) -> None:
     await upload.put_part(1, b"x")
     first, second = await asyncio.gather(upload.complete(), upload.complete())
     assert first == second == await blobs.head("a")
+
+
+async def test_files_have_the_time_of_their_file_system_whatever_the_clock_of_the_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs, reference, clock = await created(tmp_path), tmp_path / "reference", time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: clock() - 3600 * 1_000_000_000)
+    before = await blobs.now_ms()
+    await blobs.put("k", b"1")
+    upload = await blobs.start_upload("parts")
+    await upload.put_part(1, b"2")
+    await upload.complete()
+    reference.touch()
+    after = reference.stat().st_mtime_ns // 1_000_000
+    for key in ("k", "parts"):
+        found = await blobs.head(key)
+        assert found is not None
+        assert before <= found.mtime_ms <= after
+    assert after - before < 1800 * 1000
+
+
+async def test_the_time_of_a_directory_that_cannot_be_written_is_the_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    blobs = LocalBlobs(tmp_path / "root", fake_sources(clock))
+    await blobs.create()
+    for number in (errno.EROFS, errno.ENOSPC):
+        monkeypatch.setattr(os, "mkdir", fails_with(number))
+        assert await blobs.now_ms() == clock.now_ms()
+    monkeypatch.setattr(os, "mkdir", fails_with(errno.EIO))
+    with pytest.raises(ServiceError):
+        await blobs.now_ms()
+
+
+def fails_with(number: int) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail

@@ -20,6 +20,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
@@ -28,7 +29,13 @@ from pathlib import Path
 from s3k_async import S3kClient
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import OutcomeUnknownError, PartialFailureError, S3kError
+from s3k_async.errors import (
+    OutcomeUnknownError,
+    PartialFailureError,
+    RequestTimeoutError,
+    S3kError,
+    UnreachableError,
+)
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData
 from s3k_async.integrity.gc_rules import Ages
@@ -279,12 +286,16 @@ def _live(
 async def _work(config: VolumeConfig, seed: str, notes: _Notes) -> None:
     chance = random.Random(seed)
     number = 0
-    async with S3kClient(config=config) as fs:
-        while True:
-            number += 1
-            call, run = _next_call(fs, chance, f"{seed}-{number}")
-            notes.note(asdict(replace(call, began=time.monotonic())))
-            notes.note(await _answer(call, run))
+    fs = S3kClient(config=config)
+    while fs.closed:
+        # A stop while the volume is opened outlasts the time for a request.
+        with suppress(RequestTimeoutError, UnreachableError):
+            await fs.open_volume()
+    while True:
+        number += 1
+        call, run = _next_call(fs, chance, f"{seed}-{number}")
+        notes.note(asdict(replace(call, began=time.monotonic())))
+        notes.note(await _answer(call, run))
 
 
 async def _answer(call: Call, run: Callable[[], Awaitable[object]]) -> dict[str, object]:

@@ -203,6 +203,12 @@ class LocalFiles:
     def _locked(self, private: int, operation: int) -> Iterator[None]:
         """Shared while a file is replaced or removed, exclusive from the check of an etag to the
         replacement."""
+        with self._lock_file(private) as lock:
+            fcntl.flock(lock, operation)
+            yield
+
+    @contextmanager
+    def _lock_file(self, private: int) -> Iterator[int]:
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             lock = os.open(_LOCK, flags, dir_fd=private)
@@ -211,10 +217,20 @@ class LocalFiles:
                 os.close(self.create(_LOCK, private))
             lock = os.open(_LOCK, flags, dir_fd=private)
         try:
-            fcntl.flock(lock, operation)
-            yield
+            yield lock
         finally:
             os.close(lock)
+
+    def now_ms(self) -> int:
+        """The time by the clock of the file system, which sets the files' times; by that of this
+        machine where nothing can be written. Epoch milliseconds."""
+        try:
+            with self.opened_private() as private, self._lock_file(private) as lock:
+                return self._sources.file_ms(lock)
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.ENOSPC, errno.EDQUOT):
+                raise
+            return self._sources.now_ms()
 
     def make_root(self) -> bool:
         """Create the root durably, with its parents; False if it existed. Raises
@@ -266,7 +282,7 @@ class LocalFiles:
         # A random part below the clock's resolution distinguishes two files of one size and one
         # moment.
         moment = (
-            self._sources.now_ms() * 1_000_000
+            self._sources.file_ms(descriptor) * 1_000_000
             + int.from_bytes(self._sources.entropy(4), "big") % 1_000_000
         )
         os.utime(descriptor, ns=(moment, moment))

@@ -186,7 +186,7 @@ class LocalBlobs:
         await self._run(self._root, lambda: self._files.forget(upload.id))
 
     async def now_ms(self) -> int:
-        return self._sources.now_ms()
+        return await self._run(self._root, self._files.now_ms)
 
     async def create(self) -> bool:
         def create() -> bool:
