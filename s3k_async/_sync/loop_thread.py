@@ -50,7 +50,7 @@ def run_on(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[T]]) ->
     context variables are those of the call; an interrupt (Ctrl-C) cancels it and is raised when it
     has cleaned up. Raises RuntimeError for a loop that is closed.
     """
-    pending = _Call(call)
+    pending = _BlockingCall(call)
     try:
         loop.call_soon_threadsafe(pending.start)
         pending.wait(None)
@@ -155,7 +155,7 @@ class Bridge:
         loop, thread = self._loop, self._thread
         if loop is None or thread is None or self.pid != os.getpid():
             return
-        closing = _Call(self._close_all)
+        closing = _BlockingCall(self._close_all)
         loop.call_soon_threadsafe(closing.start)
         closing.wait(EXIT_SECONDS)
         self._exiting = True
@@ -177,7 +177,7 @@ class Bridge:
         await asyncio.get_running_loop().shutdown_asyncgens()
 
 
-class _Call(Generic[T]):
+class _BlockingCall(Generic[T]):
     """One call on its way through the bridge. `start` and `cancel` run on the loop, the rest on the
     caller's thread."""
 

@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 EXIT_SECONDS: Final = 10.0
 """Limit for closing a client at the interpreter's exit, seconds."""
 
-_open: Final[set[_Session]] = set()
+_open: Final[set[_LoopSession]] = set()
 """Open clients, those of parent processes included, so that a child never finalises them."""
 
 
@@ -55,7 +55,7 @@ def post_on(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[object
         loop.call_soon_threadsafe(start)
 
 
-class _Session:
+class _LoopSession:
     """A client on the running loop."""
 
     def __init__(self, config: VolumeConfig, aws: object) -> None:
@@ -107,7 +107,7 @@ class Sessions:
     def __init__(self, config: VolumeConfig, aws: object) -> None:
         self._config = config
         self._aws = aws
-        self._known: dict[tuple[int, asyncio.AbstractEventLoop], _Session] = {}
+        self._known: dict[tuple[int, asyncio.AbstractEventLoop], _LoopSession] = {}
 
     async def client(self) -> S3kClient:
         """The open client of this process and of the running loop. Raises the errors of opening the
@@ -116,7 +116,7 @@ class Sessions:
         session = self._known.get(key)
         if session is None:
             self._forget_ended_loops()
-            session = self._known[key] = _Session(self._config, self._aws)
+            session = self._known[key] = _LoopSession(self._config, self._aws)
         return await session.opened()
 
     @property
@@ -125,7 +125,7 @@ class Sessions:
         names = (session.client.name for session in list(self._known.values()))
         return self._config.name or next(filter(None, names), "")
 
-    def of_this_process(self) -> list[_Session]:
+    def of_this_process(self) -> list[_LoopSession]:
         """The sessions of this process."""
         return [session for (pid, _), session in list(self._known.items()) if pid == os.getpid()]
 
@@ -151,7 +151,7 @@ class Sessions:
                 _open.discard(self._known.pop(key))
 
 
-def _abandon(known: dict[tuple[int, asyncio.AbstractEventLoop], _Session]) -> None:
+def _abandon(known: dict[tuple[int, asyncio.AbstractEventLoop], _LoopSession]) -> None:
     for session in list(known.values()):
         if session.pid == os.getpid():
             post_on(session.loop, session.close)

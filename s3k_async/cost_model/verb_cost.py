@@ -39,7 +39,7 @@ class VerbArguments:
 
 
 @dataclass(slots=True)
-class _Call:
+class _VerbCall:
     """One call of a verb: its work, and the share on the items of the path and of its parent."""
 
     work: Workload
@@ -59,19 +59,19 @@ class _Call:
             self.parent = PartitionLoad("parent", parent_reads * read, parent_writes * write)
 
 
-def _stat(call: _Call) -> None:
+def _stat(call: _VerbCall) -> None:
     call.work.get(call.subject.file_item)
     call.load(reads=1)
 
 
-def _read(call: _Call) -> None:
+def _read(call: _VerbCall) -> None:
     subject = call.subject
     call.work.get(subject.file_item)
     call.work.data("GetObject", ChildCount.of(-(-subject.file_bytes // subject.tuning.part_size)))
     call.load(reads=1)
 
 
-def _write(call: _Call) -> None:
+def _write(call: _VerbCall) -> None:
     work, subject = call.work, call.subject
     if subject.parents and not subject.known_parent:
         work.get_many(subject.parents + 1, subject.directory_item)
@@ -83,7 +83,7 @@ def _write(call: _Call) -> None:
     call.load(reads=1, writes=1, parent_reads=1 if subject.known_parent else 2)
 
 
-def _overwrite(call: _Call) -> None:
+def _overwrite(call: _VerbCall) -> None:
     work, subject = call.work, call.subject
     # Below a cached parent, the entry is read, and then again together with its ancestors.
     if subject.known_parent or not subject.parents:
@@ -94,7 +94,7 @@ def _overwrite(call: _Call) -> None:
     call.load(reads=1 + subject.known_parent, writes=1, parent_reads=1)
 
 
-def _publish(call: _Call) -> None:
+def _publish(call: _VerbCall) -> None:
     work, subject = call.work, call.subject
     store_bytes(work, subject.file_bytes, subject.tuning)
     work.log(ChildCount.of(1))
@@ -102,7 +102,7 @@ def _publish(call: _Call) -> None:
     work.files_written += 1
 
 
-def _rename(call: _Call) -> None:
+def _rename(call: _VerbCall) -> None:
     work, subject = call.work, call.subject
     work.get(subject.file_item)
     work.get_many(subject.parents + 1, subject.directory_item)
@@ -113,7 +113,7 @@ def _rename(call: _Call) -> None:
     call.load(reads=1, writes=2, parent_reads=1, parent_writes=2)
 
 
-def _delete(call: _Call) -> None:
+def _delete(call: _VerbCall) -> None:
     call.work.get(call.subject.file_item)
     call.work.log(ChildCount.of(1))
     call.work.transact(call.subject.file_item, 1, ChildCount.of(1))
@@ -121,7 +121,7 @@ def _delete(call: _Call) -> None:
     call.load(reads=1, writes=2)
 
 
-def _makedirs(call: _Call) -> None:
+def _makedirs(call: _VerbCall) -> None:
     made = call.subject.parents + 1
     call.work.get_many(made)
     transactions = -(-made // CHAIN_PART)
@@ -132,7 +132,7 @@ def _makedirs(call: _Call) -> None:
     call.load(reads=1, writes=2, parent_reads=1, parent_writes=2)
 
 
-SINGLE_VERBS: Final[dict[str, Callable[[_Call], None]]] = {
+SINGLE_VERBS: Final[dict[str, Callable[[_VerbCall], None]]] = {
     "stat": _stat,
     "read": _read,
     "write": _write,
@@ -192,8 +192,8 @@ def _repeat(work: Workload, once: Workload, times: int) -> None:
     work.files_written += once.files_written * times
 
 
-def _call(verb: str, subject: VerbArguments, service: Service) -> _Call:
-    call = _Call(Workload(service.latency), subject)
+def _call(verb: str, subject: VerbArguments, service: Service) -> _VerbCall:
+    call = _VerbCall(Workload(service.latency), subject)
     SINGLE_VERBS[verb](call)
     call.work.chain = sum(call.work.waits.values())
     return call

@@ -196,14 +196,14 @@ def _alone(
     adopt: bool,
     progress: Callable[[Progress], object],
     sources: Sources,
-) -> _Alone:
+) -> _LocalLoader:
     with os_errors(source):
         try:
             dump = open_dump(source)
         except FileNotFoundError as error:
             raise PathNotFoundError("no such file", path=source) from error
         facts = DumpFacts(source, dump.header, dump.verify(), dump.digest())
-        return _Alone(facts, dump, bytes_from, adopt, progress, sources)
+        return _LocalLoader(facts, dump, bytes_from, adopt, progress, sources)
 
 
 async def _require_empty(items: ItemStore, config: VolumeConfig) -> None:
@@ -237,7 +237,7 @@ def _require_bytes(
 
 
 @dataclass(frozen=True, slots=True)
-class _Alone:
+class _LocalLoader:
     """Runner of a load in this process, in the order of the dump."""
 
     dump: DumpFacts

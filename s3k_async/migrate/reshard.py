@@ -97,7 +97,7 @@ async def reshard_volume(
             return ReshardResult(suffix_count, wanted, 0, 0)
         target.to_tag()  # checked before the first change
         await lock.wait_for_clients_to_stop()
-        return await _Reshard(volume, target, lock, walker or _Alone(progress)).run(sources)
+        return await _Reshard(volume, target, lock, walker or _LocalWalker(progress)).run(sources)
 
 
 class _Reshard:
@@ -147,7 +147,7 @@ class _Reshard:
         )
 
 
-class _Alone:
+class _LocalWalker:
     """Runner in this process, with a few concurrent segments of the table."""
 
     def __init__(self, progress: Callable[[Progress], object] | None) -> None:

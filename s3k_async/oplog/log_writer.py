@@ -389,11 +389,11 @@ class _NativePending:
         self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()
     ) -> None:
         marks, removals = self._endings(succeeded, unknown)
-        await _Held(self._log, marks, removals, ()).commit_later()
+        await _HeldCommit(self._log, marks, removals, ()).commit_later()
 
     def hold(self, succeeded: Collection[str] | None = None) -> HeldLog:
         marks, removals = self._endings(succeeded, ())
-        return _Held(self._log, marks, removals, [part.pending_key for part in self._objects])
+        return _HeldCommit(self._log, marks, removals, [part.pending_key for part in self._objects])
 
     def _endings(
         self, succeeded: Collection[str] | None, unknown: Collection[str]
@@ -434,7 +434,7 @@ class _NativePending:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _HeldCommit:
     """HeldLog of keys and marks, a few hundred bytes for each object."""
 
     _log: NativeLog

@@ -55,7 +55,7 @@ def read_hadoop(
     mapping: Mapping[str, object], bucket: str, context: str | None = None
 ) -> HadoopSettings:
     """Translate the settings of `bucket`. Raises ConfigError for an invalid value."""
-    source = _Source(mapping, bucket, context or _text(mapping.get(CONTEXT_KEY)) or None)
+    source = _HadoopKeys(mapping, bucket, context or _text(mapping.get(CONTEXT_KEY)) or None)
     values: dict[str, Setting] = {}
     for option, (key, scoped, convert) in _PLAIN.items():
         found = source.find(key, scoped=scoped)
@@ -75,7 +75,7 @@ def read_hadoop(
     return HadoopSettings(values, tuple(sorted(source.ignored())), missing)
 
 
-class _Source:
+class _HadoopKeys:
     """The mapping for one bucket and context, with a record of the used keys."""
 
     def __init__(self, mapping: Mapping[str, object], bucket: str, context: str | None) -> None:
@@ -245,7 +245,7 @@ def _converted(option: str, convert: Callable[[str], object], key: str, text: st
     return parse(OPTIONS[option], value, f"Hadoop setting {key}")
 
 
-def _modes(source: _Source, values: dict[str, Setting]) -> None:
+def _modes(source: _HadoopKeys, values: dict[str, Setting]) -> None:
     """Options with other spellings there: the log's and the hash's class, sequential tree
     operations."""
     factory = source.first(_LOG_FACTORY)
@@ -261,7 +261,7 @@ def _modes(source: _Source, values: dict[str, Setting]) -> None:
         values["max_concurrency"] = 1
 
 
-def _pairs(source: _Source, values: dict[str, Setting]) -> None:
+def _pairs(source: _HadoopKeys, values: dict[str, Setting]) -> None:
     for first_key, first, second_key, second in _PAIRS:
         one, two = source.find(first_key), source.find(second_key)
         if one is None or two is None:
@@ -271,7 +271,7 @@ def _pairs(source: _Source, values: dict[str, Setting]) -> None:
             values[second] = _converted(second, _same, *two)
 
 
-def _data(source: _Source, values: dict[str, Setting]) -> None:
+def _data(source: _HadoopKeys, values: dict[str, Setting]) -> None:
     """The data location: the bucket of the volume's name, with S3A's settings."""
     found = source.find(_SCHEME)
     if found is not None and found[1].lower() not in _S3_SCHEMES:
@@ -298,7 +298,7 @@ def _data(source: _Source, values: dict[str, Setting]) -> None:
 
 
 def _encryption(
-    source: _Source, values: dict[str, Setting], scopes: list[dict[str, tuple[str, str]]]
+    source: _HadoopKeys, values: dict[str, Setting], scopes: list[dict[str, tuple[str, str]]]
 ) -> None:
     """S3A's encryption of stored objects. Raises ConfigError for an unknown method."""
 

@@ -125,7 +125,7 @@ class Dumper:
             )
         before = fs.requests
         with ExitStack() as stack:
-            parts = _Parts(self, stack)
+            parts = _TaskParts(self, stack)
             for directory, whole in subtrees:
                 level = LEVELS if whole else _depth(directory) - _depth(self.header.path)
                 for page in each_value(fs, _PagesOf(self.header, directory, whole)):
@@ -162,7 +162,7 @@ class _PagesOf:
             return
 
 
-class _Parts:
+class _TaskParts:
     """The parts of a task, dropped by the stack unless that is emptied first."""
 
     def __init__(self, dumper: Dumper, stack: ExitStack) -> None:

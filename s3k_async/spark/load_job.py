@@ -102,9 +102,9 @@ def load(
     job = JobRun(spark, volume, "load", tasks=tasks, progress=progress)
     directory = shared_directory(source)
     manifest, facts = _opened(directory)
-    parts = _Parts(directory, manifest.header, manifest.parts)
+    parts = _PartsOfDump(directory, manifest.header, manifest.parts)
     with _read(job, parts) as lacking:
-        loader = _Tasks(job, facts, parts, lacking)
+        loader = _TaskLoader(job, facts, parts, lacking)
         config = with_local_secrets(job.volume.driver)
         done = current_bridge().run(lambda: load_by(loader, config, check=check))
     return replace(done, requests=done.requests + job.requests.value)
@@ -125,14 +125,14 @@ def _opened(directory: str) -> tuple[Manifest, DumpFacts]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _PartsOfDump:
     """Some parts of a dump, as they are shipped."""
 
     directory: str
     header: DumpHeader
     parts: tuple[DumpPart, ...]
 
-    def among(self, count: int) -> list[_Parts]:
+    def among(self, count: int) -> list[_PartsOfDump]:
         """Divided among so many tasks at most: about as many entries for each."""
         ordered = sorted(self.parts, key=lambda part: part.entries, reverse=True)
         return [
@@ -140,7 +140,7 @@ class _Parts:
             for start in range(min(count, len(ordered)))
         ]
 
-    def of(self, holds: Holds, done: int) -> _Parts:
+    def of(self, holds: Holds, done: int) -> _PartsOfDump:
         """Those of one kind, without those that are behind the first so many entries of the
         dump."""
         found: list[DumpPart] = []
@@ -152,7 +152,7 @@ class _Parts:
         return replace(self, parts=tuple(found))
 
 
-def _rows_of(job: JobRun, parts: _Parts, work: _Work) -> DataFrame:
+def _rows_of(job: JobRun, parts: _PartsOfDump, work: _Work) -> DataFrame:
     return job.over_splits(parts.among(job.tasks), _Task(work), _SCHEMA)
 
 
@@ -164,7 +164,7 @@ def _refuse(rows: Sequence[Any]) -> None:
 
 
 @contextmanager
-def _read(job: JobRun, parts: _Parts) -> Iterator[DataFrame]:
+def _read(job: JobRun, parts: _PartsOfDump) -> Iterator[DataFrame]:
     """The directories that the dump lacks: the column `path`. Raises for a dump that is damaged,
     and for what no volume can hold."""
     found = _rows_of(job, parts, _Reading()).persist(StorageLevel.DISK_ONLY)
@@ -186,12 +186,12 @@ def _read(job: JobRun, parts: _Parts) -> Iterator[DataFrame]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tasks:
+class _TaskLoader:
     """The loader whose work is done by tasks."""
 
     job: JobRun
     dump: DumpFacts
-    parts: _Parts
+    parts: _PartsOfDump
     lacking: DataFrame
     """Directories that the dump names only as parents."""
 
@@ -226,7 +226,7 @@ class _Tasks:
             await landing.load(await parents.absent(some), lock.check)
         return parents.made
 
-    def _stage(self, aim: Aim, parts: _Parts, lock: str, what: str) -> list[Any]:
+    def _stage(self, aim: Aim, parts: _PartsOfDump, lock: str, what: str) -> list[Any]:
         """The rows of the tasks. Raises the error for which they refuse the dump."""
         job = self.job
         with job.described(what), job.counted(what) as counter:
@@ -242,7 +242,7 @@ class _Tasks:
 class _Work(Protocol):
     """What is done with some parts."""
 
-    def rows(self, parts: _Parts) -> Iterator[pa.RecordBatch]: ...
+    def rows(self, parts: _PartsOfDump) -> Iterator[pa.RecordBatch]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ class _Task:
 
     work: _Work
 
-    def __call__(self, shares: Iterator[_Parts]) -> Batches:
+    def __call__(self, shares: Iterator[_PartsOfDump]) -> Batches:
         for share in shares:
             try:
                 yield from self.work.rows(share)
@@ -263,7 +263,7 @@ class _Task:
 class _Reading:
     """Returns the paths of entries, and those above them."""
 
-    def rows(self, parts: _Parts) -> Iterator[pa.RecordBatch]:
+    def rows(self, parts: _PartsOfDump) -> Iterator[pa.RecordBatch]:
         known: set[str] = set()
         for part in parts.parts:
             for chunk in part_chunks(parts.directory, parts.header, part):
@@ -292,11 +292,11 @@ class _Delegates:
     requests: Accumulator[Requests]
     seen: Accumulator[int]
 
-    def rows(self, parts: _Parts) -> Iterator[pa.RecordBatch]:
+    def rows(self, parts: _PartsOfDump) -> Iterator[pa.RecordBatch]:
         missing = current_bridge().run(partial(self._over, parts))
         yield _batch([("missing", path, None, "") for path in missing])
 
-    async def _over(self, parts: _Parts) -> list[str]:
+    async def _over(self, parts: _PartsOfDump) -> list[str]:
         """The first files without bytes."""
         missing: list[str] = []
         async with delegated(self.config, self.lock) as (volume, delegate):
@@ -318,7 +318,7 @@ class _Delegates:
         return missing[: SHOWN + 1]
 
 
-async def _chunks(parts: _Parts) -> AsyncGenerator[list[Entry], None]:
+async def _chunks(parts: _PartsOfDump) -> AsyncGenerator[list[Entry], None]:
     for part in parts.parts:
         async with aclosing(off_loop(part_chunks(parts.directory, parts.header, part))) as chunks:
             async for chunk in chunks:

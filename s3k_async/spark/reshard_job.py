@@ -65,13 +65,13 @@ def reshard(
     job = JobRun(spark, volume, "reshard", tasks=tasks, progress=progress)
     config = with_local_secrets(job.volume.driver)
     done = current_bridge().run(
-        lambda: reshard_volume(config, suffix_count, hash=hash, walker=_Tasks(job))
+        lambda: reshard_volume(config, suffix_count, hash=hash, walker=_TaskWalker(job))
     )
     return replace(done, requests=done.requests + job.requests.value)
 
 
 @dataclass(frozen=True, slots=True)
-class _Tasks:
+class _TaskWalker:
     """Tasks, each of which passes over a segment of the table."""
 
     job: JobRun

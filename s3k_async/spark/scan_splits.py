@@ -125,7 +125,7 @@ class ScanSplit(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _TableSegment:
     segment: int
     segments: int
 
@@ -232,7 +232,7 @@ def _native_log(scope: Scope) -> LogReader:
 
 def table_splits(count: int) -> list[ScanSplit]:
     """`count` splits of the table."""
-    return [_Table(segment, count) for segment in range(count)]
+    return [_TableSegment(segment, count) for segment in range(count)]
 
 
 def blob_splits(scope: Scope, count: int) -> list[ScanSplit]:

@@ -139,7 +139,7 @@ def discard(fs: S3kSyncClient, files: Iterable[WrittenFile]) -> None:
 
 
 @dataclass
-class _Held:
+class _RowBuffer:
     """Rows of one partition that are in no file yet."""
 
     tables: list[pa.Table] = field(default_factory=list)
@@ -163,7 +163,7 @@ class _Files:
         self._fs = fs
         self._plan = plan
         self._task = task
-        self._held: dict[Directory, _Held] = {}
+        self._held: dict[Directory, _RowBuffer] = {}
         self._size = 0
         self._open: OrderedDict[Directory, _Open] = OrderedDict()
         self._done: list[WrittenFile] = []
@@ -171,7 +171,7 @@ class _Files:
 
     def add(self, directory: Directory, rows: pa.Table) -> None:
         """Take in rows of a partition."""
-        held = self._held.setdefault(directory, _Held())
+        held = self._held.setdefault(directory, _RowBuffer())
         held.tables.append(rows)
         held.size += rows.nbytes
         self._size += rows.nbytes

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from typing import Final, TypeAlias, TypeVar
 
 from s3k_async._sync.sync_client import S3kSyncClient
-from s3k_async.client import S3kClient
+from s3k_async.client import S3kClient, volume_of
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import VolumeMismatchError, VolumeNotFoundError
 from s3k_async.settings import with_local_secrets
@@ -82,7 +82,7 @@ def on_client(fs: S3kSyncClient, call: Callable[[S3kClient], Awaitable[T]]) -> T
 
 def on_volume(fs: S3kSyncClient, call: Callable[[Volume], Awaitable[T]]) -> T:
     """The result of a coroutine over the open volume of a client."""
-    return fs._call(lambda client: call(client._volume()))
+    return fs._call(lambda client: call(volume_of(client)))
 
 
 def each_value(
@@ -90,7 +90,7 @@ def each_value(
 ) -> Iterator[T]:
     """The values in the pages that an asynchronous generator yields of the open volume of a
     client."""
-    return fs._iterate(lambda client: pages(client._volume()))
+    return fs._iterate(lambda client: pages(volume_of(client)))
 
 
 def _is_current(opened: S3kSyncClient) -> bool:

@@ -89,7 +89,7 @@ Planner: TypeAlias = Callable[[DamagedVolume], Awaitable[PlannedRestore]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Alone:
+class _LocalRestore:
     """Planned and written by this process."""
 
     plan: RestorePlan
@@ -125,7 +125,7 @@ def _alone(
             directory=directory,
             progress=tell,
         )
-        return _Alone(plan, audit, tell)
+        return _LocalRestore(plan, audit, tell)
 
     return decide
 

@@ -193,7 +193,7 @@ def failing_at(
 ) -> None:
     """A task of the stage fails; if it is `repeated`, the stage is run again then, under the same
     lock."""
-    once = load_job._Tasks._stage
+    once = load_job._TaskLoader._stage
 
     def failing(self: Any, aim: Any, parts: Any, lock: str, what: str) -> list[Any]:
         if what == stage or repeated:
@@ -206,7 +206,7 @@ def failing_at(
                     once(self, aim, parts, lock, what)
         return once(self, aim, parts, lock, what)
 
-    patch.setattr(load_job._Tasks, "_stage", failing)
+    patch.setattr(load_job._TaskLoader, "_stage", failing)
 
 
 @pytest.mark.parametrize(
@@ -283,13 +283,13 @@ def test_a_task_that_outlives_the_lock_does_nothing(
 ) -> None:
     """Had it been let, it would bring back what was deleted."""
     place, begun = lost(dumped, tmp_path / "volume"), list[tuple[Any, str]]()
-    once = load_job._Tasks._stage
+    once = load_job._TaskLoader._stage
 
     def noted(self: Any, aim: Any, parts: Any, lock: str, what: str) -> list[Any]:
         begun.append((parts, lock))
         return once(self, aim, parts, lock, what)
 
-    monkeypatch.setattr(load_job._Tasks, "_stage", noted)
+    monkeypatch.setattr(load_job._TaskLoader, "_stage", noted)
     load(spark, place, str(dumped / "dump"), tasks=2)
     with S3kSyncClient(config=place) as fs:
         fs.delete("/many", recursive=True)

@@ -181,7 +181,7 @@ def test_tasks_are_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each pass begins, fails, and begins again under the same lock, as Spark does with tasks."""
-    once = reshard_job._Tasks._stage
+    once = reshard_job._TaskWalker._stage
     failures = []
 
     def twice(self: Any, work: ReshardPass, lock: str) -> PassResult:
@@ -192,7 +192,7 @@ def test_tasks_are_repeated(
         failures.append(work.name)
         return once(self, work, lock)
 
-    monkeypatch.setattr(reshard_job._Tasks, "_stage", twice)
+    monkeypatch.setattr(reshard_job._TaskWalker, "_stage", twice)
     done = reshard(spark, place, 9, hash="java31", tasks=3)
     assert failures == ["check", "copy", "clean"]
     assert done.entries == len(asyncio.run(entries(place)))
@@ -204,13 +204,13 @@ def test_a_task_that_outlives_the_lock_does_nothing(
 ) -> None:
     """Had it been let, it would remove what a later reshard has put back."""
     begun: list[tuple[ReshardPass, str]] = []
-    once = reshard_job._Tasks._stage
+    once = reshard_job._TaskWalker._stage
 
     def noted(self: Any, work: ReshardPass, lock: str) -> PassResult:
         begun.append((work, lock))
         return once(self, work, lock)
 
-    monkeypatch.setattr(reshard_job._Tasks, "_stage", noted)
+    monkeypatch.setattr(reshard_job._TaskWalker, "_stage", noted)
     reshard(spark, place, 9, tasks=2)
     reshard(spark, place, 4, tasks=2)
     before = on(place, items_of)

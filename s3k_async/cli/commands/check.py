@@ -40,7 +40,7 @@ _NOTED: Final = ("foreign_blob", "rename_unfinished", "reservation_open")
 distinguished from its remains."""
 
 
-class _Parts(CommandGroup):
+class _FsckCommands(CommandGroup):
     """The commands of fsck, each imported when it is run; without the name of one, it is verify."""
 
     default = "verify"
@@ -56,7 +56,7 @@ class _Parts(CommandGroup):
         return command
 
 
-fsck = _Parts(
+fsck = _FsckCommands(
     name="fsck",
     help="""Check, repair or restore a volume.
 

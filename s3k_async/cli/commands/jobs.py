@@ -25,13 +25,13 @@ T = TypeVar("T")
 _UNITS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
 
-class _Jobs(CommandGroup):
+class _JobsCommands(CommandGroup):
     """The group, with list as its default command."""
 
     default = "list"
 
 
-jobs = _Jobs(
+jobs = _JobsCommands(
     name="jobs",
     help="""List running and interrupted transactions, and renames and deletions of directories.
 

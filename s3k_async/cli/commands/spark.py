@@ -62,7 +62,9 @@ _ELSEWHERE: Final = {
 """Jobs by name to the module beside this one that adds them to the group."""
 
 
-class _Jobs(CommandGroup):
+class _SparkCommands(CommandGroup):
+    """The jobs; those of `_ELSEWHERE` are imported when they are run."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *_ELSEWHERE})
 
@@ -72,7 +74,7 @@ class _Jobs(CommandGroup):
         return super().get_command(ctx, cmd_name)
 
 
-spark = _Jobs(
+spark = _SparkCommands(
     name="spark",
     help="""Run bulk operations and fsck on Spark, locally or, with spark-submit, on a cluster.
 
