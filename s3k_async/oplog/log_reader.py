@@ -183,7 +183,7 @@ class LogReader:
         from each.
 
         The pending twin of a readable committed entry is not read; of a segment, the operations are
-        read from the pending object, and a mark whose pending object is missing is damage. Bounded
+        read from the pending object; if that is missing, a mark with a success is damage. Bounded
         memory. Not a snapshot: an operation committed meanwhile may still be found pending.
         Operations compacted meanwhile are found in the checkpoint, because checkpoints are read
         last. Raises the store's errors.
@@ -433,14 +433,17 @@ class LogReader:
         damaged: bool,
     ) -> list[Finding]:
         """The records decided by a mark. A damaged pending object was reported before; a missing
-        one is reported here."""
+        one is reported here, unless no operation succeeded: a writer whose operations all failed
+        removes it, even if repair, which took the writer for dead, has marked the segment."""
         key = keys["committed"]
         if begun is not None:
             try:
                 return list(mark.records(begun, key))
             except LogFormatError as error:
                 return [DamagedLog(key, error), *begun.records(key)]
-        if damaged or await self._blobs.head(key) is None or mark.id in await self._covered():
+        if damaged or mark.succeeded == () or await self._blobs.head(key) is None:
+            return []
+        if mark.id in await self._covered():
             return []
         return [
             DamagedLog(

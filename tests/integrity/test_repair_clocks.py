@@ -240,3 +240,28 @@ async def test_the_writer_of_what_was_rolled_back_changes_nothing(slow: float) -
         place.faults.gate = None
         assert ("roll_back_log", "done") in reports[0].outcomes
         await place.check()
+
+
+@pytest.mark.parametrize("slow", SLOW)
+async def test_a_writer_that_withdraws_a_segment_which_repair_has_marked_leaves_no_damage(
+    slow: float,
+) -> None:
+    """Repair takes the segment for one of the dead and marks its operations as unknown; then the
+    writer is refused, and removes the pending object."""
+    async with rig(slow) as place:
+        reports: list[RepairReport] = []
+
+        async def nothing(_: Call) -> None:
+            pass
+
+        async def gate(call: Call) -> None:
+            if not reports and call.method == "transact" and call.store == "items":
+                reports.append((await place.repair(nothing))[0])
+
+        place.faults.gate = gate
+        (await place.client.delete_many(OLD)).raise_for_failures()
+        place.faults.gate = None
+        for path in OLD:
+            del place.files[path]
+        assert ("finish_change", "done") in reports[0].outcomes
+        await place.check()

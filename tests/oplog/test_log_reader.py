@@ -158,6 +158,17 @@ async def test_a_mark_whose_pending_object_is_missing_is_damage_by_name() -> Non
     assert "missing" in str(found.error)
 
 
+async def test_a_mark_without_a_success_whose_pending_object_is_missing_is_no_damage() -> None:
+    """The writer removed it, since all its operations failed, after repair had marked it."""
+    blobs = await log_blobs()
+    ids = tuple(operation.id for operation in make_directories(3))
+    for number, mark in enumerate(
+        (SegmentCommit("s0", 3, (), ids), SegmentCommit("s1", 3, (), ids[:1]))
+    ):
+        await blobs.put(segment_key(f"s{number}", "committed"), encode_segment_commit(mark))
+    assert await findings(blobs) == []
+
+
 async def test_what_is_pending_bears_the_key_of_the_object_that_says_so() -> None:
     """By it fsck knows an open segment, whether it was found in a listing or read by its id."""
     blobs = await log_blobs()
