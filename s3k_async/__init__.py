@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from s3k_async._sync.sync_client import S3kSyncClient
     from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
     from s3k_async._sync.sync_transaction import SyncTransaction
-    from s3k_async.addresses import Path
+    from s3k_async.backends.ports.blobs import Buffer
     from s3k_async.bulk.publish import ProgressCallback
     from s3k_async.bulk.staged_uploads import StagedWriter
     from s3k_async.client import S3kClient
@@ -35,8 +35,9 @@ if TYPE_CHECKING:
         VolumeConfig,
     )
     from s3k_async.errors import *  # noqa: F403
-    from s3k_async.files import FileReader, FileWriter, Opening
-    from s3k_async.listing import EntryType, Walked, arrow_schema
+    from s3k_async.files.open_files import FileReader, FileWriter, Opening
+    from s3k_async.listing.listings import EntryType, Walked, arrow_schema
+    from s3k_async.listing.physical_files import PhysicalFile
     from s3k_async.model import (
         ChangeResult,
         Content,
@@ -48,9 +49,8 @@ if TYPE_CHECKING:
         StagedFile,
         VolumeKind,
     )
-    from s3k_async.physical_files import PhysicalFile
+    from s3k_async.namespace.addresses import Path
     from s3k_async.settings.keywords import Settings
-    from s3k_async.stores.blobs import Buffer
     from s3k_async.transaction import Transaction
     from s3k_async.txn.txn_record import JobKind, JobState, TransactionRecord
     from s3k_async.volumes.facade import destroy_volume, init_volume
@@ -115,26 +115,26 @@ if TYPE_CHECKING:
     ]
 
 _NAMES: Final = {
-    "addresses": "Path",
+    "namespace.addresses": "Path",
     "client": "S3kClient",
     "config": (
         "AwsConfig BlobLocation DynamoTable LocalDirectory LogMode MemoryBlobs MemoryTable "
         "S3Bucket Secret SqliteFile TableLocation Tuning VolumeConfig"
     ),
-    "files": "FileReader FileWriter Opening",
-    "listing": "EntryType Walked arrow_schema",
+    "files.open_files": "FileReader FileWriter Opening",
+    "listing.listings": "EntryType Walked arrow_schema",
     "txn.txn_record": "JobKind JobState TransactionRecord",
     "model": (
         "ChangeResult Content ContentSummary Failure FileStatus HashName Progress StagedFile "
         "VolumeKind"
     ),
-    "physical_files": "PhysicalFile",
+    "listing.physical_files": "PhysicalFile",
     "bulk.publish": "ProgressCallback",
     "_core.metering": "Count Part RequestCounter Requests",
     "_core.retry": "Retries RetryBudget RetryPolicy",
     "settings.keywords": "Settings",
     "bulk.staged_uploads": "StagedWriter",
-    "stores.blobs": "Buffer",
+    "backends.ports.blobs": "Buffer",
     "_sync.sync_client": "S3kSyncClient",
     "_sync.sync_files": "SyncFileReader SyncFileWriter SyncStagedWriter",
     "_sync.sync_transaction": "SyncTransaction",

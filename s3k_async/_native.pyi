@@ -10,9 +10,9 @@ from typing import ClassVar, final, overload
 
 from typing_extensions import Buffer
 
+from s3k_async.backends.ports.items import Action, Delete, Item, Put, Update, Value
 from s3k_async.model import Entry, HashName
 from s3k_async.oplog.entries import Operation
-from s3k_async.stores.items import Action, Delete, Item, Put, Update, Value
 
 __all__ = [
     "Deletes",
@@ -134,7 +134,7 @@ def encode_get(table: str, partition: str, sort: str) -> bytes:
 
     This and the other `encode` functions raise InvalidPathError for a key and InvalidArgumentError
     for other text that UTF-8 cannot encode, TypeError for an attribute that is no str, int or bool.
-    They check nothing else: see `stores.item_semantics.validate`.
+    They check nothing else: see `backends.ports.item_semantics.validate`.
     """
 
 def encode_batch_get(table: str, keys: Sequence[tuple[str, str]]) -> bytes:
@@ -482,9 +482,9 @@ class Rows(Sequence[Item]):
 @final
 class Entries(Sequence[Entry]):
     """Entries of a volume in columns; an `Entry` is made whenever one is asked for. Slices and
-    selections share the columns. Equal to any sequence of equal entries. A record batch of the
-    schema `s3k_async.listing.arrow_schema` to whoever asks for one by Arrow's PyCapsule interface
-    (`pyarrow.record_batch`).
+    selections share the columns. Equal to any sequence of equal entries. By Arrow's PyCapsule
+    interface (`pyarrow.record_batch`), a record batch of the schema
+    `s3k_async.listing.listings.arrow_schema`.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]

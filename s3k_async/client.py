@@ -18,7 +18,7 @@ import anyio
 from s3k_async import _native
 from s3k_async._core.active_calls import call
 from s3k_async._core.metering import RequestCounter, Requests, counted, counting
-from s3k_async.addresses import SCHEME, Path, inside
+from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.adoption import adopt_many
 from s3k_async.bulk.file_reads import exists_many, read_each, read_many, stat_many
 from s3k_async.bulk.file_writes import write_many
@@ -34,8 +34,8 @@ from s3k_async.errors import (
     UnsupportedError,
     WrongLoopError,
 )
-from s3k_async.file_ranges import read_file, read_ranges
-from s3k_async.files import (
+from s3k_async.files.file_ranges import read_file, read_ranges
+from s3k_async.files.open_files import (
     FileReader,
     FileWriter,
     Opening,
@@ -44,7 +44,7 @@ from s3k_async.files import (
     open_reader,
     open_writer,
 )
-from s3k_async.listing import (
+from s3k_async.listing.listings import (
     EntryType,
     Filter,
     Listing,
@@ -57,6 +57,7 @@ from s3k_async.listing import (
     summary,
     walk_pages,
 )
+from s3k_async.listing.physical_files import PhysicalFile, physical_pages, physical_path
 from s3k_async.model import (
     ROOT,
     ChangeResult,
@@ -66,9 +67,8 @@ from s3k_async.model import (
     StagedFile,
     status_of,
 )
+from s3k_async.namespace.addresses import SCHEME, Path, inside
 from s3k_async.namespace.entry_reader import existing
-from s3k_async.physical_files import PhysicalFile, physical_pages, physical_path
-from s3k_async.stores.blobs import Buffer
 from s3k_async.transaction import Transaction
 from s3k_async.txn.txn_record import TransactionRecord
 
@@ -347,8 +347,8 @@ class S3kClient:
     def glob(self, pattern: str) -> AsyncIterator[FileStatus]:
         """What matches a pattern of `*`, `?`, `[..]`, `**` and `{a,b}`, each once, in no order.
 
-        See `s3k_async.globbing`. Only directories in which something can match are listed. Raises
-        InvalidArgumentError.
+        See `s3k_async.listing.globbing`. Only directories in which something can match are listed.
+        Raises InvalidArgumentError.
         """
         return self._values(glob_pages(self._volume().store, inside(pattern, self.name)))
 

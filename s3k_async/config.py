@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from s3k_async._core.retry import Retries
-from s3k_async.aws.access import ENCRYPTIONS, AwsConfig, Secret, without_user
+from s3k_async.backends.aws.access import ENCRYPTIONS, AwsConfig, Secret, without_user
 from s3k_async.backends.dynamodb import DynamoTable
 from s3k_async.backends.local import LocalDirectory
 from s3k_async.backends.location import BlobLocation, TableLocation

@@ -16,7 +16,7 @@ import anyio
 from s3k_async import _native
 from s3k_async._core.active_calls import call, critical
 from s3k_async._core.metering import RequestCounter, counting_towards
-from s3k_async.addresses import Path
+from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.adoption import look_at
 from s3k_async.bulk.publish import is_below
 from s3k_async.bulk.staged_uploads import drop_bytes, need_staged
@@ -35,15 +35,15 @@ from s3k_async.errors import (
     UncommittedFileError,
     UnsupportedError,
 )
-from s3k_async.file_ranges import need_same
-from s3k_async.files import FileWriter, Opening, bytes_of, check_mode
+from s3k_async.files.file_ranges import need_same
+from s3k_async.files.open_files import FileWriter, Opening, bytes_of, check_mode
 from s3k_async.model import ROOT, UNCOMMITTED, ChangeResult, Content, Entry, FileStatus, StagedFile
+from s3k_async.namespace.addresses import Path
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.multi_path_commit import commit_mutations
 from s3k_async.namespace.mutations import MakeDirectory, Move, Mutation, Remove, WriteFile
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
-from s3k_async.stores.blobs import Buffer
 from s3k_async.volumes.volume import Volume
 
 __all__ = ["Transaction"]

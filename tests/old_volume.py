@@ -9,10 +9,10 @@ from typing import Any
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Item, ItemStore, Key, Put
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.oplog.binary_entries import JavaEntryV2, JavaKind, JavaState, write_java
-from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.items import ABSENT, Condition, Delete, Item, ItemStore, Key, Put
 
 __all__ = ["CTIME", "UNCOMMITTED", "OldFiles", "memory_volume", "suffix"]
 

@@ -15,8 +15,8 @@ from s3k_async._core.concurrency import AdaptiveLimit
 from s3k_async._core.metering import Meter
 from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async._core.runtime import Sources
+from s3k_async.backends.retrying.request_pipeline import Sender
 from s3k_async.errors import PathNotFoundError, ThrottledError
-from s3k_async.stores.request_pipeline import Sender
 from tests.support import fake_sources
 
 # The rule

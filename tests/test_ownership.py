@@ -14,6 +14,9 @@ from s3k_async import S3kClient
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.items import ABSENT, Item, Put
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFile, VolumeConfig
 from s3k_async.errors import (
     NotAVolumeError,
@@ -30,9 +33,6 @@ from s3k_async.integrity.repair import repair_volume
 from s3k_async.migrate import dump_volume, load_volume, reshard_volume
 from s3k_async.model import Content
 from s3k_async.oplog.compaction import Compactor
-from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.items import ABSENT, Item, Put
-from s3k_async.stores.pagination import list_all
 from s3k_async.testing import FaultPlan
 from s3k_async.txn.volume_record import SCOPE
 from s3k_async.volumes import Volume, creation, destroy_volume, init_volume, open_volume

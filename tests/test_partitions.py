@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from s3k_async.errors import InvalidArgumentError
-from s3k_async.hive_partitions import NO_VALUE, partition_directory, partition_values
+from s3k_async.listing.hive_partitions import NO_VALUE, partition_directory, partition_values
 
 names = st.text(min_size=1)
 values = st.none() | st.text(min_size=1).filter(lambda text: text != NO_VALUE)

@@ -17,8 +17,8 @@ import pytest
 
 import s3k_async
 from s3k_async import FileStatus, _native
-from s3k_async.backends import location
-from s3k_async.stores import ballast, blobs
+from s3k_async.backends import ballast, location
+from s3k_async.backends.ports import blobs
 
 PUBLIC = ("s3k_async", "s3k_async.adapters.hadoop")
 

@@ -18,6 +18,8 @@ import pytest
 import s3k_async
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.items import ABSENT, Put
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import (
     DynamoTable,
     LocalDirectory,
@@ -39,8 +41,6 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.settings import resolve
-from s3k_async.stores.items import ABSENT, Put
-from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.txn.volume_record import TAG, VolumeRecord
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume

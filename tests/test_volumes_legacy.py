@@ -11,6 +11,8 @@ import pytest
 
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.items import ABSENT, Item, ItemStore, Put
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.errors import (
     ConfigError,
@@ -21,8 +23,6 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.integrity.repair import verify_volume
-from s3k_async.stores.items import ABSENT, Item, ItemStore, Put
-from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import destroy_volume, init_volume, open_volume
 from tests.engines.volumes import fresh_name, fresh_table
 from tests.old_volume import suffix

@@ -10,8 +10,8 @@ from benchmarks.contenders.keys import bounded, item_of
 from benchmarks.contenders.small_files import SmallFiles
 from s3k_async import S3kClient
 from s3k_async.backends.dynamodb.dynamodb_codec import decode_item, decode_key
+from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Put
 from s3k_async.config import VolumeConfig
-from s3k_async.stores.items import ABSENT, Condition, Delete, Put
 from s3k_async.volumes import init_volume
 
 __all__ = ["ClientFiles", "Ours", "PortFiles", "client", "without_log"]

@@ -25,7 +25,7 @@ from benchmarks.rows.scope import Scope, plain, several
 from benchmarks.servers import TABLE, VOLUME
 from s3k_async import _native
 from s3k_async.backends.dynamodb.dynamodb_codec import decode_item, decode_key
-from s3k_async.stores.items import ABSENT, Action, Delete, Put
+from s3k_async.backends.ports.items import ABSENT, Action, Delete, Put
 
 __all__ = ["results"]
 

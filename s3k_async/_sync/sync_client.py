@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Literal, overload
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async._sync.sync_session import BlockingClient
 from s3k_async._sync.sync_transaction import SyncTransaction
-from s3k_async.addresses import Path
+from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.publish import ProgressCallback
 from s3k_async.errors import S3kError
-from s3k_async.listing import EntryType, Walked
+from s3k_async.listing.listings import EntryType, Walked
+from s3k_async.listing.physical_files import PhysicalFile
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus, StagedFile
-from s3k_async.physical_files import PhysicalFile
-from s3k_async.stores.blobs import Buffer
+from s3k_async.namespace.addresses import Path
 from s3k_async.txn.txn_record import TransactionRecord
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ class S3kSyncClient(BlockingClient):
     def glob(self, pattern: str) -> Iterator[FileStatus]:
         """What matches a pattern of `*`, `?`, `[..]`, `**` and `{a,b}`, each once, in no order.
 
-        See `s3k_async.globbing`. Only directories in which something can match are listed. Raises
-        InvalidArgumentError.
+        See `s3k_async.listing.globbing`. Only directories in which something can match are listed.
+        Raises InvalidArgumentError.
         """
         return self._each(lambda fs: fs.glob(pattern))
 

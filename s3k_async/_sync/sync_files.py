@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from s3k_async._sync.loop_thread import Bridge
 from s3k_async.bulk.staged_uploads import StagedWriter
 from s3k_async.errors import ForkedClientError, StreamClosedError, UnsupportedError
-from s3k_async.files import FileReader, FileWriter, bytes_of
+from s3k_async.files.open_files import FileReader, FileWriter, bytes_of
 from s3k_async.model import FileStatus, StagedFile
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, sync_file
 from s3k_async.client import HURRY, Path, S3kClient, reader_of, volume_of, volume_text
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ClosedClientError
-from s3k_async.files import FileReader, FileWriter, Opening
-from s3k_async.listing import pages_of
+from s3k_async.files.open_files import FileReader, FileWriter, Opening
+from s3k_async.listing.listings import pages_of
 from s3k_async.model import Entry
 from s3k_async.transaction import Transaction
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from s3k_async._sync.sync_files import SyncFileWriter
 from s3k_async._sync.sync_session import BlockingTransaction
-from s3k_async.addresses import Path
+from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.model import ChangeResult, FileStatus, StagedFile
-from s3k_async.stores.blobs import Buffer
+from s3k_async.namespace.addresses import Path
 
 __all__ = ["SyncTransaction"]
 

@@ -27,11 +27,11 @@ from typing import Unpack
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystemHandler, FileType, PyFileSystem
 
-from s3k_async import paths
+from s3k_async._core import paths
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async._sync.sync_files import SyncFileWriter
 from s3k_async.adapters.unwind import Unwinding
-from s3k_async.addresses import Path
+from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.client import SCHEME
 from s3k_async.config import AwsConfig, TableLocation, VolumeConfig
 from s3k_async.errors import (
@@ -44,8 +44,8 @@ from s3k_async.errors import (
     PathNotFoundError,
 )
 from s3k_async.model import ROOT, FileStatus
+from s3k_async.namespace.addresses import Path
 from s3k_async.settings.keywords import Settings
-from s3k_async.stores.blobs import Buffer
 
 __all__ = ["S3kHandler", "arrow_filesystem"]
 

@@ -41,7 +41,7 @@ from s3k_async.errors import (
     PathNotFoundError,
     UnsupportedError,
 )
-from s3k_async.files import FileWriter, check_mode
+from s3k_async.files.open_files import FileWriter, check_mode
 from s3k_async.model import ROOT, FileStatus
 
 __all__ = ["S3kFileSystem"]

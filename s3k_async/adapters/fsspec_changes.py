@@ -10,16 +10,16 @@ from fsspec.transaction import Transaction as FsspecTransaction
 
 from s3k_async._core.concurrency import gather
 from s3k_async.adapters.fsspec_listing import copy_into, readable, status_of, tops_of
+from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.client import S3kClient, reader_of, volume_of
 from s3k_async.errors import (
     PathExistsError,
     PathNotFoundError,
     UnsupportedError,
 )
-from s3k_async.files import FileWriter, Opening
+from s3k_async.files.open_files import FileWriter, Opening
 from s3k_async.model import ROOT, FileStatus
 from s3k_async.namespace.entry_reader import existing
-from s3k_async.stores.blobs import Buffer
 from s3k_async.transaction import Transaction
 
 __all__ = ["AtOnce", "Pairs", "PendingChanges", "Together", "VolumeTransaction", "rename"]

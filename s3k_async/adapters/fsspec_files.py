@@ -17,8 +17,8 @@ from s3k_async.adapters.fsspec_listing import Info, info_of
 from s3k_async.adapters.sessions import post_on
 from s3k_async.adapters.unwind import Unwinding
 from s3k_async.errors import ForkedClientError, StreamClosedError, UnsupportedError
-from s3k_async.file_ranges import SequentialCheck
-from s3k_async.files import FileReader, FileWriter, bytes_of
+from s3k_async.files.file_ranges import SequentialCheck
+from s3k_async.files.open_files import FileReader, FileWriter, bytes_of
 from s3k_async.model import Entry, status_of
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from s3k_async.errors import (
     NotDirectoryError,
     PathNotFoundError,
 )
-from s3k_async.file_ranges import LOOKS, need_readable, read_span
-from s3k_async.files import FileReader, FileWriter
-from s3k_async.listing import pages_of
+from s3k_async.files.file_ranges import LOOKS, need_readable, read_span
+from s3k_async.files.open_files import FileReader, FileWriter
+from s3k_async.listing.listings import pages_of
 from s3k_async.model import ROOT, Entry, FileStatus
 from s3k_async.namespace.entry_reader import existing
 

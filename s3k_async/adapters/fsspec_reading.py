@@ -26,7 +26,7 @@ from s3k_async.errors import (
     S3kError,
     UncommittedFileError,
 )
-from s3k_async.file_ranges import fetch_span
+from s3k_async.files.file_ranges import fetch_span
 from s3k_async.model import Entry
 from s3k_async.namespace.entry_reader import existing
 

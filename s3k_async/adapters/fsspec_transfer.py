@@ -7,14 +7,14 @@ from typing import Any
 
 from anyio import to_thread
 
-from s3k_async import local_tree
 from s3k_async._core.active_calls import call
 from s3k_async.adapters.fsspec_changes import PendingChanges
 from s3k_async.adapters.fsspec_listing import readable
+from s3k_async.bulk import local_tree
+from s3k_async.bulk.transfer import verified
 from s3k_async.client import S3kClient, reader_of, volume_of
-from s3k_async.files import FileReader
+from s3k_async.files.open_files import FileReader
 from s3k_async.namespace.entry_reader import existing
-from s3k_async.transfer import verified
 
 __all__ = ["download", "download_into", "upload"]
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
 from s3k_async._core.runtime import SYSTEM, Sources
-from s3k_async.aws.access import AwsConfig
+from s3k_async.backends.aws.access import AwsConfig
+from s3k_async.backends.ballast import Ballast
+from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.interception import TableStore
+from s3k_async.backends.ports.items import MAX_TRANSACTION
 from s3k_async.errors import UnsupportedError
-from s3k_async.stores.ballast import Ballast
-from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.interception import TableStore
-from s3k_async.stores.items import MAX_TRANSACTION
 
 __all__ = [
     "BlobCapabilities",

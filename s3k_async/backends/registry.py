@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Generic, TypeVar
 
-from s3k_async.aws.access import AwsConfig
+from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.location import BlobLocation, Location, TableLocation
 from s3k_async.errors import ConfigError
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from s3k_async._core.concurrency import ByteBudget, run_all
 from s3k_async.errors import PartialFailureError, PathNotFoundError, S3kError
-from s3k_async.file_ranges import read_file, read_version
+from s3k_async.files.file_ranges import read_file, read_version
 from s3k_async.model import Entry, FileStatus, status_of
 from s3k_async.volumes.volume import Volume
 

@@ -16,6 +16,7 @@ from typing import TypeAlias
 import anyio
 
 from s3k_async._core.concurrency import ByteBudget, run_all
+from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.publish import write
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -24,11 +25,10 @@ from s3k_async.errors import (
     PathExistsError,
     S3kError,
 )
-from s3k_async.files import bytes_of, drop_unpublished
+from s3k_async.files.open_files import bytes_of, drop_unpublished
 from s3k_async.model import ROOT, ChangeResult, Content, Entry
 from s3k_async.namespace.file_batches import prepare_many, publish_many
 from s3k_async.namespace.store import WriteTarget
-from s3k_async.stores.blobs import Buffer
 from s3k_async.volumes.volume import Volume
 
 __all__ = ["write_many"]

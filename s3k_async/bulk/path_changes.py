@@ -22,7 +22,7 @@ from s3k_async.errors import (
     RenameIntoSelfError,
     S3kError,
 )
-from s3k_async.file_ranges import need_same
+from s3k_async.files.file_ranges import need_same
 from s3k_async.model import ROOT, ChangeResult, Entry, FileStatus, Progress
 from s3k_async.namespace.bulk_moves import BulkOutcome, delete_files
 from s3k_async.namespace.conflict_backoff import ConflictBackoff

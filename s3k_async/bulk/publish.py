@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from s3k_async import _native
 from s3k_async._core.concurrency import run_all
+from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.errors import (
     ConflictError,
     CorruptDataError,
@@ -19,13 +20,12 @@ from s3k_async.errors import (
     S3kError,
     UncommittedFileError,
 )
-from s3k_async.file_ranges import LOOKS, need_readable
-from s3k_async.files import bytes_of, drop_unpublished
+from s3k_async.files.file_ranges import LOOKS, need_readable
+from s3k_async.files.open_files import bytes_of, drop_unpublished
 from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, Entry, Progress
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.store import WriteTarget
-from s3k_async.stores.blobs import Buffer
 from s3k_async.volumes.volume import Volume
 
 __all__ = ["ProgressCallback", "ProgressTally", "copy", "is_below", "publish_new", "touch", "write"]

@@ -13,7 +13,7 @@ from s3k_async.errors import (
     S3kError,
     UnsupportedError,
 )
-from s3k_async.files import FileWriter
+from s3k_async.files.open_files import FileWriter
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry, StagedFile
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.storage.physical import PhysicalStorage

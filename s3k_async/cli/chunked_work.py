@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
+from s3k_async.bulk.transfer import ProgressCallback
 from s3k_async.cli.exit_codes import ExitCode, exit_code
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural
@@ -15,7 +16,6 @@ from s3k_async.cli.path_lists import PathList, Record
 from s3k_async.cli.reporting import SHOWN, FailedOperandsError, failure_fields
 from s3k_async.cli.volume_addresses import shown
 from s3k_async.model import Progress
-from s3k_async.transfer import ProgressCallback
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from xml.etree import ElementTree as ET
 
+from s3k_async.bulk.local_tree import local_errors
 from s3k_async.errors import ConfigError
-from s3k_async.local_tree import local_errors
 
 __all__ = ["read_hadoop_file"]
 

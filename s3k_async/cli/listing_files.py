@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import click
 from anyio import to_thread
 
-from s3k_async import local_tree
+from s3k_async.bulk import local_tree
 from s3k_async.cli.output import status_fields
-from s3k_async.listing import arrow_schema
+from s3k_async.listing.listings import arrow_schema
 from s3k_async.model import FileStatus
 
 if TYPE_CHECKING:

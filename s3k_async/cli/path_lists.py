@@ -21,11 +21,11 @@ from typing import BinaryIO, Final, Literal
 
 from anyio import to_thread
 
-from s3k_async import local_tree
+from s3k_async._core.paths import normalize
+from s3k_async.bulk import local_tree
 from s3k_async.cli.standard_input import pieces_of, standard_input
 from s3k_async.cli.volume_addresses import Address, parse_address
 from s3k_async.errors import InvalidArgumentError, InvalidPathError
-from s3k_async.paths import normalize
 
 __all__ = ["STANDARD_INPUT", "PathList", "open_list"]
 

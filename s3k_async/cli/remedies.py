@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from s3k_async.addresses import TABLE_FILE
 from s3k_async.errors import (
     DirectoryNotEmptyError,
     IsDirectoryError,
@@ -17,6 +16,7 @@ from s3k_async.errors import (
     VolumeExistsError,
     VolumeNotFoundError,
 )
+from s3k_async.namespace.addresses import TABLE_FILE
 
 __all__ = ["remedy_for"]
 

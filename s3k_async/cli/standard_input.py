@@ -12,8 +12,8 @@ from typing import BinaryIO, cast
 import anyio
 from anyio import to_thread
 
+from s3k_async.bulk.transfer import CHUNK
 from s3k_async.errors import InvalidArgumentError
-from s3k_async.transfer import CHUNK
 
 __all__ = ["pieces_of", "standard_input"]
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import click
 
 from s3k_async._core.concurrency import run_all
+from s3k_async._core.paths import normalize
+from s3k_async.bulk.transfer import is_hopeless
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.reporting import FailedOperandsError
 from s3k_async.cli.volume_addresses import Address
 from s3k_async.errors import PartialFailureError, S3kError
 from s3k_async.model import ChangeResult, ChangeTally
-from s3k_async.paths import normalize
-from s3k_async.transfer import is_hopeless
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient

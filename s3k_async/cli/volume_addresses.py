@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from s3k_async.addresses import TABLE_FILE
 from s3k_async.errors import ConfigError, InvalidArgumentError
+from s3k_async.namespace.addresses import TABLE_FILE
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient

@@ -6,8 +6,8 @@ write operations".
 
 from __future__ import annotations
 
+from s3k_async.backends.ports.items import Item, Value
 from s3k_async.model import Entry
-from s3k_async.stores.items import Item, Value
 from s3k_async.table.codec import to_item
 from s3k_async.table.keys import KeyScheme
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from s3k_async.backends.ports.items import MAX_TRANSACTION
 from s3k_async.cost_model.item_size import read_units, write_units
 from s3k_async.cost_model.listing_cost import longest_listing, read_children
 from s3k_async.cost_model.partition_layout import ChildCount
 from s3k_async.cost_model.service_limits import Service
 from s3k_async.cost_model.tree_shape import Kind, LaidTree
 from s3k_async.cost_model.work_load import Workload
-from s3k_async.stores.items import MAX_TRANSACTION
 from s3k_async.txn.chunking import CHUNK
 
 __all__ = ["deletion", "renaming"]

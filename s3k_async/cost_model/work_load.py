@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from s3k_async._core.metering import Part
+from s3k_async.backends.ports.items import MAX_BATCH
 from s3k_async.cost_model.item_size import read_units, write_units
 from s3k_async.cost_model.partition_layout import ChildCount
 from s3k_async.cost_model.service_limits import Latency
-from s3k_async.stores.items import MAX_BATCH
 
 __all__ = ["PartitionLoad", "Workload"]
 

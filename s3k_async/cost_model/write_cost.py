@@ -6,6 +6,7 @@ size, and the client's parent cache is empty.
 
 from __future__ import annotations
 
+from s3k_async.backends.ports.items import MAX_BATCH, MAX_TRANSACTION
 from s3k_async.bulk.file_writes import UPLOADS, WINDOW_BYTES, WINDOW_FILES, WINDOWS
 from s3k_async.config import Tuning
 from s3k_async.cost_model.item_size import read_units, write_units
@@ -14,7 +15,6 @@ from s3k_async.cost_model.service_limits import Service
 from s3k_async.cost_model.tree_shape import LaidTree
 from s3k_async.cost_model.verb_cost import store_bytes
 from s3k_async.cost_model.work_load import Workload
-from s3k_async.stores.items import MAX_BATCH, MAX_TRANSACTION
 
 __all__ = ["loading"]
 

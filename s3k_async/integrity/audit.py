@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 import anyio
 
-from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.file_modes import open_private
+from s3k_async._core.file_modes import open_private
+from s3k_async.backends.ports.blobs import BlobStore
 
 __all__ = ["AuditRecord", "AuditTrail"]
 

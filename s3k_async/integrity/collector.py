@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from s3k_async import _native
 from s3k_async._core.concurrency import merge
+from s3k_async.backends.ports.key_ranges import HEX
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.integrity.facts import (
     NOT_LOGGED,
@@ -29,7 +30,6 @@ from s3k_async.model import ROOT, Entry, Progress
 from s3k_async.oplog.entries import segment_key
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
 from s3k_async.oplog.tail import LogPosition, LogTail, position_of
-from s3k_async.stores.key_ranges import HEX
 from s3k_async.txn.txn_record import TransactionRecord
 
 __all__ = ["LOOSE", "Collector", "Unkeyed"]

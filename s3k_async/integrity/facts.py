@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.errors import ItemFormatError
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import job_of_segment
 from s3k_async.oplog.log_reader import ObjectState
 from s3k_async.storage.physical import is_uri
-from s3k_async.stores.blobs import BlobInfo
 from s3k_async.txn.lease import expired
 from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.txn.write_intent import WriteIntent, parse_intent

@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
+from s3k_async._core.file_modes import open_private
+from s3k_async._core.file_replacement import replaceable
+from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.errors import BusyError, InvalidArgumentError, PathNotFoundError
 from s3k_async.integrity.gc_rules import Ages, Verdict
-from s3k_async.stores.blobs import BlobInfo
-from s3k_async.stores.file_modes import open_private
-from s3k_async.stores.replacing import replaceable
 
 __all__ = ["CandidateReader", "CandidateWriter", "Header", "verdict_from"]
 

@@ -14,6 +14,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from s3k_async._core.concurrency import merge
+from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Unfinished
+from s3k_async.backends.ports.items import Item
+from s3k_async.backends.ports.key_ranges import HEX, KeyRange, hex_ranges, key_ranges
+from s3k_async.backends.ports.pagination import list_pages
 from s3k_async.errors import (
     ItemFormatError,
     LogFormatError,
@@ -36,10 +40,6 @@ from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import EntryKey, LogRecord, parse_key
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import DamagedLog, LogReader
-from s3k_async.stores.blobs import BlobInfo, BlobStore, Unfinished
-from s3k_async.stores.items import Item
-from s3k_async.stores.key_ranges import HEX, KeyRange, hex_ranges, key_ranges
-from s3k_async.stores.pagination import list_pages
 from s3k_async.table.codec import from_item
 
 __all__ = [

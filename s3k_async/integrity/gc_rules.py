@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.integrity.facts import NOT_LOGGED
 from s3k_async.integrity.rule_table import Rule, RuleTable
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.log_reader import ObjectState, latest
-from s3k_async.stores.blobs import BlobInfo
 
 __all__ = [
     "DELETABLE",

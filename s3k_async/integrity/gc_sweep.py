@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async._core.runtime import Sources
+from s3k_async.backends.ports.blobs import MAX_DELETION, BlobStore, Unfinished
+from s3k_async.backends.ports.items import Item
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import (
     BlobNotFoundError,
     ConflictError,
@@ -34,9 +37,6 @@ from s3k_async.model import Entry, Progress
 from s3k_async.oplog.entries import EntryKey, decode, history_prefix, parse_key
 from s3k_async.oplog.log_objects import ENTRY_BYTES, read_object
 from s3k_async.oplog.log_reader import LogReader
-from s3k_async.stores.blobs import MAX_DELETION, BlobStore, Unfinished
-from s3k_async.stores.items import Item
-from s3k_async.stores.pagination import list_all
 
 __all__ = ["BATCH", "GarbageCollector", "MarkedState", "Sweeper", "Swept"]
 

@@ -16,15 +16,15 @@ import anyio.to_thread
 
 from s3k_async._core.concurrency import merge
 from s3k_async._core.runtime import Sources
+from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
+from s3k_async.backends.ports.key_ranges import HEX
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.integrity.restore_rules import RestoreDecision, decide_object, named_keys
 from s3k_async.integrity.tree_restore import ROWS_AT_ONCE, RestoreOutcome, RestoreReport, TreePlan
 from s3k_async.model import ROOT, Entry, Progress
 from s3k_async.oplog.damage import DamagedLog
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import LogReader
-from s3k_async.stores.blobs import BlobInfo, BlobStore
-from s3k_async.stores.key_ranges import HEX
-from s3k_async.stores.pagination import list_all
 
 __all__ = ["RestorePlan", "plan_restore"]
 

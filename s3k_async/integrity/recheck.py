@@ -8,6 +8,8 @@ from typing import Final
 
 from s3k_async import _native
 from s3k_async._core.concurrency import gather, run_all
+from s3k_async.backends.ports.blobs import BlobInfo
+from s3k_async.backends.ports.items import Key
 from s3k_async.errors import BlobNotFoundError, InvalidPathError, ItemFormatError, LogFormatError
 from s3k_async.integrity.facts import (
     NOT_LOGGED,
@@ -29,8 +31,6 @@ from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
 from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, ObjectState, latest
 from s3k_async.oplog.tail import LogTail
-from s3k_async.stores.blobs import BlobInfo
-from s3k_async.stores.items import Key
 from s3k_async.table.codec import from_item
 from s3k_async.txn.txn_record import JOB_PARTITION, TransactionRecord, record_from
 

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
+from s3k_async.backends.ports.items import PARTITION, SORT, Item, ItemStore
+from s3k_async.backends.ports.pagination import query_all, scan_all
 from s3k_async.errors import BusyError, ItemFormatError
 from s3k_async.integrity.gc_rules import PHYSICAL_KEY, KeyOf
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.storage.physical import is_uri
-from s3k_async.stores.items import PARTITION, SORT, Item, ItemStore
-from s3k_async.stores.pagination import query_all, scan_all
 from s3k_async.table.keys import ENTRY_PREFIX
 from s3k_async.txn.txn_record import JOB_PARTITION, PART_SEPARATOR
 from s3k_async.txn.volume_record import LOCK, RECORD_KEY, STATE

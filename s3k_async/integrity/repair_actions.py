@@ -17,6 +17,20 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from s3k_async import _native
+from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.items import (
+    ABSENT,
+    OPERATION,
+    PARTITION,
+    SORT,
+    Check,
+    Condition,
+    Delete,
+    Item,
+    Key,
+    Put,
+)
+from s3k_async.backends.ports.items import Action as ItemAction
 from s3k_async.errors import (
     BlobExistsError,
     ConditionFailedError,
@@ -57,20 +71,6 @@ from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.segments import encode_segment_commit
 from s3k_async.oplog.tail import LogTail
 from s3k_async.storage.physical import PhysicalStorage
-from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.items import (
-    ABSENT,
-    OPERATION,
-    PARTITION,
-    SORT,
-    Check,
-    Condition,
-    Delete,
-    Item,
-    Key,
-    Put,
-)
-from s3k_async.stores.items import Action as ItemAction
 from s3k_async.table.codec import from_item, is_unmarked_directory, to_item, unchanged
 from s3k_async.txn.lease import expired
 from s3k_async.txn.txn_record import TransactionRecord

@@ -11,6 +11,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import Any, Final, TypeAlias
 
 from s3k_async import _native
+from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.items import PARTITION, SORT, Item, Key
+from s3k_async.backends.ports.key_ranges import KeyRange, list_range
+from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.errors import BlobNotFoundError, ItemFormatError, LogFormatError
 from s3k_async.integrity.facts import ItemFacts, LogObjectFacts, OpenSegment, adopted_by, objects_of
 from s3k_async.integrity.scope import ScanCounts, Scope
@@ -22,10 +26,6 @@ from s3k_async.oplog.entries import is_id, parse_line, pending_segment
 from s3k_async.oplog.log_objects import ENTRY_BYTES
 from s3k_async.oplog.log_reader import DamagedLog, Finding, LogReader
 from s3k_async.oplog.segments import FORMAT as SEGMENT_FORMAT
-from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.items import PARTITION, SORT, Item, Key
-from s3k_async.stores.key_ranges import KeyRange, list_range
-from s3k_async.stores.pagination import scan_all
 from s3k_async.table.codec import from_item, from_items
 from s3k_async.table.keys import ENTRY_PREFIX
 from s3k_async.txn.txn_record import JOB_PARTITION, record_from

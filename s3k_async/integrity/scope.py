@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from s3k_async._core.runtime import Sources
+from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
+from s3k_async.backends.ports.key_ranges import KeyRange, hex_ranges, key_ranges
 from s3k_async.errors import InvalidPathError
 from s3k_async.model import ROOT
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import JavaLogReader, LogReader
 from s3k_async.storage.physical import is_uri, key_below
-from s3k_async.stores.blobs import BlobInfo, BlobStore
-from s3k_async.stores.key_ranges import KeyRange, hex_ranges, key_ranges
 
 __all__ = ["ScanCounts", "Scope"]
 

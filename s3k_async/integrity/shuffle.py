@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from s3k_async._core.file_modes import make_directories, open_private
+from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.integrity.facts import Finding, ItemFacts, LogObjectFacts, OpenSegment
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation
-from s3k_async.stores.blobs import BlobInfo
-from s3k_async.stores.file_modes import make_directories, open_private
 from s3k_async.txn.txn_record import TransactionRecord
 
 __all__ = [

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from s3k_async import _native
+from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.integrity.facts import (
     NOTES,
     PROBLEMS,
@@ -34,7 +35,6 @@ from s3k_async.integrity.rule_table import Rule, RuleTable
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation, job_of_segment, pending_segment
 from s3k_async.storage.physical import is_uri
-from s3k_async.stores.blobs import BlobInfo
 from s3k_async.txn.lease import expired
 
 __all__ = [

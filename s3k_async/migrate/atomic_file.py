@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
+from s3k_async._core.file_modes import open_private
+from s3k_async._core.file_replacement import replaceable
+from s3k_async._core.os_errors import os_errors, sync_directory
 from s3k_async._core.runtime import SYSTEM, Sources
-from s3k_async.stores.file_modes import open_private
-from s3k_async.stores.os_errors import os_errors, sync_directory
-from s3k_async.stores.replacing import replaceable
 
 __all__ = ["appearing", "flush", "place"]
 

@@ -10,17 +10,17 @@ from typing import BinaryIO
 
 from anyio.to_thread import run_sync
 
+from s3k_async._core.file_modes import open_private
+from s3k_async._core.file_replacement import replaceable
 from s3k_async._core.metering import Requests, counted
+from s3k_async._core.os_errors import os_errors
 from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async._native import Entries
 from s3k_async.errors import PathNotFoundError
-from s3k_async.listing import Listing
+from s3k_async.listing.listings import Listing
 from s3k_async.migrate.atomic_file import flush, place
 from s3k_async.migrate.dump_format import CHUNK, DumpEnd, DumpForm, DumpHeader, DumpWriter
 from s3k_async.model import ROOT, Entry, Progress
-from s3k_async.stores.file_modes import open_private
-from s3k_async.stores.os_errors import os_errors
-from s3k_async.stores.replacing import replaceable
 from s3k_async.table.codec import in_columns
 from s3k_async.volumes import Volume
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from s3k_async._native import Entries
 from s3k_async.errors import CorruptDataError
-from s3k_async.listing import arrow_schema
+from s3k_async.listing.listings import arrow_schema
 from s3k_async.migrate.dump_format import CHUNK, DumpEnd, DumpHeader, parse, parse_end, parse_header
 from s3k_async.model import UNCOMMITTED, Entry
 

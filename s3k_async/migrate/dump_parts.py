@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, Final, Literal, TypeAlias
 
+from s3k_async._core.file_modes import make_directories, open_private
+from s3k_async._core.os_errors import os_errors, sync_directory
 from s3k_async._native import Entries
 from s3k_async.errors import CorruptDataError, InvalidArgumentError
 from s3k_async.migrate.atomic_file import appearing, flush
@@ -33,8 +35,6 @@ from s3k_async.migrate.dump_format import (
 )
 from s3k_async.migrate.dump_parquet import ParquetReader, ParquetWriter
 from s3k_async.model import Entry
-from s3k_async.stores.file_modes import make_directories, open_private
-from s3k_async.stores.os_errors import os_errors, sync_directory
 
 __all__ = [
     "MANIFEST",

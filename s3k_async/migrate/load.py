@@ -11,7 +11,9 @@ from anyio.to_thread import run_sync
 
 from s3k_async._core.concurrency import gather
 from s3k_async._core.metering import RequestCounter, Requests, counted
+from s3k_async._core.os_errors import os_errors
 from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.backends.ports.items import ItemStore
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     DirectoryNotEmptyError,
@@ -24,8 +26,6 @@ from s3k_async.migrate.dump_reader import open_dump
 from s3k_async.migrate.load_batch import SHOWN, LoadTarget, lacking_bytes, off_loop
 from s3k_async.migrate.missing_parents import MissingParents
 from s3k_async.model import Entry, Progress
-from s3k_async.stores.items import ItemStore
-from s3k_async.stores.os_errors import os_errors
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import has_entries
 from s3k_async.volumes import Volume

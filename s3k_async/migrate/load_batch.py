@@ -11,6 +11,7 @@ from anyio.to_thread import run_sync
 
 from s3k_async import _native
 from s3k_async._core.concurrency import gather
+from s3k_async._core.paths import normalize
 from s3k_async.errors import (
     CorruptDataError,
     DataMissingError,
@@ -21,7 +22,6 @@ from s3k_async.errors import (
 )
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation, operation_line
-from s3k_async.paths import normalize
 from s3k_async.table.codec import from_items, to_item
 from s3k_async.volumes import Volume
 

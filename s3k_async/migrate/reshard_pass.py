@@ -11,9 +11,17 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from s3k_async import _native
+from s3k_async.backends.ports.items import (
+    MAX_TRANSACTION,
+    PARTITION,
+    SORT,
+    Condition,
+    Delete,
+    Item,
+    Key,
+)
+from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.errors import ConditionFailedError, CorruptDataError, ItemFormatError
-from s3k_async.stores.items import MAX_TRANSACTION, PARTITION, SORT, Condition, Delete, Item, Key
-from s3k_async.stores.pagination import scan_all
 from s3k_async.table.codec import from_items
 from s3k_async.table.keys import ENTRY_PREFIX, KeyScheme
 from s3k_async.volumes import Volume

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from s3k_async._core.concurrency import gather
+from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import (
     BlobExistsError,
     BlobNotFoundError,
@@ -27,12 +29,10 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeMismatchError,
 )
-from s3k_async.listing import Listing
+from s3k_async.listing.listings import Listing
 from s3k_async.model import ROOT, Progress
 from s3k_async.oplog.binary_entries import JavaEntryV2, read_java, write_java
 from s3k_async.oplog.log_objects import ENTRY_BYTES, read_object
-from s3k_async.stores.blobs import BlobInfo, BlobStore
-from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume
 
 __all__ = ["GRACE_SECONDS", "GUARD", "RETIRED", "Retirement", "retire_log"]

@@ -20,6 +20,7 @@ from s3k_async import _native
 from s3k_async._core.active_calls import optional
 from s3k_async._core.concurrency import to_the_end
 from s3k_async._native import Entries
+from s3k_async.backends.ports.items import ABSENT, Action, Put
 from s3k_async.errors import (
     BusyError,
     ConditionFailedError,
@@ -35,7 +36,6 @@ from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstru
 from s3k_async.namespace.recursive import Tree
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.namespace.tree_change import OnProgress, TreeChange, look_ahead
-from s3k_async.stores.items import ABSENT, Action, Put
 from s3k_async.table.codec import NEXT, from_item, in_columns, to_item
 from s3k_async.txn.chunking import cost, mixed_chunks, reread
 from s3k_async.txn.column_plan import ColumnPlan, plan_deletes, plan_moves

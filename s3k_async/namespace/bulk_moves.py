@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from s3k_async._native import Entries
+from s3k_async.backends.ports.items import Item
 from s3k_async.errors import (
     BusyError,
     LeaseExpiredError,
@@ -22,7 +23,6 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.namespace.store import MetadataStore
-from s3k_async.stores.items import Item
 from s3k_async.table.codec import NEXT, from_item, from_items, in_columns
 from s3k_async.txn.column_plan import ColumnPlan, plan_deletes, plan_moves
 from s3k_async.txn.executor import ExecutionResult, Turn, execute

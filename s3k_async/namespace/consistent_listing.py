@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from s3k_async._native import Entries
+from s3k_async.backends.ports.items import OPERATION, Item
 from s3k_async.model import ROOT, Entry
 from s3k_async.namespace.directories import DirectoryStore
-from s3k_async.stores.items import OPERATION, Item
 from s3k_async.table.codec import from_items
 from s3k_async.table.keys import ROOT_KEY, KeyScheme
 from s3k_async.table.stored_reader import ROOT_ENTRY

@@ -12,6 +12,21 @@ from typing import TypeVar
 from s3k_async import _native
 from s3k_async._core.active_calls import incidental
 from s3k_async._core.runtime import Sources
+from s3k_async.backends.ports.items import (
+    ABSENT,
+    OPERATION,
+    PARTITION,
+    SORT,
+    Action,
+    Check,
+    Condition,
+    Delete,
+    Item,
+    ItemStore,
+    Put,
+    Update,
+    Value,
+)
 from s3k_async.config import Tuning
 from s3k_async.errors import (
     BusyError,
@@ -30,21 +45,6 @@ from s3k_async.namespace.entry_reader import EntryReader
 from s3k_async.namespace.parent_cache import ParentCache, SingleFlight
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.log_writer import OperationLog
-from s3k_async.stores.items import (
-    ABSENT,
-    OPERATION,
-    PARTITION,
-    SORT,
-    Action,
-    Check,
-    Condition,
-    Delete,
-    Item,
-    ItemStore,
-    Put,
-    Update,
-    Value,
-)
 from s3k_async.table.codec import NEXT, from_item, is_unmarked_directory, to_item, unchanged
 from s3k_async.table.keys import ROOT_KEY, KeyScheme
 from s3k_async.table.stored_reader import ROOT_ENTRY

@@ -9,10 +9,10 @@ from typing import Protocol
 from s3k_async import _native
 from s3k_async._core.concurrency import merge
 from s3k_async._native import Entries
+from s3k_async.backends.ports.items import Item
 from s3k_async.errors import ItemFormatError, PathNotFoundError
 from s3k_async.model import ROOT, Entry
 from s3k_async.namespace.ordered_walk import in_order
-from s3k_async.stores.items import Item
 from s3k_async.table.codec import from_item, from_items
 from s3k_async.table.stored_reader import ROOT_ENTRY, SUFFIX_STREAMS, StoredReader
 from s3k_async.txn.intent_view import IntentView, Seeing

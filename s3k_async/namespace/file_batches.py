@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from s3k_async import _native
 from s3k_async._core.concurrency import run_all, to_the_end
+from s3k_async.backends.ports.items import ABSENT, Put
 from s3k_async.errors import (
     BusyError,
     ConflictError,
@@ -29,7 +30,6 @@ from s3k_async.errors import (
 from s3k_async.model import ROOT, Content, Entry
 from s3k_async.namespace.store import MetadataStore, WriteTarget
 from s3k_async.oplog.entries import Operation
-from s3k_async.stores.items import ABSENT, Put
 from s3k_async.table.codec import NEXT, to_item, unchanged
 from s3k_async.txn.executor import ExecutionResult, execute
 from s3k_async.txn.lease import require_unexpired

@@ -15,6 +15,18 @@ from typing import TypeAlias
 
 from s3k_async import _native
 from s3k_async._core.concurrency import run_all
+from s3k_async.backends.ports.items import (
+    ABSENT,
+    MAX_TRANSACTION,
+    OPERATION,
+    Action,
+    Condition,
+    Delete,
+    Item,
+    Put,
+    Update,
+    Value,
+)
 from s3k_async.errors import ConditionFailedError, TransactionConflictError
 from s3k_async.model import ROOT, ChangeResult
 from s3k_async.namespace.atomic_changes import AtomicChange
@@ -28,18 +40,6 @@ from s3k_async.namespace.mutations import (
     decide,
 )
 from s3k_async.namespace.store import MetadataStore
-from s3k_async.stores.items import (
-    ABSENT,
-    MAX_TRANSACTION,
-    OPERATION,
-    Action,
-    Condition,
-    Delete,
-    Item,
-    Put,
-    Update,
-    Value,
-)
 from s3k_async.table.codec import NEXT, is_unmarked_directory, to_item, unchanged
 from s3k_async.table.keys import ROOT_KEY, KeyScheme
 from s3k_async.txn.executor import by_transaction, execute

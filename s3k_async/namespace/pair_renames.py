@@ -14,6 +14,7 @@ from functools import partial
 
 from s3k_async import _native
 from s3k_async._core.concurrency import run_all
+from s3k_async.backends.ports.items import MAX_TRANSACTION, Action
 from s3k_async.errors import (
     BusyError,
     ItemFormatError,
@@ -28,7 +29,6 @@ from s3k_async.namespace.bulk_moves import BulkOutcome
 from s3k_async.namespace.directories import require_directories
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
-from s3k_async.stores.items import MAX_TRANSACTION, Action
 from s3k_async.txn.executor import ExecutionResult, Lane, Refusal, execute
 from s3k_async.txn.row_plan import RowPlan
 

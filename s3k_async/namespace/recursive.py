@@ -16,6 +16,7 @@ from functools import partial
 from s3k_async import _native
 from s3k_async._core.concurrency import to_the_end
 from s3k_async._native import Entries
+from s3k_async.backends.ports.items import ABSENT, Check, Put
 from s3k_async.errors import (
     ConditionFailedError,
     ConflictError,
@@ -31,7 +32,6 @@ from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstru
 from s3k_async.namespace.ordered_walk import walk
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.namespace.tree_change import OnProgress, TreeChange, look_ahead
-from s3k_async.stores.items import ABSENT, Check, Put
 from s3k_async.table.codec import NEXT, to_item, unchanged
 from s3k_async.txn.chunking import chunks, cost_of_files, reread
 

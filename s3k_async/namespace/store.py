@@ -15,6 +15,7 @@ from functools import partial
 from s3k_async import _native
 from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.runtime import Sources
+from s3k_async.backends.ports.items import ABSENT, Action, Check, Delete, ItemStore, Put
 from s3k_async.config import Tuning
 from s3k_async.errors import (
     BusyError,
@@ -33,7 +34,6 @@ from s3k_async.namespace.directories import DirectoryStore, require_directories
 from s3k_async.namespace.parent_cache import AncestorReads
 from s3k_async.oplog.entries import Operation, OperationKind
 from s3k_async.oplog.log_writer import OperationLog
-from s3k_async.stores.items import ABSENT, Action, Check, Delete, ItemStore, Put
 from s3k_async.table.codec import from_item, to_item, unchanged
 from s3k_async.table.keys import KeyScheme
 from s3k_async.table.stored_reader import ROOT_ENTRY

@@ -21,6 +21,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Seque
 from dataclasses import dataclass
 from typing import Any, Final
 
+from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import BlobNotFoundError, LogFormatError
 from s3k_async.oplog.damage import DamagedLog, Finding
 from s3k_async.oplog.entries import (
@@ -33,8 +35,6 @@ from s3k_async.oplog.entries import (
     unseal,
 )
 from s3k_async.oplog.log_objects import MANIFEST_BYTES, read_object
-from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.pagination import list_all
 
 __all__ = [
     "MANIFESTS",

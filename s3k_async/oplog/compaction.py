@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from s3k_async._core.runtime import Sources
+from s3k_async.backends.ports.blobs import MAX_DELETION, BlobStore
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import LeaseExpiredError, PartialFailureError
 from s3k_async.model import Progress
 from s3k_async.oplog.checkpoints import (
@@ -37,8 +39,6 @@ from s3k_async.oplog.damage import DamagedLog
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import LogReader, latest
-from s3k_async.stores.blobs import MAX_DELETION, BlobStore
-from s3k_async.stores.pagination import list_all
 
 __all__ = ["GRACE_SECONDS", "MAX_SEGMENTS", "TOMBSTONE_SECONDS", "Compaction", "Compactor"]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.errors import LogFormatError
-from s3k_async.stores.blobs import BlobStore
 
 __all__ = ["ENTRY_BYTES", "MANIFEST_BYTES", "OBJECT_BYTES", "read_object"]
 

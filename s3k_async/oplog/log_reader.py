@@ -23,6 +23,9 @@ from typing import Final, get_args
 
 from s3k_async import _native
 from s3k_async._core.concurrency import gather
+from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
+from s3k_async.backends.ports.key_ranges import KeyRange, list_range
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import BlobNotFoundError, InvalidPathError, LogFormatError
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.binary_entries import JavaEntry, JavaEntryV1, read_java
@@ -42,9 +45,6 @@ from s3k_async.oplog.entries import (
 )
 from s3k_async.oplog.log_objects import ENTRY_BYTES, OBJECT_BYTES, read_object
 from s3k_async.oplog.segments import Segment, SegmentCommit, decode_segment
-from s3k_async.stores.blobs import BlobInfo, BlobStore
-from s3k_async.stores.key_ranges import KeyRange, list_range
-from s3k_async.stores.pagination import list_all
 
 __all__ = [
     "DamagedLog",

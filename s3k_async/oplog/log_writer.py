@@ -13,6 +13,7 @@ import anyio
 
 from s3k_async._core.concurrency import gather, to_the_end
 from s3k_async._core.runtime import Sources
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.errors import (
     BlobExistsError,
     ConflictError,
@@ -39,7 +40,6 @@ from s3k_async.oplog.segments import (
     seal_segment,
     segment_lines,
 )
-from s3k_async.stores.blobs import BlobStore
 
 __all__ = [
     "SEGMENT_BYTES",

@@ -16,11 +16,12 @@ from pyspark.accumulators import Accumulator
 from pyspark.sql import SparkSession
 
 from s3k_async._core.metering import Requests
+from s3k_async._core.paths import normalize
 from s3k_async._core.runtime import SYSTEM
 from s3k_async._native import Entries
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
-from s3k_async.listing import Listing
+from s3k_async.listing.listings import Listing
 from s3k_async.migrate.dump import DumpResult, dump_top
 from s3k_async.migrate.dump_format import CHUNK, DumpHeader
 from s3k_async.migrate.dump_parts import (
@@ -33,7 +34,6 @@ from s3k_async.migrate.dump_parts import (
     write_manifest,
 )
 from s3k_async.model import ROOT
-from s3k_async.paths import normalize
 from s3k_async.spark.listing_job import LEVELS, over_subtrees, subtrees
 from s3k_async.spark.runner import AnyVolume, JobRun, ProgressCallback
 from s3k_async.spark.task_rows import Batches, attempt_name, row_batch

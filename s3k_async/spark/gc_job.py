@@ -18,6 +18,7 @@ from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from s3k_async.backends.ports.items import Item
 from s3k_async.errors import BusyError, InvalidArgumentError
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_candidates import verdict_from
@@ -62,7 +63,6 @@ from s3k_async.spark.task_rows import (
     error_from,
     spark_schema,
 )
-from s3k_async.stores.items import Item
 from s3k_async.volumes import Volume
 
 __all__ = ["GcReport", "gc"]

@@ -20,6 +20,8 @@ from typing import Final, Protocol, TypeAlias
 import pyarrow as pa
 
 from s3k_async._core.concurrency import merge
+from s3k_async.backends.ports.blobs import BlobInfo
+from s3k_async.backends.ports.key_ranges import KeyRange, list_range
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import LogFormatError
 from s3k_async.integrity.gc_mark import (
@@ -48,8 +50,6 @@ from s3k_async.spark.scan_splits import (
 )
 from s3k_async.spark.shuffle_rows import LINES, NOWHERE
 from s3k_async.spark.task_rows import Batches, row_batch
-from s3k_async.stores.blobs import BlobInfo
-from s3k_async.stores.key_ranges import KeyRange, list_range
 from s3k_async.volumes import Volume
 
 __all__ = [

@@ -13,6 +13,7 @@ from pyspark.sql import functions as sf
 
 from s3k_async._core.concurrency import run_all
 from s3k_async._sync.sync_client import S3kSyncClient
+from s3k_async.backends.ports.pagination import list_all, list_first_level
 from s3k_async.bulk.adoption import LOOKS, canonical_uri, is_own, look_at
 from s3k_async.errors import (
     DataMissingError,
@@ -43,7 +44,6 @@ from s3k_async.spark.path_tasks import (
 from s3k_async.spark.runner import AnyVolume, JobRun
 from s3k_async.spark.task_rows import Batches, column_batch, error_fields, row_batch, spark_schema
 from s3k_async.spark.worker_client import each_value, on_volume
-from s3k_async.stores.pagination import list_all, list_first_level
 from s3k_async.volumes import Volume
 
 __all__ = ["import_objects", "objects_below", "objects_of_inventory"]

@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
-from s3k_async.listing import arrow_schema, record_batches
+from s3k_async.listing.listings import arrow_schema, record_batches
 from s3k_async.model import ROOT
 from s3k_async.spark.runner import AnyVolume, JobRun
 from s3k_async.spark.task_rows import Batches, spark_schema

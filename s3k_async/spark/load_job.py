@@ -23,6 +23,8 @@ from pyspark.sql import functions as sf
 
 from s3k_async import _native
 from s3k_async._core.metering import Requests
+from s3k_async._core.os_errors import os_errors
+from s3k_async._core.paths import normalize
 from s3k_async._core.runtime import SYSTEM
 from s3k_async._sync.loop_thread import current_bridge
 from s3k_async.config import VolumeConfig
@@ -46,13 +48,11 @@ from s3k_async.migrate.load import DumpFacts, LoadResult, load_by
 from s3k_async.migrate.load_batch import SHOWN, lacking_bytes, off_loop
 from s3k_async.migrate.missing_parents import MissingParents
 from s3k_async.model import Entry
-from s3k_async.paths import normalize
 from s3k_async.settings import with_local_secrets
 from s3k_async.spark.delegate_tasks import delegated, while_held
 from s3k_async.spark.dump_job import shared_directory
 from s3k_async.spark.runner import AnyVolume, JobRun, ProgressCallback
 from s3k_async.spark.task_rows import Batches, error_from, row_batch
-from s3k_async.stores.os_errors import os_errors
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.volumes import Volume
 

@@ -11,8 +11,8 @@ from pyspark import Accumulator
 from pyspark.sql import DataFrame
 
 from s3k_async._core.metering import Requests
+from s3k_async._core.paths import normalize
 from s3k_async._sync.sync_client import S3kSyncClient
-from s3k_async.addresses import inside
 from s3k_async.errors import (
     ArgumentTypeError,
     CrossVolumeError,
@@ -22,7 +22,7 @@ from s3k_async.errors import (
     S3kError,
 )
 from s3k_async.model import FileStatus
-from s3k_async.paths import normalize
+from s3k_async.namespace.addresses import inside
 from s3k_async.spark.job_report import OUTCOME, PLANNED
 from s3k_async.spark.task_rows import Batches, row_batch
 

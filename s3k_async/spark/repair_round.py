@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.repair import RepairReport, RepairRound
@@ -40,7 +41,6 @@ from s3k_async.spark.scan_job import ScanJob
 from s3k_async.spark.scan_splits import VolumeTarget, opened
 from s3k_async.spark.shuffle_rows import parts_of
 from s3k_async.spark.task_rows import Batches, attempt_name, spark_schema
-from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume
 
 __all__ = ["RepairTask", "repair_round"]

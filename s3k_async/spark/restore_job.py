@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from s3k_async._core.paths import normalize
 from s3k_async._core.runtime import SYSTEM
 from s3k_async._sync.loop_thread import current_bridge
 from s3k_async.config import VolumeConfig
@@ -37,7 +38,6 @@ from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.log_writer import DisabledLog
-from s3k_async.paths import normalize
 from s3k_async.settings import with_local_secrets
 from s3k_async.spark.delegate_tasks import while_held
 from s3k_async.spark.job_report import JobResult

@@ -14,13 +14,13 @@ from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from s3k_async._core.paths import normalize
 from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import HELD, Shuffle
 from s3k_async.model import ROOT
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.tail import LogPosition, position_of
-from s3k_async.paths import normalize
 from s3k_async.spark.runner import JobRun
 from s3k_async.spark.scan_splits import (
     CHECKPOINTS,

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from s3k_async._core.concurrency import merge
 from s3k_async._sync.loop_thread import current_bridge
+from s3k_async.backends.ports.key_ranges import KeyRange, hex_ranges
 from s3k_async.config import VolumeConfig
 from s3k_async.integrity.facts import LogObjectFacts
 from s3k_async.integrity.repair import scope_of
@@ -39,7 +40,6 @@ from s3k_async.oplog.checkpoints import Checkpoint
 from s3k_async.oplog.log_reader import DamagedLog, Finding, JavaLogReader, LogReader, entry_ranges
 from s3k_async.settings import with_local_secrets
 from s3k_async.spark.shuffle_rows import batch_of, line_of
-from s3k_async.stores.key_ranges import KeyRange, hex_ranges
 from s3k_async.volumes import Volume, open_volume
 
 __all__ = [

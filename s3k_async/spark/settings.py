@@ -16,8 +16,8 @@ from typing import Any, Unpack
 
 from pyspark.sql import SparkSession
 
-from s3k_async.addresses import Path
 from s3k_async.config import VolumeConfig
+from s3k_async.namespace.addresses import Path
 from s3k_async.settings import resolve
 from s3k_async.settings.hadoop_mapping import CONTEXT_KEY
 from s3k_async.settings.keywords import Settings

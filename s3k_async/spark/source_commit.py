@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
+from s3k_async._core.paths import ancestors, join, normalize
 from s3k_async._sync.sync_client import S3kSyncClient
-from s3k_async.addresses import inside
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     ConfigError,
@@ -20,7 +20,7 @@ from s3k_async.errors import (
 )
 from s3k_async.integrity.gc_rules import GRACE_SECONDS
 from s3k_async.model import FileStatus
-from s3k_async.paths import ancestors, join, normalize
+from s3k_async.namespace.addresses import inside
 from s3k_async.spark.settings import SparkVolume, patient
 from s3k_async.spark.source_files import WritePlan, WrittenFile, discard
 

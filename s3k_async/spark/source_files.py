@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async._sync.sync_files import SyncStagedWriter
 from s3k_async.errors import ConfigError, InvalidArgumentError, S3kError
-from s3k_async.hive_partitions import partition_directory
+from s3k_async.listing.hive_partitions import partition_directory
 from s3k_async.model import StagedFile
 from s3k_async.spark.source_options import SourceOptions
 from s3k_async.spark.source_schema import arrow_schema, as_expected

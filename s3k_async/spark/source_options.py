@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
-from s3k_async.addresses import SCHEME
 from s3k_async.errors import ConfigError, InvalidArgumentError
+from s3k_async.namespace.addresses import SCHEME
 from s3k_async.settings import OPTIONS, Option
 from s3k_async.settings.options import nearest, parse
 from s3k_async.spark.settings import SparkSettings, SparkVolume

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from s3k_async._core.paths import normalize
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async._sync.sync_files import SyncFileReader
-from s3k_async.addresses import inside
 from s3k_async.errors import InvalidArgumentError
-from s3k_async.hive_partitions import partition_values
+from s3k_async.listing.hive_partitions import partition_values
 from s3k_async.model import Entry
-from s3k_async.paths import normalize
+from s3k_async.namespace.addresses import inside
 from s3k_async.spark.source_filters import ColumnFilter
 
 __all__ = [

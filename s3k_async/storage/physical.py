@@ -10,6 +10,8 @@ import anyio
 
 from s3k_async._core.runtime import Sources
 from s3k_async._native import Xxh3_128
+from s3k_async.backends.ports.blob_keys import check_key, check_unchanged
+from s3k_async.backends.ports.blobs import BlobStore, Buffer
 from s3k_async.config import Tuning
 from s3k_async.errors import (
     BlobChangedError,
@@ -21,8 +23,6 @@ from s3k_async.errors import (
 )
 from s3k_async.model import Content
 from s3k_async.storage.upload import CHECKSUM_PREFIX, PhysicalWriter
-from s3k_async.stores.blob_keys import check_key, check_unchanged
-from s3k_async.stores.blobs import BlobStore, Buffer
 
 __all__ = ["PhysicalStorage", "checksum_of", "is_uri", "key_below"]
 

@@ -9,10 +9,10 @@ import anyio
 
 from s3k_async._core.active_calls import critical
 from s3k_async._native import Xxh3_128
+from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer, Upload
 from s3k_async.config import Tuning
 from s3k_async.errors import CorruptDataError, S3kError, StreamClosedError
 from s3k_async.model import Content
-from s3k_async.stores.blobs import BlobInfo, BlobStore, Buffer, Upload
 
 __all__ = ["CHECKSUM_PREFIX", "CLEANUP_SECONDS", "PhysicalWriter"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from s3k_async._native import Entries, Rows
+from s3k_async.backends.ports.items import OPERATION, PARTITION, SORT, Condition, Item, Value
 from s3k_async.errors import ItemFormatError
 from s3k_async.model import UNCOMMITTED, Entry
-from s3k_async.stores.items import OPERATION, PARTITION, SORT, Condition, Item, Value
 from s3k_async.table.keys import KeyScheme
 
 __all__ = [

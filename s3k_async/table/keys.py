@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from s3k_async import _native
+from s3k_async.backends.ports.items import Key
 from s3k_async.errors import InvalidPathError
 from s3k_async.model import HashName
-from s3k_async.stores.items import Key
 
 __all__ = ["ENTRY_PREFIX", "ROOT_KEY", "KeyScheme"]
 

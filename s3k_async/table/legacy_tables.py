@@ -16,10 +16,10 @@ from typing import Final
 
 from s3k_async import _native
 from s3k_async._core.concurrency import gather
+from s3k_async.backends.ports.items import PARTITION, SORT, Item, ItemStore, Key
+from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.errors import ItemFormatError, NotAVolumeError, VolumeMismatchError
 from s3k_async.model import ROOT
-from s3k_async.stores.items import PARTITION, SORT, Item, ItemStore, Key
-from s3k_async.stores.pagination import scan_all
 from s3k_async.table.codec import from_item
 from s3k_async.table.keys import ENTRY_PREFIX, KeyScheme
 

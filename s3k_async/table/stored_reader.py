@@ -7,9 +7,9 @@ from contextlib import aclosing
 
 from s3k_async._core.concurrency import merge
 from s3k_async._native import Entries
+from s3k_async.backends.ports.items import Item, ItemStore
+from s3k_async.backends.ports.pagination import query_all, scan_all
 from s3k_async.model import ROOT, Entry
-from s3k_async.stores.items import Item, ItemStore
-from s3k_async.stores.pagination import query_all, scan_all
 from s3k_async.table.codec import from_item, from_items
 from s3k_async.table.keys import KeyScheme
 

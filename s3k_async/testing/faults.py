@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from anyio.lowlevel import checkpoint
 
-from s3k_async.stores.blobs import (
+from s3k_async.backends.ports.blobs import (
     BlobInfo,
     BlobPage,
     BlobStore,
@@ -19,8 +19,18 @@ from s3k_async.stores.blobs import (
     Unfinished,
     Upload,
 )
-from s3k_async.stores.interception import INTERCEPTOR, TableStore
-from s3k_async.stores.items import PARTITION, SORT, Action, Delete, Item, ItemPage, Key, Put, Update
+from s3k_async.backends.ports.interception import INTERCEPTOR, TableStore
+from s3k_async.backends.ports.items import (
+    PARTITION,
+    SORT,
+    Action,
+    Delete,
+    Item,
+    ItemPage,
+    Key,
+    Put,
+    Update,
+)
 
 __all__ = ["Call", "Died", "FaultPlan", "FaultyBlobs", "FaultyItems", "Moment", "guarded"]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from s3k_async.aws.error_mapping import map_exceptions
+from s3k_async.backends.aws.error_mapping import map_exceptions
 from s3k_async.backends.dynamodb.dynamodb_codec import (
     cursor_text,
     decode_item,
@@ -14,15 +14,15 @@ from s3k_async.backends.dynamodb.dynamodb_codec import (
     parse_cursor,
 )
 from s3k_async.backends.dynamodb.dynamodb_items import DynamoTableAdmin, check_advance
-from s3k_async.stores.batch_result import read_batches, require_loaded
-from s3k_async.stores.item_semantics import (
+from s3k_async.backends.ports.batch_result import read_batches, require_loaded
+from s3k_async.backends.ports.item_semantics import (
     validate,
     validate_load,
     validate_page,
     validate_segment,
     validate_transaction,
 )
-from s3k_async.stores.items import (
+from s3k_async.backends.ports.items import (
     PARTITION,
     SORT,
     Action,

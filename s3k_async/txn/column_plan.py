@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from s3k_async._core.runtime import Sources
 from s3k_async._native import Deletes, Endings, Entries, Moves
+from s3k_async.backends.ports.items import Action
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.segments import operation_ids
-from s3k_async.stores.items import Action
 from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.executor import Lane, by_transaction
 

@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from s3k_async._core.concurrency import run_all, to_the_end
+from s3k_async.backends.ports.items import MAX_TRANSACTION, Action, Item, ItemStore
 from s3k_async.errors import (
     BusyError,
     ConditionFailedError,
@@ -24,7 +25,6 @@ from s3k_async.errors import (
 )
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.segments import Operations
-from s3k_async.stores.items import MAX_TRANSACTION, Action, Item, ItemStore
 from s3k_async.txn.logged_write import LoggedOutcome
 
 __all__ = [

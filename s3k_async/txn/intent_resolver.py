@@ -15,9 +15,7 @@ from contextlib import aclosing
 from s3k_async._core.concurrency import Budget
 from s3k_async._core.runtime import Sources
 from s3k_async._native import Entries
-from s3k_async.errors import BusyError, ConditionFailedError, ItemFormatError, OutcomeUnknownError
-from s3k_async.model import Entry
-from s3k_async.stores.items import (
+from s3k_async.backends.ports.items import (
     OPERATION,
     Condition,
     Delete,
@@ -25,6 +23,8 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
+from s3k_async.errors import BusyError, ConditionFailedError, ItemFormatError, OutcomeUnknownError
+from s3k_async.model import Entry
 from s3k_async.table.codec import NEXT, in_columns, to_item
 from s3k_async.table.stored_reader import StoredReader
 from s3k_async.txn.chunking import PARTS, cost, mixed_chunks

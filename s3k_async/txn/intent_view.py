@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from s3k_async._native import Entries
+from s3k_async.backends.ports.items import ItemStore
 from s3k_async.errors import ItemFormatError
 from s3k_async.model import Entry
-from s3k_async.stores.items import ItemStore
 from s3k_async.table.codec import from_items, in_columns
 from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.txn_record import TransactionRecord, job_key, record_from

@@ -28,8 +28,8 @@ import anyio
 
 from s3k_async._core.concurrency import raise_first
 from s3k_async._core.runtime import Sources
+from s3k_async.backends.retrying.request_pipeline import at_once
 from s3k_async.errors import LeaseExpiredError, S3kError
-from s3k_async.stores.request_pipeline import at_once
 
 __all__ = ["Lease", "Moment", "expired", "expiry_ms", "keep_renewed", "require_unexpired"]
 

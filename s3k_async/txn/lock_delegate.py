@@ -17,8 +17,8 @@ from functools import partial
 from typing import Final
 
 from s3k_async._core.runtime import Sources
+from s3k_async.backends.retrying.retrying_items import ReliableItems
 from s3k_async.errors import LeaseExpiredError
-from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.txn.lease import Lease, Moment, keep_renewed
 from s3k_async.txn.volume_lock import HELD_SECONDS, LEASE_SECONDS, LOOK_SECONDS
 from s3k_async.txn.volume_record import LOCK, LOCK_LEASE, RECORD_KEY, STATE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from s3k_async.backends.ports.items import Action, Check
 from s3k_async.oplog.entries import Operation
-from s3k_async.stores.items import Action, Check
 from s3k_async.txn.executor import Lane, by_transaction
 
 __all__ = ["RowPlan"]

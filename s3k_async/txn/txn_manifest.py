@@ -17,8 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from s3k_async._core.runtime import Sources
-from s3k_async.errors import ConditionFailedError, ItemFormatError, LeaseExpiredError
-from s3k_async.stores.items import (
+from s3k_async.backends.ports.items import (
     ABSENT,
     OPERATION,
     PARTITION,
@@ -31,6 +30,7 @@ from s3k_async.stores.items import (
     Key,
     Put,
 )
+from s3k_async.errors import ConditionFailedError, ItemFormatError, LeaseExpiredError
 from s3k_async.txn.txn_record import JOB_PARTITION, PART_SEPARATOR, Job, job_key
 
 __all__ = ["ManifestPart", "divided", "read_part", "remove_parts", "write_parts"]

@@ -23,15 +23,7 @@ import anyio
 from s3k_async._core.active_calls import note_change
 from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.runtime import Sources
-from s3k_async.errors import (
-    ConditionFailedError,
-    ItemFormatError,
-    LeaseExpiredError,
-    OutcomeUnknownError,
-    S3kError,
-)
-from s3k_async.model import utc
-from s3k_async.stores.items import (
+from s3k_async.backends.ports.items import (
     ABSENT,
     OPERATION,
     PARTITION,
@@ -45,7 +37,15 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
-from s3k_async.stores.pagination import query_all
+from s3k_async.backends.ports.pagination import query_all
+from s3k_async.errors import (
+    ConditionFailedError,
+    ItemFormatError,
+    LeaseExpiredError,
+    OutcomeUnknownError,
+    S3kError,
+)
+from s3k_async.model import utc
 from s3k_async.txn.lease import Lease, Moment, expired, keep_renewed
 from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent
 

@@ -22,6 +22,8 @@ from typing import Final, Literal, TypeAlias
 import anyio
 
 from s3k_async._core.runtime import Sources
+from s3k_async.backends.ports.items import OPERATION, Condition, Item, Update, Value
+from s3k_async.backends.retrying.retrying_items import ReliableItems
 from s3k_async.errors import (
     BusyError,
     ConditionFailedError,
@@ -30,8 +32,6 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.stores.items import OPERATION, Condition, Item, Update, Value
-from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.txn.lease import Lease, Moment, keep_renewed
 from s3k_async.txn.volume_record import (
     DESTROYING,

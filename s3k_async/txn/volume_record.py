@@ -21,6 +21,21 @@ from typing import Any, Final, get_args
 
 from s3k_async._core.retry import RetryPolicy, backoff, retry
 from s3k_async._core.runtime import Sources
+from s3k_async.backends.ports.items import (
+    ABSENT,
+    OPERATION,
+    PARTITION,
+    SORT,
+    Condition,
+    Item,
+    ItemStore,
+    ItemTable,
+    Key,
+    Put,
+    Update,
+    Value,
+)
+from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.config import BlobLocation, LogMode, TableLocation
 from s3k_async.errors import (
     BusyError,
@@ -37,21 +52,6 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.model import HashName, VolumeKind
-from s3k_async.stores.items import (
-    ABSENT,
-    OPERATION,
-    PARTITION,
-    SORT,
-    Condition,
-    Item,
-    ItemStore,
-    ItemTable,
-    Key,
-    Put,
-    Update,
-    Value,
-)
-from s3k_async.stores.pagination import scan_all
 from s3k_async.table.keys import ENTRY_PREFIX
 from s3k_async.txn.lease import expired
 

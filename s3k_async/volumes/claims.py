@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from s3k_async._native import object_id_of
+from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.pagination import list_first_level
 from s3k_async.backends.registry import TABLES
 from s3k_async.config import BlobLocation, VolumeConfig
 from s3k_async.errors import (
@@ -28,8 +30,6 @@ from s3k_async.errors import (
     VolumeExistsError,
     VolumeMismatchError,
 )
-from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.pagination import list_first_level
 from s3k_async.txn.volume_record import SCOPE, VolumeRecord, location_text, scope_of
 
 __all__ = [

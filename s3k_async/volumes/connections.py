@@ -12,11 +12,11 @@ from s3k_async._core.metering import Meter, Part, RequestCounter
 from s3k_async._core.retry import retry
 from s3k_async._core.runtime import Sources
 from s3k_async.backends.location import OpenContext, require_capabilities
+from s3k_async.backends.ports.interception import INTERCEPTOR, Interceptor
+from s3k_async.backends.ports.items import ItemTable
+from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
+from s3k_async.backends.retrying.retrying_items import ReliableItems
 from s3k_async.config import BlobLocation, VolumeConfig
-from s3k_async.stores.interception import INTERCEPTOR, Interceptor
-from s3k_async.stores.items import ItemTable
-from s3k_async.stores.retrying_blobs import ReliableBlobs
-from s3k_async.stores.retrying_items import ReliableItems
 
 __all__ = ["VolumeConnections", "log_location"]
 

@@ -9,6 +9,9 @@ from typing import Final
 
 from s3k_async._core.metering import Part
 from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.backends.ports.items import ItemTable
+from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
+from s3k_async.backends.retrying.retrying_items import ReliableItems
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     ConfigError,
@@ -17,9 +20,6 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.settings.locations import check_name, name_of_directory
-from s3k_async.stores.items import ItemTable
-from s3k_async.stores.retrying_blobs import ReliableBlobs
-from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import (
     SCOPED,

@@ -13,6 +13,10 @@ from typing import Final
 import anyio.to_thread
 
 from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.items import ItemStore
+from s3k_async.backends.ports.pagination import list_all, scan_all
+from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     DirectoryNotEmptyError,
@@ -22,10 +26,6 @@ from s3k_async.errors import (
     ReadOnlyVolumeError,
 )
 from s3k_async.oplog.log_reader import DamagedLog, LogReader
-from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.items import ItemStore
-from s3k_async.stores.pagination import list_all, scan_all
-from s3k_async.stores.retrying_blobs import ReliableBlobs
 from s3k_async.txn.volume_record import (
     VolumeRecord,
     has_entries,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Unpack
 
-from s3k_async.addresses import Path
 from s3k_async.config import VolumeConfig
+from s3k_async.namespace.addresses import Path
 from s3k_async.settings import resolve
 from s3k_async.settings.keywords import Settings
 from s3k_async.volumes import creation, destruction

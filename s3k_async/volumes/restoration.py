@@ -9,6 +9,8 @@ from functools import partial
 from typing import Protocol, TypeAlias, get_args
 
 from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     DirectoryNotEmptyError,
@@ -22,8 +24,6 @@ from s3k_async.integrity.local_restore import RestorePlan, plan_restore
 from s3k_async.integrity.tree_restore import RestoreReport, TreePlan
 from s3k_async.model import ROOT, Entry, HashName, Progress
 from s3k_async.oplog.entries import Operation
-from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.pagination import scan_all
 from s3k_async.table.codec import from_items, to_item
 from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock

@@ -10,6 +10,10 @@ from s3k_async._core.active_calls import Calls
 from s3k_async._core.metering import RequestCounter
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.backends.ballast import Ballast
+from s3k_async.backends.ports.items import ItemTable
+from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
+from s3k_async.backends.retrying.retrying_items import ReliableItems
 from s3k_async.config import BlobLocation, VolumeConfig
 from s3k_async.errors import (
     ConfigError,
@@ -22,10 +26,6 @@ from s3k_async.namespace.recursive import Tree
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_writer import DisabledLog, NativeLog, OperationLog
 from s3k_async.storage.physical import PhysicalStorage
-from s3k_async.stores.ballast import Ballast
-from s3k_async.stores.items import ItemTable
-from s3k_async.stores.retrying_blobs import ReliableBlobs
-from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.table.keys import KeyScheme
 from s3k_async.table.legacy_tables import check_suffixes
 from s3k_async.txn.lease import Moment

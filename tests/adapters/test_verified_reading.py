@@ -16,12 +16,12 @@ from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.adapters.arrow import S3kHandler
 from s3k_async.adapters.fsspec import S3kFileSystem
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.ports.pagination import list_all
+from s3k_async.bulk.transfer import download
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import CorruptDataError, PartialFailureError
-from s3k_async.file_ranges import SequentialCheck
-from s3k_async.stores.pagination import list_all
-from s3k_async.transfer import download
+from s3k_async.files.file_ranges import SequentialCheck
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
 

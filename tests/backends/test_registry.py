@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from s3k_async import S3kClient
-from s3k_async.aws.access import AwsConfig
+from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.local import LocalDirectory
 from s3k_async.backends.location import (
     BlobCapabilities,

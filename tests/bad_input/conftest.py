@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async.backends.ports.items import ABSENT, Put
 from s3k_async.backends.sqlite.sqlite_items import SqliteItems
-from s3k_async.stores.items import ABSENT, Put
 from s3k_async.volumes import init_volume, open_volume
 from tests.bad_input.rows import Scene, changes, snapshot
 from tests.test_volumes_legacy import legacy_item

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from s3k_async.bulk.transfer import upload
 from s3k_async.client import S3kClient
-from s3k_async.transfer import upload
 from tests.bad_input.kinds import (
     ARGUMENT,
     BAD_PATH,

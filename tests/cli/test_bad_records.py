@@ -12,13 +12,13 @@ from typing import Any, Final
 import anyio
 import pytest
 
+from s3k_async.backends.ports.items import Condition, Update
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.oplog import checkpoints
 from s3k_async.oplog.checkpoints import MANIFESTS
 from s3k_async.oplog.entries import seal
 from s3k_async.oplog.log_objects import ENTRY_BYTES, OBJECT_BYTES
 from s3k_async.settings import resolve
-from s3k_async.stores.items import Condition, Update
-from s3k_async.stores.pagination import list_all
 from s3k_async.txn import volume_lock
 from s3k_async.volumes import Volume, open_volume
 from tests.cli.conftest import Cli, Done

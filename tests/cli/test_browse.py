@@ -68,7 +68,7 @@ def test_ls_a_shows_files_that_are_being_written(
     async def crash(*_: object) -> None:
         raise KeyboardInterrupt
 
-    from s3k_async.files import FileWriter
+    from s3k_async.files.open_files import FileWriter
 
     monkeypatch.setattr(FileWriter, "_drop", crash)
     monkeypatch.setattr(FileWriter, "discard", crash)

@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.settings import resolve
-from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli
 

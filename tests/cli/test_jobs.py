@@ -7,9 +7,9 @@ from typing import Literal
 import anyio
 import pytest
 
+from s3k_async.backends.ports.items import ABSENT, OPERATION, PARTITION, SORT, Put, Value
 from s3k_async.backends.sqlite.sqlite_items import SqliteItems
 from s3k_async.settings import resolve
-from s3k_async.stores.items import ABSENT, OPERATION, PARTITION, SORT, Put, Value
 from s3k_async.txn.txn_record import JOB_PARTITION
 from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli

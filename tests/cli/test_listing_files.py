@@ -17,7 +17,7 @@ from pyarrow.parquet import ParquetFile, read_table
 from s3k_async.cli import listing_files
 from s3k_async.cli.listing_files import write_jsonl, write_parquet
 from s3k_async.errors import NoSpaceError, ServiceError
-from s3k_async.listing import arrow_schema
+from s3k_async.listing.listings import arrow_schema
 from s3k_async.model import FileStatus
 from tests.cli.conftest import Cli
 

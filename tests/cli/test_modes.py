@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async._core.file_modes import make_directories
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.backends.local.local_blobs import LocalBlobs
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.shuffle import Shuffle
 from s3k_async.migrate import dump_volume
 from s3k_async.settings import resolve
-from s3k_async.stores.file_modes import make_directories
 from s3k_async.volumes import init_volume, open_volume
 from tests.cli.conftest import Cli
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from s3k_async.backends.ports.items import Condition, Delete
 from s3k_async.settings import resolve
-from s3k_async.stores.items import Condition, Delete
 from s3k_async.txn import volume_lock
 from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli

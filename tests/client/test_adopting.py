@@ -12,6 +12,7 @@ import pytest
 from s3k_async._core.runtime import SYSTEM
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.backends.local.local_blobs import LocalBlobs
+from s3k_async.backends.ports.items import Condition, Update
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -36,7 +37,6 @@ from s3k_async.integrity.gc_sweep import GarbageCollector
 from s3k_async.integrity.repair import repair_volume
 from s3k_async.model import ChangeResult, Progress
 from s3k_async.oplog.log_reader import LogReader
-from s3k_async.stores.items import Condition, Update
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn import volume_lock
 from s3k_async.volumes import init_volume

@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 
 from s3k_async import S3kClient, S3kSyncClient
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ClosedClientError, OutcomeUnknownError
-from s3k_async.listing import pages_of
-from s3k_async.stores.pagination import list_all
+from s3k_async.listing.listings import pages_of
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume, open_volume
 from tests.client.rig import TUNING, faulty_client, memory_config

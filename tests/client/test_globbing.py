@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from s3k_async.client import S3kClient
 from s3k_async.errors import InvalidArgumentError, InvalidPathError
-from s3k_async.globbing import expand_braces, glob_entries, matcher
+from s3k_async.listing.globbing import expand_braces, glob_entries, matcher
 from s3k_async.model import Entry
 from s3k_async.testing import FaultPlan
 from s3k_async.volumes import init_volume

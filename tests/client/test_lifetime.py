@@ -24,7 +24,7 @@ from s3k_async.errors import (
     VolumeNotFoundError,
     WrongLoopError,
 )
-from s3k_async.files import FileReader, FileWriter
+from s3k_async.files.open_files import FileReader, FileWriter
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
 from tests.engines.volumes import fresh_name, volume_backends

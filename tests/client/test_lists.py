@@ -11,6 +11,7 @@ import pytest
 
 from s3k_async import ChangeResult
 from s3k_async._sync.sync_client import S3kSyncClient
+from s3k_async.backends.ports.items import Condition, Put
 from s3k_async.bulk import path_changes
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
@@ -34,7 +35,6 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.model import Progress
-from s3k_async.stores.items import Condition, Put
 from s3k_async.table.codec import to_item
 from s3k_async.testing import Call, FaultPlan
 from tests.client.rig import faulty_client, paths

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from s3k_async import S3kClient, local_tree
+from s3k_async import S3kClient
 from s3k_async.adapters.fsspec import S3kFileSystem
+from s3k_async.bulk import local_tree
+from s3k_async.bulk.transfer import download
 from s3k_async.errors import IsDirectoryError, PathExistsError, S3kError, UnsupportedError
 from s3k_async.integrity.gc_candidates import CandidateWriter, Header
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.migrate.atomic_file import appearing
 from s3k_async.migrate.dump import dump_volume
-from s3k_async.transfer import download
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
 

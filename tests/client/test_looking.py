@@ -20,7 +20,7 @@ from s3k_async.errors import (
     PathNotFoundError,
     UncommittedFileError,
 )
-from s3k_async.listing import arrow_schema
+from s3k_async.listing.listings import arrow_schema
 from s3k_async.model import ContentSummary
 from s3k_async.storage.physical import checksum_of
 from tests.client.rig import paths

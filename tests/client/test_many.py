@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from s3k_async._sync.sync_client import S3kSyncClient
+from s3k_async.backends.ports.items import PARTITION, SORT, Condition, Put
 from s3k_async.bulk import file_reads
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
@@ -21,7 +22,6 @@ from s3k_async.errors import (
     PathNotFoundError,
     UncommittedFileError,
 )
-from s3k_async.stores.items import PARTITION, SORT, Condition, Put
 from tests.engines.volumes import volume_backends
 
 pytestmark = volume_backends("memory", "embedded", "dynoxide+seaweedfs")

@@ -10,8 +10,8 @@ from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.client import S3kClient
 from s3k_async.config import LocalDirectory, S3Bucket, VolumeConfig
 from s3k_async.errors import PathNotFoundError
-from s3k_async.hive_partitions import NO_VALUE
-from s3k_async.physical_files import PhysicalFile
+from s3k_async.listing.hive_partitions import NO_VALUE
+from s3k_async.listing.physical_files import PhysicalFile
 from tests.engines.volumes import volume_backends
 
 everywhere = volume_backends("memory", "embedded", "dynoxide+seaweedfs")

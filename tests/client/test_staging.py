@@ -15,6 +15,7 @@ import pytest
 from s3k_async._core.runtime import SYSTEM
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async._sync.sync_files import SyncStagedWriter
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.bulk.staged_uploads import StagedWriter
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
@@ -34,7 +35,6 @@ from s3k_async.errors import (
 )
 from s3k_async.model import StagedFile
 from s3k_async.namespace import multi_path_commit
-from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Call, FaultPlan, Moment
 from s3k_async.txn.txn_record import JOB_PARTITION
 from s3k_async.volumes import init_volume

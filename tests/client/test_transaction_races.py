@@ -12,6 +12,7 @@ import pytest
 
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.items import ABSENT, Condition, Key, Put, Update
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     BusyError,
@@ -28,7 +29,6 @@ from s3k_async.errors import (
     TransactionConflictError,
 )
 from s3k_async.namespace import multi_path_commit
-from s3k_async.stores.items import ABSENT, Condition, Key, Put, Update
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.transaction import Transaction
 from s3k_async.txn import txn_manifest

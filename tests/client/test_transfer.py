@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from anyio.lowlevel import checkpoint
 
-from s3k_async import transfer
+from s3k_async.bulk import transfer
+from s3k_async.bulk.transfer import download, move_to, upload
 from s3k_async.client import S3kClient
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.errors import (
@@ -24,10 +25,9 @@ from s3k_async.errors import (
     PathNotFoundError,
     UnsupportedError,
 )
-from s3k_async.files import FileWriter
+from s3k_async.files.open_files import FileWriter
 from s3k_async.model import FileStatus, Progress
 from s3k_async.testing import Call, FaultPlan
-from s3k_async.transfer import download, move_to, upload
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
 
@@ -310,7 +310,7 @@ async def test_a_full_disk_ends_a_download(
     def full(*_: object) -> None:
         raise NoSpaceError("full", path="copy")
 
-    monkeypatch.setattr("s3k_async.local_tree.write", full)
+    monkeypatch.setattr("s3k_async.bulk.local_tree.write", full)
     with pytest.raises(NoSpaceError):
         await download(fs, "/in", tmp_path / "copy")
     assert not [name for name in on_disk(tmp_path / "copy") if "part" in name]

@@ -9,6 +9,7 @@ from typing import Literal
 import anyio
 import pytest
 
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -20,9 +21,8 @@ from s3k_async.errors import (
     PathExistsError,
     StreamClosedError,
 )
-from s3k_async.files import FileWriter
+from s3k_async.files.open_files import FileWriter
 from s3k_async.storage.physical import checksum_of
-from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import TUNING, faulty_client, memory_config, paths

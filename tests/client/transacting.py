@@ -12,11 +12,11 @@ import pytest
 from s3k_async._core.runtime import SYSTEM
 from s3k_async._native import object_id_of
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import S3kError, StreamClosedError
 from s3k_async.oplog.log_reader import LogReader
-from s3k_async.stores.pagination import list_all
 from s3k_async.testing import FaultPlan
 from s3k_async.transaction import Transaction
 from s3k_async.txn.txn_record import JOB_PARTITION

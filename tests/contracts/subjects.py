@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pytest
 
+from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
+from s3k_async.backends.ports.items import Item, ItemPage, ItemStore, ItemTable, Key, Value
 from s3k_async.backends.registry import BLOBS, TABLES, Registry
 from s3k_async.errors import ConditionFailedError, TransactionConflictError
-from s3k_async.stores.blobs import BlobInfo, BlobStore
-from s3k_async.stores.items import Item, ItemPage, ItemStore, ItemTable, Key, Value
 
 __all__ = [
     "BLOB_STORES",

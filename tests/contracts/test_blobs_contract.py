@@ -12,6 +12,8 @@ from urllib.request import url2pathname
 import anyio
 import pytest
 
+from s3k_async.backends.ports.blobs import Buffer
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
@@ -20,8 +22,6 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
-from s3k_async.stores.blobs import Buffer
-from s3k_async.stores.pagination import list_all
 from tests.contracts.subjects import RACING_BLOB_STORES, S3, Blobs, OpenBlobs, all_blobs, on_blobs
 
 ODD_KEYS = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from s3k_async.stores.blobs import BlobInfo
-from s3k_async.stores.key_ranges import HEX, hex_ranges, list_range
-from s3k_async.stores.pagination import list_all
+from s3k_async.backends.ports.blobs import BlobInfo
+from s3k_async.backends.ports.key_ranges import HEX, hex_ranges, list_range
+from s3k_async.backends.ports.pagination import list_all
 from tests.contracts.subjects import RACING_BLOB_STORES, Blobs, OpenBlobs, all_blobs, on_blobs
 
 KEYS = [

@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from s3k_async._core.concurrency import gather
+from s3k_async.backends.ports.blobs import BlobInfo
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import BlobChangedError, BlobExistsError, S3kError
-from s3k_async.stores.blobs import BlobInfo
-from s3k_async.stores.pagination import list_all
 from tests.contracts.subjects import (
     RACING_BLOB_STORES,
     Blobs,

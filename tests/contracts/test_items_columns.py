@@ -11,9 +11,9 @@ import pytest
 
 from s3k_async import _native
 from s3k_async._native import Deletes, Endings, Entries, Moves
+from s3k_async.backends.ports.items import ABSENT, Put
 from s3k_async.errors import ConditionFailedError
 from s3k_async.model import Entry
-from s3k_async.stores.items import ABSENT, Put
 from s3k_async.table.codec import from_items, to_item
 from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
+from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Key, Put, Update, Value
 from s3k_async.errors import ConditionFailedError
-from s3k_async.stores.items import ABSENT, Condition, Delete, Key, Put, Update, Value
 from tests.contracts.subjects import (
     ITEM_STORES,
     PARTITION,

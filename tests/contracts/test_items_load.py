@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from s3k_async._core.concurrency import gather
-from s3k_async.stores.items import ABSENT, MAX_LOAD, Condition, Item, Put, Update, Value
+from s3k_async.backends.ports.items import ABSENT, MAX_LOAD, Condition, Item, Put, Update, Value
 from tests.contracts.subjects import PARTITION, Items, OpenItems, all_items, key, names, row
 
 VALUES: list[Value] = ["", "text", "1", "naïve 😀 \x00", 0, -1, 2**63, True, False]

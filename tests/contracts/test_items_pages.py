@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from s3k_async.stores.items import ABSENT, Condition, Delete, Item, ItemPage, Put
+from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Item, ItemPage, Put
 from tests.contracts.subjects import PARTITION, Items, all_items, key, names, row, token
 
 EXISTS = Condition()

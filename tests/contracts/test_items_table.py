@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from s3k_async._core.concurrency import gather
+from s3k_async.backends.ports.items import ABSENT, Check, Condition, Delete, Put, Update
 from s3k_async.config import DynamoTable
 from s3k_async.errors import NotAVolumeError, UnsupportedError, VolumeNotFoundError
-from s3k_async.stores.items import ABSENT, Check, Condition, Delete, Put, Update
 from tests.contracts.subjects import DYNAMO, PARTITION, Items, OpenItems, key, params, row, token
 from tests.engines.process import Engine
 from tests.engines.volumes import closing_client, fresh_table

@@ -9,8 +9,7 @@ import anyio
 import pytest
 
 from s3k_async._core.concurrency import gather
-from s3k_async.errors import ConditionFailedError
-from s3k_async.stores.items import (
+from s3k_async.backends.ports.items import (
     ABSENT,
     MAX_TRANSACTION,
     Action,
@@ -21,6 +20,7 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
+from s3k_async.errors import ConditionFailedError
 from tests.contracts.subjects import (
     PARTITION,
     Items,

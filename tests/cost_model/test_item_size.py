@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from s3k_async.backends.ports.items import Value
 from s3k_async.cost_model.item_size import (
     entry_size,
     item_size,
@@ -16,7 +17,6 @@ from s3k_async.cost_model.item_size import (
 from s3k_async.cost_model.service_limits import Service
 from s3k_async.cost_model.tree_shape import TreeShape, lay_out
 from s3k_async.model import UNCOMMITTED, Content, Entry
-from s3k_async.stores.items import Value
 from s3k_async.table.keys import KeyScheme
 
 UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"

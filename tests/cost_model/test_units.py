@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.items import Action, Delete, Put, Update
 from s3k_async.cost_model import deletion, renaming
 from s3k_async.cost_model.item_size import item_size, write_units
 from s3k_async.cost_model.service_limits import Service
-from s3k_async.stores.items import Action, Delete, Put, Update
 from tests.cost_model.counting import MEMORY, laid
 from tests.cost_model.test_counts import client_of, plant
 

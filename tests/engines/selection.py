@@ -39,7 +39,7 @@ SAMPLE = frozenset(
         "contracts/test_blobs_uploads.py::test_an_upload_of_two_parts",
         "contracts/test_blobs_uploads.py::test_abort_leaves_nothing",
         "engines/test_engines.py::test_engines_listen_on_loopback_only",
-        "stores/test_dynamodb_lost_answers.py::test_put",
+        "backends/test_dynamodb_lost_answers.py::test_put",
         "test_volumes.py::test_a_volume_is_opened_as_it_was_made",
     }
 )

@@ -22,7 +22,7 @@ from s3k_async.errors import (
     ResponseLostError,
     ServiceError,
 )
-from s3k_async.files import FileWriter
+from s3k_async.files.open_files import FileWriter
 from s3k_async.testing import Call, FaultPlan
 from tests.client.rig import faulty_client, paths
 

@@ -13,13 +13,13 @@ import pytest
 from s3k_async import S3kClient, S3kSyncClient
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.items import ABSENT, Key, Put
 from s3k_async.errors import (
     ConditionFailedError,
     PermissionDeniedError,
     ResponseLostError,
     ThrottledError,
 )
-from s3k_async.stores.items import ABSENT, Key, Put
 from s3k_async.testing import Call, Died, FaultPlan, FaultyBlobs, FaultyItems
 from s3k_async.volumes import init_volume
 

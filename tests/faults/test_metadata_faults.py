@@ -6,6 +6,7 @@ import pytest
 
 from s3k_async._core.concurrency import gather
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.items import ItemPage
 from s3k_async.errors import (
     ConflictError,
     OutcomeUnknownError,
@@ -13,7 +14,6 @@ from s3k_async.errors import (
     PathNotFoundError,
     ResponseLostError,
 )
-from s3k_async.stores.items import ItemPage
 from s3k_async.testing import FaultPlan
 from tests.metadata.rig import Rig, calls, nth
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.errors import ResponseLostError
 from s3k_async.model import Entry
 from s3k_async.oplog.binary_entries import JavaEntryV1, write_java
 from s3k_async.oplog.entries import LogRecord, Operation, entry_key
 from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, LogReader, ObjectState, latest
 from s3k_async.oplog.log_writer import NativeLog
-from s3k_async.stores.blobs import BlobStore
 from s3k_async.testing import FaultPlan
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs

@@ -10,6 +10,9 @@ import pytest
 from s3k_async._native import object_id_of
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.blobs import BlobInfo, Buffer
+from s3k_async.backends.ports.items import OPERATION, Condition, Update
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     BusyError,
@@ -18,9 +21,6 @@ from s3k_async.errors import (
     DirectoryNotEmptyError,
     UncommittedFileError,
 )
-from s3k_async.stores.blobs import BlobInfo, Buffer
-from s3k_async.stores.items import OPERATION, Condition, Update
-from s3k_async.stores.pagination import list_all
 from s3k_async.table.codec import NEXT
 from s3k_async.testing import Call, FaultPlan
 from tests.client.rig import faulty_client, memory_config, paths

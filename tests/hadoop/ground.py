@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from s3k_async.adapters.hadoop import HadoopFileSystem
 from s3k_async.adapters.hadoop.status import HadoopFileStatus
+from s3k_async.backends.ports.items import Delete
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
 from s3k_async.model import Entry
 from s3k_async.oplog.log_reader import DamagedLog, LogReader, ObjectState, latest
-from s3k_async.stores.items import Delete
-from s3k_async.stores.pagination import list_all
 from s3k_async.table.codec import unchanged
 from s3k_async.volumes import Volume
 

@@ -13,6 +13,7 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async._core.runtime import SYSTEM
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.cli import main
 from s3k_async.cli.exit_codes import ExitCode
@@ -22,7 +23,6 @@ from s3k_async.integrity.verify import VerifyReport
 from s3k_async.migrate import dump_volume, load_volume, retire_log
 from s3k_async.migrate.retirement import RETIRED
 from s3k_async.oplog.log_reader import JavaLogReader
-from s3k_async.stores.pagination import list_all
 from s3k_async.testing import DynamoItems
 from s3k_async.volumes import open_volume
 from tests.engines.process import Engine

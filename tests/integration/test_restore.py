@@ -17,6 +17,8 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async._core.runtime import SYSTEM
+from s3k_async.backends.ports.items import PARTITION, SORT, Condition, Delete, Key
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     BusyError,
@@ -28,8 +30,6 @@ from s3k_async.integrity.local_restore import RestorePlan
 from s3k_async.integrity.tree_restore import RestoreReport
 from s3k_async.model import Entry, Progress
 from s3k_async.oplog.compaction import Compactor
-from s3k_async.stores.items import PARTITION, SORT, Condition, Delete, Key
-from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Died, FaultPlan, Moment
 from s3k_async.txn import volume_lock
 from s3k_async.volumes import Volume, init_volume, open_volume

@@ -14,11 +14,11 @@ from s3k_async._core.concurrency import AdaptiveLimit, gather, run_all
 from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
+from s3k_async.backends.ports.items import ABSENT, Condition, Delete, ItemPage, Key, Put
+from s3k_async.backends.retrying.retrying_items import ReliableItems
 from s3k_async.client import S3kClient
 from s3k_async.config import DynamoTable, LocalDirectory, Secret, Tuning, VolumeConfig
 from s3k_async.errors import CredentialsError
-from s3k_async.stores.items import ABSENT, Condition, Delete, ItemPage, Key, Put
-from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.volumes import init_volume
 from tests.engines.process import Engine
 from tests.engines.volumes import closing_client, fresh_table

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async._core.runtime import Sources
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
 from s3k_async.config import Tuning, VolumeConfig
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData, Marked
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector, Swept
-from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client, memory_config

@@ -12,6 +12,8 @@ import pytest
 from anyio import Path as AsyncPath
 
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Put, Update, Value
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     BusyError,
@@ -25,8 +27,6 @@ from s3k_async.errors import (
 )
 from s3k_async.integrity.gc_rules import DELETABLE, KEPT, RULES, Ages, Reason
 from s3k_async.oplog.compaction import Compactor
-from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update, Value
-from s3k_async.stores.pagination import list_all
 from s3k_async.table.codec import to_item, unchanged
 from s3k_async.testing import FaultPlan
 from s3k_async.txn.volume_record import RECORD_KEY

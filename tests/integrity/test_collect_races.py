@@ -14,13 +14,13 @@ from anyio import Event, Lock, create_task_group
 from anyio.lowlevel import checkpoint
 
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Put
 from s3k_async.client import S3kClient
 from s3k_async.errors import BusyError, LeaseExpiredError, S3kError, UnreachableError
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector
 from s3k_async.integrity.repair import repair_volume
 from s3k_async.namespace import multi_path_commit
-from s3k_async.stores.items import ABSENT, Condition, Delete, Put
 from s3k_async.testing import Call, Died, FaultPlan
 from tests.client.rig import faulty_client
 from tests.integrity.garbage import DAY, Yard, live_keys, yard

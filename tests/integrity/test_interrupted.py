@@ -14,6 +14,7 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async._core.runtime import SYSTEM
+from s3k_async.backends.ports.items import Condition, Key, Update
 from s3k_async.errors import OutcomeUnknownError, ServiceError
 from s3k_async.integrity import repair
 from s3k_async.integrity.change_outcome import happened
@@ -25,7 +26,6 @@ from s3k_async.model import Entry, Progress
 from s3k_async.oplog import log_writer as oplog
 from s3k_async.oplog.entries import Operation, seal, segment_key
 from s3k_async.oplog.log_reader import LogReader, latest
-from s3k_async.stores.items import Condition, Key, Update
 from s3k_async.testing import Died, FaultPlan, Moment
 from s3k_async.txn.txn_record import Job, Jobs
 from s3k_async.txn.write_intent import REMOVED, WriteIntent

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from s3k_async.backends.ports.key_ranges import KeyRange
 from s3k_async.integrity import collector, shuffle
 from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.repair import scope_of
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import Shuffle
 from s3k_async.model import Entry
-from s3k_async.stores.key_ranges import KeyRange
 from tests.torture.damage import Scene
 
 SMALL = 200_000

@@ -18,6 +18,9 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async._core.concurrency import gather
+from s3k_async.backends.ports.blobs import BlobInfo
+from s3k_async.backends.ports.items import ABSENT, Put
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import (
     LocalDirectory,
     MemoryBlobs,
@@ -35,9 +38,6 @@ from s3k_async.integrity.verify_rules import decide
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
-from s3k_async.stores.blobs import BlobInfo
-from s3k_async.stores.items import ABSENT, Put
-from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent

@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.integrity.local_restore import plan_restore
 from s3k_async.integrity.restore_rules import (
     OBJECTS,
@@ -22,7 +23,6 @@ from s3k_async.integrity.tree_restore import RestoreReport
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, OperationKind
 from s3k_async.oplog.log_writer import NativeLog
-from s3k_async.stores.pagination import list_all
 from tests.oplog.operations import log_blobs
 from tests.support import FakeClock, fake_sources
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 import pytest
 
+from s3k_async.backends.ports.key_ranges import hex_ranges
 from s3k_async.integrity.collector import LOOSE, Collector
 from s3k_async.integrity.repair import scope_of
 from s3k_async.integrity.scans import FactRecord, blob_facts, log_facts, table_facts
@@ -16,7 +17,6 @@ from s3k_async.integrity.shuffle import Shuffle, from_line, hash_of, to_line
 from s3k_async.oplog.checkpoints import Checkpoint
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.oplog.log_reader import Finding, LogReader, entry_ranges
-from s3k_async.stores.key_ranges import hex_ranges
 from tests.torture.damage import DAMAGES, GRACE, Scene
 
 DAMAGED = (

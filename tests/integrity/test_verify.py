@@ -11,12 +11,12 @@ import pytest
 from s3k_async import _native
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Put, Update
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.integrity.verify import VerifyReport
 from s3k_async.integrity.verify_rules import PROBLEMS, Facts, FindingKind, decide, same_blob
 from s3k_async.model import Content, Entry, Progress
 from s3k_async.oplog.log_reader import LogReader
-from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update
-from s3k_async.stores.pagination import list_all
 from s3k_async.table.codec import to_item
 from tests.integrity.verifier import Verifier
 from tests.metadata.rig import Rig

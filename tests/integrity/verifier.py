@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from s3k_async._core.runtime import Sources
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.integrity.scope import Scope
 from s3k_async.integrity.shuffle import HELD
 from s3k_async.integrity.verify import GRACE_SECONDS, Tell, VerifyReport, verify
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import JavaLogReader, LogReader
-from s3k_async.stores.blobs import BlobStore
 
 __all__ = ["Verifier"]
 

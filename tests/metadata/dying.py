@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
+from s3k_async.backends.ports.items import Condition, Update
 from s3k_async.config import VolumeConfig
-from s3k_async.stores.items import Condition, Update
 from s3k_async.testing import Died
 from s3k_async.txn.txn_record import Job, Jobs, JobState, job_key
 from s3k_async.volumes import open_volume

@@ -13,8 +13,7 @@ from typing import TypeAlias
 
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.model import Entry
-from s3k_async.stores.items import (
+from s3k_async.backends.ports.items import (
     ABSENT,
     OPERATION,
     PARTITION,
@@ -25,6 +24,7 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
+from s3k_async.model import Entry
 from s3k_async.table.codec import NEXT, from_item, to_item
 from s3k_async.table.keys import ROOT_KEY, KeyScheme
 from s3k_async.txn.txn_record import JOB_PARTITION, JobState, job_key

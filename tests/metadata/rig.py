@@ -12,14 +12,14 @@ from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
+from s3k_async.backends.retrying.retrying_items import ReliableItems
 from s3k_async.config import Tuning
 from s3k_async.model import Content, Entry
 from s3k_async.namespace.recursive import Tree
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
 from s3k_async.oplog.log_writer import NativeLog
-from s3k_async.stores.retrying_blobs import ReliableBlobs
-from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.table.keys import KeyScheme
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.txn_record import RENEW_SECONDS

@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from s3k_async._core.concurrency import to_the_end
+from s3k_async.backends.ports.items import Condition, Update
 from s3k_async.errors import (
     BusyError,
     ConflictError,
@@ -29,7 +30,6 @@ from s3k_async.errors import (
 )
 from s3k_async.model import Entry
 from s3k_async.namespace.ordered_walk import walk
-from s3k_async.stores.items import Condition, Update
 from s3k_async.testing import Call, Died, FaultPlan, Moment
 from s3k_async.txn.write_intent import parse_intent
 from tests.metadata.world import GROWN, Client, Paths, World

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from s3k_async._native import Entries
+from s3k_async.backends.ports.items import ABSENT, Put
 from s3k_async.errors import (
     BusyError,
     LeaseExpiredError,
@@ -21,7 +22,6 @@ from s3k_async.errors import (
 )
 from s3k_async.model import Entry
 from s3k_async.namespace.bulk_moves import BulkOutcome, delete_files, move_files
-from s3k_async.stores.items import ABSENT, Put
 from s3k_async.table.codec import in_columns, to_item
 from s3k_async.testing import Call
 from s3k_async.txn.executor import TRANSACTIONS

@@ -12,7 +12,7 @@ import pytest
 
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.errors import PathNotFoundError
-from s3k_async.listing import (
+from s3k_async.listing.listings import (
     Filter,
     Listing,
     find_pages,

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.items import Condition, Update
 from s3k_async.errors import BusyError, ItemFormatError
 from s3k_async.model import Entry
 from s3k_async.namespace.store import MetadataStore
-from s3k_async.stores.items import Condition, Update
 from s3k_async.table.codec import NEXT
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn.txn_record import JobState

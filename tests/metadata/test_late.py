@@ -10,8 +10,8 @@ import pytest
 
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.items import OPERATION, Condition, Delete, Put, Update
 from s3k_async.errors import LeaseExpiredError
-from s3k_async.stores.items import OPERATION, Condition, Delete, Put, Update
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn.txn_record import Jobs, job_key
 from s3k_async.txn.write_intent import REMOVED

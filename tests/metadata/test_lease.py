@@ -10,9 +10,9 @@ import pytest
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM, Sources
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.items import ABSENT, Put
+from s3k_async.backends.retrying.retrying_items import ReliableItems
 from s3k_async.errors import LeaseExpiredError, UnreachableError
-from s3k_async.stores.items import ABSENT, Put
-from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.txn.lease import (
     CHECK_SECONDS,
     Lease,

@@ -10,8 +10,8 @@ from s3k_async._core.concurrency import AdaptiveLimit
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.stores.items import Key
-from s3k_async.stores.retrying_items import ReliableItems
+from s3k_async.backends.ports.items import Key
+from s3k_async.backends.retrying.retrying_items import ReliableItems
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn import txn_record as jobs_module
 from s3k_async.txn.txn_record import JOB_PARTITION, Jobs

@@ -14,9 +14,9 @@ import pytest
 
 from s3k_async._core.runtime import Sources
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.items import Condition, Item, Key, Update
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.errors import BusyError, LeaseExpiredError, UnreachableError, UnsupportedError
-from s3k_async.stores.items import Condition, Item, Key, Update
 from s3k_async.txn.lock_delegate import LockDelegate
 from s3k_async.txn.volume_lock import (
     HELD_SECONDS,

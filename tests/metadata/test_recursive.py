@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from s3k_async._native import Entries
+from s3k_async.backends.ports.items import MAX_TRANSACTION
 from s3k_async.errors import (
     BusyError,
     DirectoryNotEmptyError,
@@ -17,11 +18,10 @@ from s3k_async.errors import (
     ServiceError,
     UncommittedFileError,
 )
-from s3k_async.listing import summary
+from s3k_async.listing.listings import summary
 from s3k_async.model import ContentSummary, Entry
 from s3k_async.namespace.recursive import Tree
 from s3k_async.namespace.store import MetadataStore
-from s3k_async.stores.items import MAX_TRANSACTION
 from s3k_async.table.codec import in_columns
 from s3k_async.table.keys import KeyScheme
 from s3k_async.testing import Call, Died, FaultPlan

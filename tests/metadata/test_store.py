@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from s3k_async.backends.ports.items import Value
 from s3k_async.errors import (
     InvalidPathError,
     ItemFormatError,
@@ -13,7 +14,6 @@ from s3k_async.errors import (
 )
 from s3k_async.model import Entry
 from s3k_async.namespace.parent_cache import KNOWN_SECONDS
-from s3k_async.stores.items import Value
 from s3k_async.table.codec import from_item, to_item
 from s3k_async.table.keys import KeyScheme
 from tests.metadata.rig import Rig

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
+from s3k_async._core.paths import normalize
 from s3k_async._core.runtime import SYSTEM
+from s3k_async.backends.ports.items import Delete
 from s3k_async.errors import PathExistsError
 from s3k_async.model import Content, Entry
 from s3k_async.namespace.recursive import Tree
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import DamagedLog, LogReader, ObjectState, latest
-from s3k_async.paths import normalize
-from s3k_async.stores.items import Delete
 from s3k_async.table.codec import unchanged
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker, module_volume_backends

@@ -14,6 +14,7 @@ import pytest
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import Sources
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Item, Key, Put, Update
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.errors import (
     BusyError,
@@ -28,7 +29,6 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.stores.items import ABSENT, Condition, Delete, Item, Key, Put, Update
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn.lease import Moment
 from s3k_async.txn.volume_lock import (

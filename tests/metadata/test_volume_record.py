@@ -16,6 +16,8 @@ import pytest
 
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import Sources
+from s3k_async.backends.ports.items import ABSENT, Item, ItemStore, ItemTable, Put, Value
+from s3k_async.backends.retrying.retrying_items import ReliableItems
 from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, S3Bucket, SqliteFile
 from s3k_async.errors import (
     ConfigError,
@@ -30,8 +32,6 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.stores.items import ABSENT, Item, ItemStore, ItemTable, Put, Value
-from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.txn.volume_record import (
     FORMAT,
     PROTOCOL,

@@ -11,6 +11,8 @@ from anyio import sleep_forever
 from s3k_async._core.retry import RetryPolicy
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
+from s3k_async.backends.retrying.retrying_items import ReliableItems
 from s3k_async.bulk import publish
 from s3k_async.config import Tuning
 from s3k_async.errors import PathNotFoundError
@@ -22,8 +24,6 @@ from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.log_writer import NativeLog
 from s3k_async.storage.physical import PhysicalStorage
-from s3k_async.stores.retrying_blobs import ReliableBlobs
-from s3k_async.stores.retrying_items import ReliableItems
 from s3k_async.table.keys import KeyScheme
 from s3k_async.testing import FaultPlan
 from s3k_async.txn.txn_record import RENEW_SECONDS

@@ -17,6 +17,7 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import LocalDirectory, MemoryBlobs, SqliteFile, VolumeConfig
 from s3k_async.errors import (
     BusyError,
@@ -39,7 +40,6 @@ from s3k_async.migrate.load_batch import LoadTarget
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.log_reader import LogReader, latest
-from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends

@@ -13,6 +13,7 @@ import pytest
 from s3k_async import S3kClient
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import MemoryBlobs as MemoryPlace
 from s3k_async.config import MemoryTable, VolumeConfig
 from s3k_async.errors import (
@@ -29,7 +30,6 @@ from s3k_async.migrate import Retirement, dump_volume, load_volume, retire_log
 from s3k_async.migrate.retirement import GUARD, RETIRED
 from s3k_async.oplog.binary_entries import JavaEntryV2, read_java, write_java
 from s3k_async.oplog.log_objects import ENTRY_BYTES
-from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.volumes import Volume, open_volume
 from tests.engines.volumes import fresh_name

@@ -13,6 +13,7 @@ import pytest
 from s3k_async import S3kClient
 from s3k_async._core.concurrency import gather
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.items import ABSENT, Put
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     BusyError,
@@ -25,7 +26,6 @@ from s3k_async.errors import (
 from s3k_async.migrate import reshard, reshard_volume
 from s3k_async.migrate.reshard_pass import PassResult, ReshardPass
 from s3k_async.model import HashName
-from s3k_async.stores.items import ABSENT, Put
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.volume_lock import LOOK_SECONDS
 from s3k_async.txn.volume_record import TAG
@@ -122,7 +122,7 @@ async def test_refusals_change_nothing() -> None:
         with pytest.raises(ItemFormatError, match="fsck"):
             await reshard_volume(settings, 7, sources=HURRIED)
         assert len(await stored(settings)) == len(before) + 1
-        from s3k_async.stores.items import Condition, Delete
+        from s3k_async.backends.ports.items import Condition, Delete
 
         await items.write(Delete(put.key, Condition()))
     await check_readable(settings)

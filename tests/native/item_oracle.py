@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import TypeVar
 
 from s3k_async import _native
+from s3k_async.backends.ports.items import OPERATION, PARTITION, SORT, Item
 from s3k_async.errors import ItemFormatError
 from s3k_async.model import UNCOMMITTED, Entry
-from s3k_async.stores.items import OPERATION, PARTITION, SORT, Item
 
 T = TypeVar("T", str, int, bool)
 

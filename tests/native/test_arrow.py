@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from s3k_async._native import Entries, Rows
-from s3k_async.listing import arrow_schema
+from s3k_async.listing.listings import arrow_schema
 from s3k_async.model import Entry
 from s3k_async.table.codec import to_item
 from s3k_async.table.keys import KeyScheme

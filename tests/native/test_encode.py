@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from s3k_async import _native
-from s3k_async.errors import InvalidArgumentError, InvalidPathError
-from s3k_async.stores.items import (
+from s3k_async.backends.ports.items import (
     ABSENT,
     PARTITION,
     SORT,
@@ -26,6 +25,7 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
+from s3k_async.errors import InvalidArgumentError, InvalidPathError
 from s3k_async.testing.reference_items import encode_item, encode_request, encode_transaction_action
 
 TEXTS = st.one_of(

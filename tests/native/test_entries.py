@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from s3k_async._native import Entries, Rows, status_of
+from s3k_async.backends.ports.items import Item, Value
 from s3k_async.errors import ItemFormatError
 from s3k_async.model import Entry
-from s3k_async.stores.items import Item, Value
 from s3k_async.table.codec import from_item, to_item
 from s3k_async.table.keys import KeyScheme
 from tests.native import item_oracle, strategies

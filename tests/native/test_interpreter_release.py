@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from s3k_async import _native
-from s3k_async.stores.items import Item
+from s3k_async.backends.ports.items import Item
 
 ROWS = 100_000
 PATHS = [f"/warehouse/date=2026-01-{row % 28 + 1:02}//part-{row:05}" for row in range(ROWS)]

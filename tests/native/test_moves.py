@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from s3k_async import _native
 from s3k_async._native import Deletes, Endings, Entries, Moves, Operations, Rows
+from s3k_async.backends.ports.items import ABSENT, OPERATION, Action, Delete, Put, Update, Value
 from s3k_async.errors import InvalidPathError, LogFormatError
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation, operation_line
-from s3k_async.stores.items import ABSENT, OPERATION, Action, Delete, Put, Update, Value
 from s3k_async.table.codec import NEXT, to_item, unchanged
 from s3k_async.table.keys import KeyScheme
 from s3k_async.testing.reference_items import encode_transaction_action

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from s3k_async import _native
 from s3k_async.backends.dynamodb.dynamodb_codec import decode_item
+from s3k_async.backends.ports.items import Item
 from s3k_async.errors import ItemFormatError, ResponseLostError
-from s3k_async.stores.items import Item
 from tests.native.wire_values import ITEMS, SPELLINGS, TEXTS, VALUES, lists_of_items
 
 Spelling = Callable[[object], bytes]

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from s3k_async import _native, paths
+from s3k_async import _native
+from s3k_async._core import paths
 from s3k_async.errors import InvalidPathError
 from tests.native import oracle
 from tests.native.strategies import COMPONENTS, NAMES, PATHS, SPELLINGS

@@ -10,11 +10,11 @@ from typing import Any, overload
 from hypothesis import strategies as st
 
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.model import UNCOMMITTED, Content, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, OperationKind
 from s3k_async.oplog.log_reader import DamagedLog
-from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.pagination import list_all
 from s3k_async.testing import FaultPlan
 
 OBJECT = "123e4567-e89b-12d3-a456-426614174000"

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import LeaseExpiredError, LogFormatError, PartialFailureError, ServiceError
 from s3k_async.model import Entry
 from s3k_async.oplog import checkpoints, compaction
@@ -20,7 +21,6 @@ from s3k_async.oplog.compaction import TOMBSTONE_SECONDS, Compaction, Compactor
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.log_reader import DamagedLog, LogReader, ObjectState, latest
 from s3k_async.oplog.log_writer import NativeLog
-from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Call, Died, FaultPlan, Moment
 from tests.oplog.operations import keys_of, log_blobs
 from tests.support import FakeClock, fake_sources

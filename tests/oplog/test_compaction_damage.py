@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.integrity.repair import repair_volume
 from s3k_async.oplog.compaction import Compactor
-from s3k_async.stores.pagination import list_all
 from tests.integrity.garbage import DAY, Yard, yard
 
 

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.errors import UnreachableError
 from s3k_async.oplog.deferred_commits import MARKS_UNDER_WAY, DeferredCommits
 from s3k_async.oplog.entries import entry_key
 from s3k_async.oplog.log_writer import DisabledLog, NativeLog
-from s3k_async.stores.blobs import BlobStore
 from s3k_async.testing import Call, Died, FaultPlan
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs, make_directories

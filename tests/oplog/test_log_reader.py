@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.errors import ResponseLostError, UnreachableError
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.binary_entries import JavaEntryV1, JavaEntryV2, write_java
@@ -22,7 +23,6 @@ from s3k_async.oplog.log_objects import ENTRY_BYTES, MANIFEST_BYTES
 from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, LogReader, ObjectState, latest
 from s3k_async.oplog.log_writer import NativeLog
 from s3k_async.oplog.segments import SegmentCommit, encode_segment, encode_segment_commit
-from s3k_async.stores.blobs import BlobStore
 from s3k_async.testing import FaultPlan
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs, make_directories, records_only

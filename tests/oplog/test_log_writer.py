@@ -11,6 +11,9 @@ import pytest
 
 from s3k_async._core.retry import RetryPolicy
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer
+from s3k_async.backends.ports.pagination import list_all
+from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
 from s3k_async.errors import (
     ConflictError,
     CredentialsError,
@@ -30,9 +33,6 @@ from s3k_async.oplog.log_writer import (
     PendingLog,
 )
 from s3k_async.oplog.segments import cut_lines
-from s3k_async.stores.blobs import BlobInfo, BlobStore, Buffer
-from s3k_async.stores.pagination import list_all
-from s3k_async.stores.retrying_blobs import ReliableBlobs
 from s3k_async.testing import Call, Died, FaultPlan
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs, make_directories, records_only

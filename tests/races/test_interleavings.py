@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from s3k_async.backends.ports.items import Delete
 from s3k_async.errors import (
     DirectoryNotEmptyError,
     OutcomeUnknownError,
@@ -18,7 +19,6 @@ from s3k_async.errors import (
 from s3k_async.model import ChangeResult
 from s3k_async.namespace.recursive import Tree
 from s3k_async.namespace.store import MetadataStore
-from s3k_async.stores.items import Delete
 from s3k_async.table.codec import unchanged
 from s3k_async.testing import Call, FaultPlan
 from tests.metadata.rig import Rig, nth

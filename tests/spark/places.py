@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from s3k_async import S3kClient, S3kSyncClient
+from s3k_async.backends.ports.items import Item
 from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
 from s3k_async.settings import resolve
-from s3k_async.stores.items import Item
 from s3k_async.txn.volume_record import SCOPE
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker

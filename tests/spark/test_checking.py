@@ -21,6 +21,8 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from s3k_async import S3kClient, volumes
+from s3k_async.backends.ports.items import Condition, Delete, Item
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.integrity.facts import Finding
@@ -44,8 +46,6 @@ from s3k_async.spark import repair_round, scan_job, scan_splits
 from s3k_async.spark.finding_rows import FindingCounts, Result
 from s3k_async.spark.fsck_job import repair, verify
 from s3k_async.spark.shuffle_rows import batch_of, divided, parts_of
-from s3k_async.stores.items import Condition, Delete, Item
-from s3k_async.stores.pagination import list_all
 from s3k_async.table.codec import from_items
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends

@@ -14,8 +14,8 @@ import pytest
 from anyio import to_thread
 
 from s3k_async import S3kClient, S3kSyncClient
+from s3k_async.backends.ports.items import Item
 from s3k_async.config import VolumeConfig
-from s3k_async.stores.items import Item
 from s3k_async.volumes import init_volume, open_volume
 from tests.conftest import unavailable
 from tests.engines.volumes import VolumeMaker, volume_backends

@@ -18,6 +18,9 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async._core.runtime import SYSTEM
+from s3k_async.backends.ports.items import Condition, Delete, Update
+from s3k_async.backends.ports.key_ranges import KeyRange
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import Tuning, VolumeConfig
 from s3k_async.errors import InvalidArgumentError, LogFormatError, UnreachableError
 from s3k_async.integrity.gc_candidates import CandidateReader
@@ -29,9 +32,6 @@ from s3k_async.oplog.entries import history_prefix
 from s3k_async.oplog.log_reader import entry_ranges
 from s3k_async.spark import gc, gc_job
 from s3k_async.spark.gc_tasks import SHARDS, range_of
-from s3k_async.stores.items import Condition, Delete, Update
-from s3k_async.stores.key_ranges import KeyRange
-from s3k_async.stores.pagination import list_all
 from s3k_async.testing import FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client

@@ -15,6 +15,7 @@ import pytest
 from pyspark.errors import PythonException
 
 from s3k_async import S3kSyncClient
+from s3k_async.backends.ports.items import Condition, Delete, Item
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     BusyError,
@@ -34,7 +35,6 @@ from s3k_async.migrate.load_batch import LoadTarget
 from s3k_async.model import Entry, Progress
 from s3k_async.oplog.log_reader import LogReader, latest
 from s3k_async.spark import dump, load, load_job
-from s3k_async.stores.items import Condition, Delete, Item
 from s3k_async.table.codec import in_columns
 from s3k_async.table.keys import KeyScheme
 from s3k_async.txn import volume_lock

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from s3k_async.hive_partitions import partition_directory, partition_values
+from s3k_async.listing.hive_partitions import partition_directory, partition_values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,6 +14,7 @@ import pytest
 from pyspark.errors import PythonException
 
 from s3k_async import S3kSyncClient
+from s3k_async.backends.ports.items import ABSENT, OPERATION, Condition, Delete, Item, Put
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import BusyError, ConfigError, ItemFormatError, LeaseExpiredError
 from s3k_async.migrate import reshard as alone
@@ -21,7 +22,6 @@ from s3k_async.migrate import reshard_volume
 from s3k_async.migrate.reshard_pass import PassName, PassResult, ReshardPass
 from s3k_async.model import Progress
 from s3k_async.spark import reshard, reshard_job
-from s3k_async.stores.items import ABSENT, OPERATION, Condition, Delete, Item, Put
 from s3k_async.txn import volume_lock
 from s3k_async.txn.volume_record import LOCK_EPOCH, RECORD_KEY, TAG
 from s3k_async.volumes import Volume

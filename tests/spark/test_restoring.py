@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from s3k_async import S3kClient, S3kSyncClient
 from s3k_async._core.concurrency import gather
 from s3k_async._core.runtime import SYSTEM
+from s3k_async.backends.ports.items import ABSENT, PARTITION, Item, Put
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import BusyError
 from s3k_async.integrity.restore_rules import RuleName
@@ -26,7 +27,6 @@ from s3k_async.spark import restore_job
 from s3k_async.spark.restore_job import restore
 from s3k_async.spark.restore_tasks import WRITTEN, writer
 from s3k_async.spark.task_rows import spark_schema
-from s3k_async.stores.items import ABSENT, PARTITION, Item, Put
 from s3k_async.table.codec import to_item
 from s3k_async.table.keys import ENTRY_PREFIX
 from s3k_async.txn import volume_lock

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import Sources
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.ports.pagination import list_all
+from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
 from s3k_async.config import Tuning
 from s3k_async.storage.physical import PhysicalStorage
-from s3k_async.stores.pagination import list_all
-from s3k_async.stores.retrying_blobs import ReliableBlobs
 from s3k_async.testing import Call, FaultPlan
 from tests.engines.volumes import fresh_name
 from tests.support import FakeClock, fake_sources

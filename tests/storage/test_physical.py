@@ -9,11 +9,11 @@ import pytest
 
 from s3k_async.backends.local.local_blobs import LocalBlobs
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import Tuning
 from s3k_async.errors import CorruptDataError, DataMissingError, UnsupportedError
 from s3k_async.model import Content
 from s3k_async.storage.physical import PhysicalStorage, checksum_of
-from s3k_async.stores.pagination import list_all
 from tests.storage.rig import OBJECT, TUNING, StorageRig
 from tests.support import fake_sources
 

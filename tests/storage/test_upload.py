@@ -10,9 +10,9 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from s3k_async.backends.ports.blobs import BlobInfo, Buffer, Upload
 from s3k_async.config import Tuning
 from s3k_async.errors import NoSpaceError, ServiceError, StreamClosedError, UnreachableError
-from s3k_async.stores.blobs import BlobInfo, Buffer, Upload
 from s3k_async.testing import Call
 from tests.storage.rig import OBJECT, TUNING, StorageRig
 

@@ -16,6 +16,7 @@ from anyio.lowlevel import checkpoint
 
 from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async._native import object_id_of
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient, _Opened
 from s3k_async.config import MemoryBlobs, MemoryTable, Tuning, VolumeConfig
 from s3k_async.integrity.audit import AuditTrail
@@ -26,7 +27,6 @@ from s3k_async.integrity.repair import repair_volume
 from s3k_async.integrity.verify_rules import Finding
 from s3k_async.model import Entry
 from s3k_async.oplog.log_reader import LogReader
-from s3k_async.stores.pagination import list_all
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.txn import volume_lock
 from s3k_async.txn.txn_record import RENEW_SECONDS

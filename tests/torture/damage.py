@@ -10,15 +10,15 @@ from anyio import sleep_forever
 
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Put, Update
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import LogMode, MemoryTable, Tuning, VolumeConfig
 from s3k_async.config import MemoryBlobs as MemoryLocation
 from s3k_async.integrity.recheck import read_item
 from s3k_async.model import UNCOMMITTED, Content, Entry
 from s3k_async.namespace.atomic_changes import AtomicChange
 from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, history_prefix
-from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update
-from s3k_async.stores.pagination import list_all
 from s3k_async.table.codec import to_item
 from s3k_async.txn.txn_record import JOB_PARTITION, RENEW_SECONDS
 from s3k_async.volumes import Volume, init_volume, open_volume

@@ -32,7 +32,7 @@ from s3k_async.errors import (
     ServiceError,
     VolumeFormatError,
 )
-from s3k_async.globbing import compile_pattern, matcher
+from s3k_async.listing.globbing import compile_pattern, matcher
 from s3k_async.oplog.binary_entries import read_java, write_java
 from s3k_async.oplog.checkpoints import Checkpoint, CheckpointPart, decode_manifest, encode_manifest
 from s3k_async.oplog.entries import (

@@ -12,7 +12,7 @@ import anyio
 
 from s3k_async import S3kClient
 from s3k_async.errors import S3kError
-from s3k_async.files import FileWriter
+from s3k_async.files.open_files import FileWriter
 from s3k_async.testing import Died
 from tests.torture.histories import NEVER, UNKNOWN, Event
 from tests.torture.model import (

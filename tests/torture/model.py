@@ -27,7 +27,7 @@ from s3k_async.errors import (
     S3kError,
     UncommittedFileError,
 )
-from s3k_async.files import FileWriter
+from s3k_async.files.open_files import FileWriter
 
 __all__ = [
     "Answer",

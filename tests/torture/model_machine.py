@@ -25,7 +25,7 @@ from s3k_async.errors import (
     S3kError,
     ServiceError,
 )
-from s3k_async.files import FileWriter
+from s3k_async.files.open_files import FileWriter
 from s3k_async.testing import Died
 from tests.torture.model import (
     Commit,

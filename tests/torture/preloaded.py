@@ -6,7 +6,7 @@ That is botocore's descriptions of the services, which take longer to parse than
 
 from __future__ import annotations
 
-from s3k_async.aws.session import _prepare
+from s3k_async.backends.aws.session import _prepare
 from s3k_async.config import AwsConfig
 
 _prepare(AwsConfig(), None, "dynamodb")

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from s3k_async.backends.ports.items import Condition, Item
 from s3k_async.errors import BusyError, OutcomeUnknownError, PathExistsError, PathNotFoundError
-from s3k_async.stores.items import Condition, Item
 from tests.torture.histories import NEVER, UNKNOWN, Event, Violation, check, find_order
 from tests.torture.histories_runs import in_memory
 from tests.torture.model import (

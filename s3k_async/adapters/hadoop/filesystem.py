@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from typing import NoReturn
 
-from s3k_async import paths
+from s3k_async._core import paths
 from s3k_async._core.concurrency import gather
 from s3k_async.adapters.hadoop.builders import CreateFlag, OpenFileBuilder, OutputStreamBuilder
 from s3k_async.adapters.hadoop.glob import Component, components, expand

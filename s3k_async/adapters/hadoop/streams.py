@@ -9,9 +9,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import NoReturn, Self
 
+from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.errors import EndOfFileError, InvalidArgumentError, UnsupportedError
-from s3k_async.files import FileReader, FileWriter
-from s3k_async.stores.blobs import Buffer
+from s3k_async.files.open_files import FileReader, FileWriter
 
 __all__ = ["END", "HadoopInputStream", "HadoopOutputStream"]
 

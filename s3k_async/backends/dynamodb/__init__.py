@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
-from s3k_async.aws.access import AwsConfig
+from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.location import OpenContext, TableCapabilities, TableLocation, TableStore
 from s3k_async.errors import ConfigError
 

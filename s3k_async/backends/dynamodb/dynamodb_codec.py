@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from s3k_async.stores.items import (
+from s3k_async.backends.ports.items import (
     PARTITION,
     SORT,
     Item,

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from s3k_async._core.runtime import SYSTEM, Sources
-from s3k_async.aws.access import AwsConfig
-from s3k_async.aws.error_mapping import Codes, map_exceptions
-from s3k_async.aws.session import AwsClient
+from s3k_async.backends.aws.access import AwsConfig
+from s3k_async.backends.aws.error_mapping import Codes, map_exceptions
+from s3k_async.backends.aws.session import AwsClient
 from s3k_async.backends.dynamodb.dynamodb_codec import (
     Wire,
     parse_cursor,
 )
+from s3k_async.backends.ports.items import PARTITION, SORT, Key
+from s3k_async.backends.ports.pagination import PageGuard, repeated
 from s3k_async.errors import (
     NotAVolumeError,
     RequestTimeoutError,
@@ -19,8 +21,6 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
-from s3k_async.stores.items import PARTITION, SORT, Key
-from s3k_async.stores.pagination import PageGuard, repeated
 
 if TYPE_CHECKING:
     from types_aiobotocore_dynamodb import DynamoDBClient

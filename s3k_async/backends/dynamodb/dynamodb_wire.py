@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from s3k_async import _native
 from s3k_async._core.runtime import SYSTEM, Sources
-from s3k_async.aws.access import AwsConfig
-from s3k_async.aws.error_mapping import dynamodb_refusal, map_exceptions
-from s3k_async.aws.service_answers import check_dynamodb
-from s3k_async.aws.signed_http import Answer, Wire
+from s3k_async.backends.aws.access import AwsConfig
+from s3k_async.backends.aws.error_mapping import dynamodb_refusal, map_exceptions
+from s3k_async.backends.aws.service_answers import check_dynamodb
+from s3k_async.backends.aws.signed_http import Answer, Wire
 from s3k_async.backends.dynamodb.dynamodb_codec import (
     cursor_text,
     decode_item,
@@ -19,16 +19,26 @@ from s3k_async.backends.dynamodb.dynamodb_codec import (
     parse_cursor,
 )
 from s3k_async.backends.dynamodb.dynamodb_items import DynamoTableAdmin, check_advance
-from s3k_async.errors import ResponseLostError
-from s3k_async.stores.batch_result import read_batches, require_loaded
-from s3k_async.stores.item_semantics import (
+from s3k_async.backends.ports.batch_result import read_batches, require_loaded
+from s3k_async.backends.ports.item_semantics import (
     validate,
     validate_load,
     validate_page,
     validate_segment,
     validate_transaction,
 )
-from s3k_async.stores.items import PARTITION, SORT, Action, Delete, Item, ItemPage, Key, Put, Update
+from s3k_async.backends.ports.items import (
+    PARTITION,
+    SORT,
+    Action,
+    Delete,
+    Item,
+    ItemPage,
+    Key,
+    Put,
+    Update,
+)
+from s3k_async.errors import ResponseLostError
 
 __all__ = ["WireItems"]
 

@@ -8,11 +8,11 @@ from typing import ClassVar, Self
 
 from anyio.to_thread import run_sync
 
-from s3k_async.aws.access import AwsConfig
+from s3k_async._core.file_modes import make_parent
+from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.location import BlobCapabilities, BlobLocation, OpenContext
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.url_parts import absolute_path, file_url_path
-from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.file_modes import make_parent
 
 __all__ = ["LocalDirectory"]
 

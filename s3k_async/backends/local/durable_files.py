@@ -13,8 +13,11 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
+from s3k_async._core.file_modes import directory_mode, inherited, make_directories
+from s3k_async._core.os_errors import os_errors, sync_directory
 from s3k_async._core.runtime import Sources
 from s3k_async.backends.local.local_walk import PRIVATE, blob_info, opened_directory
+from s3k_async.backends.ports.blobs import BlobInfo, Buffer
 from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
@@ -25,9 +28,6 @@ from s3k_async.errors import (
     S3kError,
     VolumeNotFoundError,
 )
-from s3k_async.stores.blobs import BlobInfo, Buffer
-from s3k_async.stores.file_modes import directory_mode, inherited, make_directories
-from s3k_async.stores.os_errors import os_errors, sync_directory
 
 __all__ = ["LocalFiles", "write_fully"]
 

@@ -13,17 +13,12 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from s3k_async._core.os_errors import os_errors
 from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.worker_threads import Threads
 from s3k_async.backends.local.durable_files import LocalFiles, write_fully
 from s3k_async.backends.local.local_walk import PRIVATE, blob_info, walk
-from s3k_async.errors import (
-    CorruptDataError,
-    InvalidPathError,
-    ServiceError,
-    UnsupportedError,
-    VolumeNotFoundError,
-)
-from s3k_async.stores.blob_keys import (
+from s3k_async.backends.ports.blob_keys import (
     check_key,
     check_page,
     check_put,
@@ -31,9 +26,21 @@ from s3k_async.stores.blob_keys import (
     check_unchanged,
     part_numbers,
 )
-from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Unfinished
-from s3k_async.stores.os_errors import os_errors
-from s3k_async.stores.worker_threads import Threads
+from s3k_async.backends.ports.blobs import (
+    BlobInfo,
+    BlobPage,
+    BlobStore,
+    Buffer,
+    DeleteFailure,
+    Unfinished,
+)
+from s3k_async.errors import (
+    CorruptDataError,
+    InvalidPathError,
+    ServiceError,
+    UnsupportedError,
+    VolumeNotFoundError,
+)
 
 __all__ = ["LocalBlobs"]
 

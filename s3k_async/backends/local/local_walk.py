@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from heapq import nsmallest
 
-from s3k_async.stores.blobs import BlobInfo
+from s3k_async.backends.ports.blobs import BlobInfo
 
 __all__ = ["PRIVATE", "blob_info", "opened_directory", "walk"]
 

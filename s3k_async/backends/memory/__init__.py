@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from s3k_async.aws.access import AwsConfig
+from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.location import (
     BlobCapabilities,
     BlobLocation,
@@ -14,8 +14,8 @@ from s3k_async.backends.location import (
     TableLocation,
     TableStore,
 )
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.url_parts import single_name
-from s3k_async.stores.blobs import BlobStore
 
 __all__ = ["MemoryBlobs", "MemoryTable"]
 

@@ -12,6 +12,22 @@ from urllib.parse import quote
 
 from s3k_async._core.concurrency import interleaved
 from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.backends.ports.blob_keys import (
+    check_key,
+    check_page,
+    check_put,
+    check_range,
+    check_unchanged,
+    part_numbers,
+)
+from s3k_async.backends.ports.blobs import (
+    BlobInfo,
+    BlobPage,
+    BlobStore,
+    Buffer,
+    DeleteFailure,
+    Unfinished,
+)
 from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
@@ -20,15 +36,6 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
-from s3k_async.stores.blob_keys import (
-    check_key,
-    check_page,
-    check_put,
-    check_range,
-    check_unchanged,
-    part_numbers,
-)
-from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Unfinished
 
 __all__ = ["MemoryBlobs"]
 

@@ -11,8 +11,7 @@ from itertools import islice
 
 from s3k_async._core.concurrency import interleaved
 from s3k_async._core.runtime import SYSTEM, Sources
-from s3k_async.errors import VolumeNotFoundError
-from s3k_async.stores.item_semantics import (
+from s3k_async.backends.ports.item_semantics import (
     TOKEN_LIFE_MS,
     cursor_of,
     fingerprint,
@@ -27,7 +26,8 @@ from s3k_async.stores.item_semantics import (
     validate_segment,
     validate_transaction,
 )
-from s3k_async.stores.items import Action, Delete, Item, ItemPage, Key, Put, Update, Value
+from s3k_async.backends.ports.items import Action, Delete, Item, ItemPage, Key, Put, Update, Value
+from s3k_async.errors import VolumeNotFoundError
 
 __all__ = ["MemoryItems"]
 

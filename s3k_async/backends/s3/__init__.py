@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
-from s3k_async.aws.access import AwsConfig
+from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.location import BlobCapabilities, BlobLocation, OpenContext
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.url_parts import single_name
-from s3k_async.stores.blobs import BlobStore
 
 __all__ = ["S3Bucket", "s3_prefix"]
 
@@ -71,7 +71,7 @@ class S3Bucket(BlobLocation):
     def require_encryption(self, *, writable: bool) -> None:
         # With S3A's client-side encryption S3 returns encrypted bytes.
         if writable or str(self.aws.encryption).startswith("CSE"):
-            from s3k_async.aws.encryption import require_encryption
+            from s3k_async.backends.aws.encryption import require_encryption
 
             require_encryption(self.aws, self.text(None))
 

@@ -12,11 +12,28 @@ from urllib.parse import unquote_plus
 import anyio
 
 from s3k_async._core.concurrency import run_all
-from s3k_async.aws.access import AwsConfig
-from s3k_async.aws.bounds import in_time, read_body
-from s3k_async.aws.encryption import encryption_parameters
-from s3k_async.aws.error_mapping import Codes, map_exceptions, service_error
-from s3k_async.aws.session import AwsClient
+from s3k_async.backends.aws.access import AwsConfig
+from s3k_async.backends.aws.bounds import in_time, read_body
+from s3k_async.backends.aws.encryption import encryption_parameters
+from s3k_async.backends.aws.error_mapping import Codes, map_exceptions, service_error
+from s3k_async.backends.aws.session import AwsClient
+from s3k_async.backends.ports.blob_keys import (
+    MAX_KEY,
+    check_key,
+    check_page,
+    check_put,
+    check_range,
+    check_unchanged,
+)
+from s3k_async.backends.ports.blobs import (
+    BlobInfo,
+    BlobPage,
+    BlobStore,
+    Buffer,
+    DeleteFailure,
+    Unfinished,
+)
+from s3k_async.backends.ports.pagination import PageGuard, repeated
 from s3k_async.backends.s3.s3_upload import S3Upload, request_body
 from s3k_async.errors import (
     BlobChangedError,
@@ -32,16 +49,6 @@ from s3k_async.errors import (
     VolumeExistsError,
     VolumeNotFoundError,
 )
-from s3k_async.stores.blob_keys import (
-    MAX_KEY,
-    check_key,
-    check_page,
-    check_put,
-    check_range,
-    check_unchanged,
-)
-from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Unfinished
-from s3k_async.stores.pagination import PageGuard, repeated
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3 import S3Client

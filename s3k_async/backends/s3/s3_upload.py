@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any, Protocol
 
-from s3k_async.aws.error_mapping import Codes, map_exceptions
+from s3k_async.backends.aws.error_mapping import Codes, map_exceptions
+from s3k_async.backends.ports.blob_keys import part_numbers
+from s3k_async.backends.ports.blobs import BlobInfo, Buffer
 from s3k_async.errors import S3kError, ServiceError
-from s3k_async.stores.blob_keys import part_numbers
-from s3k_async.stores.blobs import BlobInfo, Buffer
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3 import S3Client

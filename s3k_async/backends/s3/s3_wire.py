@@ -21,12 +21,13 @@ import anyio.to_thread
 
 from s3k_async import _native
 from s3k_async._core.runtime import SYSTEM, Sources
-from s3k_async.aws.access import AwsConfig
-from s3k_async.aws.encryption import encryption_headers
-from s3k_async.aws.error_mapping import Codes, map_exceptions, service_error
-from s3k_async.aws.fast_http import Bounds
-from s3k_async.aws.service_answers import check_s3
-from s3k_async.aws.signed_http import Answer, Headers, Wire
+from s3k_async.backends.aws.access import AwsConfig
+from s3k_async.backends.aws.encryption import encryption_headers
+from s3k_async.backends.aws.error_mapping import Codes, map_exceptions, service_error
+from s3k_async.backends.aws.fast_http import Bounds
+from s3k_async.backends.aws.service_answers import check_s3
+from s3k_async.backends.aws.signed_http import Answer, Headers, Wire
+from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.backends.s3.s3_blobs import (
     BY_COPY,
     BY_GET,
@@ -40,7 +41,6 @@ from s3k_async.backends.s3.s3_blobs import (
     range_text,
 )
 from s3k_async.errors import BlobNotFoundError, ResponseLostError, S3kError
-from s3k_async.stores.blobs import Buffer
 
 __all__ = ["WireBlobs"]
 

@@ -9,11 +9,11 @@ from typing import ClassVar, Self
 
 from anyio.to_thread import run_sync
 
-from s3k_async.aws.access import AwsConfig
+from s3k_async._core.file_modes import make_parent
+from s3k_async.backends.aws.access import AwsConfig
+from s3k_async.backends.ballast import Ballast
 from s3k_async.backends.location import OpenContext, TableCapabilities, TableLocation, TableStore
 from s3k_async.backends.url_parts import TABLE_FILE, absolute_path
-from s3k_async.stores.ballast import Ballast
-from s3k_async.stores.file_modes import make_parent
 
 __all__ = ["SqliteFile"]
 

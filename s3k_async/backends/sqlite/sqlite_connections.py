@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
+from s3k_async._core.os_errors import MAKE_ROOM
+from s3k_async.backends.ballast import Ballast
 from s3k_async.errors import (
     CorruptDataError,
     NoSpaceError,
@@ -23,8 +25,6 @@ from s3k_async.errors import (
     VolumeFormatError,
     VolumeNotFoundError,
 )
-from s3k_async.stores.ballast import Ballast
-from s3k_async.stores.os_errors import MAKE_ROOM
 
 __all__ = ["APPLICATION_ID", "BALLAST", "FORMAT", "Connections", "connect", "sqlite_errors"]
 

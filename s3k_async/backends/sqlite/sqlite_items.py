@@ -20,7 +20,38 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from typing import TypeAlias, TypeVar
 
+from s3k_async._core.file_modes import make_directories, open_private
+from s3k_async._core.os_errors import os_errors, sync_directory
 from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.worker_threads import Threads
+from s3k_async.backends.ballast import Ballast
+from s3k_async.backends.ports.item_semantics import (
+    TOKEN_LIFE_MS,
+    cursor_of,
+    fingerprint,
+    key_of,
+    outcome,
+    refusal,
+    token_mismatch,
+    validate,
+    validate_load,
+    validate_page,
+    validate_segment,
+    validate_transaction,
+)
+from s3k_async.backends.ports.items import (
+    PARTITION,
+    SORT,
+    Action,
+    Check,
+    Delete,
+    Item,
+    ItemPage,
+    Key,
+    Put,
+    Update,
+    Value,
+)
 from s3k_async.backends.sqlite.sqlite_connections import (
     APPLICATION_ID,
     BALLAST,
@@ -40,37 +71,6 @@ from s3k_async.backends.sqlite.sqlite_rows import (
 )
 from s3k_async.backends.sqlite.write_queue import WriteQueue
 from s3k_async.errors import S3kError, VolumeNotFoundError
-from s3k_async.stores.ballast import Ballast
-from s3k_async.stores.file_modes import make_directories, open_private
-from s3k_async.stores.item_semantics import (
-    TOKEN_LIFE_MS,
-    cursor_of,
-    fingerprint,
-    key_of,
-    outcome,
-    refusal,
-    token_mismatch,
-    validate,
-    validate_load,
-    validate_page,
-    validate_segment,
-    validate_transaction,
-)
-from s3k_async.stores.items import (
-    PARTITION,
-    SORT,
-    Action,
-    Check,
-    Delete,
-    Item,
-    ItemPage,
-    Key,
-    Put,
-    Update,
-    Value,
-)
-from s3k_async.stores.os_errors import os_errors, sync_directory
-from s3k_async.stores.worker_threads import Threads
 
 __all__ = ["SqliteItems"]
 

@@ -21,8 +21,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from s3k_async.stores.item_semantics import segment_of
-from s3k_async.stores.items import PARTITION, SORT, Key, Value
+from s3k_async.backends.ports.item_semantics import segment_of
+from s3k_async.backends.ports.items import PARTITION, SORT, Key, Value
 
 __all__ = [
     "RAW",

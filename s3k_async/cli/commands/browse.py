@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from s3k_async._core.paths import normalize
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
@@ -24,9 +25,8 @@ from s3k_async.cli.listing_files import (
 from s3k_async.cli.output import human_size, plural, status_fields, time_text
 from s3k_async.cli.volume_addresses import Address, parse_address
 from s3k_async.errors import ConfigError
-from s3k_async.globbing import compile_pattern
+from s3k_async.listing.globbing import compile_pattern
 from s3k_async.model import ROOT, FileStatus
-from s3k_async.paths import normalize
 from s3k_async.settings.options import Option, parse
 
 if TYPE_CHECKING:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from s3k_async._core.paths import normalize, split
+from s3k_async.bulk.transfer import ProgressCallback, move_to
 from s3k_async.cli.chunked_work import ChunkResult, OperandOutcome, in_chunks, need_one_way
 from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
@@ -24,8 +26,6 @@ from s3k_async.cli.transfers import (
 from s3k_async.cli.volume_addresses import Address, parse_address, shown
 from s3k_async.errors import InvalidArgumentError, PathExistsError, PathNotFoundError
 from s3k_async.model import ROOT, ChangeResult, FileStatus
-from s3k_async.paths import normalize, split
-from s3k_async.transfer import ProgressCallback, move_to
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient

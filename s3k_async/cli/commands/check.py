@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from s3k_async._core.paths import normalize
 from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
@@ -19,7 +20,6 @@ from s3k_async.integrity.facts import PROBLEMS, Finding
 from s3k_async.integrity.repair import RepairReport, repair_volume, verify_volume
 from s3k_async.integrity.verify import GRACE_SECONDS, Tell, VerifyReport
 from s3k_async.model import ROOT
-from s3k_async.paths import normalize
 from s3k_async.volumes import Volume, open_volume
 
 __all__ = ["fsck", "print_repair", "print_report", "repair", "verify"]

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import click
 from anyio import to_thread
 
+from s3k_async._core.paths import normalize
+from s3k_async.bulk.transfer import CHUNK, ProgressCallback, download, upload, verified
 from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.standard_input import standard_input
@@ -26,12 +28,10 @@ from s3k_async.cli.transfers import (
 from s3k_async.cli.volume_addresses import parse_address, shown, volume_directory
 from s3k_async.errors import EndOfFileError, InvalidArgumentError, IsDirectoryError
 from s3k_async.model import ChangeResult
-from s3k_async.paths import normalize
-from s3k_async.transfer import CHUNK, ProgressCallback, download, upload, verified
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
-    from s3k_async.files import FileReader
+    from s3k_async.files.open_files import FileReader
 
 __all__ = ["cat", "get", "put"]
 

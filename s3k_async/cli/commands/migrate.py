@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import click
 
+from s3k_async._core.paths import normalize
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
@@ -24,7 +25,6 @@ from s3k_async.migrate import (
 )
 from s3k_async.migrate.dump_format import DumpForm
 from s3k_async.model import ROOT, HashName
-from s3k_async.paths import normalize
 from s3k_async.volumes import Volume, open_volume
 
 __all__ = ["dump", "load", "print_dump", "print_load", "print_reshard", "reshard", "resharding"]

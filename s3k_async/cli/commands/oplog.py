@@ -13,6 +13,7 @@ from typing import Any, Final
 import anyio
 import click
 
+from s3k_async._core.paths import normalize
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
 from s3k_async.cli.exit_codes import ExitCode
@@ -31,7 +32,6 @@ from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.compaction import GRACE_SECONDS, Compaction, Compactor
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.log_reader import DamagedLog, Finding, JavaLogReader, LogReader
-from s3k_async.paths import normalize
 from s3k_async.volumes import Volume, open_volume
 
 __all__ = ["oplog"]

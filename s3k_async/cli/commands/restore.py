@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import click
 
+from s3k_async._core.paths import normalize
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
@@ -15,7 +16,6 @@ from s3k_async.cli.volume_addresses import parse_volume_address
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.integrity.tree_restore import RestoreReport
 from s3k_async.model import ROOT
-from s3k_async.paths import normalize
 from s3k_async.volumes.restoration import restore_volume
 
 __all__ = ["print_restore", "restore"]

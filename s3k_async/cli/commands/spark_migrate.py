@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
+from s3k_async._core.paths import normalize
 from s3k_async.cli.commands.migrate import print_dump, print_load, print_reshard, resharding
 from s3k_async.cli.commands.spark import job, session_for, volume_address, whole_volume
 from s3k_async.cli.invocation import Invocation
 from s3k_async.model import ROOT, HashName
-from s3k_async.paths import normalize
 
 __all__ = ["dump", "load", "reshard"]
 

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
-from s3k_async.aws.access import AwsConfig
+from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.location import (
     BlobCapabilities,
     BlobLocation,
@@ -19,8 +19,8 @@ from s3k_async.backends.location import (
     TableLocation,
     TableStore,
 )
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.errors import ConfigError
-from s3k_async.stores.blobs import BlobStore
 
 __all__ = ["ShelfBlobs", "ShelfTable"]
 

@@ -8,7 +8,7 @@ __all__ = ["DEFECTS", "Defect"]
 
 ANYTHING = (
     '(lambda of: type("Anything", (of,), {"holds": lambda self, item: True})())'
-    '(__import__("s3k_async.stores.items", fromlist=["Condition"]).Condition)'
+    '(__import__("s3k_async.backends.ports.items", fromlist=["Condition"]).Condition)'
 )
 """A condition that always holds."""
 
@@ -29,8 +29,8 @@ class Defect:
 
 METADATA_FAULTS = "tests/faults/test_metadata_faults.py"
 CRASH = "tests/torture/test_crash.py"
-RELIABLE = "tests/stores/test_retrying_items.py"
-LOCAL = "tests/stores/test_local.py"
+RELIABLE = "tests/backends/test_retrying_items.py"
+LOCAL = "tests/backends/test_local.py"
 
 DEFECTS: tuple[Defect, ...] = (
     Defect(
@@ -79,14 +79,14 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a lost answer that is not settled by what is stored",
-        "stores/retrying_items.py",
+        "backends/retrying/retrying_items.py",
         "                verdict = await self._resolve(actions, failure)",
         "                raise failure",
         f"{METADATA_FAULTS}::test_a_write_whose_answer_was_lost_is_a_success",
     ),
     Defect(
         "a read-back that does not know our own operation",
-        "stores/retrying_items.py",
+        "backends/retrying/retrying_items.py",
         "    return operation is not None and stored is not None and stored.get(OPERATION) == "
         "operation",
         "    return False",
@@ -94,7 +94,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "another token when a deletion is sent again",
-        "stores/retrying_items.py",
+        "backends/retrying/retrying_items.py",
         "lambda: self._store.transact([action], token), [action], None",
         "lambda: self._store.transact([action], self._sources.uuid()), [action], None",
         f"{RELIABLE}::test_a_delete_carries_a_token_so_that_its_own_success_is_recognised",
@@ -124,7 +124,7 @@ DEFECTS: tuple[Defect, ...] = (
         "backends/sqlite/sqlite_connections.py",
         '"synchronous=FULL"',
         '"synchronous=NORMAL"',
-        "tests/stores/test_sqlite_durability.py::test_every_connection_waits_for_the_disk",
+        "tests/backends/test_sqlite_durability.py::test_every_connection_waits_for_the_disk",
     ),
     Defect(
         "a file that is published before its bytes are stored",
@@ -199,19 +199,19 @@ DEFECTS: tuple[Defect, ...] = (
         "backends/dynamodb/dynamodb_wire.py",
         "    if announced is not None and announced != _native.crc32(answer.body):",
         "    if False:",
-        "tests/stores/test_dynamodb_wire.py::test_a_refusal_with_another_checksum",
+        "tests/backends/test_dynamodb_wire.py::test_a_refusal_with_another_checksum",
     ),
     Defect(
         "keys that a batch left out and nobody asks for again",
-        "stores/retrying_items.py",
+        "backends/retrying/retrying_items.py",
         "                found.update(error.found)\n                left = error.left\n            "
         "    raise",
         "                found.update(error.found)",
-        "tests/stores/test_dynamodb_pages.py::test_what_a_batch_leaves_out_is_asked_for_again",
+        "tests/backends/test_dynamodb_pages.py::test_what_a_batch_leaves_out_is_asked_for_again",
     ),
     Defect(
         "bytes whose checksum is not compared",
-        "file_ranges.py",
+        "files/file_ranges.py",
         "    if checksum != entry.checksum:",
         "    if False:",
         "tests/client/test_reader.py::test_damaged_bytes",
@@ -367,10 +367,10 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "an encryption that is asked for and not sent",
-        "aws/encryption.py",
+        "backends/aws/encryption.py",
         "    if aws.encryption is None:",
         "    if True:",
-        "tests/stores/test_s3_encryption.py::test_what_is_stored_says_how_it_is_encrypted",
+        "tests/backends/test_s3_encryption.py::test_what_is_stored_says_how_it_is_encrypted",
     ),
     Defect(
         "calls that are cut off when the client closes",
@@ -388,14 +388,14 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a redirect that is taken for an answer",
-        "aws/service_answers.py",
+        "backends/aws/service_answers.py",
         "    if not 300 <= status < 400 or status == 304:",
         "    if True:",
-        "tests/aws/test_redirects.py::test_a_redirect_is_an_error_that_names_the_hosts",
+        "tests/backends/aws/test_redirects.py::test_a_redirect_is_an_error_that_names_the_hosts",
     ),
     Defect(
         "a local pipe that is replaced by a file",
-        "stores/replacing.py",
+        "_core/file_replacement.py",
         "    if not stat.S_ISREG(mode):",
         "    if False:",
         "tests/client/test_local_targets.py::test_a_pipe_is_not_replaced",

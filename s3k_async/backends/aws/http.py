@@ -1,0 +1,160 @@
+"""The HTTP session under a client: aiobotocore's over aiohttp, with one attempt a request and TCP
+keepalive."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import anyio.to_thread
+from aiobotocore.config import AioConfig
+from aiobotocore.httpsession import AIOHTTPSession
+from aiobotocore.session import AioSession
+from aiohttp import ClientSession, DummyCookieJar, TCPConnector
+from aiohttp.client_reqrep import ClientRequest, ClientResponse
+from botocore.httpsession import HTTPClientError, get_cert_path
+
+from s3k_async.backends.aws.bounds import BoundedResponse, in_time
+from s3k_async.backends.aws.service_answers import check_redirect
+
+__all__ = ["DirectSession", "SingleAttemptSession"]
+
+_Option = tuple[int, int, int]
+
+_HEADERS = {"Accept-Encoding": "identity", "User-Agent": "s3k-async"}
+_NOT_BY_ITSELF = ("Accept", "Content-Type")
+
+
+class SingleAttemptSession(AIOHTTPSession):
+    """Sends every request once.
+
+    aiohttp by itself sends PUT and DELETE again after a broken connection. A conditional PUT that
+    was applied and then silently repeated is answered with a failed condition, which is
+    indistinguishable from another client's write; so repetition is off, and the broken connection
+    is reported. aiobotocore lets aiohttp follow redirects, to any host and with the body. Here a
+    redirect is an error, except S3's to another region, for which botocore signs the request again.
+
+    The socket options that botocore computes (keepalive among them) are applied, which aiobotocore
+    leaves out.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        opened = _socket_factory(tuple(options.get("socket_options") or ()))
+        options["connector_args"] = {
+            **(options.get("connector_args") or {}),
+            "socket_factory": opened,
+        }
+        super().__init__(**options)
+
+    async def _get_session(self, proxy_url: str | None) -> Any:
+        session = await super()._get_session(proxy_url)  # type: ignore[misc]
+        session._retry_connection = False
+        session._request_class = _AskingRequest
+        session._response_class = BoundedResponse
+        return _Direct(session)
+
+    async def send(self, request: Any) -> Any:
+        """The answer to a request of botocore. Raises ServiceError for a redirect, and botocore's
+        errors."""
+        with in_time():
+            response: Any = await super().send(request)
+        if 300 <= response.status_code < 400:
+            place = urlsplit(request.url).netloc.rpartition("@")[2]
+            check_redirect(place, response.status_code, response.headers, await response.content)
+        return response
+
+    def proxy_of(self, url: str) -> str | None:
+        """The proxy of requests to a URL."""
+        internals: Any = self  # absent from the stubs
+        found: str | None = internals._proxy_config.proxy_url_for(url)
+        return found
+
+    async def plain(self, url: str) -> ClientSession:
+        """A session for requests signed by this package to the host of `url`, under the same
+        settings.
+
+        No cookies, no decompression, no repeated requests. Raises HTTPClientError for certificates
+        that cannot be read.
+        """
+        internals: Any = self
+        secure = url.lower().startswith("https:")
+        context = await anyio.to_thread.run_sync(_tls, internals) if secure else False
+        session = ClientSession(
+            connector=TCPConnector(
+                limit=internals._max_pool_connections, ssl=context, **internals._connector_args
+            ),
+            timeout=internals._timeout,
+            headers=_HEADERS,
+            skip_auto_headers=_NOT_BY_ITSELF,
+            cookie_jar=DummyCookieJar(),
+            auto_decompress=False,
+            proxy=self.proxy_of(url),
+            request_class=_AskingRequest,
+            response_class=BoundedResponse,
+        )
+        session._retry_connection = False
+        return session
+
+
+class DirectSession(AioSession):
+    """A session whose clients follow no redirect, including those that fetch its credentials (STS,
+    IAM Identity Center): some of their requests have a token in the body."""
+
+    def create_client(self, *names: Any, config: Any = None, **options: Any) -> Any:
+        direct: Any = AioConfig() if config is None else config
+        direct.http_session_cls = SingleAttemptSession
+        create: Any = super().create_client
+        return create(*names, config=direct, **options)
+
+
+@dataclass(eq=False, slots=True)
+class _Direct:
+    """A session that follows no redirect."""
+
+    session: ClientSession
+
+    def request(self, method: str, **options: Any) -> Any:
+        return self.session.request(method, allow_redirects=False, **options)
+
+
+class _AskingRequest(ClientRequest):
+    """A request that waits for 100 Continue no longer than the response timeout."""
+
+    async def send(self, conn: Any) -> ClientResponse:
+        response = await super().send(conn)
+        if self._continue is not None and conn.protocol is not None:
+            conn.protocol.start_timeout()
+        return response
+
+
+def _socket_factory(options: tuple[_Option, ...]) -> Callable[[tuple[Any, ...]], socket.socket]:
+    def open_socket(address: tuple[Any, ...]) -> socket.socket:
+        family, kind, protocol = address[:3]
+        opened = socket.socket(family, kind, protocol)
+        for level, name, value in options:
+            opened.setsockopt(level, name, value)
+        return opened
+
+    return open_socket
+
+
+def _tls(session: Any) -> ssl.SSLContext | Literal[False]:
+    """The context that verifies the service's certificate, False to verify nothing. Reads files."""
+    if not session._verify:
+        return False
+    context: ssl.SSLContext = session._get_ssl_context()
+    context.check_hostname = True
+    context.verify_mode = ssl.CERT_REQUIRED
+    authorities = get_cert_path(session._verify)
+    try:
+        if session._cert_file:
+            context.load_cert_chain(session._cert_file, session._key_file)
+        if authorities:
+            context.load_verify_locations(authorities)
+    except OSError as error:
+        raise HTTPClientError(error=error) from error
+    return context

@@ -1,0 +1,328 @@
+"""Sessions and clients of aioboto3, made from the settings on first use.
+
+A client belongs to the process and the event loop that first used it. botocore is imported, and its
+service models are read and parsed, in a worker thread. The first call on the loop only makes the
+client's classes and, over TLS, loads the certificates (some tens of milliseconds).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+import anyio
+import anyio.to_thread
+from botocore.exceptions import BotoCoreError
+
+from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async.backends.aws.access import AwsConfig, without_user
+from s3k_async.backends.aws.error_mapping import map_exceptions
+from s3k_async.backends.aws.service_answers import check_dynamodb, check_s3
+from s3k_async.errors import ClosedClientError, ConfigError, S3kError, WrongLoopError
+
+if TYPE_CHECKING:
+    from aiobotocore.config import AioConfig
+
+    from s3k_async.backends.aws.endpoint import Channel
+
+__all__ = ["AwsClient", "Service", "Session"]
+
+Service: TypeAlias = Literal["dynamodb", "s3"]
+
+_DEFAULT_REGION = "us-east-1"
+_REGION = "AWS_REGION"
+"""The first variable for the region in the other SDKs and the command line of AWS; botocore knows
+AWS_DEFAULT_REGION alone."""
+
+_inherited: list[object] = []
+"""Clients inherited by a forked child: kept for good, because collecting one would close
+connections through the selector that the child shares with its parent."""
+
+
+class Session(Protocol):
+    """The part of `aioboto3.Session` in use."""
+
+    @property
+    def region_name(self) -> str | None:
+        """The region of the environment or the profile."""
+
+    def client(self, service_name: Any, **options: Any) -> Any:
+        """An async context manager around a client."""
+
+
+class AwsClient:
+    """One service's client: made on first use, for one process and event loop, until `close`.
+
+    `session` is the user's own `aioboto3.Session` or `aiobotocore` session, None to make one from
+    the settings. Pickled, it is its settings without secrets, session and open client.
+    """
+
+    def __init__(self, service: Service, config: AwsConfig, session: object | None = None) -> None:
+        self.service = service
+        self.config = config
+        self._given = session
+        self._client: Any = None
+        self._context: Any = None
+        self._channel: Channel | None = None
+        self._process = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._making: anyio.Lock | None = None
+        self._closed = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AwsClient, (self.service, self.config)
+
+    def __repr__(self) -> str:
+        endpoint = without_user(self.config.endpoint)
+        return f"AwsClient({self.service!r}, region={self.config.region!r}, endpoint={endpoint!r})"
+
+    def shares_account_with(self, other: AwsClient) -> bool:
+        """Whether both have the same installation of the service and the same identity by their
+        settings."""
+        mine, others = self.config, other.config
+        return (
+            mine.installation == others.installation
+            and mine.profile == others.profile
+            and mine.access_key_id == others.access_key_id
+            and mine.session_token == others.session_token
+            and self._given is other._given
+            and _partition(mine.region) == _partition(others.region)
+        )
+
+    async def get(self) -> Any:
+        """The client. Raises ClosedClientError, WrongLoopError (another live loop uses it),
+        ConfigError, CredentialsError."""
+        if self._closed:
+            raise ClosedClientError(f"the {self.service} client is closed")
+        loop = asyncio.get_running_loop()
+        if self._process != os.getpid():
+            held = (self._client, self._context, self._channel, self._loop)
+            _inherited.extend(each for each in held if each is not None)
+            self._reset(loop)
+        elif self._loop is not loop:
+            if self._loop is not None and not self._loop.is_closed():
+                raise WrongLoopError(f"the {self.service} client is in use by another event loop")
+            context, channel = self._context, self._channel
+            self._reset(loop)
+            await _close_client(context, channel)
+        if self._client is None:
+            assert self._making is not None
+            async with self._making:
+                if self._client is None:
+                    await self._open()
+        return self._client
+
+    async def region(self) -> str:
+        """The region that requests are signed for."""
+        return str((await self.get()).meta.region_name)
+
+    async def channel(self, sources: Sources = SYSTEM) -> Channel:
+        """Endpoint, region and credentials of the client, and a session for requests signed by this
+        package. Errors as for `get`."""
+        client = await self.get()
+        assert self._making is not None
+        async with self._making:
+            if self._channel is None:
+                from s3k_async.backends.aws.endpoint import open_channel
+
+                with map_exceptions(None):
+                    channel = await open_channel(client, sources)
+                if self._closed:
+                    await channel.close()
+                    raise ClosedClientError(
+                        f"the {self.service} client was closed while it was being made"
+                    )
+                self._channel = channel
+            return self._channel
+
+    async def close(self) -> None:
+        """Close the connections. Idempotent; a client of another process or of a closed loop is
+        skipped."""
+        self._closed = True
+        context, self._context, self._client = self._context, None, None
+        channel, self._channel = self._channel, None
+        if context is None:
+            return
+        if self._process != os.getpid():
+            _inherited.extend((context, channel))
+        elif self._loop is asyncio.get_running_loop():
+            with anyio.CancelScope(shield=True):
+                await _close_client(context, channel)
+
+    def _reset(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._process = os.getpid()
+        self._loop = loop
+        self._client = self._context = self._channel = None
+        self._making = anyio.Lock()
+
+    async def _open(self) -> None:
+        endpoint = self.config.endpoint
+        if endpoint is not None and not endpoint.lower().startswith(("http://", "https://")):
+            raise ConfigError(
+                f"the endpoint of {self.service} is no URL of http or https: "
+                f"{without_user(endpoint)}"
+            )
+        with map_exceptions(None):
+            try:
+                session = await anyio.to_thread.run_sync(
+                    _prepare, self.config, self._given, self.service
+                )
+                context = session.client(self.service, **self._options(session))
+                client = await context.__aenter__()
+            except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
+                if isinstance(error, BotoCoreError | S3kError):
+                    raise
+                # Its message may quote the endpoint with a password.
+                error.args = (str(error).replace(str(endpoint), str(without_user(endpoint))),)
+                raise ConfigError(f"the {self.service} client cannot be made: {error}") from error
+        refusal = self._refusal(client)
+        if refusal is not None:
+            await context.__aexit__(None, None, None)
+            raise refusal
+        if self.service == "dynamodb":
+            client.meta.events.register("before-parse.dynamodb", _check_dynamodb)
+        else:
+            client.meta.events.register("before-parse.s3", _check_s3)
+        self._context, self._client = context, client
+
+    def _refusal(self, client: Any) -> ClosedClientError | ConfigError | None:
+        """The reason why a new client must not be used."""
+        from s3k_async.backends.aws.http import SingleAttemptSession
+
+        if self._closed:
+            return ClosedClientError(
+                f"the {self.service} client was closed while it was being made"
+            )
+        if not isinstance(client._endpoint.http_session, SingleAttemptSession):
+            return ConfigError(
+                "the session has a default client configuration, with which aiobotocore discards "
+                "our HTTP session"
+                " (and PUT requests would be repeated unseen); clear it with "
+                "set_default_client_config(None)"
+            )
+        return None
+
+    def _options(self, session: Session) -> dict[str, Any]:
+        config = self.config
+        region = config.region or session.region_name or os.environ.get(_REGION)
+        if region is None and config.endpoint is not None:
+            region = _DEFAULT_REGION
+        options = {
+            "region_name": region,
+            "endpoint_url": config.endpoint,
+            "verify": config.ca_bundle or (None if config.verify_tls else False),
+            "aws_access_key_id": config.access_key_id.reveal() or None,
+            "aws_secret_access_key": config.secret_access_key.reveal() or None,
+            "aws_session_token": config.session_token.reveal() or None,
+            "config": _client_config(config),
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+
+async def _close_client(context: Any, channel: Channel | None) -> None:
+    if channel is not None:
+        await channel.close()
+    if context is not None:
+        await context.__aexit__(None, None, None)
+
+
+def _client_config(config: AwsConfig) -> AioConfig:
+    """One attempt a call, only required checksums, path-style addressing at an endpoint.
+
+    Retries are `retry`'s, so `total_max_attempts` is 1. Only the legacy mode verifies the CRC-32 of
+    DynamoDB's answers without retries.
+    """
+    from aiobotocore.config import AioConfig
+
+    from s3k_async.backends.aws.http import SingleAttemptSession
+
+    return AioConfig(
+        http_session_cls=SingleAttemptSession,
+        connect_timeout=config.connect_timeout,
+        read_timeout=config.read_timeout,
+        max_pool_connections=config.max_connections,
+        retries={"total_max_attempts": 1, "mode": "legacy"},
+        tcp_keepalive=True,
+        proxies={"http": config.proxy, "https": config.proxy} if config.proxy else None,
+        s3={"addressing_style": "path"} if config.endpoint else None,
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+
+
+def _prepare(config: AwsConfig, given: object | None, service: Service) -> Session:
+    """The session, with the files loaded that botocore reads when a client is made. Blocking."""
+    import aioboto3
+
+    from s3k_async.backends.aws.http import (
+        DirectSession,  # here too, so that the loop does not import it
+    )
+
+    if given is None:
+        session: Any = aioboto3.Session(
+            profile_name=config.profile, botocore_session=DirectSession()
+        )
+        core = session._session
+        if os.environ.get(_REGION):
+            core.set_config_variable("region", os.environ[_REGION])
+        core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
+    elif hasattr(given, "client"):
+        session = given
+    elif hasattr(given, "create_client"):
+        session = _BotocoreSession(given)
+    else:
+        raise ConfigError("the session is neither an aioboto3 nor an aiobotocore session")
+    loader = getattr(session, "_session", session).get_component("data_loader")
+    loader.load_service_model(service, "service-2")
+    loader.load_service_model(service, "endpoint-rule-set-1")
+    for data in ("endpoints", "partitions", "sdk-default-configuration", "_retry"):
+        loader.load_data(data)
+    return session  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _loader(data_path: str | None) -> object:
+    """The loader of botocore models. It caches parsed models, so the sessions of a process
+    share it."""
+    from botocore.loaders import create_loader
+
+    return create_loader(data_path)
+
+
+class _BotocoreSession:
+    """An aiobotocore session as a Session."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    @property
+    def region_name(self) -> str | None:
+        region = self._session.get_config_variable("region")
+        return None if region is None else str(region)
+
+    def client(self, service_name: Any, **options: Any) -> Any:
+        return self._session.create_client(service_name, **options)
+
+
+def _check_dynamodb(response_dict: Mapping[str, Any], **_: Any) -> None:
+    """Refuse an answer that is not DynamoDB's: botocore treats any other with status 200 as an
+    empty one, so a write would be acknowledged and a read would find nothing."""
+    check_dynamodb(response_dict["status_code"], response_dict["headers"], response_dict["body"])
+
+
+def _check_s3(response_dict: Mapping[str, Any], operation_model: Any, **_: Any) -> None:
+    """Refuse an answer that is not S3's. A body that is read later is checked by its entity tag."""
+    body = response_dict["body"]
+    content = body if isinstance(body, bytes) else b""
+    check_s3(operation_model.name, response_dict["status_code"], response_dict["headers"], content)
+
+
+def _partition(region: str | None) -> str:
+    """The AWS partition of a region; copies do not cross partitions."""
+    for prefix, name in (("cn-", "aws-cn"), ("us-gov-", "aws-us-gov"), ("us-iso", "aws-iso")):
+        if region is not None and region.startswith(prefix):
+            return name
+    return "aws"

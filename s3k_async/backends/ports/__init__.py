@@ -1,0 +1,1 @@
+"""The ports of a backend, for items and for blobs, and what works over any of them."""

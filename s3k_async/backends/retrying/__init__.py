@@ -1,0 +1,1 @@
+"""The ports with retries: transient errors are retried, lost responses are resolved."""

@@ -1,0 +1,276 @@
+"""The blob port with retries; a conditional put whose response was lost is resolved by the stored
+bytes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from copy import copy
+from functools import partial
+from itertools import chain
+
+from s3k_async._core.concurrency import AdaptiveLimit, gather
+from s3k_async._core.metering import Meter
+from s3k_async._core.retry import TRANSIENT, Retries, RetryPolicy, backoff
+from s3k_async._core.runtime import Sources
+from s3k_async.backends.ports.blob_keys import check_unchanged
+from s3k_async.backends.ports.blobs import (
+    MAX_DELETION,
+    BlobInfo,
+    BlobPage,
+    BlobStore,
+    Buffer,
+    DeleteFailure,
+    Unfinished,
+    Upload,
+)
+from s3k_async.backends.retrying.prefixed_blobs import PrefixedBlobs, origin_of
+from s3k_async.backends.retrying.request_pipeline import Sender, call_time
+from s3k_async.backends.retrying.retrying_items import LOST
+from s3k_async.errors import (
+    BlobNotFoundError,
+    OutcomeUnknownError,
+    RequestTimeoutError,
+    ResponseLostError,
+    S3kError,
+    ThrottledError,
+)
+
+__all__ = ["ReliableBlobs"]
+
+_BATCHES = 16
+"""Batches of one deletion under way at once."""
+_PUT = "PutObject"
+_WHOLE = 64 * 1024 * 1024
+"""Bytes assumed for the time limit of a blob of unknown size."""
+
+
+class ReliableBlobs:
+    """A BlobStore over another one, with retries of transient errors within `retries`.
+
+    If the answer to a conditional put was lost, equal stored bytes count as success (the same bytes
+    of another client are the same blob); anything else raises OutcomeUnknownError. `limiter` bounds
+    the requests in flight, `meter` counts them.
+    """
+
+    def __init__(
+        self,
+        store: BlobStore,
+        retries: Retries | RetryPolicy,
+        sources: Sources,
+        limiter: AdaptiveLimit | None = None,
+        meter: Meter | None = None,
+    ) -> None:
+        self._store = store
+        self._sources = sources
+        self._sender = Sender(retries, sources, limiter, meter or Meter("data"))
+        self.min_part = store.min_part
+
+    def __repr__(self) -> str:
+        return f"ReliableBlobs({self._store!r})"
+
+    def below(self, prefix: str) -> ReliableBlobs:
+        """The blobs below `prefix` (empty, or ending in `/`), with keys relative to it. Both share
+        one concurrency limit and one meter."""
+        if not prefix:
+            return self
+        view = copy(self)
+        view._store = PrefixedBlobs(self._store, prefix)
+        return view
+
+    def uri(self, key: str) -> str:
+        return self._store.uri(key)
+
+    async def put(
+        self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
+    ) -> BlobInfo:
+        size = memoryview(data).nbytes
+        if not if_absent and if_match is None:
+            return await self._sender.write(_PUT, lambda: self._store.put(key, data), size=size)
+        request = partial(self._store.put, key, data, if_absent=if_absent, if_match=if_match)
+        policy = self._sender.retries.write
+        time, delays = call_time(policy, size), backoff(policy, self._sources)
+        again = lost = False
+        while True:
+            try:
+                return await self._sender.send(_PUT, request, again=again, size=size, time=time)
+            except S3kError as error:
+                failure = error
+            again = True
+            lost = lost or isinstance(failure, LOST)
+            delay = (
+                self._sender.next_delay(delays, failure) if isinstance(failure, TRANSIENT) else None
+            )
+            if delay is not None and time.left() > delay:
+                await self._sources.sleep(delay)
+            elif lost:
+                return await self._resolve(key, data, failure)
+            else:
+                raise failure
+
+    async def get(
+        self,
+        key: str,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        if_match: str | None = None,
+        if_size: int | None = None,
+    ) -> bytes:
+        request = partial(self._store.get, key, start, end, if_match=if_match, if_size=if_size)
+        size = _WHOLE if end is None else max(0, end - start)
+        return await self._sender.read("GetObject", request, size=size, received=len)
+
+    async def head(self, key: str) -> BlobInfo | None:
+        return await self._sender.read("HeadObject", lambda: self._store.head(key))
+
+    def can_copy_from(self, source: BlobStore) -> bool:
+        return self._store.can_copy_from(_unwrap(source, "")[0])
+
+    async def copy(
+        self,
+        source: BlobStore,
+        source_key: str,
+        key: str,
+        *,
+        found: BlobInfo | None = None,
+        if_match: str | None = None,
+    ) -> BlobInfo:
+        found = found or await source.head(source_key)
+        if found is None:
+            raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
+        check_unchanged(found, if_match)
+        adapter, adapter_key = _unwrap(source, source_key)
+        request = partial(
+            self._store.copy, adapter, adapter_key, key, found=found, if_match=if_match
+        )
+        return await self._sender.write("CopyObject", request, many=True)
+
+    async def delete(self, key: str) -> None:
+        await self._sender.write("DeleteObject", lambda: self._store.delete(key))
+
+    async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
+        wanted = list(dict.fromkeys(keys))
+        batches = [
+            wanted[start : start + MAX_DELETION] for start in range(0, len(wanted), MAX_DELETION)
+        ]
+        return list(chain.from_iterable(await gather(self._delete_batch, batches, limit=_BATCHES)))
+
+    async def _delete_batch(self, keys: Sequence[str]) -> list[DeleteFailure]:
+        """Delete the keys of one request. Transient failures are retried; permanent failures are
+        returned; the other keys are deleted."""
+        delays = backoff(self._sender.retries.write, self._sources)
+        kept: list[DeleteFailure] = []
+        again = False
+        while True:
+            request = partial(self._store.delete_many, keys)
+            failures = await self._sender.write(
+                "DeleteObjects", request, again=again, throttled=_any_throttled
+            )
+            left = {
+                failure.key: failure.error
+                for failure in failures
+                if isinstance(failure.error, TRANSIENT)
+            }
+            kept += [failure for failure in failures if failure.key not in left]
+            delay = self._sender.next_delay(delays, next(iter(left.values()))) if left else None
+            if delay is None:
+                return kept + [
+                    DeleteFailure(key, _final_error(error)) for key, error in left.items()
+                ]
+            await self._sources.sleep(delay)
+            keys, again = list(left), True
+
+    async def list(
+        self,
+        prefix: str = "",
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+        after: str = "",
+    ) -> BlobPage:
+        return await self._sender.scan(
+            "ListObjectsV2",
+            lambda: self._store.list(prefix, cursor=cursor, limit=limit, after=after),
+        )
+
+    async def start_upload(self, key: str) -> Upload:
+        upload = await self._sender.write(
+            "CreateMultipartUpload", lambda: self._store.start_upload(key)
+        )
+        return _ReliableUpload(self._sender, upload)
+
+    async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
+        async def whole() -> list[Unfinished]:
+            return [each async for each in self._store.list_uploads(prefix)]
+
+        for upload in await self._sender.scan("ListMultipartUploads", whole, many=True):
+            yield upload
+
+    async def abort_upload(self, upload: Unfinished) -> None:
+        await self._sender.write("AbortMultipartUpload", lambda: self._store.abort_upload(upload))
+
+    async def now_ms(self) -> int:
+        return await self._sender.read("HeadBucket", self._store.now_ms)
+
+    async def create(self) -> bool:
+        return await self._sender.write("CreateBucket", self._store.create)
+
+    async def exists(self) -> bool:
+        return await self._sender.read("HeadBucket", self._store.exists)
+
+    async def drop(self, *, if_empty: bool = False) -> bool:
+        return await self._sender.uncounted(lambda: self._store.drop(if_empty=if_empty))
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def _resolve(self, key: str, data: Buffer, failure: S3kError) -> BlobInfo:
+        with suppress(S3kError):  # the check failed too; the caller gets `failure`
+            info = await self.head(key)
+            if (
+                info is not None
+                and info.size == memoryview(data).nbytes
+                and await self.get(key) == data
+            ):
+                return info
+        raise OutcomeUnknownError(
+            "the answer to a conditional put was lost, and the stored bytes are not the ones put "
+            f"({failure.message})",
+            path=key,
+        ) from failure
+
+
+class _ReliableUpload:
+    def __init__(self, sender: Sender, upload: Upload) -> None:
+        self._sender = sender
+        self._upload = upload
+
+    async def put_part(self, number: int, data: Buffer) -> None:
+        size = memoryview(data).nbytes
+        await self._sender.write(
+            "UploadPart", lambda: self._upload.put_part(number, data), size=size
+        )
+
+    async def complete(self) -> BlobInfo:
+        return await self._sender.write("CompleteMultipartUpload", self._upload.complete, many=True)
+
+    async def abort(self) -> None:
+        await self._sender.write("AbortMultipartUpload", self._upload.abort)
+
+
+def _final_error(error: Exception) -> Exception:
+    """The error of a deletion that is not retried. A deletion is idempotent, so a lost answer is
+    reported as a timeout."""
+    if not isinstance(error, ResponseLostError):
+        return error
+    return RequestTimeoutError(f"no whole answer came ({error.message})", path=error.path)
+
+
+def _any_throttled(failures: Sequence[DeleteFailure]) -> bool:
+    return any(isinstance(failure.error, ThrottledError) for failure in failures)
+
+
+def _unwrap(store: BlobStore, key: str) -> tuple[BlobStore, str]:
+    """The adapter underlying a store, and the key in it."""
+    return origin_of(store._store if isinstance(store, ReliableBlobs) else store, key)

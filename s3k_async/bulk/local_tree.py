@@ -1,0 +1,212 @@
+"""Local files and directories as transfers see them. Blocking; raises errors of this package."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+import anyio
+from anyio.to_thread import run_sync
+
+from s3k_async._core.file_replacement import replaceable
+from s3k_async._core.os_errors import os_errors
+from s3k_async._core.runtime import SYSTEM
+from s3k_async.errors import (
+    InvalidPathError,
+    IsDirectoryError,
+    NotDirectoryError,
+    PathExistsError,
+    PathNotFoundError,
+    S3kError,
+    UnsupportedError,
+)
+
+__all__ = [
+    "LocalTree",
+    "appearing",
+    "local_errors",
+    "make_directory",
+    "open_regular",
+    "read",
+    "survey",
+    "write",
+]
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+"""How file systems without hard links refuse one."""
+
+
+@contextmanager
+def local_errors(path: str) -> Iterator[None]:
+    """Raise the operating system's errors about a local path as ours."""
+    try:
+        with os_errors(path):
+            yield
+    except S3kError as error:
+        number = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
+        if number not in _KINDS:
+            raise
+        kind, message = _KINDS[number]
+        raise kind(message, path=path) from error.__cause__
+
+
+_KINDS: dict[int | None, tuple[type[S3kError], str]] = {
+    errno.ENOENT: (PathNotFoundError, "no such local file or directory"),
+    errno.EEXIST: (PathExistsError, "the local file exists"),
+    errno.EISDIR: (IsDirectoryError, "a local directory is in the way"),
+    errno.ENOTDIR: (NotDirectoryError, "a local file is in the way"),
+    errno.ELOOP: (InvalidPathError, "the local link leads to itself"),
+}
+
+
+@dataclass(slots=True)
+class LocalTree:
+    """Directories and files below a local directory, relative to it, and entries that are neither,
+    with the reason."""
+
+    directories: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    failures: list[tuple[str, Exception]] = field(default_factory=list)
+
+
+def survey(root: str) -> LocalTree:
+    """Look through a local directory. Links to files count as files; links to directories are not
+    followed."""
+    found = LocalTree()
+    for entry in _walk(root, found.failures):
+        relative = os.path.relpath(entry.path, root)
+        try:
+            with local_errors(entry.path):
+                if entry.is_dir(follow_symlinks=False):
+                    found.directories.append(relative)
+                elif entry.is_file():
+                    found.files.append(relative)
+                else:
+                    raise UnsupportedError(_not_a_file(entry), path=entry.path)
+        except S3kError as error:
+            found.failures.append((entry.path, error))
+    return found
+
+
+def _not_a_file(entry: os.DirEntry[str]) -> str:
+    if not entry.is_symlink():
+        return "neither a file nor a directory"
+    return "a link to a directory is not followed" if entry.is_dir() else "the link leads nowhere"
+
+
+def _walk(root: str, failures: list[tuple[str, Exception]]) -> Iterator[os.DirEntry[str]]:
+    waiting = [root]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            with local_errors(directory), os.scandir(directory) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except S3kError as error:
+            failures.append((directory, error))
+            continue
+        for entry in entries:
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+
+
+def open_regular(path: str) -> tuple[int, int]:
+    """A descriptor of a regular file and the file's size. Never waits for the other end of a pipe.
+
+    Raises UnsupportedError for what is no regular file.
+    """
+    with local_errors(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise UnsupportedError("not a regular file", path=path)
+    return descriptor, found.st_size
+
+
+def read(descriptor: int, path: str, start: int, length: int) -> bytes:
+    """`length` bytes from `start`, fewer only at the end of the file."""
+    pieces: list[bytes] = []
+    got = 0
+    with local_errors(path):
+        while got < length and (piece := os.pread(descriptor, length - got, start + got)):
+            pieces.append(piece)
+            got += len(piece)
+    return b"".join(pieces)
+
+
+@asynccontextmanager
+async def appearing(path: str, *, overwrite: bool = True, hint: str = "") -> AsyncIterator[int]:
+    """A descriptor of a file that is written beside its place, and renamed into it at the end of
+    the body.
+
+    A failure, or a cancellation, leaves nothing behind. Raises as `replaceable`, with `hint`, and
+    PathExistsError (not `overwrite`, and a file is there by the end).
+    """
+    place = await run_sync(partial(replaceable, path, hint=hint))
+    # With a short name, since the file's own may be as long as names can be.
+    part = os.path.join(os.path.dirname(place), f".{SYSTEM.uuid()}.part")
+    descriptor = await run_sync(_create, part, path)
+    try:
+        yield descriptor
+        await run_sync(_replace if overwrite else _link, part, place, path)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await run_sync(_remove, part)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _create(part: str, path: str) -> int:
+    with local_errors(path):
+        return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+
+def _replace(part: str, place: str, path: str) -> None:
+    with local_errors(path):
+        os.replace(part, place)
+
+
+def _link(part: str, place: str, path: str) -> None:
+    """Give a file its name, unless that is taken by now."""
+    with local_errors(path):
+        try:
+            os.link(part, place)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # The best that is left where there are no links: what comes in this moment is replaced.
+            if os.path.lexists(place):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), place) from error
+            os.replace(part, place)
+            return
+        os.unlink(part)
+
+
+def _remove(part: str) -> None:
+    with local_errors(part), suppress(FileNotFoundError):
+        os.unlink(part)
+
+
+def write(descriptor: int, path: str, data: bytes | memoryview) -> None:
+    """Append all of the data."""
+    view = memoryview(data)
+    with local_errors(path):
+        while view:
+            view = view[os.write(descriptor, view) :]
+
+
+def make_directory(path: str) -> None:
+    """Make a directory and its missing parents. Raises NotDirectoryError if a file is in the
+    way."""
+    try:
+        with local_errors(path):
+            os.makedirs(path, exist_ok=True)
+    except PathExistsError as error:
+        raise NotDirectoryError("a local file is in the way", path=path) from error.__cause__

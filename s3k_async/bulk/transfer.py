@@ -1,0 +1,283 @@
+"""Transfers of files and trees between local disk and volume, and between volumes, many files at
+once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from s3k_async._core.concurrency import run_all
+from s3k_async._native import normalize
+from s3k_async.bulk import local_tree
+from s3k_async.bulk.expected_objects import delete_seen
+from s3k_async.errors import (
+    ClosedClientError,
+    CredentialsError,
+    NoSpaceError,
+    PathExistsError,
+    PathNotFoundError,
+    ReadOnlyVolumeError,
+    RequestTimeoutError,
+    ResponseLostError,
+    S3kError,
+    ThrottledError,
+    UnreachableError,
+    UnsupportedError,
+    VolumeNotFoundError,
+)
+from s3k_async.files.open_files import FileReader
+from s3k_async.model import ROOT, ChangeResult, ChangeTally, FileStatus, Progress
+
+if TYPE_CHECKING:
+    from s3k_async.client import S3kClient
+
+__all__ = [
+    "ProgressCallback",
+    "download",
+    "is_hopeless",
+    "move_to",
+    "upload",
+    "verified",
+]
+
+ProgressCallback = Callable[[Progress], object]
+
+CHUNK = 8 * 1024 * 1024
+"""Files of at most so many bytes travel whole, larger ones in pieces of this size."""
+FILES = 16
+"""Files under way at the same time."""
+
+TO_STDOUT = "s3k cat, and s3k get with - for LOCAL, write to standard output"
+"""What to do instead of getting a file to a device or a pipe."""
+
+HOPELESS = (
+    ClosedClientError,
+    CredentialsError,
+    NoSpaceError,
+    ReadOnlyVolumeError,
+    RequestTimeoutError,
+    ThrottledError,
+    UnreachableError,
+    VolumeNotFoundError,
+)
+"""What one file met and every other would meet too: it ends a transfer, instead of being counted as
+its failure."""
+
+
+def is_hopeless(error: S3kError) -> bool:
+    """Whether an error ends a transfer: one of HOPELESS, but not an answer that was lost, which is
+    one file's."""
+    return isinstance(error, HOPELESS) and not isinstance(error.__cause__, ResponseLostError)
+
+
+@dataclass(slots=True)
+class _Transfer:
+    operation: str
+    total: int | None
+    progress: ProgressCallback | None
+    tally: ChangeTally = field(default_factory=ChangeTally)
+
+    def done(self, path: str, size: int) -> None:
+        self.tally.files += 1
+        self.tally.bytes += size
+        if self.progress is not None:
+            self.progress(
+                Progress(self.operation, self.tally.files, self.total, self.tally.bytes, path)
+            )
+
+    async def attempt(self, path: str, work: Awaitable[object]) -> None:
+        """Await the work of one entry; its error is noted, unless it ends the transfer."""
+        try:
+            await work
+        except S3kError as error:
+            self.failed(path, error)
+
+    def failed(self, path: str, error: S3kError) -> None:
+        """Note the error of one entry; raise it if it ends the transfer."""
+        if is_hopeless(error):
+            raise error
+        self.tally.failures.append((path, error))
+
+
+async def verified(reader: FileReader) -> AsyncGenerator[bytes, None]:
+    """An open file in pieces, from its start to its end. The reader verifies it: it raises
+    CorruptDataError instead of giving the last piece, unless the bytes have the checksum that the
+    volume recorded for them.
+    """
+    while piece := await reader.read(CHUNK):
+        yield piece
+
+
+async def upload(
+    client: S3kClient,
+    source: str | os.PathLike[str],
+    target: str,
+    *,
+    overwrite: bool = True,
+    progress: ProgressCallback | None = None,
+) -> ChangeResult:
+    """Put a local file at `target`, or a local directory's tree below it, empty directories
+    included.
+
+    Symbolic links to files are followed; links to directories and special files are listed as
+    failures. Raises PathNotFoundError (no such local file); for a single file whatever writing it
+    raises; and what would stop every other file too (HOPELESS).
+    """
+    root = os.fspath(source)
+    if not await to_thread.run_sync(os.path.lexists, root):
+        raise PathNotFoundError("no such local file or directory", path=root)
+    if not await to_thread.run_sync(os.path.isdir, root):
+        transfer = _Transfer("put", 1, progress)
+        transfer.done(target, await _upload_file(client, root, target, overwrite))
+        return transfer.tally.result()
+    survey = await to_thread.run_sync(local_tree.survey, root)
+    transfer = _Transfer("put", len(survey.files), progress)
+    transfer.tally.failures += survey.failures
+
+    async def make(relative: str) -> None:
+        await client.makedirs(f"{target}/{relative}")
+        transfer.tally.directories += 1
+
+    async def put(relative: str) -> None:
+        place = normalize(f"{target}/{relative}")
+        transfer.done(
+            place, await _upload_file(client, os.path.join(root, relative), place, overwrite)
+        )
+
+    await client.makedirs(target)
+    transfer.tally.directories += 1
+    for _, level in groupby(sorted(survey.directories, key=_depth), _depth):
+        await run_all(
+            lambda each: transfer.attempt(os.path.join(root, each), make(each)),
+            list(level),
+            limit=FILES,
+        )
+    await run_all(
+        lambda each: transfer.attempt(os.path.join(root, each), put(each)),
+        survey.files,
+        limit=FILES,
+    )
+    return transfer.tally.result()
+
+
+async def download(
+    client: S3kClient,
+    source: str,
+    target: str | os.PathLike[str],
+    *,
+    overwrite: bool = True,
+    progress: ProgressCallback | None = None,
+) -> ChangeResult:
+    """Get a file to the local path `target`, or a directory's tree below it, empty directories
+    included.
+
+    A local file appears whole and verified, or not at all; a link to a file stays, and the file is
+    replaced. Raises UnsupportedError (a device, a pipe or a socket is there), PathNotFoundError,
+    PathExistsError (a local file is there and not `overwrite`), IsDirectoryError, NotDirectoryError
+    (something local is in the way), CorruptDataError, and what would stop every other file too
+    (HOPELESS).
+    """
+    local = os.fspath(target)
+    status = await client.stat(source)
+    if not status.is_dir:
+        transfer = _Transfer("get", 1, progress)
+        transfer.done(status.path, await _download_file(client, status, local, overwrite))
+        return transfer.tally.result()
+    total = None if progress is None else (await client.content_summary(status.path)).file_count
+    transfer = _Transfer("get", total, progress)
+
+    async def get(found: FileStatus) -> None:
+        relative = found.path[len(status.path) :] if status.path != ROOT else found.path
+        place = os.path.join(local, *relative.strip("/").split("/"))
+        if found.is_dir:
+            await to_thread.run_sync(local_tree.make_directory, place)
+            transfer.tally.directories += 1
+        else:
+            transfer.done(found.path, await _download_file(client, found, place, overwrite))
+
+    await to_thread.run_sync(local_tree.make_directory, local)
+    transfer.tally.directories += 1
+    below = client.list(status.path, recursive=True)
+    await run_all(lambda found: transfer.attempt(found.path, get(found)), below, limit=FILES)
+    return transfer.tally.result()
+
+
+async def move_to(
+    client: S3kClient,
+    other: S3kClient,
+    source: str,
+    target: str,
+    *,
+    overwrite: bool = False,
+    progress: ProgressCallback | None = None,
+) -> ChangeResult:
+    """Move a file or a directory into another volume: copied whole, and only then deleted.
+
+    Files are deleted at the id and version that they had before they were copied, by a condition on
+    the write itself: what is created or changed in the source meanwhile stays, is listed as a
+    failure, and keeps the directories above it. Raises as `S3kClient.copy`; the source is untouched
+    then.
+    """
+    top = await client.stat(source)
+    if top.path == ROOT:
+        raise UnsupportedError("the root cannot be moved", path=top.path)
+    entries = [top]
+    if top.is_dir:
+        entries += [found async for found in client.list(top.path, recursive=True)]
+    await client.copy_to(
+        other, top.path, target, overwrite=overwrite, recursive=True, progress=progress
+    )
+    transfer = _Transfer("move", sum(1 for entry in entries if entry.is_file), None)
+
+    errors = await delete_seen(client, entries)
+    for entry in entries:
+        if error := errors.get(entry.path):
+            transfer.failed(entry.path, error)
+        elif entry.is_dir:
+            transfer.tally.directories += 1
+        else:
+            transfer.done(entry.path, entry.size)
+    return transfer.tally.result()
+
+
+def _depth(path: str) -> int:
+    return path.count("/")
+
+
+async def _upload_file(client: S3kClient, local: str, target: str, overwrite: bool) -> int:
+    descriptor, size = await to_thread.run_sync(local_tree.open_regular, local)
+    try:
+        if size < CHUNK:
+            data = await to_thread.run_sync(local_tree.read, descriptor, local, 0, CHUNK)
+            if len(data) < CHUNK:
+                await client.write(target, data, overwrite=overwrite)
+                return len(data)
+        sent = 0
+        async with client.open(target, "wb" if overwrite else "xb") as writer:
+            while piece := await to_thread.run_sync(
+                local_tree.read, descriptor, local, sent, CHUNK
+            ):
+                await writer.write(piece)
+                sent += len(piece)
+        return sent
+    finally:
+        os.close(descriptor)
+
+
+async def _download_file(client: S3kClient, status: FileStatus, local: str, overwrite: bool) -> int:
+    if not overwrite and await to_thread.run_sync(os.path.lexists, local):
+        raise PathExistsError("the local file exists", path=local)
+    directory = os.path.dirname(local)
+    await to_thread.run_sync(local_tree.make_directory, directory or ".")
+    async with (
+        client.open(status.path, "rb") as reader,
+        local_tree.appearing(local, overwrite=overwrite, hint=TO_STDOUT) as descriptor,
+    ):
+        async for piece in verified(reader):
+            await to_thread.run_sync(local_tree.write, descriptor, local, piece)
+    return reader.size

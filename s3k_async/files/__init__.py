@@ -1,0 +1,1 @@
+"""Open files: readers, writers and byte ranges of one version."""

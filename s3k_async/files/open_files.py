@@ -1,0 +1,668 @@
+"""Open files of the asynchronous client: a reader pinned to one version, a writer that publishes on
+close."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from functools import partial
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import anyio
+
+from s3k_async._core.active_calls import critical
+from s3k_async._core.concurrency import to_the_end
+from s3k_async._native import Xxh3_128
+from s3k_async.backends.ports.blobs import Buffer
+from s3k_async.errors import (
+    ArgumentTypeError,
+    BusyError,
+    ClosedClientError,
+    ConflictError,
+    InvalidArgumentError,
+    IsDirectoryError,
+    LeaseExpiredError,
+    NotDirectoryError,
+    OutcomeUnknownError,
+    PathExistsError,
+    PathNotFoundError,
+    S3kError,
+    StreamClosedError,
+    UnsupportedError,
+)
+from s3k_async.files.file_ranges import (
+    SPAN_REQUESTS,
+    SequentialCheck,
+    check_empty,
+    fetch_span,
+    need_readable,
+    read_span,
+)
+from s3k_async.model import Content, Entry, FileStatus, status_of
+from s3k_async.namespace.conflict_backoff import ConflictBackoff
+from s3k_async.namespace.entry_reader import existing
+from s3k_async.namespace.store import MetadataStore, WriteTarget
+from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.storage.read_ahead import ReadAhead
+from s3k_async.storage.upload import CHECKSUM_PREFIX, CLEANUP_SECONDS, PhysicalWriter
+from s3k_async.volumes.volume import Volume
+
+__all__ = [
+    "FileReader",
+    "FileWriter",
+    "Opening",
+    "bytes_of",
+    "check_mode",
+    "checksum",
+    "drop_unpublished",
+    "open_reader",
+    "open_writer",
+]
+
+_LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FIRST_WINDOW = 256 * 1024
+"""Bytes fetched at the start of sequential reading; doubles up to `Tuning.read_ahead`."""
+BLOCKS_AHEAD = 2
+"""Blocks that are fetched beyond what a sequential reader has asked for, once it has read
+`Tuning.read_ahead` bytes at a time. A block has so many bytes, or as many as are read at once, up
+to a part."""
+
+NOTHING_APPLIED: tuple[type[S3kError], ...] = (
+    BusyError,
+    ConflictError,
+    IsDirectoryError,
+    LeaseExpiredError,
+    NotDirectoryError,
+    PathExistsError,
+)
+"""Failures of a publication after which no entry can name the uploaded bytes."""
+
+
+class _File(Protocol):
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
+
+F = TypeVar("F", bound=_File)
+
+
+class Opening(Generic[F]):
+    """A file that is opened by `async with`, or by `await`."""
+
+    def __init__(self, opener: Callable[[], Awaitable[F]]) -> None:
+        self._opener = opener
+        self._file: F | None = None
+
+    def __await__(self) -> Generator[Any, None, F]:
+        return self._opener().__await__()
+
+    async def __aenter__(self) -> F:
+        self._file = await self._opener()
+        return await self._file.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._file is not None:
+            await self._file.__aexit__(kind, error, trace)
+
+
+async def drop_unpublished(storage: PhysicalStorage, physical: str, reason: BaseException) -> None:
+    """Remove uploaded bytes that certainly nobody can name, because publishing them failed for
+    `reason`."""
+    if not isinstance(reason, NOTHING_APPLIED) and not (
+        isinstance(reason, S3kError) and reason.before_change
+    ):
+        return
+    with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
+        try:
+            await storage.delete(physical)
+        except S3kError as error:
+            _LOG.warning(
+                "unpublished bytes at %s are left to garbage collection: %s", physical, error
+            )
+
+
+def check_mode(mode: str, path: str) -> None:
+    """Raise UnsupportedError unless the mode is `rb`, `wb` or `xb`; InvalidArgumentError if it is
+    none at all."""
+    if mode in ("rb", "wb", "xb"):
+        return
+    if not isinstance(mode, str):
+        raise ArgumentTypeError(f"a mode is text, not {type(mode).__name__}", path=path)
+    letters = set(mode)
+    if (
+        len(letters) < len(mode)
+        or letters - set("rwaxbt+")
+        or len(letters & set("rwax")) != 1
+        or {"b", "t"} <= letters
+    ):
+        raise InvalidArgumentError(f"{mode!r} is no mode of a file", path=path)
+    if "a" in mode or "+" in mode:
+        raise UnsupportedError(f"mode {mode!r}: files are written whole and not changed", path=path)
+    raise UnsupportedError(f"mode {mode!r}: files are opened as bytes; use rb, wb or xb", path=path)
+
+
+def bytes_of(data: object, path: str) -> memoryview:
+    """What a caller gave to be written, as bytes. Raises ArgumentTypeError unless it is a
+    buffer."""
+    try:
+        return memoryview(data).cast("B")  # type: ignore[arg-type]
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"files hold bytes, not {type(data).__name__}", path=path
+        ) from error
+
+
+async def open_reader(volume: Callable[[], Volume], path: str) -> FileReader:
+    """Open the file at a path. Raises PathNotFoundError, IsDirectoryError, UncommittedFileError."""
+    opened = volume()
+    with opened.calls.running():
+        entry = await opened.store.get(path)
+        if entry is None:
+            raise PathNotFoundError("no such file", path=path)
+        return FileReader(volume, entry)
+
+
+async def checksum(volume: Volume, path: str) -> str:
+    """The checksum of a file as it is recorded, or computed now."""
+    entry = await existing(volume.store, path)
+    need_readable(entry)
+    if entry.checksum:
+        return entry.checksum
+    digest = Xxh3_128()
+    async with FileReader(lambda: volume, entry) as reader:
+        async for chunk in reader:
+            digest.update(chunk)
+    return CHECKSUM_PREFIX + digest.hexdigest()
+
+
+async def open_writer(volume: Callable[[], Volume], path: str, *, exclusive: bool) -> FileWriter:
+    """Reserve a new path, or begin to replace the file there.
+
+    Raises PathExistsError (`exclusive`), IsDirectoryError, NotDirectoryError, BusyError,
+    ReadOnlyVolumeError.
+    """
+    opened = volume()
+    with opened.calls.running():
+        target, entry = await _reserve(opened.store, path, exclusive=exclusive)
+        upload = opened.storage.writer(target.object_id)
+        return FileWriter(volume, entry, upload, reserved=target.current is None)
+
+
+async def _reserve(
+    store: MetadataStore, path: str, *, exclusive: bool
+) -> tuple[WriteTarget, Entry]:
+    race = ConflictBackoff(store)
+    reserved: list[Entry] = []
+
+    async def reserve(target: WriteTarget) -> None:
+        reserved.append(await store.reserve(target, exclusive=exclusive))
+
+    while True:
+        target = await store.prepare(path)
+        try:
+            await to_the_end(partial(reserve, target))
+        except PathExistsError as error:
+            if exclusive:
+                raise
+            await race.lost(error)
+        except BaseException:
+            if reserved and target.current is None:
+                await _abandon(store, reserved[0])
+            raise
+        else:
+            return target, reserved[0]
+
+
+async def _abandon(store: MetadataStore, reservation: Entry) -> None:
+    """Remove a reservation of ours; bounded, and shielded from cancellation."""
+    with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
+        try:
+            await store.abandon(reservation)
+        except S3kError as error:
+            # Its lease runs out; then anybody may take the path.
+            _LOG.warning("the reservation of %s could not be removed: %s", reservation.path, error)
+
+
+class FileReader:
+    """A committed file, open for reading at the version it had: old bytes stay old while others
+    overwrite it.
+
+    A file that is read in order from its start is verified where its last bytes are fetched:
+    CorruptDataError is raised instead of returning them if the checksum is not the one that was
+    recorded. What is read here and there is not.
+
+    Not for several tasks at once, apart from `read_at`. Every call may raise DataMissingError (the
+    bytes are gone from under the entry), CorruptDataError, StreamClosedError, ClosedClientError,
+    WrongLoopError, ForkedClientError.
+    """
+
+    mode = "rb"
+
+    def __init__(self, volume: Callable[[], Volume], entry: Entry) -> None:
+        need_readable(entry)
+        self._volume = volume
+        self._entry = entry
+        self._position = 0
+        self._window = b""
+        self._window_start = 0
+        self._run = 0
+        self._check = SequentialCheck(entry)
+        self._checked = False
+        """Of an empty file: whether its object was looked at."""
+        self._ahead = ReadAhead()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<FileReader {self._entry.path!r} version {self._entry.version}>"
+
+    @property
+    def status(self) -> FileStatus:
+        """The file as it was when it was opened."""
+        return status_of(self._entry)
+
+    @property
+    def name(self) -> str:
+        """Logical path that was opened."""
+        return self._entry.path
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return self._entry.size
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    async def read(self, n: int | None = -1) -> bytes:
+        """The next `n` bytes, fewer only at the end of the file; all that is left for a negative
+        `n` or None."""
+        self._volume()
+        taken = self.take(n)
+        if taken is not None:
+            return taken
+        with self._volume().calls.running():
+            return await self._fetch(self._length(n))
+
+    async def readinto(self, buffer: bytearray | memoryview) -> int:
+        """Fill the buffer with the next bytes and return how many; fewer than fit only at the end
+        of the file."""
+        view = memoryview(buffer).cast("B")
+        data = await self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    async def read_at(self, offset: int, n: int) -> bytes:
+        """`n` bytes from `offset`, cut at the end of the file; the position stays.
+
+        Several tasks may call it at once. Raises InvalidArgumentError for a negative offset or
+        length.
+        """
+        self.need_open()
+        if offset < 0 or n < 0:
+            raise InvalidArgumentError(
+                "offset and length cannot be negative", path=self._entry.path
+            )
+        with self._volume().calls.running():
+            return await read_span(
+                self._volume().storage, self._entry, offset, min(self.size, offset + n)
+            )
+
+    async def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to an offset from the start, the position (SEEK_CUR) or the end (SEEK_END), past the
+        end too; returns the new position. Raises InvalidArgumentError for a position before the
+        start; the old one stays then.
+        """
+        return self.move(offset, whence)
+
+    async def tell(self) -> int:
+        """The position, bytes from the start."""
+        self.need_open()
+        return self._position
+
+    async def close(self) -> None:
+        """Let go of what is buffered. Harmless when called again."""
+        self.release()
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def writable(self) -> bool:
+        """False."""
+        return False
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Chunks of `Tuning.read_ahead` bytes, from the position to the end."""
+        while chunk := await self.read(max(1, self._volume().storage.tuning.read_ahead)):
+            yield chunk
+
+    async def __aenter__(self) -> Self:
+        self.need_open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # What needs no waiting, for the blocking file too
+
+    def take(self, n: int | None = -1) -> bytes | None:
+        """The next `n` bytes if they are buffered or there are none, else None (then `read` has to
+        fetch)."""
+        self.need_open()
+        length = self._length(n)
+        if not self.size and not self._checked:
+            return None
+        start = self._position - self._window_start
+        if length and not 0 <= start <= len(self._window) - length:
+            return None
+        self._position += length
+        return self._window[start : start + length] if length else b""
+
+    def move(self, offset: int, whence: int) -> int:
+        """As `seek`."""
+        self.need_open()
+        bases = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}
+        if whence not in bases:
+            raise InvalidArgumentError(f"whence is 0, 1 or 2, not {whence}", path=self._entry.path)
+        position = bases[whence] + offset
+        if position < 0:
+            raise InvalidArgumentError(
+                "a position cannot lie before the start of the file", path=self._entry.path
+            )
+        self._position = position
+        return position
+
+    def release(self) -> None:
+        """As `close`."""
+        self._closed = True
+        self._window = b""
+        self._ahead.drop()
+
+    def need_open(self) -> None:
+        """Raise StreamClosedError if the file is closed."""
+        if self._closed:
+            raise StreamClosedError("the file is closed", path=self._entry.path)
+
+    async def _span(self, start: int, end: int) -> bytes:
+        return await fetch_span(self._volume().storage, self._entry, start, end)
+
+    def _length(self, n: int | None) -> int:
+        left = max(0, self.size - self._position)
+        return left if n is None or n < 0 else min(n, left)
+
+    async def _fetch(self, length: int) -> bytes:
+        if not self.size:
+            await check_empty(self._volume().storage, self._entry)
+            self._checked = True
+            return b""
+        start = self._position
+        window_end = self._window_start + len(self._window)
+        in_window = self._window_start <= start <= window_end
+        head = self._window[start - self._window_start :] if in_window else b""
+        wanted = length - len(head)
+        begin = start + len(head)
+        data = await self._following(begin, wanted, sequential=in_window or start == 0)
+        self._check.add(begin, data)
+        self._position = begin + wanted
+        if len(data) > wanted or wanted < self._volume().storage.tuning.read_ahead:
+            self._window, self._window_start = data, begin
+        else:
+            self._window, self._window_start = b"", begin + wanted
+        if len(data) > wanted:
+            data = data[:wanted]
+        return head + data if head else data
+
+    async def _following(self, begin: int, wanted: int, *, sequential: bool) -> bytes:
+        """At least `wanted` bytes from `begin`: more where somebody reads on and on."""
+        storage = self._volume().storage
+        most = storage.tuning.read_ahead
+        # Blocks as long as the reads are handed on as they come. Longer than a part they would be
+        # put together, too.
+        block = max(most, min(wanted, storage.tuning.part_size))
+        was, self._run = self._run, max(self._run * 2, FIRST_WINDOW, wanted) if sequential else 0
+        self._run = min(self._run, most)
+        end = min(self.size, begin + max(wanted, self._run))
+        self._ahead.seek(begin)
+        if most and was >= most and end - self._ahead.end <= SPAN_REQUESTS * block:
+            self._ahead.extend(min(self.size, end + BLOCKS_AHEAD * block), block, self._span)
+        blocks = []
+        while begin < end:
+            blocks.append(await (self._ahead.take() if self._ahead else self._span(begin, end)))
+            begin += len(blocks[-1])
+        return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+
+
+class FileWriter:
+    """A file being written. Nothing is visible before `close` or `commit`; leaving `async with` by
+    an exception, or `discard`, publishes nothing and removes the reservation.
+
+    A failure is final: whatever failed is raised again by every later call, and nothing is
+    published.
+    """
+
+    mode = "wb"
+
+    def __init__(
+        self,
+        volume: Callable[[], Volume],
+        entry: Entry,
+        upload: PhysicalWriter,
+        *,
+        reserved: bool,
+    ) -> None:
+        self._volume = volume
+        self._entry = entry
+        self._upload = upload
+        self._reserved = reserved
+        self._status: FileStatus | None = None
+        self._failure: Exception | None = None
+        self._discarded = False
+        volume().calls.on_close(self, self._client_closed)
+
+    def __repr__(self) -> str:
+        return f"<FileWriter {self._entry.path!r} {self._upload.size} bytes>"
+
+    @property
+    def name(self) -> str:
+        """Logical path that was opened."""
+        return self._entry.path
+
+    @property
+    def size(self) -> int:
+        """Bytes taken in so far."""
+        return self._upload.size
+
+    @property
+    def closed(self) -> bool:
+        """Whether the file was published or discarded."""
+        return self._discarded or self._status is not None
+
+    async def write(self, data: Buffer) -> int:
+        """Take in bytes, send them in parts as they come together; returns how many were taken.
+
+        Raises StreamClosedError, NoSpaceError, the errors of the service, and those of the client's
+        state.
+        """
+        self.need_open()
+        view = bytes_of(data, self._entry.path)
+        with self._volume().calls.running():
+            try:
+                await self._upload.write(view)
+            except BaseException as error:
+                await self._fail(error)
+                raise
+        return len(view)
+
+    async def tell(self) -> int:
+        """Bytes taken in so far."""
+        self.need_open()
+        return self._upload.size
+
+    async def commit(self) -> FileStatus:
+        """Publish the file, durably, and return its status; called again, the same status.
+
+        Raises ConflictError (the path was changed by others meanwhile), LeaseExpiredError (writing
+        took longer than `Tuning.lease`), OutcomeUnknownError, StreamClosedError (discarded), and
+        what the upload failed with.
+        """
+        if self._status is not None:
+            return self._status
+        self.need_open()
+        with self._volume().calls.running():
+            try:
+                entry = await self._publish(await self._upload.finish())
+            except BaseException as error:
+                await self._fail(error)
+                raise
+            self._status = status_of(entry)
+        return self._status
+
+    async def close(self) -> None:
+        """Publish the file, unless that was done or it was discarded. Raises as `commit`."""
+        if not self.closed:
+            await self.commit()
+
+    async def discard(self) -> None:
+        """Publish nothing: abort the upload and remove the reservation. No effect on a file that
+        was published."""
+        if self.over:
+            return
+        self._discarded = True
+        try:
+            calls = self._volume().calls
+        except S3kError:
+            await self._drop()
+            return
+        with calls.running(late=True):
+            await self._drop()
+
+    def readable(self) -> bool:
+        """False."""
+        return False
+
+    def writable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """False."""
+        return False
+
+    async def __aenter__(self) -> Self:
+        self.need_open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            await self.discard()
+
+    # What needs no waiting, for the blocking file too
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left to do: it was published or discarded, or it failed."""
+        return self.closed or self._failure is not None
+
+    @property
+    def part_size(self) -> int:
+        """The most bytes that `add` should be given at once."""
+        return self._upload.part_size
+
+    def add(self, data: Buffer) -> bool:
+        """Take in some bytes without waiting; True if `drain` must come before more of them."""
+        self.need_open()
+        return self._upload.add(data)
+
+    async def drain(self) -> None:
+        """Send the parts that came together."""
+        self.need_open()
+        with self._volume().calls.running():
+            try:
+                await self._upload.drain()
+            except BaseException as error:
+                await self._fail(error)
+                raise
+
+    def need_open(self) -> None:
+        """Raise what failed before, or StreamClosedError if the file is closed."""
+        if self._failure is not None:
+            raise self._failure
+        if self.closed:
+            raise StreamClosedError("the file is closed", path=self._entry.path)
+
+    async def _publish(self, content: Content) -> Entry:
+        """Make the uploaded bytes the file; they are dropped if that certainly failed."""
+        volume = self._volume()
+        try:
+            return await volume.store.commit(self._entry, content)
+        except S3kError as error:
+            await drop_unpublished(volume.storage, content.physical, error)
+            raise
+
+    async def _fail(self, error: BaseException) -> None:
+        if self._failure is not None:
+            return
+        if isinstance(error, Exception):
+            self._failure = error
+        else:
+            self._failure = StreamClosedError("writing was cancelled", path=self._entry.path)
+        # Whether an unknown outcome was an outcome is for the log to tell; the reservation is part
+        # of the evidence.
+        if not isinstance(error, OutcomeUnknownError):
+            await self._drop()
+
+    async def _client_closed(self, client: str) -> None:
+        """Drop the file, unless it is over."""
+        if not self.over:
+            message = f"the client of {client} was closed before the file was"
+            await self._fail(ClosedClientError(message, path=self.name))
+
+    async def _drop(self) -> None:
+        """Abort the upload and remove our reservation; bounded, and shielded from cancellation."""
+        with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
+            await self._upload.abort()
+            if not self._reserved:
+                return
+            try:
+                store = self._volume().store
+            except S3kError as error:
+                # What brought us here is what the caller has to hear.
+                _LOG.warning(
+                    "the reservation of %s stays until its lease ends: %s", self._entry.path, error
+                )
+                return
+            await _abandon(store, self._entry)

@@ -1,0 +1,1 @@
+"""Listings of the tree: pages, globs, Hive partitions, physical locations."""

@@ -1,0 +1,304 @@
+"""Listings: pages of entries, walks, finds, summaries, and listings as Arrow record batches.
+
+All of them see a job wholly or not at all, as far as `s3k_async.namespace.consistent_listing` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Coroutine
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+
+from s3k_async._core.concurrency import merge
+from s3k_async._native import Entries
+from s3k_async.errors import InvalidArgumentError
+from s3k_async.listing.globbing import glob_entries, matcher
+from s3k_async.model import EPOCH, ROOT, ContentSummary, FileStatus, status_of
+from s3k_async.namespace.consistent_listing import SnapshotView, list_consistently
+from s3k_async.namespace.directories import DirectoryStore
+from s3k_async.namespace.entry_reader import existing
+from s3k_async.namespace.ordered_walk import walk, walk_in_order
+from s3k_async.table.codec import in_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "EntryType",
+    "Filter",
+    "Listing",
+    "PagedIterator",
+    "Walked",
+    "arrow_schema",
+    "find_pages",
+    "glob_pages",
+    "list_pages",
+    "pages_of",
+    "record_batches",
+    "summary",
+    "walk_pages",
+]
+
+T = TypeVar("T")
+
+BATCH_ROWS = 2048
+"""A record batch of a listing has at least so many rows, unless it is the last, and not many more
+than a page."""
+DIRECTORIES = 8
+"""Directories that a walk reads ahead at the same time."""
+
+MILLISECOND = timedelta(milliseconds=1)
+
+EntryType: TypeAlias = Literal["file", "directory"]
+Walked: TypeAlias = tuple[str, list[FileStatus], list[FileStatus]]
+"""A directory, the directories in it and the files in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What `find` is looking for; None does not matter. Sizes (bytes) are met by files only, times
+    (epoch milliseconds or aware `datetime`) are exclusive."""
+
+    pattern: str | None = None
+    type: EntryType | None = None
+    min_size: int | None = None
+    max_size: int | None = None
+    newer_than: int | datetime | None = None
+    older_than: int | datetime | None = None
+
+    def select(self, entries: Entries, root: str) -> list[FileStatus]:
+        """Those of the entries that meet all conditions. Paths are matched relative to `root`."""
+        statuses = entries.statuses()
+        newer, older = _milliseconds(self.newer_than), _milliseconds(self.older_than, up=True)
+        kept = [place for place, status in enumerate(statuses) if self._meets(status, newer, older)]
+        if self.pattern is not None and kept:
+            matches = matcher(self.pattern)
+            whole = "/" in self.pattern
+            names = [
+                _relative(statuses[place].path, root) if whole else statuses[place].name
+                for place in kept
+            ]
+            kept = [place for place, name in zip(kept, names, strict=True) if matches(name)]
+        # Not those above: where few are kept, the ones made now do not keep the whole page.
+        return entries.take(kept).statuses()
+
+    def _meets(self, entry: FileStatus, newer: int | None, older: int | None) -> bool:
+        if self.type is not None and entry.is_dir != (self.type == "directory"):
+            return False
+        if (self.min_size is not None or self.max_size is not None) and entry.is_dir:
+            return False
+        return (
+            (self.min_size is None or entry.size >= self.min_size)
+            and (self.max_size is None or entry.size <= self.max_size)
+            and (newer is None or entry.mtime_ms > newer)
+            and (older is None or entry.mtime_ms < older)
+        )
+
+
+def _milliseconds(time: int | datetime | None, *, up: bool = False) -> int | None:
+    """A time in epoch milliseconds, rounded down or up. Raises InvalidArgumentError."""
+    if not isinstance(time, datetime):
+        return time
+    if time.tzinfo is None:
+        raise InvalidArgumentError(f"{time!r} has no time zone")
+    return (time - EPOCH + timedelta(microseconds=999 if up else 0)) // MILLISECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What to list: a directory's children, or with `recursive` all that is below it, reservations
+    on request, and `sorted` by path, component after component (a directory is followed by what is
+    in it)."""
+
+    recursive: bool = False
+    include_uncommitted: bool = False
+    sorted: bool = False
+
+    def pages(self, store: DirectoryStore, path: str) -> AsyncGenerator[Entries, None]:
+        """The entries in pages that are not empty; of a file, the file itself. Raises
+        PathNotFoundError."""
+        return list_consistently(store, lambda view: self.pages_of(view, path))
+
+    async def pages_of(self, view: SnapshotView, path: str) -> AsyncGenerator[Entries, None]:
+        """`pages` of one attempt."""
+        start = await existing(view, path)
+        found = self._found(view, path) if start.is_dir else _single(in_columns([start], view.keys))
+        async with aclosing(found) as pages:
+            async for page in pages:
+                shown = page if self.include_uncommitted else page.without_reservations()
+                if shown:
+                    yield shown
+
+    def _found(self, view: SnapshotView, path: str) -> AsyncGenerator[Entries, None]:
+        if self.sorted:
+            return walk_in_order(view, path) if self.recursive else view.children_in_order(path)
+        return walk(view, path) if self.recursive else view.children(path)
+
+
+class PagedIterator(AsyncIterator[T]):
+    """The values of pages, one by one; `pages` for callers that take a page at a time."""
+
+    def __init__(self, pages: AsyncGenerator[list[T], None]) -> None:
+        self.pages = pages
+        self._values = _each(pages)
+
+    def __aiter__(self) -> AsyncIterator[T]:  # noqa: PYI034 - a generator is faster than this
+        return self._values
+
+    def __anext__(self) -> Coroutine[Any, Any, T]:
+        return self._values.__anext__()
+
+    def aclose(self) -> Coroutine[Any, Any, None]:
+        """Let go of what is read ahead."""
+        return self._values.aclose()
+
+
+async def _each(pages: AsyncIterator[list[T]]) -> AsyncGenerator[T, None]:
+    async for page in pages:
+        for value in page:
+            yield value
+
+
+def pages_of(values: AsyncIterator[T]) -> AsyncIterator[list[T]]:
+    """The pages that values come in; of others, a page for each."""
+    if isinstance(values, PagedIterator):
+        return values.pages
+    return ([value] async for value in values)
+
+
+async def _single(page: Entries) -> AsyncGenerator[Entries, None]:
+    yield page
+
+
+async def list_pages(
+    store: DirectoryStore, path: str, listing: Listing
+) -> AsyncIterator[list[FileStatus]]:
+    """`Listing.pages` as callers see them."""
+    async with aclosing(listing.pages(store, path)) as pages:
+        async for page in pages:
+            yield page.statuses()
+
+
+async def find_pages(
+    store: DirectoryStore, path: str, wanted: Filter
+) -> AsyncIterator[list[FileStatus]]:
+    """What is below a directory (or a file itself) and meets the filter, in pages."""
+    root = path if path == ROOT else path + "/"
+
+    async def found(view: SnapshotView) -> AsyncGenerator[list[FileStatus], None]:
+        async with aclosing(Listing(recursive=True).pages_of(view, path)) as pages:
+            async for page in pages:
+                if selected := wanted.select(page, root):
+                    yield selected
+
+    async with aclosing(list_consistently(store, found)) as pages:
+        async for page in pages:
+            yield page
+
+
+async def glob_pages(store: DirectoryStore, pattern: str) -> AsyncIterator[list[FileStatus]]:
+    """What matches a pattern, in pages."""
+    async with aclosing(
+        list_consistently(store, lambda view: glob_entries(view, pattern))
+    ) as pages:
+        async for page in pages:
+            if shown := [status_of(entry) for entry in page if not entry.is_reservation]:
+                yield shown
+
+
+async def summary(store: DirectoryStore, path: str) -> ContentSummary:
+    """Totals of a subtree, itself counted. Reservations count for nothing. Raises
+    PathNotFoundError."""
+
+    async def totals(view: SnapshotView) -> AsyncGenerator[tuple[int, int, int], None]:
+        start = await existing(view, path)
+        yield (0, 1, 0) if start.is_dir else in_columns([start], view.keys).totals()
+        if start.is_dir:
+            async with aclosing(walk(view, path)) as pages:
+                async for page in pages:
+                    yield page.totals()
+
+    length, files, directories = 0, 0, 0
+    async with aclosing(list_consistently(store, totals)) as sums:
+        async for more_files, more_directories, more_bytes in sums:
+            files += more_files
+            directories += more_directories
+            length += more_bytes
+    return ContentSummary(length, files, directories)
+
+
+async def walk_pages(store: DirectoryStore, path: str) -> AsyncIterator[list[Walked]]:
+    """Every directory from `path` down with its children, each after the one it is in. A page is
+    one directory."""
+    async with aclosing(list_consistently(store, lambda view: _walked(view, path))) as pages:
+        async for walked in pages:
+            yield [walked]
+
+
+async def _walked(view: SnapshotView, path: str) -> AsyncGenerator[Walked, None]:
+    start = await existing(view, path)
+    if not start.is_dir:
+        return
+
+    def below(walked: Walked) -> list[AsyncIterator[Walked]]:
+        return [_directory(view, status.path) for status in reversed(walked[1])]
+
+    async for walked in merge([_directory(view, path)], limit=DIRECTORIES, expand=below):
+        yield walked
+
+
+async def _directory(view: SnapshotView, path: str) -> AsyncIterator[Walked]:
+    children = Entries.sorted([page.without_reservations() async for page in view.children(path)])
+    yield path, children.directories().statuses(), children.files().statuses()
+
+
+def arrow_schema() -> pa.Schema:
+    """Columns of a listing's record batches.
+
+    `path` and `id` text; `is_dir`; `size` in bytes, 0 for directories; `mtime` and `ctime` in UTC
+    milliseconds; `version`; `committed`; `etag` and `checksum`, empty if unknown; `physical`, null
+    for directories and reservations.
+    """
+    import pyarrow as pa
+
+    time = pa.timestamp("ms", tz="UTC")
+    return pa.schema(
+        [
+            pa.field("path", pa.string(), nullable=False),
+            pa.field("is_dir", pa.bool_(), nullable=False),
+            pa.field("size", pa.int64(), nullable=False),
+            pa.field("mtime", time, nullable=False),
+            pa.field("ctime", time, nullable=False),
+            pa.field("id", pa.string(), nullable=False),
+            pa.field("version", pa.int64(), nullable=False),
+            pa.field("committed", pa.bool_(), nullable=False),
+            pa.field("etag", pa.string(), nullable=False),
+            pa.field("checksum", pa.string(), nullable=False),
+            pa.field("physical", pa.string()),
+        ]
+    )
+
+
+async def record_batches(pages: AsyncIterable[Entries]) -> AsyncIterator[pa.RecordBatch]:
+    """Pages as record batches of the schema `arrow_schema`; only small pages are put together."""
+    import pyarrow as pa
+
+    held: list[Entries] = []
+    rows = 0
+    async for page in pages:
+        if len(page) >= BATCH_ROWS:
+            yield pa.record_batch(page)
+            continue
+        held.append(page)
+        rows += len(page)
+        if rows >= BATCH_ROWS:
+            yield pa.record_batch(Entries.joined(held))
+            held, rows = [], 0
+    if held:
+        yield pa.record_batch(Entries.joined(held))
+
+
+def _relative(path: str, root: str) -> str:
+    return path[len(root) :] or path.rpartition("/")[2]

@@ -1,0 +1,83 @@
+"""Physical locations of files' data, for programs that read them directly, such as the JVM's
+readers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import datetime
+from urllib.parse import unquote
+
+from s3k_async.files.file_ranges import need_readable
+from s3k_async.listing.hive_partitions import partition_values
+from s3k_async.listing.listings import Listing
+from s3k_async.model import FileStatus, utc
+from s3k_async.namespace.entry_reader import existing
+from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.volumes.volume import Volume
+
+__all__ = ["PhysicalFile", "physical_pages", "physical_path"]
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalFile:
+    """A committed file and where its bytes are."""
+
+    path: str
+    """Logical path."""
+    uri: str
+    """As Hadoop's file systems take it: `s3a://bucket/key` or `file:///...`, nothing in it escaped.
+    """
+    size: int
+    """Bytes."""
+    mtime_ms: int
+    """Modification time, epoch milliseconds."""
+    partitions: dict[str, str | None] = field(default_factory=dict)
+    """By `s3k_async.listing.hive_partitions`, from the directories between the requested path and
+    the file."""
+
+    @property
+    def modified(self) -> datetime:
+        """`mtime_ms` as a time in UTC."""
+        return utc(self.mtime_ms)
+
+
+async def physical_path(volume: Volume, path: str) -> str:
+    """The URI of a file's bytes."""
+    entry = await existing(volume.store, path)
+    need_readable(entry)
+    return volume.storage.uri(entry.physical or "")
+
+
+async def physical_pages(
+    volume: Volume, top: str, listing: Listing
+) -> AsyncGenerator[list[PhysicalFile], None]:
+    """The committed files of a listing, with the values in the `name=value` directories between
+    `top` and each."""
+    async with aclosing(listing.pages(volume.store, top)) as pages:
+        async for page in pages:
+            known: dict[str, dict[str, str | None]] = {}
+            files = [
+                _file(volume.storage, status, top, known) for status in page.files().statuses()
+            ]
+            if files:
+                yield files
+
+
+def _file(
+    storage: PhysicalStorage, status: FileStatus, top: str, known: dict[str, dict[str, str | None]]
+) -> PhysicalFile:
+    """`known`: the values of directories that came before."""
+    directory = status.path.rpartition("/")[0]
+    if directory not in known:
+        known[directory] = partition_values(f"{directory}/"[len(top.rstrip("/")) + 1 :])
+    uri = _for_hadoop(storage.uri(str(status.physical)))
+    return PhysicalFile(status.path, uri, status.size, status.mtime_ms, dict(known[directory]))
+
+
+def _for_hadoop(uri: str) -> str:
+    """Hadoop takes the text of a path as it is, and S3 by the name of the file system that reads
+    it."""
+    scheme, _, rest = uri.partition("://")
+    return f"s3a://{rest}" if scheme in ("s3", "s3a", "s3n") else f"{scheme}://{unquote(rest)}"
