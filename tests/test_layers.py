@@ -2,14 +2,17 @@
 layer and those below.
 
 Every import statement counts, inside functions and under TYPE_CHECKING too, and so does what the
-native core imports while it runs.
+native core imports while it runs. A protocol may carry an object of an upper layer downwards
+without an import; `INVERSIONS` names those that do.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -46,6 +49,22 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 """From the top down; a name is a module or a subpackage of the package, without what has a layer of
 its own."""
+
+INVERSIONS = {
+    "backends.ports.blobs.BlobStore": "a port: adapters implement it",
+    "backends.ports.blobs.Upload": "a port: adapters implement it",
+    "backends.ports.interception.Interceptor": "a hook for tests: `testing.faults` implements it",
+    "backends.ports.interception.TableStore": "a port: adapters implement it",
+    "backends.ports.items.ItemStore": "a port: adapters implement it",
+    "backends.ports.items.ItemTable": "a port: adapters implement it",
+    "backends.retrying.request_pipeline.Fence": "the volume lock stops requests before they go out",
+    "integrity.repair_actions.FsckVolume": "the part of an open volume that fsck and gc use",
+    "migrate.load.Loader": "the phases of a load: in this process, or as tasks of Spark",
+    "migrate.reshard.TableWalker": "the passes over a table: in this process, or as tasks of Spark",
+    "volumes.restoration.PlannedRestore": "the parts of a restore: here, or as tasks of Spark",
+}
+"""Protocols with implementations in a layer above theirs, and why. One member alone is a callback,
+and not counted."""
 
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 
@@ -160,3 +179,99 @@ def test_an_upward_import_is_noticed(statement: str) -> None:
     module = "s3k_async.backends.ports.items"
     names = [layer(name) for _, name in imported(module, ast.parse(statement))]
     assert any(DEPTH.get(name, -1) < DEPTH[layer(module)] for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSource:
+    module: str
+    bases: tuple[str, ...]
+    members: frozenset[str]
+    """Methods, fields and attributes of `self`, inherited ones not included."""
+
+    @property
+    def is_protocol(self) -> bool:
+        return "Protocol" in self.bases
+
+    @property
+    def depth(self) -> int:
+        return DEPTH[layer(self.module)]
+
+
+def classes(module: str, tree: ast.AST) -> Iterator[tuple[str, ClassSource]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            bases = (ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases)
+            yield node.name, ClassSource(module, tuple(bases), frozenset(own_members(node)))
+
+
+def own_members(node: ast.ClassDef) -> Iterator[str]:
+    for statement in node.body:
+        match statement:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+    for each in ast.walk(node):
+        match each:
+            case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                yield name
+
+
+def inversions(found: dict[str, list[ClassSource]]) -> dict[str, list[str]]:
+    """Protocols by dotted name, with the classes of upper layers that have all of their members."""
+
+    def members(name: str) -> frozenset[str]:
+        own = found.get(name, [])
+        inherited = (members(base) for each in own for base in each.bases if base != name)
+        return frozenset().union(*(each.members for each in own), *inherited)
+
+    concrete = [
+        (f"{each.module}.{name}", each.depth, members(name))
+        for name, sources in found.items()
+        for each in sources
+        if not each.is_protocol
+    ]
+    carried = {}
+    for name, sources in found.items():
+        for each in sources:
+            wanted = {member for member in members(name) if not member.startswith("__")}
+            if each.is_protocol and len(wanted) > 1:
+                carried[f"{each.module.removeprefix(f'{PACKAGE}.')}.{name}"] = [
+                    by for by, depth, has in concrete if depth < each.depth and wanted <= has
+                ]
+    return {protocol: by for protocol, by in carried.items() if by}
+
+
+def all_classes(trees: Iterable[tuple[str, ast.AST]]) -> dict[str, list[ClassSource]]:
+    found = defaultdict(list)
+    for module, tree in trees:
+        for name, each in classes(module, tree):
+            found[name].append(each)
+    return found
+
+
+def test_protocols_that_carry_objects_downwards_are_listed() -> None:
+    trees = ((each, ast.parse(source(each).read_text(encoding="utf-8"))) for each in modules())
+    found = inversions(all_classes(trees))
+    problems = [
+        f"{protocol} is implemented above its layer by {', '.join(by)}"
+        for protocol, by in found.items()
+        if protocol not in INVERSIONS
+    ]
+    problems += [f"{each} no longer is" for each in INVERSIONS if each not in found]
+    assert not problems, "\n".join(problems)
+
+
+def test_an_implementation_above_its_protocol_is_noticed() -> None:
+    port = "class Opener(Protocol):\n    def open(self) -> None: ...\n    path: str"
+    client = (
+        "class Base:\n    def __init__(self):\n        self.path = ''\n"
+        "class Client(Base):\n    def open(self): ..."
+    )
+    names = ("s3k_async.backends.ports.items", "s3k_async.client")
+    found = all_classes(zip(names, map(ast.parse, (port, client)), strict=True))
+    assert inversions(found) == {"backends.ports.items.Opener": ["s3k_async.client.Client"]}
+    assert (
+        inversions(all_classes(zip(reversed(names), map(ast.parse, (port, client)), strict=True)))
+        == {}
+    )
