@@ -166,6 +166,6 @@ def _sent_once(session: ClientSession) -> ClientSession:
     """The session, which sends a request once and bounds its answer. aiohttp discourages
     subclasses, and aiobotocore passes none of this."""
     session._retry_connection = False  # noqa: SLF001 - no option for it
-    session._request_class = _AskingRequest  # noqa: SLF001 - no option for it
-    session._response_class = BoundedResponse  # noqa: SLF001 - no option for it
+    session._request_class = _AskingRequest  # noqa: SLF001 - aiobotocore passes none
+    session._response_class = BoundedResponse  # noqa: SLF001 - aiobotocore passes none
     return session
