@@ -789,7 +789,7 @@ class S3kClient:
 def volume_of(client: S3kClient) -> Volume:
     """The open volume of a client, for modules that work on it directly. Raises ClosedClientError,
     ForkedClientError, WrongLoopError."""
-    return client._volume()
+    return client._volume()  # noqa: SLF001 - hidden from users
 
 
 def reader_of(client: S3kClient, entry: Entry) -> FileReader:

@@ -519,7 +519,7 @@ class _Writer(FileWriter):
 
     async def _publish(self, content: Content) -> Entry:
         await self._finished(self, content)
-        will_be = self._entry.with_content(content, mtime_ms=self._entry.mtime_ms, operation="")
+        will_be = self.entry.with_content(content, mtime_ms=self.entry.mtime_ms, operation="")
         return replace(will_be, committed=False)
 
     async def _fail(self, error: BaseException) -> None:

@@ -337,7 +337,7 @@ def call(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any
     @wraps(verb)
     async def called(*arguments: P.args, **options: P.kwargs) -> T:
         client = cast(_Client, arguments[0])
-        with client._volume().calls.running():
+        with client._volume().calls.running():  # noqa: SLF001 - hidden from users
             return await verb(*arguments, **options)
 
     return called

@@ -153,7 +153,8 @@ class AdaptiveLimit:
         """
         return Slot(self, at_once=at_once)
 
-    async def _acquire(self, *, at_once: bool) -> int:
+    async def acquire(self, *, at_once: bool) -> int:
+        """Take a slot; returns the epoch of its request."""
         if at_once or not self.waits:
             self._flying += 1
             return self._epoch
@@ -164,11 +165,12 @@ class AdaptiveLimit:
         except BaseException:
             if place.done() and not place.cancelled():
                 # The slot was assigned during the cancellation.
-                self._release()
+                self.release()
             raise
         return self._epoch
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Give a slot back."""
         self._flying -= 1
         while self._waiting and self._flying < self.limit:
             place = self._waiting.popleft()
@@ -176,10 +178,12 @@ class AdaptiveLimit:
                 self._flying += 1
                 place.set_result(None)
 
-    def _succeeded(self) -> None:
+    def increase(self) -> None:
+        """Additive increase, after a success."""
         self._limit = min(float(self._most), self._limit + 1.0 / self._limit)
 
-    def _throttled(self, epoch: int) -> None:
+    def decrease(self, epoch: int) -> None:
+        """Multiplicative decrease, once for all requests of an epoch."""
         if epoch == self._epoch:
             self._epoch += 1
             self._limit = max(1.0, self._limit / 2)
@@ -199,7 +203,7 @@ class Slot:
         processed."""
 
     async def __aenter__(self) -> Self:
-        self._epoch = await self._limit._acquire(at_once=self._at_once)
+        self._epoch = await self._limit.acquire(at_once=self._at_once)
         return self
 
     async def __aexit__(
@@ -209,10 +213,10 @@ class Slot:
         trace: TracebackType | None,
     ) -> None:
         if self.throttled or isinstance(error, ThrottledError):
-            self._limit._throttled(self._epoch)
+            self._limit.decrease(self._epoch)
         elif error is None:
-            self._limit._succeeded()
-        self._limit._release()
+            self._limit.increase()
+        self._limit.release()
 
 
 class ByteBudget:

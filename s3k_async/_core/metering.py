@@ -123,17 +123,17 @@ class Requests:
         return bool(self._counts)
 
     def __add__(self, other: Requests) -> Requests:
-        return Requests((*self._counts, *other._counts))
+        return Requests((*self._counts, *other.counts))
 
     def __sub__(self, other: Requests) -> Requests:
         """The requests since `other` was read. Raises InvalidArgumentError if there are fewer than
         in `other`."""
         return Requests(
-            (*self._counts, *(_plus(Count(c.part, c.operation, 0), c, -1) for c in other._counts))
+            (*self._counts, *(_plus(Count(c.part, c.operation, 0), c, -1) for c in other.counts))
         )
 
     def __eq__(self, other: object) -> bool:
-        return self._counts == other._counts if isinstance(other, Requests) else NotImplemented
+        return self._counts == other.counts if isinstance(other, Requests) else NotImplemented
 
     def __hash__(self) -> int:
         return hash((Requests, self._counts))
@@ -170,7 +170,7 @@ class RequestCounter:
     client's counter. `waited`: without deferred requests.
     """
 
-    __slots__ = ("_client", "_counts", "_waited", "_within")
+    __slots__ = ("_counts", "client", "waited", "within")
 
     def __init__(
         self,
@@ -179,9 +179,9 @@ class RequestCounter:
         client: RequestCounter | None = None,
         waited: bool = False,
     ) -> None:
-        self._within = within
-        self._client = client
-        self._waited = waited
+        self.within = within
+        self.client = client
+        self.waited = waited
         self._counts: dict[tuple[Part, str], list[int]] = {}
 
     @property
@@ -192,9 +192,10 @@ class RequestCounter:
             for (part, operation), counts in list(self._counts.items())
         )
 
-    def _add(
+    def add(
         self, key: tuple[Part, str], requests: int, retries: int, unwaited: int, size: int
     ) -> None:
+        """Count requests to one part, of one operation."""
         counts = self._counts.get(key)
         if counts is None:
             counts = self._counts.setdefault(key, [0, 0, 0, 0])
@@ -225,14 +226,14 @@ class Meter:
     def _add(self, operation: str, requests: int, retries: int, size: int) -> None:
         key = (self._part, operation)
         unwaited = requests if _deferred.get() else 0
-        self._client._add(key, requests, retries, unwaited, size)
+        self._client.add(key, requests, retries, unwaited, size)
         counter = _counter.get()
         while counter is not None:
-            if (counter._client is None or counter._client is self._client) and not (
-                unwaited and counter._waited
+            if (counter.client is None or counter.client is self._client) and not (
+                unwaited and counter.waited
             ):
-                counter._add(key, requests, retries, unwaited, size)
-            counter = counter._within
+                counter.add(key, requests, retries, unwaited, size)
+            counter = counter.within
 
 
 _counter: ContextVar[RequestCounter | None] = ContextVar("s3k_request_counter", default=None)
@@ -267,10 +268,10 @@ class _Share(RequestCounter):
         super().__init__(within, waited=True)
         self._total = total
 
-    def _add(
+    def add(
         self, key: tuple[Part, str], requests: int, retries: int, unwaited: int, size: int
     ) -> None:
-        self._total._add(key, requests, retries, unwaited, size)
+        self._total.add(key, requests, retries, unwaited, size)
 
 
 @contextmanager

@@ -25,12 +25,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack
 from s3k_async._core.metering import RequestCounter, Requests
 from s3k_async._sync.loop_thread import Bridge, current_bridge
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, sync_file
-from s3k_async.client import HURRY, Path, S3kClient, reader_of, volume_of, volume_text
+from s3k_async.client import HURRY, Path, S3kClient, volume_text
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ClosedClientError
 from s3k_async.files.open_files import FileReader, FileWriter, Opening
 from s3k_async.listing.listings import pages_of
-from s3k_async.model import Entry
 from s3k_async.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -189,21 +188,6 @@ class BlockingClient:
         session = self._sessions.get(os.getpid())
         if session is not None:
             session.bridge.run(lambda: session.close(timeout=timeout))
-
-    def _finish_deferred(self) -> None:
-        """Wait for the marks of the log that are still being written."""
-        self._call(lambda fs: volume_of(fs).log.drained())
-
-    def _open_version(self, entry: Entry) -> SyncFileReader:
-        """A file whose entry is known already: the table is asked nothing.
-
-        Raises IsDirectoryError, UncommittedFileError.
-        """
-
-        async def opened(fs: S3kClient) -> FileReader:
-            return reader_of(fs, entry)
-
-        return self._open(SyncFileReader, opened)
 
     def _call(self, verb: Verb[T]) -> T:
         return self._session().run(verb)

@@ -448,10 +448,10 @@ class S3kFileSystem(ReadableFileSystem):
         if mode != "ab":
             check_mode(mode, path)
         writer = await (await self._changes()).open(path, "xb" if mode == "xb" else "wb")
-        if mode == "ab" and writer._entry.committed:
+        if mode == "ab" and writer.entry.committed:
             # A new version: the current bytes, followed by the written ones. Published only over
             # the copied version.
-            async with reader_of(client, writer._entry) as reader:
+            async with reader_of(client, writer.entry) as reader:
                 await looking.copy_into(writer, reader)
         return writer
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from types import MethodType
 from typing import Any, TypeAlias
 
 from fsspec.utils import stringify_path
@@ -40,12 +41,15 @@ def split(path: object) -> tuple[str, str]:
 
 
 class Stripping:
-    """`_strip_protocol`. On the class, which fsspec calls before there is an object, it strips any
-    volume; an object refuses the URLs of other volumes, so that `fs.rm("s3k://other/x")` never
-    removes its own `/x`."""
+    """Decorator of `_strip_protocol`. On the class, which fsspec calls before there is an object,
+    it strips any volume; an object refuses the URLs of other volumes, so that
+    `fs.rm("s3k://other/x")` never removes its own `/x`."""
+
+    def __init__(self, method: Callable[[Any, Any], Any]) -> None:
+        self._method = method
 
     def __get__(self, fs: Any, cls: type[Any]) -> Any:
-        return _stripped if fs is None else fs._strip_here
+        return _stripped if fs is None else MethodType(self._method, fs)
 
 
 def _stripped(path: Any) -> Any:

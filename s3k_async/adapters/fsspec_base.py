@@ -198,12 +198,11 @@ class VolumeFileSystem(  # fsspec is untyped
 
     # Paths
 
-    _strip_protocol = Stripping()
-
-    def _strip_here(self, path: Any) -> Any:
+    @Stripping
+    def _strip_protocol(self, path: Any) -> Any:
         """Paths in this volume. Raises CrossVolumeError, InvalidPathError."""
         if isinstance(path, list):
-            return [self._strip_here(each) for each in path]
+            return [self._strip_protocol(each) for each in path]
         volume, inside = split(path)
         if volume and volume != self.volume:
             raise CrossVolumeError(f"the path is not in the volume {self.volume!r}", path=str(path))
@@ -219,7 +218,7 @@ class VolumeFileSystem(  # fsspec is untyped
         return {"name": volume} if volume else {}
 
     def unstrip_protocol(self, name: str) -> str:
-        return f"s3k://{self.volume}{self._strip_here(name)}"
+        return f"s3k://{self.volume}{self._strip_protocol(name)}"
 
     # Listing cache, if it is enabled
 
@@ -230,7 +229,7 @@ class VolumeFileSystem(  # fsspec is untyped
         if path is None:
             self.dircache.clear()
         elif self.dircache.use_listings_cache:
-            inside = self._strip_here(path)
+            inside = self._strip_protocol(path)
             for known in list(self.dircache):
                 if is_related(known, inside):
                     self.dircache.pop(known, None)

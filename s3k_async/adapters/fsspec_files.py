@@ -169,7 +169,8 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
         self._loop = cast(asyncio.AbstractEventLoop, fs.loop)
         self._pid = os.getpid()
         self._unwinding: Unwinding | None = Unwinding()
-        self._forgotten = False
+        self.forgotten = False
+        """Whether a finaliser discards the file: writes and `close` then have no effect."""
 
     def write(self, data: ReadableBuffer) -> int:
         """Accept bytes, which are sent in parts; returns their number.
@@ -178,7 +179,7 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
         service.
         """
         view = bytes_of(data, self.path)
-        if self._forgotten:
+        if self.forgotten:
             return len(view)  # the finaliser of a wrapper flushes its buffer
         self._need_open()
         self._writer.need_open()
@@ -192,7 +193,7 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
     def flush(self, force: bool = False) -> None:
         """No effect: parts are sent when complete, and `close` publishes the file."""
         del force
-        if self.closed and not self._forgotten:
+        if self.closed and not self.forgotten:
             raise StreamClosedError("the file is closed", path=self.path)
 
     def tell(self) -> int:
@@ -218,7 +219,7 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
         Raises as `commit`."""
         if self.closed:
             return
-        if self._forgotten:
+        if self.forgotten:
             self._end()
             self._post_discard()
         elif self._unwinding is not None and self._unwinding.by_exception:
@@ -248,12 +249,17 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
 
     def _dealloc_warn(self, source: object) -> None:
         """Called by `io` on the file below a finalised wrapper, before closing it."""
-        if not self._forgotten and not self.closed:
-            self._forgotten = True
+        if not self.closed:
+            self.forget(source)
+
+    def forget(self, source: object) -> None:
+        """Note that a finaliser discards the file, with a ResourceWarning about `source`."""
+        if not self.forgotten:
+            self.forgotten = True
             warnings.warn(
                 f"discarding a file that was not closed: {self.path}",
                 ResourceWarning,
-                stacklevel=2,
+                stacklevel=3,
                 source=source,
             )
 
@@ -262,14 +268,7 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
             return
         self._end()
         self._post_discard()
-        if not self._forgotten:
-            self._forgotten = True
-            warnings.warn(
-                f"discarding a file that was not closed: {self.path}",
-                ResourceWarning,
-                stacklevel=2,
-                source=self,
-            )
+        self.forget(self)
 
     def _post_discard(self) -> None:
         if self._pid == os.getpid() and not self._writer.over:
@@ -335,7 +334,7 @@ class CompressedFile(io.BufferedIOBase):
     def discard(self) -> None:
         """Publish nothing."""
         self._file.discard()
-        self._file._forgotten = True
+        self._file.forgotten = True
         self.close()
 
     def __exit__(
@@ -350,11 +349,12 @@ class CompressedFile(io.BufferedIOBase):
             self.discard()
 
     def _dealloc_warn(self, source: object) -> None:
-        self._file._dealloc_warn(source)
+        if not self._file.closed:
+            self._file.forget(source)
 
     def __del__(self) -> None:
         if not self.closed:
-            self._file._dealloc_warn(self)
+            self._dealloc_warn(self)
             self.close()
 
 

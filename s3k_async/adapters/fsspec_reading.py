@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from glob import has_magic
 from typing import Any, cast
 
-from fsspec.asyn import AsyncFileSystem
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.utils import isfilelike, stringify_path
 
@@ -353,7 +352,6 @@ class ReadableFileSystem(VolumeFileSystem):
     exists = blocking(_exists)
     isfile = blocking(_isfile)
     isdir = blocking(_isdir)
-    size = blocking(AsyncFileSystem._size)
     sizes = blocking(_sizes)
     ls = blocking(_ls)
     find = blocking(_find)
@@ -369,6 +367,10 @@ class ReadableFileSystem(VolumeFileSystem):
     cat_ranges = blocking(_cat_ranges)
     get_file = blocking(_get_file)
     get = blocking(_get)
+
+    def size(self, path: str) -> int:
+        """As fsspec's."""
+        return cast(int, self.info(path)["size"])
 
     def walk(
         self, path: str, maxdepth: int | None = None, topdown: bool = True, **kwargs: Any

@@ -10,11 +10,10 @@ from fsspec.registry import get_filesystem_class
 from upath import UPath
 from upath.types import JoinablePathLike, WritablePathLike
 
+from s3k_async.adapters.fsspec_arguments import SCHEME, split
 from s3k_async.errors import CrossVolumeError
 
 __all__ = ["S3kPath"]
-
-SCHEME = "s3k://"
 
 
 class S3kPath(UPath):
@@ -88,10 +87,12 @@ def _merged(first: JoinablePathLike, options: Mapping[str, Any]) -> dict[str, An
         return {**first.storage_options, **options}
     if not isinstance(first, str) or not first.startswith(SCHEME):
         return dict(options)
-    found = get_filesystem_class("s3k")._get_kwargs_from_urls(first)
-    if None not in (_name(found), _name(options)) and _name(found) != _name(options):
+    volume, _ = split(first)
+    if not volume:
+        return dict(options)
+    if _name(options) not in (None, volume):
         raise CrossVolumeError(f"the path is not in the volume {_name(options)!r}", path=first)
-    return {**found, **options}
+    return {"name": volume, **options}
 
 
 def _refuse_others(path: WritablePathLike | JoinablePathLike, options: Mapping[str, Any]) -> None:
@@ -105,7 +106,9 @@ def _refuse_others(path: WritablePathLike | JoinablePathLike, options: Mapping[s
         ):
             raise CrossVolumeError("the path is not in this volume", path=str(path))
     elif isinstance(path, str) and path.startswith(SCHEME):
-        _filesystem(options)._strip_protocol(path)
+        volume, _ = split(path)
+        if volume and volume != (own := _filesystem(options).volume):
+            raise CrossVolumeError(f"the path is not in the volume {own!r}", path=path)
 
 
 def _filesystem(options: Mapping[str, Any]) -> Any:

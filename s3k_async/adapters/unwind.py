@@ -6,6 +6,7 @@ exception without passing the exception. It is visible in the closing thread nev
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import FrameType
 
@@ -35,7 +36,7 @@ class Unwinding:
     def by_finaliser(self) -> bool:
         """Whether a `__del__` closes: the finaliser of the file's owner would publish a partial
         file."""
-        frame: FrameType | None = sys._getframe(1)
+        frame: FrameType | None = inspect.currentframe()
         while frame is not None:
             if frame.f_code.co_name == "__del__":
                 return True

@@ -70,8 +70,8 @@ class StagedWriter(FileWriter):
         return self._staged
 
     async def _publish(self, content: Content) -> Entry:
-        self._staged = StagedFile(self._volume_id, self._entry.id, content, self._lease_ms)
-        will_be = self._entry.with_content(content, mtime_ms=self._entry.mtime_ms, operation="")
+        self._staged = StagedFile(self._volume_id, self.entry.id, content, self._lease_ms)
+        will_be = self.entry.with_content(content, mtime_ms=self.entry.mtime_ms, operation="")
         return replace(will_be, committed=False)
 
 

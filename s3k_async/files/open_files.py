@@ -478,7 +478,8 @@ class FileWriter:
         reserved: bool,
     ) -> None:
         self._volume = volume
-        self._entry = entry
+        self.entry = entry
+        """The file as it is now, or the reservation of its path."""
         self._upload = upload
         self._reserved = reserved
         self._status: FileStatus | None = None
@@ -487,12 +488,12 @@ class FileWriter:
         volume().calls.on_close(self, self._client_closed)
 
     def __repr__(self) -> str:
-        return f"<FileWriter {self._entry.path!r} {self._upload.size} bytes>"
+        return f"<FileWriter {self.entry.path!r} {self._upload.size} bytes>"
 
     @property
     def name(self) -> str:
         """Logical path that was opened."""
-        return self._entry.path
+        return self.entry.path
 
     @property
     def size(self) -> int:
@@ -511,7 +512,7 @@ class FileWriter:
         state.
         """
         self.need_open()
-        view = bytes_of(data, self._entry.path)
+        view = bytes_of(data, self.entry.path)
         with self._volume().calls.running():
             try:
                 await self._upload.write(view)
@@ -622,13 +623,13 @@ class FileWriter:
         if self._failure is not None:
             raise self._failure
         if self.closed:
-            raise StreamClosedError("the file is closed", path=self._entry.path)
+            raise StreamClosedError("the file is closed", path=self.entry.path)
 
     async def _publish(self, content: Content) -> Entry:
         """Make the uploaded bytes the file; they are dropped if that certainly failed."""
         volume = self._volume()
         try:
-            return await volume.store.commit(self._entry, content)
+            return await volume.store.commit(self.entry, content)
         except S3kError as error:
             await drop_unpublished(volume.storage, content.physical, error)
             raise
@@ -639,7 +640,7 @@ class FileWriter:
         if isinstance(error, Exception):
             self._failure = error
         else:
-            self._failure = StreamClosedError("writing was cancelled", path=self._entry.path)
+            self._failure = StreamClosedError("writing was cancelled", path=self.entry.path)
         # Whether an unknown outcome was an outcome is for the log to tell; the reservation is part
         # of the evidence.
         if not isinstance(error, OutcomeUnknownError):
@@ -662,7 +663,7 @@ class FileWriter:
             except S3kError as error:
                 # What brought us here is what the caller has to hear.
                 _LOG.warning(
-                    "the reservation of %s stays until its lease ends: %s", self._entry.path, error
+                    "the reservation of %s stays until its lease ends: %s", self.entry.path, error
                 )
                 return
-            await _abandon(store, self._entry)
+            await _abandon(store, self.entry)

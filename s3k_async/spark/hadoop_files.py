@@ -11,12 +11,12 @@ __all__ = ["exists", "hadoop_configuration", "hadoop_file"]
 
 def hadoop_configuration(spark: SparkSession) -> Any:
     """The Hadoop configuration of a session, a Java object."""
-    return spark._jsparkSession.sessionState().newHadoopConf()
+    return spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - not public
 
 
 def hadoop_file(spark: SparkSession, place: str) -> tuple[Any, Any]:
     """FileSystem and Path of a file or directory, Java objects."""
-    java: Any = spark.sparkContext._jvm
+    java: Any = spark.sparkContext._jvm  # noqa: SLF001 - not public
     path = java.org.apache.hadoop.fs.Path(place)
     return path.getFileSystem(hadoop_configuration(spark)), path
 

@@ -13,13 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from s3k_async._core.paths import normalize
+from s3k_async._sync.loop_thread import current_bridge
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async._sync.sync_files import SyncFileReader
+from s3k_async.client import S3kClient, reader_of
 from s3k_async.errors import InvalidArgumentError
+from s3k_async.files.open_files import FileReader
 from s3k_async.listing.hive_partitions import partition_values
 from s3k_async.model import Entry
 from s3k_async.namespace.addresses import inside
 from s3k_async.spark.source_filters import ColumnFilter
+from s3k_async.spark.worker_client import on_client
 
 __all__ = [
     "ReadSplit",
@@ -58,7 +62,7 @@ class SourceFile:
 
     @property
     def entry(self) -> Entry:
-        """As `S3kSyncClient._open_version` takes it."""
+        """As `opened` takes it."""
         return Entry(
             self.path,
             False,
@@ -84,7 +88,11 @@ class ReadSplit:
 
 def opened(fs: S3kSyncClient, file: SourceFile) -> SyncFileReader:
     """The file's bytes, without a request to the table."""
-    return fs._open_version(file.entry)
+
+    async def reader(client: S3kClient) -> FileReader:
+        return reader_of(client, file.entry)
+
+    return SyncFileReader(current_bridge(), on_client(fs, reader), fs)
 
 
 def found_files(

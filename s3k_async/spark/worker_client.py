@@ -70,19 +70,19 @@ def each_partition(
         try:
             yield from work(fs, iter(rows))
         finally:
-            fs._finish_deferred()
+            on_volume(fs, lambda volume: volume.log.drained())
 
     return of_partition
 
 
 def on_client(fs: S3kSyncClient, call: Callable[[S3kClient], Awaitable[T]]) -> T:
     """The result of a coroutine over the asynchronous client below a blocking one."""
-    return fs._call(call)
+    return fs._call(call)  # noqa: SLF001 - hidden from users
 
 
 def on_volume(fs: S3kSyncClient, call: Callable[[Volume], Awaitable[T]]) -> T:
     """The result of a coroutine over the open volume of a client."""
-    return fs._call(lambda client: call(volume_of(client)))
+    return on_client(fs, lambda client: call(volume_of(client)))
 
 
 def each_value(
@@ -90,7 +90,7 @@ def each_value(
 ) -> Iterator[T]:
     """The values in the pages that an asynchronous generator yields of the open volume of a
     client."""
-    return fs._iterate(lambda client: pages(volume_of(client)))
+    return fs._iterate(lambda client: pages(volume_of(client)))  # noqa: SLF001 - hidden from users
 
 
 def _is_current(opened: S3kSyncClient) -> bool:

@@ -119,7 +119,7 @@ class PhysicalStorage:
         outside the volume's data location).
         """
         try:
-            blobs, key = self._found(physical)
+            blobs, key = self.located(physical)
             return await blobs.get(key, start, end, if_match=_match(physical, etag), if_size=size)
         except BlobNotFoundError as error:
             raise DataMissingError("the physical object does not exist", path=physical) from error
@@ -129,7 +129,7 @@ class PhysicalStorage:
     async def check(self, content: Content) -> None:
         """Check that an object exists and has the recorded size, and an adopted one its etag.
         Raises as `read`."""
-        blobs, key = self._found(content.physical)
+        blobs, key = self.located(content.physical)
         info = await blobs.head(key)
         if info is None:
             raise DataMissingError("the physical object does not exist", path=content.physical)
@@ -141,7 +141,7 @@ class PhysicalStorage:
     async def adopted(self, content: Content) -> Content:
         """An object of another system below the data location: its URI here and its etag. Raises as
         `check`."""
-        blobs, key = self._found(content.physical)
+        blobs, key = self.located(content.physical)
         info = await blobs.head(key)
         if info is None:
             raise DataMissingError("the physical object does not exist", path=content.physical)
@@ -161,7 +161,7 @@ class PhysicalStorage:
         if size > SERVICE_COPY_LIMIT or not self.blobs.can_copy_from(source.blobs):
             return await self._stream_from(source, content, object_id)
         key = self._sources.physical_key(object_id)
-        blobs, source_key = source._found(physical)
+        blobs, source_key = source.located(physical)
         try:
             info = await self.blobs.copy(
                 blobs, source_key, key, if_match=_match(physical, content.etag)
@@ -181,7 +181,7 @@ class PhysicalStorage:
 
     async def exists(self, physical: str) -> bool:
         """Whether the object exists."""
-        blobs, key = self._found(physical)
+        blobs, key = self.located(physical)
         return await blobs.head(key) is not None
 
     async def delete(self, physical: str) -> None:
@@ -223,7 +223,7 @@ class PhysicalStorage:
         """The key of an entry's object among the volume's own blobs; None for an adopted object: a
         URI not below the volume's scope."""
         try:
-            _, key = self._found(physical)
+            _, key = self.located(physical)
         except (DataMissingError, UnsupportedError):
             return None
         if not is_uri(physical):
@@ -245,7 +245,7 @@ class PhysicalStorage:
         """Whether an entry's physical name is a key, or a URI below the data location."""
         return not is_uri(physical) or self._below(physical) is not None
 
-    def _found(self, physical: str) -> tuple[BlobStore, str]:
+    def located(self, physical: str) -> tuple[BlobStore, str]:
         """Store and key of an object. Raises UnsupportedError for a URI outside the data location,
         DataMissingError for an invalid key."""
         blobs, key = (

@@ -242,24 +242,24 @@ class FaultyBlobs:
 
     def __init__(self, store: BlobStore, plan: FaultPlan) -> None:
         self.plan = plan
-        self._store = store
+        self.store = store
         self.min_part = store.min_part
 
     def __repr__(self) -> str:
-        return f"FaultyBlobs({self._store!r})"
+        return f"FaultyBlobs({self.store!r})"
 
     def call(self, method: str, key: str = "") -> contextlib.AbstractAsyncContextManager[None]:
         """A context for the application of one call."""
         return guarded(self.plan, "blobs", method, key)
 
     def uri(self, key: str) -> str:
-        return self._store.uri(key)
+        return self.store.uri(key)
 
     async def put(
         self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
     ) -> BlobInfo:
         async with self.call("put", key):
-            return await self._store.put(key, data, if_absent=if_absent, if_match=if_match)
+            return await self.store.put(key, data, if_absent=if_absent, if_match=if_match)
 
     async def get(
         self,
@@ -271,14 +271,14 @@ class FaultyBlobs:
         if_size: int | None = None,
     ) -> bytes:
         async with self.call("get", key):
-            return await self._store.get(key, start, end, if_match=if_match, if_size=if_size)
+            return await self.store.get(key, start, end, if_match=if_match, if_size=if_size)
 
     async def head(self, key: str) -> BlobInfo | None:
         async with self.call("head", key):
-            return await self._store.head(key)
+            return await self.store.head(key)
 
     def can_copy_from(self, source: BlobStore) -> bool:
-        return self._store.can_copy_from(_plain(source))
+        return self.store.can_copy_from(_plain(source))
 
     async def copy(
         self,
@@ -290,18 +290,18 @@ class FaultyBlobs:
         if_match: str | None = None,
     ) -> BlobInfo:
         async with self.call("copy", key):
-            return await self._store.copy(
+            return await self.store.copy(
                 _plain(source), source_key, key, found=found, if_match=if_match
             )
 
     async def delete(self, key: str) -> None:
         async with self.call("delete", key):
-            await self._store.delete(key)
+            await self.store.delete(key)
 
     async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
         async with self.call("delete_many", keys[0] if keys else ""):
             refused = {key: error for key in keys if (error := self.plan.refusal(key))}
-            failures = await self._store.delete_many([key for key in keys if key not in refused])
+            failures = await self.store.delete_many([key for key in keys if key not in refused])
             return failures + [DeleteFailure(key, error) for key, error in refused.items()]
 
     async def list(
@@ -313,40 +313,40 @@ class FaultyBlobs:
         after: str = "",
     ) -> BlobPage:
         async with self.call("list", prefix):
-            return await self._store.list(prefix, cursor=cursor, limit=limit, after=after)
+            return await self.store.list(prefix, cursor=cursor, limit=limit, after=after)
 
     async def start_upload(self, key: str) -> Upload:
         async with self.call("start_upload", key):
-            return _FaultyUpload(self, key, await self._store.start_upload(key))
+            return _FaultyUpload(self, key, await self.store.start_upload(key))
 
     async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
         async with self.call("list_uploads", prefix):
-            found = [upload async for upload in self._store.list_uploads(prefix)]
+            found = [upload async for upload in self.store.list_uploads(prefix)]
         for upload in found:
             yield upload
 
     async def abort_upload(self, upload: Unfinished) -> None:
         async with self.call("abort_upload", upload.key):
-            await self._store.abort_upload(upload)
+            await self.store.abort_upload(upload)
 
     async def now_ms(self) -> int:
         async with self.call("now_ms"):
-            return await self._store.now_ms()
+            return await self.store.now_ms()
 
     async def create(self) -> bool:
         async with self.call("create"):
-            return await self._store.create()
+            return await self.store.create()
 
     async def exists(self) -> bool:
         async with self.call("exists"):
-            return await self._store.exists()
+            return await self.store.exists()
 
     async def drop(self, *, if_empty: bool = False) -> bool:
         async with self.call("drop"):
-            return await self._store.drop(if_empty=if_empty)
+            return await self.store.drop(if_empty=if_empty)
 
     async def close(self) -> None:
-        await self._store.close()
+        await self.store.close()
 
 
 class _FaultyUpload:
@@ -369,7 +369,7 @@ class _FaultyUpload:
 
 
 def _plain(store: BlobStore) -> BlobStore:
-    return store._store if isinstance(store, FaultyBlobs) else store
+    return store.store if isinstance(store, FaultyBlobs) else store
 
 
 def _text(key: Key) -> str:

@@ -145,7 +145,7 @@ async def test_a_forked_child_goes_on_with_a_copy() -> None:
     await blobs.put("a", b"parent")
 
     def child() -> None:
-        bucket = blobs._bucket()
+        bucket = blobs.bucket()
         with bucket.lock:
             bucket.put("b", b"child", 0)
         assert bucket.blobs["a"].data == b"parent"
@@ -159,9 +159,9 @@ async def test_a_lock_that_was_held_while_forking_does_not_hang_the_child() -> N
     await blobs.create()
 
     def child() -> None:
-        assert blobs._bucket().lock.acquire(blocking=False)
+        assert blobs.bucket().lock.acquire(blocking=False)
 
-    with blobs._bucket().lock:
+    with blobs.bucket().lock:
         assert fork_and_run(child) == 0
 
 

@@ -186,7 +186,7 @@ async def test_a_drop_that_leaves_something_says_so(blobs: S3Blobs, proxy: Fault
 
 
 async def test_dropping_takes_what_is_below_the_prefix(blobs: S3Blobs, engine: Engine) -> None:
-    beside = type(blobs)(blobs._bucket, "volume-two/", engine.aws())
+    beside = type(blobs)(blobs.bucket, "volume-two/", engine.aws())
     await beside.put("kept", b"1")
     await beside.start_upload("kept upload")
     await fill(blobs, *[f"n{at}" for at in range(5)], "deep/er")
@@ -195,8 +195,8 @@ async def test_dropping_takes_what_is_below_the_prefix(blobs: S3Blobs, engine: E
     await blobs.drop()
     assert await stored(blobs) == set()
     assert await stored(beside) == {"kept"}
-    client = await beside._client()
-    uploads = (await client.list_multipart_uploads(Bucket=blobs._bucket)).get("Uploads", [])
+    client = await beside.client()
+    uploads = (await client.list_multipart_uploads(Bucket=blobs.bucket)).get("Uploads", [])
     assert [found["Key"] for found in uploads] == ["volume-two/kept upload"]
     await beside.drop()
     await beside.close()

@@ -73,7 +73,7 @@ async def outcome(blobs: S3Blobs, call: Operation) -> object:
     try:
         return told(await call(blobs))
     except S3kError as error:
-        return type(error), (error.path or "").replace(blobs._bucket, "<bucket>")
+        return type(error), (error.path or "").replace(blobs.bucket, "<bucket>")
 
 
 def told(value: object) -> object:

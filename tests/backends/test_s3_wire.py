@@ -113,7 +113,7 @@ async def test_a_put_that_breaks_off_leaves_nothing_on_an_engine(
     blobs = WireBlobs(fresh_name("cut"), "", seaweedfs.aws())
     await blobs.create()
     async with FaultProxy() as proxy:
-        there = WireBlobs(blobs._bucket, "", replace(seaweedfs.aws(), endpoint=proxy.url))
+        there = WireBlobs(blobs.bucket, "", replace(seaweedfs.aws(), endpoint=proxy.url))
         proxy.rule(Answer(200, headers={"ETag": '"e"'}))
         await there.put("k", body)
         await there.close()

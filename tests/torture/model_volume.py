@@ -96,10 +96,12 @@ def _bare(value: Any) -> Any:
 
 def under_faults(volume: Volume, plan: FaultPlan) -> None:
     """From now on every call of the volume's stores goes through the plan."""
-    parts: dict[str, Any] = {"table": volume.items, "data": volume.blobs, "log": volume.log_blobs}
-    for part, reliable in parts.items():
-        if reliable is not None:
-            reliable._store = _Guarded(reliable._store, plan, part)
+    items: Any = volume.items
+    items._store = _Guarded(items._store, plan, "table")
+    parts: dict[str, Any] = {"data": volume.blobs, "log": volume.log_blobs}
+    for part, blobs in parts.items():
+        if blobs is not None:
+            blobs.store = _Guarded(blobs.store, plan, part)
 
 
 def memory_config() -> VolumeConfig:

@@ -97,7 +97,8 @@ class Credentials:
         if not hasattr(self._source, "_expiry_time"):
             return False
         if self._renewal is None:
-            self._source._expiry_time = datetime.min.replace(tzinfo=UTC)
+            # botocore has no other way to renew early.
+            self._source._expiry_time = datetime.min.replace(tzinfo=UTC)  # noqa: SLF001
         self._keys = None
         return await self.get() != refused
 

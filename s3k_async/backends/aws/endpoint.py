@@ -17,7 +17,7 @@ from s3k_async.backends.aws.credentials import Credentials
 if TYPE_CHECKING:
     from s3k_async.backends.aws.http import SingleAttemptSession
 
-__all__ = ["Channel", "open_channel"]
+__all__ = ["Channel", "http_session", "open_channel"]
 
 
 @dataclass(eq=False, slots=True)
@@ -42,15 +42,20 @@ class Channel:
             await self.session.close()
 
 
+def http_session(client: Any) -> Any:
+    """The HTTP session of a client of aioboto3."""
+    return client._endpoint.http_session  # noqa: SLF001 - not public
+
+
 async def open_channel(client: Any, sources: Sources) -> Channel:
     """The channel of a client of aioboto3, with that client's settings. Raises botocore's
     errors."""
-    http: SingleAttemptSession = client._endpoint.http_session
+    http: SingleAttemptSession = http_session(client)
     endpoint = str(client.meta.endpoint_url)
     return Channel(
         endpoint=endpoint,
         region=str(client.meta.region_name),
-        credentials=Credentials(client._request_signer._credentials, sources),
+        credentials=Credentials(client._get_credentials(), sources),  # noqa: SLF001 - not public
         session=await http.plain(endpoint),
         process=os.getpid(),
         loop=asyncio.get_running_loop(),

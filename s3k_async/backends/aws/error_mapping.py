@@ -508,5 +508,6 @@ def _redact_request(error: Exception) -> None:
             each.request_info = aiohttp.RequestInfo(urls[0], request.method, bare, urls[1])
             each.args = (each.request_info, each.history)
         elif isinstance(each, aiohttp.ClientConnectorError):
-            each._conn_key = each._conn_key._replace(proxy=None, proxy_auth=None)
-            each.args = (each._conn_key, *each.args[1:])
+            key = each.args[0]._replace(proxy=None, proxy_auth=None)
+            each._conn_key = key  # noqa: SLF001 - aiohttp's errors show it
+            each.args = (key, *each.args[1:])

@@ -69,25 +69,28 @@ class Exchange:
         self._fixed = [
             (name, value) for name, value in session.headers.items() if name != "Accept-Encoding"
         ]
+        self._check_aiohttp()
 
     @classmethod
     def over(cls, session: ClientSession, url: URL) -> Exchange | None:
         """An exchange, or None if the connections of the installed aiohttp are of an unknown
         kind."""
         try:
-            made = cls(session, url)
-            signature(made._connector.connect).bind(made._place, traces=[], timeout=made._timeout)
-            signature(ResponseHandler.set_response_params).bind(
-                None, skip_payload=False, read_timeout=None, **_READING
-            )
-            for name in ("read", "start_timeout", "force_close"):
-                getattr(ResponseHandler, name)
+            return cls(session, url)
         except (AttributeError, TypeError) as error:
             _LOG.warning(
                 "small requests go through aiohttp's own client, which is slower: %s", error
             )
             return None
-        return made
+
+    def _check_aiohttp(self) -> None:
+        """Raise AttributeError or TypeError if the connections are of an unknown kind."""
+        signature(self._connector.connect).bind(self._place, traces=[], timeout=self._timeout)
+        signature(ResponseHandler.set_response_params).bind(
+            None, skip_payload=False, read_timeout=None, **_READING
+        )
+        for name in ("read", "start_timeout", "force_close"):
+            getattr(ResponseHandler, name)
 
     async def ask(
         self, method: str, target: str, headers: list[tuple[str, str]], body: Body, bounds: Bounds

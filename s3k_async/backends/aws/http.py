@@ -14,7 +14,7 @@ import anyio.to_thread
 from aiobotocore.config import AioConfig
 from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.session import AioSession
-from aiohttp import ClientSession, DummyCookieJar, TCPConnector
+from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 from aiohttp.client_reqrep import ClientRequest, ClientResponse
 from botocore.httpsession import HTTPClientError, get_cert_path
 
@@ -42,6 +42,16 @@ class SingleAttemptSession(AIOHTTPSession):
     leaves out.
     """
 
+    # Of the base class, and absent from its stubs.
+    _verify: Any
+    _proxy_config: Any
+    _timeout: ClientTimeout
+    _connector_args: dict[str, Any]
+    _max_pool_connections: int
+    _cert_file: str | None
+    _key_file: str | None
+    _get_ssl_context: Callable[[], ssl.SSLContext]
+
     def __init__(self, **options: Any) -> None:
         opened = _socket_factory(tuple(options.get("socket_options") or ()))
         options["connector_args"] = {
@@ -52,10 +62,7 @@ class SingleAttemptSession(AIOHTTPSession):
 
     async def _get_session(self, proxy_url: str | None) -> Any:
         session = await super()._get_session(proxy_url)  # type: ignore[misc]
-        session._retry_connection = False
-        session._request_class = _AskingRequest
-        session._response_class = BoundedResponse
-        return _Direct(session)
+        return _Direct(_sent_once(session))
 
     async def send(self, request: Any) -> Any:
         """The answer to a request of botocore. Raises ServiceError for a redirect, and botocore's
@@ -69,8 +76,7 @@ class SingleAttemptSession(AIOHTTPSession):
 
     def proxy_of(self, url: str) -> str | None:
         """The proxy of requests to a URL."""
-        internals: Any = self  # absent from the stubs
-        found: str | None = internals._proxy_config.proxy_url_for(url)
+        found: str | None = self._proxy_config.proxy_url_for(url)
         return found
 
     async def plain(self, url: str) -> ClientSession:
@@ -80,24 +86,38 @@ class SingleAttemptSession(AIOHTTPSession):
         No cookies, no decompression, no repeated requests. Raises HTTPClientError for certificates
         that cannot be read.
         """
-        internals: Any = self
         secure = url.lower().startswith("https:")
-        context = await anyio.to_thread.run_sync(_tls, internals) if secure else False
+        context = await anyio.to_thread.run_sync(self._tls) if secure else False
         session = ClientSession(
             connector=TCPConnector(
-                limit=internals._max_pool_connections, ssl=context, **internals._connector_args
+                limit=self._max_pool_connections, ssl=context, **self._connector_args
             ),
-            timeout=internals._timeout,
+            timeout=self._timeout,
             headers=_HEADERS,
             skip_auto_headers=_NOT_BY_ITSELF,
             cookie_jar=DummyCookieJar(),
             auto_decompress=False,
             proxy=self.proxy_of(url),
-            request_class=_AskingRequest,
-            response_class=BoundedResponse,
         )
-        session._retry_connection = False
-        return session
+        return _sent_once(session)
+
+    def _tls(self) -> ssl.SSLContext | Literal[False]:
+        """The context that verifies the service's certificate, False to verify nothing. Reads
+        files."""
+        if not self._verify:
+            return False
+        context: ssl.SSLContext = self._get_ssl_context()
+        context.check_hostname = True
+        context.verify_mode = ssl.CERT_REQUIRED
+        authorities = get_cert_path(self._verify)
+        try:
+            if self._cert_file:
+                context.load_cert_chain(self._cert_file, self._key_file)
+            if authorities:
+                context.load_verify_locations(authorities)
+        except OSError as error:
+            raise HTTPClientError(error=error) from error
+        return context
 
 
 class DirectSession(AioSession):
@@ -142,19 +162,10 @@ def _socket_factory(options: tuple[_Option, ...]) -> Callable[[tuple[Any, ...]],
     return open_socket
 
 
-def _tls(session: Any) -> ssl.SSLContext | Literal[False]:
-    """The context that verifies the service's certificate, False to verify nothing. Reads files."""
-    if not session._verify:
-        return False
-    context: ssl.SSLContext = session._get_ssl_context()
-    context.check_hostname = True
-    context.verify_mode = ssl.CERT_REQUIRED
-    authorities = get_cert_path(session._verify)
-    try:
-        if session._cert_file:
-            context.load_cert_chain(session._cert_file, session._key_file)
-        if authorities:
-            context.load_verify_locations(authorities)
-    except OSError as error:
-        raise HTTPClientError(error=error) from error
-    return context
+def _sent_once(session: ClientSession) -> ClientSession:
+    """The session, which sends a request once and bounds its answer. aiohttp discourages
+    subclasses, and aiobotocore passes none of this."""
+    session._retry_connection = False  # noqa: SLF001 - no option for it
+    session._request_class = _AskingRequest  # noqa: SLF001 - aiobotocore passes none
+    session._response_class = BoundedResponse  # noqa: SLF001 - aiobotocore passes none
+    return session

@@ -63,7 +63,7 @@ class AwsClient:
     def __init__(self, service: Service, config: AwsConfig, session: object | None = None) -> None:
         self.service = service
         self.config = config
-        self._given = session
+        self.given = session
         self._client: Any = None
         self._context: Any = None
         self._channel: Channel | None = None
@@ -88,7 +88,7 @@ class AwsClient:
             and mine.profile == others.profile
             and mine.access_key_id == others.access_key_id
             and mine.session_token == others.session_token
-            and self._given is other._given
+            and self.given is other.given
             and _partition(mine.region) == _partition(others.region)
         )
 
@@ -168,7 +168,7 @@ class AwsClient:
         with map_exceptions(None):
             try:
                 session = await anyio.to_thread.run_sync(
-                    _prepare, self.config, self._given, self.service
+                    _prepare, self.config, self.given, self.service
                 )
                 context = session.client(self.service, **self._options(session))
                 client = await context.__aenter__()
@@ -190,13 +190,14 @@ class AwsClient:
 
     def _refusal(self, client: Any) -> ClosedClientError | ConfigError | None:
         """The reason why a new client must not be used."""
+        from s3k_async.backends.aws.endpoint import http_session
         from s3k_async.backends.aws.http import SingleAttemptSession
 
         if self._closed:
             return ClosedClientError(
                 f"the {self.service} client was closed while it was being made"
             )
-        if not isinstance(client._endpoint.http_session, SingleAttemptSession):
+        if not isinstance(http_session(client), SingleAttemptSession):
             return ConfigError(
                 "the session has a default client configuration, with which aiobotocore discards "
                 "our HTTP session"
@@ -262,10 +263,8 @@ def _prepare(config: AwsConfig, given: object | None, service: Service) -> Sessi
     )
 
     if given is None:
-        session: Any = aioboto3.Session(
-            profile_name=config.profile, botocore_session=DirectSession()
-        )
-        core = session._session
+        core: Any = DirectSession()
+        session: Any = aioboto3.Session(profile_name=config.profile, botocore_session=core)
         if os.environ.get(_REGION):
             core.set_config_variable("region", os.environ[_REGION])
         core.register_component("data_loader", _loader(core.get_config_variable("data_path")))

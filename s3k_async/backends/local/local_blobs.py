@@ -68,7 +68,7 @@ class LocalBlobs:
     def __init__(self, directory: str | os.PathLike[str], sources: Sources = SYSTEM) -> None:
         self._root = os.path.abspath(directory)
         self._sources = sources
-        self._files = LocalFiles(self._root, sources)
+        self.files = LocalFiles(self._root, sources)
         self._threads = Threads(_THREADS)
 
     def __repr__(self) -> str:
@@ -82,9 +82,9 @@ class LocalBlobs:
     ) -> BlobInfo:
         _checked(key)
         check_put(if_absent, if_match)
-        return await self._run(
+        return await self.run(
             key,
-            lambda: self._files.write(
+            lambda: self.files.write(
                 key, lambda file: write_fully(file, data), if_absent=if_absent, if_match=if_match
             ),
         )
@@ -102,7 +102,7 @@ class LocalBlobs:
         check_range(start, end)
 
         def read() -> bytes:
-            with self._files.opened(key) as (file, facts):
+            with self.files.opened(key) as (file, facts):
                 check_unchanged(blob_info(key, facts), if_match, if_size)
                 data = _read_range(
                     file, start, facts.st_size if end is None else min(end, facts.st_size)
@@ -111,11 +111,11 @@ class LocalBlobs:
                     check_unchanged(blob_info(key, os.fstat(file)), if_match)
                 return data
 
-        return await self._run(key, read)
+        return await self.run(key, read)
 
     async def head(self, key: str) -> BlobInfo | None:
         _checked(key)
-        facts = await self._run(key, lambda: self._files.facts(key))
+        facts = await self.run(key, lambda: self.files.facts(key))
         return None if facts is None else blob_info(key, facts)
 
     def can_copy_from(self, source: BlobStore) -> bool:
@@ -134,7 +134,7 @@ class LocalBlobs:
         _checked(key)
         if not isinstance(source, LocalBlobs):
             raise UnsupportedError("a directory cannot copy from another kind of store", path=key)
-        files = source._files
+        files = source.files
 
         def copy() -> BlobInfo:
             with files.opened(source_key) as (file, facts):
@@ -144,9 +144,9 @@ class LocalBlobs:
                     _copy_range(file, 0, target, 0, facts.st_size)
                     check_unchanged(blob_info(source_key, os.fstat(file)), if_match)
 
-                return self._files.write(key, fill)
+                return self.files.write(key, fill)
 
-        return await self._run(key, copy)
+        return await self.run(key, copy)
 
     async def delete(self, key: str) -> None:
         for failure in await self.delete_many([key]):
@@ -155,7 +155,7 @@ class LocalBlobs:
     async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
         for key in keys:
             _checked(key)
-        failures = await self._run(self._root, lambda: self._files.delete(dict.fromkeys(keys)))
+        failures = await self.run(self._root, lambda: self.files.delete(dict.fromkeys(keys)))
         return [DeleteFailure(key, error) for key, error in failures.items()]
 
     async def list(
@@ -170,49 +170,51 @@ class LocalBlobs:
         size = limit or _PAGE
 
         def page() -> BlobPage:
-            with self._files.opened_root() as root:
+            with self.files.opened_root() as root:
                 blobs = list(islice(walk(root, prefix, cursor or after, size + 1), size + 1))
             return BlobPage(blobs[:size], blobs[size - 1].key if len(blobs) > size else None)
 
-        return await self._run(self._root, page)
+        return await self.run(self._root, page)
 
     async def start_upload(self, key: str) -> LocalUpload:
         _checked(key)
         upload = LocalUpload(self, key, self._sources.uuid())
-        await self._run(key, upload.begin)
+        await self.run(key, upload.begin)
         return upload
 
     async def list_uploads(
         self,
         prefix: str = "",  # noqa: ARG002 - unpublished files do not have their keys
     ) -> AsyncIterator[Unfinished]:
-        for name, written_ms in await self._run(self._root, self._files.unpublished):
+        for name, written_ms in await self.run(self._root, self.files.unpublished):
             yield Unfinished("", name, written_ms)
 
     async def abort_upload(self, upload: Unfinished) -> None:
-        await self._run(self._root, lambda: self._files.forget(upload.id))
+        await self.run(self._root, lambda: self.files.forget(upload.id))
 
     async def now_ms(self) -> int:
-        return await self._run(self._root, self._files.now_ms)
+        return await self.run(self._root, self.files.now_ms)
 
     async def create(self) -> bool:
         def create() -> bool:
-            made = self._files.make_root()
-            with self._files.opened_private():
+            made = self.files.make_root()
+            with self.files.opened_private():
                 return made
 
-        return await self._run(self._root, create)
+        return await self.run(self._root, create)
 
     async def exists(self) -> bool:
-        return await self._run(self._root, lambda: os.path.isdir(self._root))
+        return await self.run(self._root, lambda: os.path.isdir(self._root))
 
     async def drop(self, *, if_empty: bool = False) -> bool:
-        return await self._run(self._root, self._files.remove_root if if_empty else self._drop)
+        return await self.run(self._root, self.files.remove_root if if_empty else self._drop)
 
     async def close(self) -> None:
         """No effect: nothing is open between calls."""
 
-    async def _run(self, path: str, call: Callable[[], T]) -> T:
+    async def run(self, path: str, call: Callable[[], T]) -> T:
+        """The result of a blocking call, in a worker thread; its errors name `path`."""
+
         def run() -> T:
             with os_errors(os.path.join(self._root, path)):
                 return call()
@@ -245,7 +247,7 @@ class LocalUpload:
 
     def __init__(self, store: LocalBlobs, key: str, name: str) -> None:
         self._store = store
-        self._files = store._files
+        self._files = store.files
         self._key = key
         self._name = name
         self._names = {name}
@@ -283,15 +285,15 @@ class LocalUpload:
                 ) as file:
                     write_fully(file, data, piece.offset)
 
-        await self._store._run(self._key, write)
+        await self._store.run(self._key, write)
         self._pieces[number] = piece
 
     async def complete(self) -> BlobInfo:
-        return await self._store._run(self._key, self._complete)
+        return await self._store.run(self._key, self._complete)
 
     async def abort(self) -> None:
         self._ended = True
-        await self._store._run(self._key, self._remove)
+        await self._store.run(self._key, self._remove)
 
     def _require_open(self) -> None:
         if self._ended:

@@ -95,20 +95,22 @@ class MemoryBlobs:
         min_part: int = 1,
     ) -> None:
         self._name = name
-        self._sources = sources
+        self.sources = sources
         self.min_part = min_part
 
     def __repr__(self) -> str:
         return f"MemoryBlobs({self._name!r})"
 
-    def _bucket(self) -> _Bucket:
+    def bucket(self) -> _Bucket:
+        """The shared state. Raises VolumeNotFoundError."""
         bucket = _buckets.get(self._name)
         if bucket is None:
             raise VolumeNotFoundError("no such bucket", path=f"memory://{self._name}")
         return bucket
 
-    def _blob(self, key: str) -> _Blob:
-        blob = self._bucket().blobs.get(key)
+    def blob(self, key: str) -> _Blob:
+        """A stored blob. Raises BlobNotFoundError."""
+        blob = self.bucket().blobs.get(key)
         if blob is None:
             raise BlobNotFoundError("no blob has this key", path=key)
         return blob
@@ -122,14 +124,14 @@ class MemoryBlobs:
         check_key(key)
         check_put(if_absent, if_match)
         async with interleaved():
-            bucket = self._bucket()
+            bucket = self.bucket()
             with bucket.lock:
                 stored = bucket.blobs.get(key)
                 if if_absent and stored is not None:
                     raise BlobExistsError("a blob has this key already", path=key)
                 if if_match is not None and (stored is None or stored.info.etag != if_match):
                     raise BlobChangedError("the blob is not the expected one", path=key)
-                return bucket.put(key, bytes(data), self._sources.now_ms())
+                return bucket.put(key, bytes(data), self.sources.now_ms())
 
     async def get(
         self,
@@ -143,14 +145,14 @@ class MemoryBlobs:
         check_key(key)
         check_range(start, end)
         async with interleaved():
-            blob = self._blob(key)
+            blob = self.blob(key)
             check_unchanged(blob.info, if_match, if_size)
             return blob.data[start:end]
 
     async def head(self, key: str) -> BlobInfo | None:
         check_key(key)
         async with interleaved():
-            blob = self._bucket().blobs.get(key)
+            blob = self.bucket().blobs.get(key)
             return None if blob is None else blob.info
 
     def can_copy_from(self, source: BlobStore) -> bool:
@@ -170,16 +172,16 @@ class MemoryBlobs:
         if not isinstance(source, MemoryBlobs):
             raise UnsupportedError("memory cannot copy from another kind of store", path=key)
         async with interleaved():
-            blob = source._blob(source_key)
+            blob = source.blob(source_key)
             check_unchanged(blob.info, if_match)
-            bucket = self._bucket()
+            bucket = self.bucket()
             with bucket.lock:
-                return bucket.put(key, blob.data, self._sources.now_ms())
+                return bucket.put(key, blob.data, self.sources.now_ms())
 
     async def delete(self, key: str) -> None:
         check_key(key)
         async with interleaved():
-            bucket = self._bucket()
+            bucket = self.bucket()
             with bucket.lock:
                 bucket.delete(key)
 
@@ -187,7 +189,7 @@ class MemoryBlobs:
         for key in keys:
             check_key(key)
         async with interleaved():
-            bucket = self._bucket()
+            bucket = self.bucket()
             with bucket.lock:
                 for key in dict.fromkeys(keys):
                     bucket.delete(key)
@@ -203,7 +205,7 @@ class MemoryBlobs:
     ) -> BlobPage:
         check_page(limit)
         async with interleaved():
-            bucket = self._bucket()
+            bucket = self.bucket()
             with bucket.lock:
                 order = bucket.order
                 begin = max(
@@ -226,11 +228,11 @@ class MemoryBlobs:
     async def start_upload(self, key: str) -> MemoryUpload:
         check_key(key)
         async with interleaved():
-            bucket = self._bucket()
+            bucket = self.bucket()
             bucket.begun += 1
             upload = MemoryUpload(self, key, f"upload-{bucket.begun}")
             bucket.uploads[upload.name] = (
-                Unfinished(key, upload.name, self._sources.now_ms()),
+                Unfinished(key, upload.name, self.sources.now_ms()),
                 upload,
             )
             return upload
@@ -238,21 +240,19 @@ class MemoryBlobs:
     async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
         async with interleaved():
             begun = [
-                begun
-                for begun, _ in self._bucket().uploads.values()
-                if begun.key.startswith(prefix)
+                begun for begun, _ in self.bucket().uploads.values() if begun.key.startswith(prefix)
             ]
         for each in begun:
             yield each
 
     async def abort_upload(self, upload: Unfinished) -> None:
         async with interleaved():
-            if upload.id in (uploads := self._bucket().uploads):
+            if upload.id in (uploads := self.bucket().uploads):
                 uploads[upload.id][1].end()
 
     async def now_ms(self) -> int:
         async with interleaved():
-            return self._sources.now_ms()
+            return self.sources.now_ms()
 
     async def create(self) -> bool:
         async with interleaved():
@@ -279,14 +279,14 @@ class MemoryUpload:
 
     def __init__(self, store: MemoryBlobs, key: str, name: str) -> None:
         self._store = store
-        self._bucket = store._bucket()
+        self._bucket = store.bucket()
         self._key = key
         self.name = name
         self._parts: dict[int, bytes] | None = {}
         self._published: BlobInfo | None = None
 
     def _open_parts(self) -> dict[int, bytes]:
-        if self._parts is None or self._store._bucket() is not self._bucket:
+        if self._parts is None or self._store.bucket() is not self._bucket:
             raise ServiceError("no such upload", path=self._key, service_code="NoSuchUpload")
         return self._parts
 
@@ -306,7 +306,7 @@ class MemoryUpload:
             )
             data = b"".join(parts[number] for number in numbers)
             with self._bucket.lock:
-                self._published = self._bucket.put(self._key, data, self._store._sources.now_ms())
+                self._published = self._bucket.put(self._key, data, self._store.sources.now_ms())
             self.end()
             return self._published
 

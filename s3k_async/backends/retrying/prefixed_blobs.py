@@ -40,7 +40,7 @@ class PrefixedBlobs:
     async def put(
         self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
     ) -> BlobInfo:
-        return self._own(
+        return self.relative(
             await self._store.put(self._prefix + key, data, if_absent=if_absent, if_match=if_match)
         )
 
@@ -59,7 +59,7 @@ class PrefixedBlobs:
 
     async def head(self, key: str) -> BlobInfo | None:
         info = await self._store.head(self._prefix + key)
-        return None if info is None else self._own(info)
+        return None if info is None else self.relative(info)
 
     def can_copy_from(self, source: BlobStore) -> bool:
         return self._store.can_copy_from(origin_of(source)[0])
@@ -74,7 +74,7 @@ class PrefixedBlobs:
         if_match: str | None = None,
     ) -> BlobInfo:
         store, full = origin_of(source, source_key)
-        return self._own(
+        return self.relative(
             await self._store.copy(store, full, self._prefix + key, found=found, if_match=if_match)
         )
 
@@ -95,7 +95,7 @@ class PrefixedBlobs:
     ) -> BlobPage:
         full = self._prefix + after if after else ""
         page = await self._store.list(self._prefix + prefix, cursor=cursor, limit=limit, after=full)
-        return BlobPage([self._own(info) for info in page.blobs], page.next)
+        return BlobPage([self.relative(info) for info in page.blobs], page.next)
 
     async def start_upload(self, key: str) -> Upload:
         return _Upload(self, await self._store.start_upload(self._prefix + key))
@@ -144,7 +144,8 @@ class PrefixedBlobs:
     def _below(self, key: str) -> str:
         return key[len(self._prefix) :]
 
-    def _own(self, info: BlobInfo) -> BlobInfo:
+    def relative(self, info: BlobInfo) -> BlobInfo:
+        """A blob of the underlying store, with its key relative to the prefix."""
         return BlobInfo(self._below(info.key), info.size, info.etag, info.mtime_ms)
 
 
@@ -157,7 +158,7 @@ class _Upload:
         await self._upload.put_part(number, data)
 
     async def complete(self) -> BlobInfo:
-        return self._blobs._own(await self._upload.complete())
+        return self._blobs.relative(await self._upload.complete())
 
     async def abort(self) -> None:
         await self._upload.abort()

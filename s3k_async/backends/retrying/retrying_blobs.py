@@ -61,13 +61,13 @@ class ReliableBlobs:
         limiter: AdaptiveLimit | None = None,
         meter: Meter | None = None,
     ) -> None:
-        self._store = store
+        self.store = store
         self._sources = sources
         self._sender = Sender(retries, sources, limiter, meter or Meter("data"))
         self.min_part = store.min_part
 
     def __repr__(self) -> str:
-        return f"ReliableBlobs({self._store!r})"
+        return f"ReliableBlobs({self.store!r})"
 
     def below(self, prefix: str) -> ReliableBlobs:
         """The blobs below `prefix` (empty, or ending in `/`), with keys relative to it. Both share
@@ -75,19 +75,19 @@ class ReliableBlobs:
         if not prefix:
             return self
         view = copy(self)
-        view._store = PrefixedBlobs(self._store, prefix)
+        view.store = PrefixedBlobs(self.store, prefix)
         return view
 
     def uri(self, key: str) -> str:
-        return self._store.uri(key)
+        return self.store.uri(key)
 
     async def put(
         self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
     ) -> BlobInfo:
         size = memoryview(data).nbytes
         if not if_absent and if_match is None:
-            return await self._sender.write(_PUT, lambda: self._store.put(key, data), size=size)
-        request = partial(self._store.put, key, data, if_absent=if_absent, if_match=if_match)
+            return await self._sender.write(_PUT, lambda: self.store.put(key, data), size=size)
+        request = partial(self.store.put, key, data, if_absent=if_absent, if_match=if_match)
         policy = self._sender.retries.write
         time, delays = call_time(policy, size), backoff(policy, self._sources)
         again = lost = False
@@ -117,15 +117,15 @@ class ReliableBlobs:
         if_match: str | None = None,
         if_size: int | None = None,
     ) -> bytes:
-        request = partial(self._store.get, key, start, end, if_match=if_match, if_size=if_size)
+        request = partial(self.store.get, key, start, end, if_match=if_match, if_size=if_size)
         size = _WHOLE if end is None else max(0, end - start)
         return await self._sender.read("GetObject", request, size=size, received=len)
 
     async def head(self, key: str) -> BlobInfo | None:
-        return await self._sender.read("HeadObject", lambda: self._store.head(key))
+        return await self._sender.read("HeadObject", lambda: self.store.head(key))
 
     def can_copy_from(self, source: BlobStore) -> bool:
-        return self._store.can_copy_from(_unwrap(source, "")[0])
+        return self.store.can_copy_from(_unwrap(source, "")[0])
 
     async def copy(
         self,
@@ -142,12 +142,12 @@ class ReliableBlobs:
         check_unchanged(found, if_match)
         adapter, adapter_key = _unwrap(source, source_key)
         request = partial(
-            self._store.copy, adapter, adapter_key, key, found=found, if_match=if_match
+            self.store.copy, adapter, adapter_key, key, found=found, if_match=if_match
         )
         return await self._sender.write("CopyObject", request, many=True)
 
     async def delete(self, key: str) -> None:
-        await self._sender.write("DeleteObject", lambda: self._store.delete(key))
+        await self._sender.write("DeleteObject", lambda: self.store.delete(key))
 
     async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
         wanted = list(dict.fromkeys(keys))
@@ -163,7 +163,7 @@ class ReliableBlobs:
         kept: list[DeleteFailure] = []
         again = False
         while True:
-            request = partial(self._store.delete_many, keys)
+            request = partial(self.store.delete_many, keys)
             failures = await self._sender.write(
                 "DeleteObjects", request, again=again, throttled=_any_throttled
             )
@@ -191,39 +191,39 @@ class ReliableBlobs:
     ) -> BlobPage:
         return await self._sender.scan(
             "ListObjectsV2",
-            lambda: self._store.list(prefix, cursor=cursor, limit=limit, after=after),
+            lambda: self.store.list(prefix, cursor=cursor, limit=limit, after=after),
         )
 
     async def start_upload(self, key: str) -> Upload:
         upload = await self._sender.write(
-            "CreateMultipartUpload", lambda: self._store.start_upload(key)
+            "CreateMultipartUpload", lambda: self.store.start_upload(key)
         )
         return _ReliableUpload(self._sender, upload)
 
     async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
         async def whole() -> list[Unfinished]:
-            return [each async for each in self._store.list_uploads(prefix)]
+            return [each async for each in self.store.list_uploads(prefix)]
 
         for upload in await self._sender.scan("ListMultipartUploads", whole, many=True):
             yield upload
 
     async def abort_upload(self, upload: Unfinished) -> None:
-        await self._sender.write("AbortMultipartUpload", lambda: self._store.abort_upload(upload))
+        await self._sender.write("AbortMultipartUpload", lambda: self.store.abort_upload(upload))
 
     async def now_ms(self) -> int:
-        return await self._sender.read("HeadBucket", self._store.now_ms)
+        return await self._sender.read("HeadBucket", self.store.now_ms)
 
     async def create(self) -> bool:
-        return await self._sender.write("CreateBucket", self._store.create)
+        return await self._sender.write("CreateBucket", self.store.create)
 
     async def exists(self) -> bool:
-        return await self._sender.read("HeadBucket", self._store.exists)
+        return await self._sender.read("HeadBucket", self.store.exists)
 
     async def drop(self, *, if_empty: bool = False) -> bool:
-        return await self._sender.uncounted(lambda: self._store.drop(if_empty=if_empty))
+        return await self._sender.uncounted(lambda: self.store.drop(if_empty=if_empty))
 
     async def close(self) -> None:
-        await self._store.close()
+        await self.store.close()
 
     async def _resolve(self, key: str, data: Buffer, failure: S3kError) -> BlobInfo:
         with suppress(S3kError):  # the check failed too; the caller gets `failure`
@@ -273,4 +273,4 @@ def _any_throttled(failures: Sequence[DeleteFailure]) -> bool:
 
 def _unwrap(store: BlobStore, key: str) -> tuple[BlobStore, str]:
     """The adapter underlying a store, and the key in it."""
-    return origin_of(store._store if isinstance(store, ReliableBlobs) else store, key)
+    return origin_of(store.store if isinstance(store, ReliableBlobs) else store, key)

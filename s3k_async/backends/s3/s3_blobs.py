@@ -131,30 +131,31 @@ class S3Blobs:
     def __init__(
         self, bucket: str, prefix: str, service: AwsConfig, session: object | None = None
     ) -> None:
-        self._bucket = bucket
+        self.bucket = bucket
         self._prefix = prefix
         self._service = service
-        self._aws = AwsClient("s3", service, session)
+        self.aws = AwsClient("s3", service, session)
 
     def __repr__(self) -> str:
-        return f"S3Blobs({self._root!r}, {self._aws!r})"
+        return f"S3Blobs({self._root!r}, {self.aws!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return S3Blobs, (self._bucket, self._prefix, self._service)
+        return S3Blobs, (self.bucket, self._prefix, self._service)
 
     @property
     def _root(self) -> str:
-        return f"s3://{self._bucket}/{self._prefix}"
+        return f"s3://{self.bucket}/{self._prefix}"
 
-    async def _client(self) -> S3Client:
-        client: S3Client = await self._aws.get()
+    async def client(self) -> S3Client:
+        """The open client of the service. Raises as `AwsClient.get`."""
+        client: S3Client = await self.aws.get()
         return client
 
     def _encrypted(self) -> Any:
         """The encryption of stored objects. Raises ConfigError for an unsupported method."""
         return encryption_parameters(self._service, self._root)
 
-    def _full(self, key: str) -> str:
+    def full_key(self, key: str) -> str:
         """The object key of a key. Raises InvalidPathError."""
         full = self._prefix + check_key(key)
         if len(full.encode()) > MAX_KEY:
@@ -167,12 +168,12 @@ class S3Blobs:
         return self._root + check_key(key)
 
     def _uri(self, full: str) -> str:
-        return f"s3://{self._bucket}/{full}"
+        return f"s3://{self.bucket}/{full}"
 
     async def put(
         self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
     ) -> BlobInfo:
-        full = self._full(key)
+        full = self.full_key(key)
         check_put(if_absent, if_match)
         size = memoryview(data).nbytes
         etag = await self._put_object(full, data, if_absent, if_match)
@@ -182,7 +183,7 @@ class S3Blobs:
         self, full: str, data: Buffer, if_absent: bool, if_match: str | None
     ) -> str:
         """Store an object; returns its entity tag."""
-        request: dict[str, Any] = {"Bucket": self._bucket, "Key": full, "Body": request_body(data)}
+        request: dict[str, Any] = {"Bucket": self.bucket, "Key": full, "Body": request_body(data)}
         request |= self._encrypted()
         codes: Codes = {}
         if if_absent:
@@ -191,7 +192,7 @@ class S3Blobs:
         elif if_match is not None:
             request["IfMatch"] = f'"{if_match}"'
             codes = IF_MATCH
-        client = await self._client()
+        client = await self.client()
         with map_exceptions(self._uri(full), writing=True, codes=codes):
             return _etag(await client.put_object(**request))
 
@@ -204,7 +205,7 @@ class S3Blobs:
         if_match: str | None = None,
         if_size: int | None = None,
     ) -> bytes:
-        full = self._full(key)
+        full = self.full_key(key)
         check_range(start, end)
         if end is not None and end <= start:
             if await self.head(key) is None:
@@ -223,12 +224,12 @@ class S3Blobs:
         self, full: str, start: int, end: int | None, if_match: str | None, if_size: int | None
     ) -> bytes:
         """Bytes of an object; `end` is above `start`. Raises PastEndError, BlobChangedError."""
-        request: dict[str, Any] = {"Bucket": self._bucket, "Key": full}
+        request: dict[str, Any] = {"Bucket": self.bucket, "Key": full}
         if start or end is not None:
             request["Range"] = range_text(start, end)
         if if_match is not None:
             request["IfMatch"] = f'"{if_match}"'
-        client = await self._client()
+        client = await self.client()
         with map_exceptions(self._uri(full), codes=BY_GET):
             with in_time():
                 answer = await client.get_object(**request)
@@ -256,19 +257,19 @@ class S3Blobs:
 
     async def head(self, key: str) -> BlobInfo | None:
         try:
-            return BlobInfo(key, *await self._head_object(self._full(key)))
+            return BlobInfo(key, *await self._head_object(self.full_key(key)))
         except AbsentError:
             return None
 
     async def _head_object(self, full: str) -> tuple[int, str, int]:
         """Bytes, entity tag and time (epoch milliseconds) of an object. Raises AbsentError."""
-        client = await self._client()
+        client = await self.client()
         with map_exceptions(self._uri(full), codes=BY_HEAD):
-            answer = await client.head_object(Bucket=self._bucket, Key=full)
+            answer = await client.head_object(Bucket=self.bucket, Key=full)
             return answer["ContentLength"], _etag(answer), _ms(answer)
 
     def can_copy_from(self, source: BlobStore) -> bool:
-        return isinstance(source, S3Blobs) and self._aws.shares_account_with(source._aws)
+        return isinstance(source, S3Blobs) and self.aws.shares_account_with(source.aws)
 
     async def copy(
         self,
@@ -279,18 +280,18 @@ class S3Blobs:
         found: BlobInfo | None = None,
         if_match: str | None = None,
     ) -> BlobInfo:
-        full = self._full(key)
+        full = self.full_key(key)
         if not isinstance(source, S3Blobs) or not self.can_copy_from(source):
             raise UnsupportedError("the service cannot copy from that store", path=self.uri(key))
         found = found or await source.head(source_key)
         if found is None:
             raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
         check_unchanged(found, if_match)
-        origin = {"Bucket": source._bucket, "Key": source._full(source_key)}
+        origin = {"Bucket": source.bucket, "Key": source.full_key(source_key)}
         if found.size > self.copy_limit:
             return await self._copy_in_parts(origin, found, key)
         return BlobInfo(
-            key, found.size, await self._copy_object(source._bucket, origin["Key"], full, if_match)
+            key, found.size, await self._copy_object(source.bucket, origin["Key"], full, if_match)
         )
 
     async def _copy_object(
@@ -299,14 +300,14 @@ class S3Blobs:
         """Copy an object inside the service; returns the copy's entity tag. Raises
         BlobChangedError."""
         request: dict[str, Any] = {
-            "Bucket": self._bucket,
+            "Bucket": self.bucket,
             "Key": full,
             "CopySource": {"Bucket": source_bucket, "Key": source_full},
             **self._encrypted(),
         }
         if if_match is not None:
             request["CopySourceIfMatch"] = f'"{if_match}"'
-        client = await self._client()
+        client = await self.client()
         with map_exceptions(f"s3://{source_bucket}/{source_full}", writing=True, codes=BY_COPY):
             answer = await client.copy_object(**request)
             etag = _etag(answer["CopyObjectResult"])
@@ -338,15 +339,15 @@ class S3Blobs:
             raise
 
     async def delete(self, key: str) -> None:
-        await self._delete_object(self._full(key))
+        await self._delete_object(self.full_key(key))
 
     async def _delete_object(self, full: str) -> None:
-        client = await self._client()
+        client = await self.client()
         with suppress(BlobNotFoundError), map_exceptions(self._uri(full), writing=True):
-            await client.delete_object(Bucket=self._bucket, Key=full)
+            await client.delete_object(Bucket=self.bucket, Key=full)
 
     async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
-        names = {self._full(key): key for key in keys}
+        names = {self.full_key(key): key for key in keys}
         failed = await self._delete_objects(list(names))
         return [DeleteFailure(names[full], error) for full, error in failed.items()]
 
@@ -383,10 +384,10 @@ class S3Blobs:
 
     async def _refused(self, full_keys: Sequence[str]) -> list[tuple[str, str, str]]:
         """Delete objects in one request; returns key, code and message of each refusal."""
-        client = await self._client()
+        client = await self.client()
         with map_exceptions(self._root, writing=True):
             answer = await client.delete_objects(
-                Bucket=self._bucket,
+                Bucket=self.bucket,
                 Delete={"Objects": [{"Key": full} for full in full_keys], "Quiet": True},
             )
             return [
@@ -433,10 +434,10 @@ class S3Blobs:
     ) -> tuple[Objects, str | None, bool]:
         """A page from a token or after a key, the token of the next page, and whether there is
         one."""
-        request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": prefix, "EncodingType": "url"}
+        request: dict[str, Any] = {"Bucket": self.bucket, "Prefix": prefix, "EncodingType": "url"}
         given = {"MaxKeys": limit, "ContinuationToken": token, "StartAfter": after}
         request.update({name: value for name, value in given.items() if value is not None})
-        client = await self._client()
+        client = await self.client()
         with map_exceptions(self._root):
             answer = await client.list_objects_v2(**request)
             encoded = answer.get("EncodingType") == "url"
@@ -452,26 +453,24 @@ class S3Blobs:
             return rows, answer.get("NextContinuationToken"), bool(answer.get("IsTruncated"))
 
     async def start_upload(self, key: str) -> S3Upload:
-        full = self._full(key)
+        full = self.full_key(key)
         encrypted = self._encrypted()
-        client = await self._client()
+        client = await self.client()
         with map_exceptions(self.uri(key), writing=True):
-            answer = await client.create_multipart_upload(
-                Bucket=self._bucket, Key=full, **encrypted
-            )
+            answer = await client.create_multipart_upload(Bucket=self.bucket, Key=full, **encrypted)
             upload = answer["UploadId"]
             if not upload:
                 raise ResponseLostError("the answer names no upload")
         return S3Upload(
-            self, bucket=self._bucket, key=key, full_key=full, upload_id=upload, uri=self.uri(key)
+            self, bucket=self.bucket, key=key, full_key=full, upload_id=upload, uri=self.uri(key)
         )
 
-    async def _put_part(self, full: str, upload_id: str, number: int, data: Buffer) -> str:
+    async def put_part(self, full: str, upload_id: str, number: int, data: Buffer) -> str:
         """Store a part of an upload; returns its entity tag as received."""
-        client = await self._client()
+        client = await self.client()
         with map_exceptions(self._uri(full), writing=True):
             answer = await client.upload_part(
-                Bucket=self._bucket,
+                Bucket=self.bucket,
                 Key=full,
                 UploadId=upload_id,
                 PartNumber=number,
@@ -482,15 +481,13 @@ class S3Blobs:
     async def create(self) -> bool:
         if await self.exists():
             return False
-        region = await self._aws.region()
-        request: dict[str, Any] = {"Bucket": self._bucket}
+        region = await self.aws.region()
+        request: dict[str, Any] = {"Bucket": self.bucket}
         if region not in ("us-east-1", "aws-global"):
             request["CreateBucketConfiguration"] = {"LocationConstraint": region}
-        client = await self._client()
+        client = await self.client()
         try:
-            with map_exceptions(
-                self._bucket, writing=True, codes={**_OTHERS_BUCKET, **_OWN_BUCKET}
-            ):
+            with map_exceptions(self.bucket, writing=True, codes={**_OTHERS_BUCKET, **_OWN_BUCKET}):
                 await client.create_bucket(**request)
         except AbsentError:
             return False
@@ -505,10 +502,10 @@ class S3Blobs:
         return True
 
     async def exists(self) -> bool:
-        client = await self._client()
+        client = await self.client()
         try:
-            with map_exceptions(self._bucket, codes=BY_HEAD):
-                await client.head_bucket(Bucket=self._bucket)
+            with map_exceptions(self.bucket, codes=BY_HEAD):
+                await client.head_bucket(Bucket=self.bucket)
         except (AbsentError, VolumeNotFoundError):
             return False
         return True
@@ -546,8 +543,8 @@ class S3Blobs:
 
     async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
         # No URL encoding of keys: SeaweedFS declares it here without applying it.
-        client = await self._client()
-        request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
+        client = await self.client()
+        request: dict[str, Any] = {"Bucket": self.bucket, "Prefix": self._prefix + prefix}
         below = len(self._prefix)
         pages = PageGuard(self._root)
         while True:
@@ -570,9 +567,9 @@ class S3Blobs:
         await self._resumed(self._prefix + upload.key, upload.id).abort()
 
     async def now_ms(self) -> int:
-        client = await self._client()
-        with map_exceptions(self._bucket):
-            answer = await client.head_bucket(Bucket=self._bucket)
+        client = await self.client()
+        with map_exceptions(self.bucket):
+            answer = await client.head_bucket(Bucket=self.bucket)
             date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
         try:
             return round(parsedate_to_datetime(date).timestamp() * 1000)
@@ -582,7 +579,7 @@ class S3Blobs:
     def _resumed(self, full: str, upload_id: str) -> S3Upload:
         return S3Upload(
             self,
-            bucket=self._bucket,
+            bucket=self.bucket,
             key=full,
             full_key=full,
             upload_id=upload_id,
@@ -590,7 +587,7 @@ class S3Blobs:
         )
 
     async def close(self) -> None:
-        await self._aws.close()
+        await self.aws.close()
 
 
 def range_text(start: int, end: int | None) -> str:

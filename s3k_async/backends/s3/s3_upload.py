@@ -31,9 +31,9 @@ class _Store(Protocol):
 
     min_part: int
 
-    async def _client(self) -> S3Client: ...
+    async def client(self) -> S3Client: ...
 
-    async def _put_part(self, full: str, upload_id: str, number: int, data: Buffer) -> str: ...
+    async def put_part(self, full: str, upload_id: str, number: int, data: Buffer) -> str: ...
 
     async def head(self, key: str) -> BlobInfo | None: ...
 
@@ -66,7 +66,7 @@ class S3Upload:
         if number < 1:
             raise ValueError("parts are numbered from 1")
         size = memoryview(data).nbytes
-        etag = await self._store._put_part(
+        etag = await self._store.put_part(
             self._target["Key"], self._target["UploadId"], number, data
         )
         self.part_stored(number, size, etag)
@@ -75,7 +75,7 @@ class S3Upload:
         self, number: int, source: dict[str, str], start: int, end: int, *, if_match: str
     ) -> None:
         """Store bytes [start, end) of another object as part `number`, inside the service."""
-        client = await self._store._client()
+        client = await self._store.client()
         with map_exceptions(self._uri, writing=True):
             answer = await client.upload_part_copy(
                 **self._target,
@@ -98,7 +98,7 @@ class S3Upload:
             return self._published
         numbers = part_numbers(self._sizes, self._store.min_part)
         parts: Any = [{"PartNumber": number, "ETag": self._etags[number]} for number in numbers]
-        client = await self._store._client()
+        client = await self._store.client()
         sent_before, self._sent = self._sent, True
         try:
             with map_exceptions(self._uri, writing=True, codes=_GONE):
@@ -129,7 +129,7 @@ class S3Upload:
 
     async def abort(self) -> None:
         """Abort the upload and remove its parts."""
-        client = await self._store._client()
+        client = await self._store.client()
         try:
             with map_exceptions(self._uri, writing=True, codes=_GONE):
                 await client.abort_multipart_upload(**self._target)

@@ -94,7 +94,7 @@ def _else_by_reference(
             except _ElsewhereError:
                 _LOG.warning(
                     "the bucket %s is in another region than its client, which makes it slow",
-                    self._bucket,
+                    self.bucket,
                 )
                 self._by_reference = True
         answer: T = await getattr(S3Blobs, name)(self, *args, **kwargs)
@@ -123,15 +123,15 @@ class WireBlobs(S3Blobs):
         super().__init__(bucket, prefix, service, session)
         self._sources = sources
         self._target: _Target | None = None
-        self._by_reference = not _PLAIN_BUCKET.fullmatch(self._bucket) or self._bucket.endswith(
+        self._by_reference = not _PLAIN_BUCKET.fullmatch(self.bucket) or self.bucket.endswith(
             _OTHER_PROTOCOLS
         )
 
     def __repr__(self) -> str:
-        return f"WireBlobs({self._root!r}, {self._aws!r})"
+        return f"WireBlobs({self._root!r}, {self.aws!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return WireBlobs, (self._bucket, self._prefix, self._service)
+        return WireBlobs, (self.bucket, self._prefix, self._service)
 
     @_else_by_reference
     async def _put_object(
@@ -156,7 +156,7 @@ class WireBlobs(S3Blobs):
         return _etag(answer)
 
     @_else_by_reference
-    async def _put_part(self, full: str, upload_id: str, number: int, data: Buffer) -> str:
+    async def put_part(self, full: str, upload_id: str, number: int, data: Buffer) -> str:
         query = f"partNumber={number}&uploadId={quote(upload_id, safe='')}"
         body = _plain(data)
         # No checksum: S3 accepts them only for uploads started with one. An empty part would be put
@@ -315,7 +315,7 @@ class WireBlobs(S3Blobs):
 
     async def _find(self) -> _Target:
         """The target of requests: the bucket's own host at AWS if there is one, else its path."""
-        client: Any = await self._client()
+        client: Any = await self.client()
         host = urlsplit(client.meta.endpoint_url).hostname or ""
         style = client.meta.config.s3 or {}
         if style.get("use_accelerate_endpoint"):
@@ -323,12 +323,10 @@ class WireBlobs(S3Blobs):
             raise _UnclearError("the bucket is reached by another host", path=self._root)
         at_aws = self._service.endpoint is None and _AWS_HOST.search(host) is not None
         own_host = (
-            at_aws
-            and _HOST_NAME.fullmatch(self._bucket)
-            and style.get("addressing_style") != "path"
+            at_aws and _HOST_NAME.fullmatch(self.bucket) and style.get("addressing_style") != "path"
         )
-        prefix, path = (f"{self._bucket}.", "/") if own_host else ("", f"/{self._bucket}/")
-        self._target = _Target(Wire(self._aws, self._sources, host_prefix=prefix), path)
+        prefix, path = (f"{self.bucket}.", "/") if own_host else ("", f"/{self.bucket}/")
+        self._target = _Target(Wire(self.aws, self._sources, host_prefix=prefix), path)
         return self._target
 
     def _cut(self, full: str) -> ResponseLostError:
