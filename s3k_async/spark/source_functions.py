@@ -116,12 +116,11 @@ def write_parquet(
     context: str | None = None,
     **options: Any,
 ) -> None:
-    """Write a DataFrame as `format("s3k")` does: it is there as a whole when this returns, and
-    before nothing is.
+    """Write a DataFrame as `format("s3k")` does: all of it becomes visible when this returns, and
+    nothing before.
 
-    `options` are those of the data source. Where a task fails, what other tasks have uploaded is
-    left to garbage collection. Raises ConfigError, InvalidArgumentError, and as
-    `Transaction.commit`.
+    `options` are those of the data source. If a task fails, the uploads of other tasks are left to
+    garbage collection. Raises ConfigError, InvalidArgumentError, and as `Transaction.commit`.
     """
     if mode not in ("append", "overwrite"):
         raise InvalidArgumentError(f"the mode is append or overwrite, not {mode!r}")
