@@ -133,7 +133,7 @@ class _PlainChange(TreeChange):
         return clean
 
     async def _without_intents(self, entries: Entries) -> Entries:
-        """The entries, with the intents of other transactions resolved; those of this one are kept."""
+        """The entries after resolving intents of other transactions; those of this one are kept."""
         foreign = {place for place, text in entries.marked() if text != self.job.hold_intent}
         return await reread(entries, foreign, self.store.settled, self.store.keys)
 
