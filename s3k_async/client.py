@@ -781,7 +781,7 @@ class S3kClient:
 
     def _paths(self, paths: Iterable[Path]) -> builtins.list[str]:
         if isinstance(paths, str | bytes):
-            raise ArgumentTypeError("a list of paths is wanted, not one path")
+            raise ArgumentTypeError("expected a list of paths, not one path")
         return [self._path(path) for path in paths]
 
 

@@ -44,7 +44,7 @@ class _SyncFile(io.RawIOBase):
     def _need_open(self) -> None:
         if self._bridge.pid != os.getpid():
             raise ForkedClientError(
-                "the file was opened by a parent process: open it anew", path=self._path
+                "the file was opened by a parent process: open it again", path=self._path
             )
         if self.closed:
             raise StreamClosedError("the file is closed", path=self._path)

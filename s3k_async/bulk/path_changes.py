@@ -232,7 +232,9 @@ def _apart(pairs: Sequence[RenamePair], tally: ProgressTally) -> list[RenamePair
         if shared is None:
             fit.append(pair)
         else:
-            error = InvalidArgumentError("several pairs of the list name the path", path=shared)
+            error = InvalidArgumentError(
+                "the path occurs in several pairs of the list", path=shared
+            )
             tally.failures.append((pair.source, error))
     return fit
 
@@ -244,7 +246,7 @@ def _paths(
     tally: ProgressTally,
 ) -> list[str]:
     if isinstance(paths, str | bytes):
-        raise ArgumentTypeError("a list of paths is wanted, not one path")
+        raise ArgumentTypeError("expected a list of paths, not one path")
     fit: dict[str, None] = {}
     for given in paths:
         with tally.noting(given):

@@ -93,7 +93,7 @@ def need_staged(staged: object, volume_id: str) -> StagedFile:
     """Check a staged file. Raises ArgumentTypeError for any other object, InvalidArgumentError if
     it was staged in another volume."""
     if not isinstance(staged, StagedFile):
-        raise ArgumentTypeError(f"a StagedFile is wanted, not {type(staged).__name__}")
+        raise ArgumentTypeError(f"expected a StagedFile, not {type(staged).__name__}")
     physical = staged.content.physical
     if staged.volume_id != volume_id:
         raise InvalidArgumentError("the file was staged in another volume", path=physical)

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 SPAN_REQUESTS = 4
-"""Requests under way at once for one long span of bytes."""
+"""Concurrent requests for one long span of bytes."""
 RANGES = 16
 """Spans of one call that are fetched at the same time."""
 LOOKS = 3

@@ -79,7 +79,7 @@ NOTHING_APPLIED: tuple[type[S3kError], ...] = (
     NotDirectoryError,
     PathExistsError,
 )
-"""Failures of a publication after which no entry can name the uploaded bytes."""
+"""Failures of a publication after which no entry can reference the uploaded data."""
 
 
 class _File(Protocol):

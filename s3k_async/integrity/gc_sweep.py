@@ -108,8 +108,8 @@ class GarbageCollector:
         Raises InvalidArgumentError (another volume's list), ConflictError (the log was compacted,
         or has grown too much, since the list was made; without a log, the table changed: mark
         again), LogFormatError, ReadOnlyVolumeError and BusyError as `mark`, BusyError if another
-        sweep of the list is under way, and the stores' errors. What could not be deleted is in the
-        result.
+        sweep of the list is running, and the stores' errors. Objects that could not be deleted are
+        in the result.
         """
         place = self._place
         candidates = CandidateReader(path)

@@ -139,7 +139,7 @@ async def open_transactions(items: ItemStore) -> bool:
 
 async def need_settled(items: ItemStore, before: Item | None = None) -> Item:
     """The volume's record. Raises BusyError if the volume is being loaded, moved to another layout
-    or destroyed, or if the record is not what it was `before`."""
+    or destroyed, or if the record differs from the one read `before`."""
     record = await items.get(RECORD_KEY)
     if record is None:
         raise BusyError("the volume record does not exist", path=RECORD_KEY.partition)

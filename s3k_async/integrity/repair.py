@@ -161,10 +161,10 @@ async def verify_volume(
 ) -> VerifyReport:
     """Check an open volume, or the tree below a path of it; changes nothing.
 
-    `grace`: seconds; what is younger is not reported. `deep`: read every byte and compare
-    checksums. `directory`: keeps the parts of a large volume, so that the same call resumes after
-    an interruption. Raises InvalidArgumentError (the directory is that of another run), the stores'
-    errors.
+    `grace`: seconds; younger entries and operations are not reported. `deep`: read every byte and
+    compare checksums. `directory`: keeps the parts of a large volume, so that the same call resumes
+    after an interruption. Raises InvalidArgumentError (the directory is that of another run), the
+    stores' errors.
     """
     scope = scope_of(volume, grace=grace, path=path)
     return await verify(scope, deep=deep, directory=directory, progress=progress, held=held)
@@ -183,9 +183,9 @@ async def repair_volume(
 ) -> RepairReport:
     """Repair an open volume, or the tree below a path of it.
 
-    `dry_run`: change nothing and report what would be done. `grace`: seconds; what is younger is
-    skipped. `audit_file`: a local file for a copy of the audit trail in the log location.
-    `directory`: keeps the parts of a large volume, so that the same call resumes after an
+    `dry_run`: change nothing and report what would be done. `grace`: seconds; younger entries and
+    operations are skipped. `audit_file`: a local file for a copy of the audit trail in the log
+    location. `directory`: keeps the parts of a large volume, so that the same call resumes after an
     interruption; it may be removed afterwards. Repeating the call after an error is always safe.
 
     Raises ReadOnlyVolumeError (s3k-1.0 volumes, and all that are open for reading

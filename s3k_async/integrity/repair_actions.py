@@ -352,7 +352,7 @@ class Repairer:
         """The record of a job with an expired lease, read again."""
         current = await self._store.jobs.record(job.id)
         if current is None or not expired(current.lease_ms, self._sources.now_ms()):
-            raise LeftError("the job is under way, or over", path=job.source)
+            raise LeftError("the transaction is active, or has ended", path=job.source)
         return current
 
     async def _complete(self, job: TransactionRecord) -> None:

@@ -87,7 +87,7 @@ class RestoreReport:
     log_records: int = 0
     counts: Counter[RuleName] = field(default_factory=Counter)
     outcomes: list[RestoreOutcome] = field(default_factory=list)
-    """All but those of UNTOLD: restored as logged, still deleted, or never lost."""
+    """Outcomes other than those of UNTOLD (restored as logged, still deleted, or never lost)."""
     written: int = 0
     """Entries written; 0 for a dry run."""
     run: str = ""
@@ -140,7 +140,7 @@ class TreePlan:
         self._database = sorter.database
         self._database.executescript(_SCHEMA)
 
-    # What it is made of
+    # Input
 
     def claim(self, decisions: Iterable[tuple[str, RestoreDecision]]) -> None:
         """Add the decisions with an entry, by object id."""

@@ -83,7 +83,7 @@ def same_blob(key: str, physical: str | None) -> bool:
     if "://" not in physical:
         return physical.strip("/") == key
     bare = physical.partition("://")[2].partition("/")[2].strip("/")
-    # A URI of a directory escapes what a key in S3 does not.
+    # A URI of a local file has escapes, unlike a key in S3.
     return any(text == key or text.endswith("/" + key) for text in (bare, unquote(bare)))
 
 
@@ -566,7 +566,7 @@ def _same_physical(one: str | None, other: str | None) -> bool:
     return bare(one) == bare(other)
 
 
-# What has no object id
+# Facts without an object id
 
 _CHANGES: Final = {
     "rename": "the rename of {job.source} to {job.target}",

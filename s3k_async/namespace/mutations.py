@@ -101,7 +101,7 @@ class Change:
     before: Entry | None
     after: Entry | None
     operations: tuple[Operation, ...]
-    """What the log says of it."""
+    """Its log record."""
 
     @property
     def is_directory(self) -> bool:
@@ -172,8 +172,8 @@ async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitP
     of finished jobs.
 
     Raises PathNotFoundError, PathExistsError, IsDirectoryError, NotDirectoryError,
-    UncommittedFileError, ConflictError (what was to be moved or removed is another version by now),
-    LeaseExpiredError, BusyError.
+    UncommittedFileError, ConflictError (an entry to be moved or removed has another version by
+    now), LeaseExpiredError, BusyError.
     """
     evaluation = _Evaluation(store, await _look(store, list(dict.fromkeys(_paths(mutations)))))
     # Directories first: a file can be moved into one that the transaction creates, in any order of

@@ -18,7 +18,7 @@ STREAMS = 64
 """Up to this many streams, each is read one page ahead; with more, this many are read at the same
 time."""
 DIRECTORIES = 8
-"""Listings of a walk that are under way at the same time."""
+"""Concurrent listings of a walk."""
 
 _NOTHING = Rows([]).entries("none")
 
@@ -121,7 +121,7 @@ class _Directory:
 
 async def walk_in_order(reader: OrderedReader, path: str) -> AsyncGenerator[Entries, None]:
     """Every descendant of a directory, each directory's children by name and each directory
-    followed by what is in it.
+    followed by its content.
 
     The directory itself is excluded and not checked; reservations are included. The listings of all
     ancestors of the current directory are open, with a few pages of each in memory.

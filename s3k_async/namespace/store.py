@@ -351,8 +351,8 @@ class MetadataStore(DirectoryStore):
         Readers may have seen the file, so it must not disappear and come back. If another client
         has changed it since, nothing is done; a transaction that is changing it is waited for.
 
-        Raises NotDirectoryError, BusyError and what the table raises, after the file was withdrawn;
-        OutcomeUnknownError.
+        Raises NotDirectoryError, BusyError and the errors of the table, after the file was
+        withdrawn; OutcomeUnknownError.
         """
         try:
             await self._give_parents(entry)

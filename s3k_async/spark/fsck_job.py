@@ -51,7 +51,7 @@ def verify(
     checkpoint: str | None = None,
     progress: ProgressCallback | None = None,
 ) -> JobResult[VerifyReport]:
-    """Check a volume, or what is below a path of it, as `s3k fsck verify` does; read-only.
+    """Check a volume, or the tree below a path of it, as `s3k fsck verify` does; read-only.
 
     Returns all findings (columns as those of `Finding`) and the report. `grace`: seconds; younger
     objects and operations are not reported. `deep`: read every byte and compare checksums. `tasks`:

@@ -41,8 +41,8 @@ Report = TypeVar("Report")
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """What a bulk job did, or would do. Each row counts in one of `done`, `already`, `planned` and
-    `failed`."""
+    """The report of a bulk job, or of a dry run. Each row counts in one of `done`, `already`,
+    `planned` and `failed`."""
 
     job: str
     dry_run: bool

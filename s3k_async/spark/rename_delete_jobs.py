@@ -69,8 +69,8 @@ def rename_files(
     state: str | None = None,
     tasks: int | None = None,
 ) -> JobResult[JobReport]:
-    """Rename by a DataFrame with the columns `source` and `target`, each pair by itself, as
-    `rename_many` does it.
+    """Rename by a DataFrame with the columns `source` and `target`, each pair independently, as by
+    `rename_many`.
 
     The result has a row for each pair: `source target id version is_dir size outcome error
     message`, its outcome `done`, `already` (the object is at the target: an earlier attempt or run
@@ -110,8 +110,8 @@ def delete_files(
     state: str | None = None,
     tasks: int | None = None,
 ) -> JobResult[JobReport]:
-    """Remove what is at the paths of a DataFrame with the column `path`, each by itself, as
-    `delete_many` does it.
+    """Remove the files and directories at the paths of a DataFrame with the column `path`, each
+    independently, as by `delete_many`.
 
     The result has a row for each path: `path id version is_dir size outcome error message`, its
     outcome `done`, `already` (it existed when the job began, and no longer when it was to be
@@ -171,7 +171,7 @@ def _refuse_shared(plan: DataFrame) -> None:
     )
     found = shared.orderBy("path").limit(1).collect()
     if found:
-        raise InvalidArgumentError("several pairs name the path", path=found[0]["path"])
+        raise InvalidArgumentError("the path occurs in several pairs", path=found[0]["path"])
 
 
 def _refuse_below(plan: DataFrame) -> None:
@@ -272,7 +272,7 @@ def _deleted(fs: S3kSyncClient, rows: list[dict[str, Any]], recursive: bool) -> 
         for row in rows
     ]
     errors = on_client(fs, lambda client: delete_expected(client, wanted, recursive=recursive))
-    # What is missing was deleted by another attempt, or with a directory above.
+    # Missing objects were deleted by another attempt, or with a directory above.
     return [
         _outcome(isinstance(errors.get(row["path"]), PathNotFoundError), errors.get(row["path"]))
         for row in rows

@@ -154,7 +154,7 @@ def job_on(
     grace: float,
     checkpoint: str | None = None,
 ) -> Iterator[ScanJob]:
-    """The scans of a job, with the volume open on the driver. `scope`: what the job does.
+    """The scans of a job, with the volume open on the driver. `scope`: what identifies the job.
 
     Raises InvalidArgumentError (the directory is that of another job), the services' errors.
     """

@@ -30,7 +30,7 @@ __all__ = ["publish", "volume_to_write"]
 CONCURRENT = 16
 """Old files that are read concurrently."""
 ATTEMPTS = 20
-"""Attempts of an overwrite, which conflicts with concurrent changes of what it replaces."""
+"""Attempts of an overwrite, which conflicts with concurrent changes of the replaced files."""
 
 
 def volume_to_write(volume: SparkVolume, lease: float) -> SparkVolume:

@@ -37,12 +37,17 @@ _OWN: Final[Mapping[str, Option]] = {
     option.name: option
     for option in (
         Option("path", "text", "client", "The path, or a URL `s3k://volume/path`."),
-        Option("paths", "text", "client", "Several, as a JSON list: what `load` makes of a list."),
+        Option(
+            "paths",
+            "text",
+            "client",
+            "Several paths, as a JSON list, into which `load` converts a list.",
+        ),
         Option(
             "volume",
             "text",
             "client",
-            "The volume, as `S3kClient` takes it; the path's URL may say it, too.",
+            "The volume, as for `S3kClient`; the path's URL may contain it instead.",
         ),
         Option(
             "context",
@@ -50,13 +55,13 @@ _OWN: Final[Mapping[str, Option]] = {
             "client",
             "Context id of S3-FileSystem 1.0, for driver and executors.",
         ),
-        Option("format", "choice", "client", "What the files are.", choices=FORMATS),
+        Option("format", "choice", "client", "Format of the files.", choices=FORMATS),
         Option("columns", "text", "client", "Columns to read, with commas between them."),
         Option(
             "merge_schema",
             "boolean",
             "client",
-            "Whether the schema is that of all files, not of the newest.",
+            "Whether to merge the schemas of all files instead of using that of the newest.",
         ),
         Option(
             "max_partition_bytes",
@@ -149,7 +154,7 @@ class SourceOptions:
     def one_path(self) -> str:
         """The path, for a table or a write, which has exactly one. Raises ConfigError."""
         if len(self.paths) != 1:
-            raise ConfigError(f"one path is wanted, not {len(self.paths)}")
+            raise ConfigError(f"expected one path, not {len(self.paths)}")
         return self.paths[0]
 
 

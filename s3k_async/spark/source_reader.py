@@ -31,7 +31,7 @@ __all__ = ["ReadPlan", "planned", "read_splits"]
 
 BATCH_ROWS = 65_536
 WHOLE = 4 * 1024 * 1024
-"""Files of so many bytes are fetched by one request, instead of one for the footer and one for each
+"""Files up to this size are fetched by one request, instead of one for the footer and one for each
 row group."""
 AHEAD = 4
 """Files that are fetched at the same time."""

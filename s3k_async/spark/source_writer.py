@@ -34,7 +34,7 @@ class S3kWriter(DataSourceArrowWriter):
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
-        """Upload the rows of a task; a task that fails drops what it has uploaded."""
+        """Upload the rows of a task; a failed task drops its uploads."""
         fs = client(self._volume.executors)
         return TaskCommit(tuple(written_files(fs, self._plan, task_number(), iterator)))
 
@@ -45,7 +45,7 @@ class S3kWriter(DataSourceArrowWriter):
             publish(fs, self._plan, _files(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Drop what the tasks have uploaded.
+        """Drop the uploads of the tasks.
 
         If no task has failed, the commit has, and its transaction has dropped the files that are
         certainly unreferenced: none after OutcomeUnknownError, since they may be published.

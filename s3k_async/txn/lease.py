@@ -7,7 +7,7 @@ before its request was sent, by a wall clock and a monotonic one, and stops a ma
 The leases and their margins:
 
 - transaction record (`txn_record`): 30 s, renewed every 10 s. No margin, since each write of the
-  transaction is conditional on the owner in the record, or on what the item was.
+  transaction is conditional on the owner in the record, or on the state of the item.
 - volume lock (`volume_lock`): 90 s, renewed every 15 s. Margin 45 s: bulk loads are unconditional,
   so the last one has to arrive before a takeover.
 - lock delegate (`lock_delegate`): the holder's lease, read every 5 s and relied on for 15 s after a

@@ -166,7 +166,7 @@ def record_from(item: Item) -> TransactionRecord:
 
 
 def _damaged(item: Item, reason: str) -> ItemFormatError:
-    remedy = "s3k fsck repair puts it into quarantine, and what it marked stays as it was"
+    remedy = "s3k fsck repair puts it into quarantine, and the entries it marked stay unchanged"
     return ItemFormatError(
         f"a damaged job record: {reason} ({remedy})", path=f"{JOB_PARTITION} / {item.get(SORT)}"
     )

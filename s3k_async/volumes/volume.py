@@ -204,7 +204,7 @@ async def require_table(connections: VolumeConnections, table: ItemTable, where:
     try:
         exists = await connections.retry_read(table.exists)
     except PermissionDeniedError:
-        # Describing a table needs a permission of its own; the first use reports a missing table.
+        # Describing a table needs a separate permission; the first use reports a missing table.
         return
     if not exists:
         raise VolumeNotFoundError("no volume is here: the table does not exist", path=where)
