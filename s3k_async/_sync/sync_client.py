@@ -32,7 +32,7 @@ class S3kSyncClient(BlockingClient):
     the interpreter exits. Any number of threads may use it, running event loops in the caller do
     not matter, and a forked or spawned child that has it opens the volume for itself. A call from a
     callback of its own (progress) raises WrongLoopError; Ctrl-C cancels the call under way. A
-    pickled client is its configuration without secrets, which are looked for anew where it arrives.
+    pickled client holds its configuration without secrets, which are resolved again on unpickling.
 
     Every method may raise InvalidPathError, CrossVolumeError (the URL of another volume),
     ClosedClientError, ReadOnlyVolumeError for changes, BusyError while others move or delete what

@@ -28,7 +28,8 @@ class _SyncFile(io.RawIOBase):
 
     def __init__(self, bridge: Bridge, path: str, owner: object) -> None:
         super().__init__()
-        # The client closes its volume when nobody holds it any more; an open file does.
+        # The client closes its volume when it is no longer referenced; an open file keeps a
+        # reference.
         self._owner = owner
         self._bridge = bridge
         self._path = path

@@ -86,7 +86,7 @@ class BlockingClient:
     the interpreter exits. Any number of threads may use it, running event loops in the caller do
     not matter, and a forked or spawned child that has it opens the volume for itself. A call from a
     callback of its own (progress) raises WrongLoopError; Ctrl-C cancels the call under way. A
-    pickled client is its configuration without secrets, which are looked for anew where it arrives.
+    pickled client holds its configuration without secrets, which are resolved again on unpickling.
 
     Every method may raise InvalidPathError, CrossVolumeError (the URL of another volume),
     ClosedClientError, ReadOnlyVolumeError for changes, BusyError while others move or delete what
@@ -139,7 +139,7 @@ class BlockingClient:
         """What the client asked of the services since it was made, opening and deferred work
         included.
 
-        In this process: a forked child counts anew.
+        Requests in this process: a forked child starts at zero.
         """
         session = self._sessions.get(os.getpid())
         return Requests() if session is None else session.client.requests

@@ -2,9 +2,10 @@
 
     from s3k_async.spark import register
 
-    register(spark) events = spark.read.format("s3k").load("s3k://analytics/warehouse/events")
-    events.write.format("s3k").option("partition_columns",
-    "day").mode("append").save("s3k://analytics/copy")
+    register(spark)
+    events = spark.read.format("s3k").load("s3k://analytics/warehouse/events")
+    copy = events.write.format("s3k").option("partition_columns", "day")
+    copy.mode("append").save("s3k://analytics/copy")
 
 Reading: the driver lists the path; tasks get physical keys and send no requests to the table.
 Writing: tasks upload, and one transaction publishes: readers see either the previous state or the

@@ -3,9 +3,11 @@ Python.
 
     from s3k_async.spark import read_parquet, write_parquet
 
-    events = read_parquet(spark, "s3k://analytics/warehouse/events", filters=[("day", ">=",
-    date(2026, 1, 1))]) write_parquet(events, "s3k://analytics/copy", mode="overwrite",
-    partition_columns=["day"])
+    recent = [("day", ">=", date(2026, 1, 1))]
+    events = read_parquet(spark, "s3k://analytics/warehouse/events", filters=recent)
+    write_parquet(
+        events, "s3k://analytics/copy", mode="overwrite", partition_columns=["day"]
+    )
 
 Planning and commit are done in the driver's own process.
 """

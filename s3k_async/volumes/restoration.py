@@ -263,7 +263,7 @@ async def _need_empty(volume: Volume, where: str) -> None:
     async for entries in _entries(volume):
         if entries:
             raise DirectoryNotEmptyError(
-                "the table holds entries; only what is missing below a path can be put back "
+                "the table holds entries; only lost entries below a path can be restored "
                 "(--subtree)",
                 path=where,
             )
