@@ -185,7 +185,7 @@ class S3kClient:
         await self.close(timeout=seconds if kind is None else min(seconds, HURRY))
 
     async def open_volume(self) -> None:
-        """Open the client without `async with`; `close` ends it.
+        """Open the client without `with`; `close` ends it.
 
         Raises VolumeNotFoundError, NotAVolumeError, VolumeFormatError, VolumeMismatchError,
         UnsupportedError (already open).
@@ -507,7 +507,7 @@ class S3kClient:
 
     def stage(self) -> Opening[StagedWriter]:
         """Upload data without a path, which `Transaction.publish` publishes as a file, here or in
-        another process; for `async with`.
+        another process; for `with`.
 
             async with client.stage() as file:
                 await file.write(data)
@@ -543,7 +543,7 @@ class S3kClient:
     # Changing the tree
 
     def transaction(self) -> Transaction:
-        """Several changes that are applied together or not at all, for `async with`; see
+        """Several changes that are applied together or not at all, for `with`; see
         `Transaction`.
 
             async with client.transaction() as tx:

@@ -123,7 +123,7 @@ class Transaction:
             await self._note_file(target, content, overwrite=overwrite)
 
     def open(self, path: Path, mode: str = "wb") -> Opening[FileWriter]:
-        """Open a file to write, `wb`, or to create, `xb`, for `async with`; closing it adds it to
+        """Open a file to write, `wb`, or to create, `xb`, for `with`; closing it adds it to
         the transaction.
 
         Data is uploaded as it is written. After an exception in its body, or `discard`, the file is

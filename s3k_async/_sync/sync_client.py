@@ -35,8 +35,8 @@ class S3kSyncClient(BlockingClient):
     pickled client holds its configuration without secrets, which are resolved again on unpickling.
 
     Every method may raise InvalidPathError, CrossVolumeError (the URL of another volume),
-    ClosedClientError, ReadOnlyVolumeError for changes, BusyError while others move or delete what
-    is needed, and the services' errors; the first call also what `open_volume` raises.
+    ClosedClientError, ReadOnlyVolumeError for changes, BusyError while other clients move or delete
+    entries of the path, and the services' errors; the first call also the errors of `open_volume`.
     """
 
     def stat(self, path: Path) -> FileStatus:

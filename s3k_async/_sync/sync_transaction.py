@@ -12,7 +12,8 @@ __all__ = ["SyncTransaction"]
 
 
 class SyncTransaction(BlockingTransaction):
-    """Several changes that happen together, at the end of `with` or by `commit`, or not at all.
+    """Several changes that are applied together, at the end of `with` or by `commit`, or not at
+    all.
 
     As `Transaction`; any number of threads may use it.
     """
