@@ -1,11 +1,11 @@
-//! Many strings at once: borrowed from Python on the way in, one buffer on the way out.
+//! Columns of strings: borrowed from Python as arguments, in one buffer as results.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
 use crate::errors::{key_text_of, text_of};
 
-/// Strings laid end to end in one buffer.
+/// Strings concatenated in one buffer.
 #[derive(Default)]
 pub struct TextColumn {
     text: String,
@@ -18,7 +18,7 @@ impl TextColumn {
         Self { text: String::with_capacity(bytes), ends: Vec::with_capacity(rows) }
     }
 
-    /// The buffer; appended bytes belong to the row that `end_row` closes.
+    /// The buffer; appended bytes belong to the next row that `end_row` closes.
     pub fn buffer(&mut self) -> &mut String {
         &mut self.text
     }
@@ -64,7 +64,7 @@ impl<'py> Strings<'py> {
         &self.0
     }
 
-    /// The UTF-8 text of each string, or the error of a path that has none.
+    /// The UTF-8 text of each string, or the error for a path without one.
     pub fn texts(&self) -> PyResult<Vec<&str>> {
         let mut texts = Vec::with_capacity(self.0.len());
         for string in &self.0 {
@@ -73,7 +73,7 @@ impl<'py> Strings<'py> {
         Ok(texts)
     }
 
-    /// As `texts`, with the error of a stored key.
+    /// As `texts`, with the error for a stored key.
     pub fn key_texts(&self) -> PyResult<Vec<&str>> {
         self.0.iter().map(key_text_of).collect()
     }

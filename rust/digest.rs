@@ -14,8 +14,8 @@ pub const RELEASE_BYTES: usize = 4 * 1024;
 /// Size in bytes of the pieces in which mutable buffers are copied out.
 const COPY_BYTES: usize = 256 * 1024;
 
-/// Hands the bytes of a buffer to `consume`, in order, with the interpreter released for large
-/// ones.
+/// Passes the bytes of a buffer to `consume`, in order, with the interpreter released for large
+/// buffers.
 fn each_piece(data: &Bound<'_, PyAny>, mut consume: impl FnMut(&[u8]) + Send) -> PyResult<()> {
     let py = data.py();
     if let Ok(bytes) = data.cast::<PyBytes>() {
@@ -74,7 +74,7 @@ pub fn crc32(data: &Bound<'_, PyAny>) -> PyResult<u32> {
     Ok(hasher.finalize())
 }
 
-/// XXH3, 128 bits, seed 0, of content that arrives in pieces.
+/// XXH3, 128 bits, seed 0, computed incrementally.
 #[pyclass(frozen, module = "s3k_async._native")]
 pub struct Xxh3_128 {
     hasher: Mutex<xxhash3_128::Hasher>,
@@ -100,7 +100,7 @@ impl Xxh3_128 {
         })
     }
 
-    /// 32 hex digits over everything so far, canonical (big-endian) form.
+    /// The digest so far, as 32 hex digits in the canonical (big-endian) form.
     fn hexdigest(&self) -> String {
         format!("{:032x}", self.snapshot().finish_128())
     }

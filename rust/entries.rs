@@ -8,7 +8,7 @@ use crate::items::{Attribute, Body, Cell, Items, Kind, Row, Text, WIDTH};
 use crate::keys::{Volume, checked_item};
 use crate::paths::{is_name, push_child};
 
-/// Value of `physpath` of a file whose bytes are not durable yet.
+/// Value of `physpath` for a file whose data is not durable yet.
 pub const UNCOMMITTED: &str = "<uncommitted>";
 /// Prefix of the partition key of every entry; records of the volume have others.
 const ENTRY_PREFIX: &[u8] = b"ks://";
@@ -16,9 +16,9 @@ const ENTRY_PREFIX: &[u8] = b"ks://";
 /// The decoded values of a row of the table, except texts.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
-    /// The row of the item: rows are fewer than the bytes that they were read from.
+    /// The row of the item; there are fewer rows than input bytes.
     row: u32,
-    /// The part of the partition key that is the directory's path.
+    /// The position of the directory's path in the partition key.
     parent: Cell,
     is_dir: bool,
     committed: bool,
@@ -82,7 +82,7 @@ impl EntryColumns {
         self.facts.get(row).map(|facts| EntryView { items: &self.items, facts })
     }
 
-    /// Columns of their own for some entries of any columns, in this order.
+    /// New columns with some entries of any columns, in this order.
     pub fn gather<'a>(entries: impl Iterator<Item = EntryView<'a>>) -> Self {
         let mut written = String::new();
         let mut rows: Vec<Row> = Vec::with_capacity(entries.size_hint().0);
@@ -189,7 +189,7 @@ impl ItemView<'_> {
         neighbour: Option<Facts>,
     ) -> Result<Cell, BadItem> {
         let name = self.items.text(sort);
-        // The items of a page mostly have one partition key, which is decoded once.
+        // The items of a page usually have one partition key, which is decoded once.
         if let Some(facts) = neighbour {
             let known = self.items.cell(facts.item(), Attribute::Partition);
             if self.items.bytes(known) == self.items.bytes(partition) {
@@ -274,18 +274,18 @@ fn too_large(attribute: Attribute) -> String {
     format!("attribute '{}' does not fit into 64 bits", attribute.name())
 }
 
-/// A whole number in decimal, if it fits.
+/// A decimal integer, if it fits.
 #[inline]
 fn whole(digits: &[u8]) -> Option<i64> {
     if digits.len() <= 18 && digits.first() != Some(&b'-') {
-        // It fits whatever the digits are.
+        // Any number of so few digits fits.
         return Some(digits.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0')));
     }
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 impl<'a> EntryView<'a> {
-    /// Path of the directory that it is in.
+    /// Path of its directory.
     #[inline]
     pub fn parent(&self) -> &'a str {
         self.items.text(self.facts.parent)
@@ -367,7 +367,7 @@ impl<'a> EntryView<'a> {
 
     /// Creation time, epoch milliseconds.
     pub fn ctime_ms(&self) -> i64 {
-        // It was read only if this fits.
+        // Checked when it was read.
         self.facts.ctime.saturating_mul(1000)
     }
 

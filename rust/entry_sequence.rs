@@ -13,9 +13,9 @@ use crate::items::Attribute;
 use crate::status::FileStatus;
 use crate::view::{Subscript, View, compared, count_of, index_of};
 
-/// Work on more rows is done with the interpreter released.
+/// Larger numbers of rows are processed with the interpreter released.
 pub const RELEASE_ROWS: usize = 64;
-/// Views of fewer rows than one in so many of the columns give objects that do not hold the
+/// Objects from views with a smaller fraction of the rows than one in this number do not keep the
 /// columns.
 const SPARSE: usize = 8;
 
@@ -45,12 +45,12 @@ impl Entries {
         self.view.iter().filter_map(|row| self.columns.get(row))
     }
 
-    /// The entry at a place.
+    /// The entry at an index.
     pub fn get(&self, place: usize) -> Option<EntryView<'_>> {
         self.view.get(place).and_then(|row| self.columns.get(row))
     }
 
-    /// The entries at the places.
+    /// The entries at these indexes.
     pub fn pick(&self, places: impl IntoIterator<Item = usize>) -> Self {
         Self { columns: Arc::clone(&self.columns), view: self.view.pick(places) }
     }
@@ -59,7 +59,7 @@ impl Entries {
         self.len().checked_sub(1).and_then(|place| self.get(place))
     }
 
-    /// In sorted entries, the place of the first after another one.
+    /// In sorted entries, the index of the first after another one.
     fn first_place_after(&self, bound: &EntryView<'_>) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -86,7 +86,7 @@ impl Entries {
         })
     }
 
-    /// The same entries, in columns of their own if these show a small part of theirs.
+    /// The same entries, in new columns if they are a small part of theirs.
     fn compact(&self) -> Self {
         if self.view.len() * SPARSE < self.columns.len() {
             return Self::of(EntryColumns::gather(self.iter()));
@@ -175,12 +175,12 @@ impl Entries {
         self.filtered(py, |entry| !entry.is_reservation())
     }
 
-    /// Those with this pending change.
+    /// The entries with this pending change.
     fn carrying(&self, py: Python<'_>, mark: &str) -> Self {
         self.filtered(py, |entry| entry.bytes(Attribute::Pending) == mark.as_bytes())
     }
 
-    /// Those whose path begins with a text.
+    /// The entries whose path begins with a text.
     fn below(&self, py: Python<'_>, prefix: &str) -> Self {
         let mut path = String::new();
         self.filtered(py, move |entry| entry.is_below(prefix, &mut path))
@@ -208,7 +208,7 @@ impl Entries {
         })
     }
 
-    /// The entries of all parts by path, component after component, in columns of their own.
+    /// The entries of all parts, sorted by path, component by component, in new columns.
     #[staticmethod]
     fn sorted(py: Python<'_>, parts: Vec<Py<Self>>) -> Self {
         let parts: Vec<&Self> = parts.iter().map(Py::get).collect();
@@ -220,7 +220,7 @@ impl Entries {
         })
     }
 
-    /// The entries of all parts one after the other, in columns of their own.
+    /// The entries of all parts, concatenated in new columns.
     #[staticmethod]
     fn joined(py: Python<'_>, parts: Vec<Py<Self>>) -> Self {
         let parts: Vec<&Self> = parts.iter().map(Py::get).collect();
@@ -230,7 +230,7 @@ impl Entries {
         })
     }
 
-    /// Merge of sorted parts: the rows, in order, before all possible further rows of unfinished
+    /// Merges sorted parts: returns the sorted rows that precede all later rows of unfinished
     /// parts, and the rest of each part.
     #[staticmethod]
     fn merged(
@@ -264,7 +264,7 @@ impl Entries {
         }))
     }
 
-    /// Places and pending changes of those that have one.
+    /// Index and pending change of each entry that has one.
     fn marked<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let places = py.detach(|| {
             let marked = self.iter().enumerate().filter(|(_, entry)| entry.is_marked());
@@ -277,13 +277,13 @@ impl Entries {
         PyList::new(py, marks.collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// Place of the first directory from a place on.
+    /// Index of the first directory from an index on.
     fn next_directory(&self, start: usize) -> Option<usize> {
         (start..self.len()).find(|&place| self.get(place).is_some_and(|entry| entry.is_dir()))
     }
 
     /// The columns of `listing.arrow_schema` (Arrow `PyCapsule` interface). The requested schema is
-    /// not looked at.
+    /// ignored.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_array__<'py>(
         &self,

@@ -17,7 +17,7 @@ mod python {
 
 use crate::limits::{MAX_NAME_BYTES, MAX_PARTITION_BYTES};
 
-/// Why a path, name, volume name or object id is refused.
+/// The reason why a path, name, volume name or object id is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// An empty path.
@@ -147,7 +147,7 @@ impl From<BadItem> for PyErr {
     }
 }
 
-/// The error of an answer that cannot be read.
+/// The error for an unreadable answer.
 pub fn lost(reason: &str) -> PyErr {
     python::ResponseLostError::new_err(reason.to_owned())
 }

@@ -1,8 +1,8 @@
-//! Properties of everything here that parses foreign bytes, as fuzz targets.
+//! Fuzz targets: properties of all parsers of foreign bytes in this crate.
 //!
-//! Each target takes any bytes. It panics if a parser does, or if what was read is not what would
-//! be read again. The coverage-guided runs are in `fuzz/`, with the seeds; the tests below run each
-//! target over its seeds and mutations of them.
+//! Each target takes arbitrary bytes. It panics if a parser does, or if a parsed value does not
+//! survive a round trip. The coverage-guided runs are in `fuzz/`, with the seeds; the tests below
+//! run each target on its seeds and mutations of them.
 
 #![allow(clippy::missing_panics_doc)] // to panic is how a target reports a defect
 
@@ -27,13 +27,13 @@ use crate::xml;
 /// The volume that decoded items belong to.
 const VOLUME: &str = "v";
 
-/// A fuzz target: its name, what it does with an input, and valid inputs to begin with.
+/// A fuzz target: its name, its function, and valid seed inputs.
 pub struct Target {
     /// Its name, which the binaries in `fuzz/` share.
     pub name: &'static str,
-    /// Reads an input.
+    /// Processes an input.
     pub run: fn(&[u8]),
-    /// Inputs that are read to the end.
+    /// Inputs that are parsed to the end.
     pub seeds: &'static [&'static str],
 }
 
@@ -91,7 +91,7 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// A page of a query or scan, and what its items mean.
+/// A page of a query or scan, and the entries of its items.
 pub fn page(data: &[u8]) {
     if let Ok((items, _)) = read_answer(data, None, page_frame) {
         use_items(items, data);
@@ -116,12 +116,12 @@ pub fn item(data: &[u8]) {
     }
 }
 
-/// Takes an item that is not inside an answer.
+/// Takes an item outside of an answer.
 fn alone(reader: &mut ItemReader<'_>) -> Result<(), Damage> {
     reader.item()
 }
 
-/// All that is done with items that were read.
+/// Runs all operations on parsed items.
 fn use_items(mut items: Items, data: &[u8]) {
     items.body = Body::Owned(data.to_vec());
     for row in 0..items.rows.len() {
@@ -150,8 +150,8 @@ fn use_items(mut items: Items, data: &[u8]) {
     }
 }
 
-/// An entry has a normal path, whose key is the one it was read from, and a line of the log that
-/// can be read.
+/// Checks that an entry has a normalised path with the key that it was read from, and a readable
+/// log line.
 fn use_entry(entry: &EntryView<'_>, volume: &Volume) {
     let mut path = String::new();
     entry.push_path(&mut path);
@@ -200,7 +200,8 @@ pub fn refusal(data: &[u8]) {
     }
 }
 
-/// A normal form is its own; parent and name make it up; its key is read back.
+/// Checks that normalisation is idempotent, that parent and name give the path, and that its key
+/// decodes to it.
 pub fn path(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Some((directory, name)) = plain_name(&text) {
@@ -229,8 +230,7 @@ pub fn path(data: &[u8]) {
     }
 }
 
-/// A partition and a sort key, a line each: what is read from them are a normal directory and a
-/// name.
+/// A partition and a sort key, one line each, decode to a normalised directory and a name.
 pub fn key(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (partition, sort) = text.split_once('\n').unwrap_or((&text, ""));
@@ -255,7 +255,7 @@ mod tests {
 
     /// Mutations of each seed.
     const ROUNDS: usize = 4000;
-    /// Bytes that mean something to one of the parsers.
+    /// Bytes with a meaning in one of the parsers.
     const TELLING: &[u8] = b"\"\\{}[]:,<>&;/%+-.0189eE\0\x1f\x7f\x80\xc3\xed\xff \nuNS";
 
     /// Xorshift, 64 bits (Marsaglia, 2003).

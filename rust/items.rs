@@ -2,7 +2,7 @@
 
 use pyo3::pybacked::PyBackedBytes;
 
-/// Declares the attributes that have a column, with their names in the table.
+/// Declares the attributes with a column, and their names in the table.
 macro_rules! attributes {
     ($($(#[$about:meta])* $attribute:ident = $name:literal),* $(,)?) => {
         /// An attribute of an entry's item.
@@ -12,7 +12,7 @@ macro_rules! attributes {
         }
 
         impl Attribute {
-            /// All of them, in the order of their columns.
+            /// All attributes, in the order of their columns.
             pub const ALL: [Self; WIDTH] = [$(Self::$attribute),*];
 
             /// Its name in the table.
@@ -22,7 +22,7 @@ macro_rules! attributes {
                 }
             }
 
-            /// The attribute of a name.
+            /// The attribute with a name.
             pub fn named(name: &str) -> Option<Self> {
                 match name {
                     $($name => Some(Self::$attribute),)*
@@ -54,7 +54,7 @@ attributes! {
     Size = "size",
     /// Physical key of the file.
     Physical = "physpath",
-    /// Whether they are durable.
+    /// Whether the data of the file is durable.
     Committed = "physcommitted",
     /// Etag of the bytes.
     Etag = "etag",
@@ -69,7 +69,7 @@ attributes! {
 /// The number of attributes with a column.
 pub const WIDTH: usize = 15;
 
-/// The most bytes of texts that a table of items can hold.
+/// Maximum bytes of texts in a table of items.
 pub const MAX_BYTES: usize = 1 << 29;
 
 /// The value of an attribute: its kind, and the position of its text.
@@ -79,11 +79,11 @@ pub struct Cell(u64);
 /// The kind of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing: the item has no such attribute.
+    /// Absent: the item has no such attribute.
     Absent,
     /// A text.
     Text,
-    /// A whole number, in decimal.
+    /// An integer, in decimal.
     Number,
     /// A truth value.
     Truth(bool),
@@ -120,7 +120,7 @@ impl Cell {
         Self((start as u64) | ((end - start) as u64) << 31 | kind << 62)
     }
 
-    /// What it holds.
+    /// The kind of value.
     #[inline]
     pub fn kind(self) -> Kind {
         match self.0 >> 62 {
@@ -137,7 +137,7 @@ impl Cell {
         self.0 == 0
     }
 
-    /// Its bytes, where positions in `written` begin at the end of `body`.
+    /// Its bytes; positions in `written` begin at the end of `body`.
     #[inline]
     pub fn cut<'a>(self, body: &'a [u8], written: &'a [u8]) -> &'a [u8] {
         let (source, start) = match self.start().checked_sub(body.len()) {
@@ -153,7 +153,7 @@ impl Cell {
         Self::text(self.start() + start, self.start() + start + length)
     }
 
-    /// The same value, with its text at another place.
+    /// The same value, with its text at another position.
     pub fn moved_to(self, start: usize) -> Self {
         match self.kind() {
             Kind::Absent | Kind::Truth(_) => self,
@@ -181,7 +181,7 @@ impl Cell {
 /// The cells of one item.
 pub type Row = [Cell; WIDTH];
 
-/// An attribute that has no column of its own.
+/// An attribute without a column.
 #[derive(Clone, Copy, Debug)]
 pub struct Extra {
     /// The row of its item.
@@ -192,7 +192,7 @@ pub struct Extra {
     pub value: Cell,
 }
 
-/// The bytes that an answer came in.
+/// The bytes of an answer.
 pub enum Body {
     /// None: all texts are in `written`.
     Empty,
@@ -244,7 +244,7 @@ impl Items {
             .unwrap_or_default()
     }
 
-    /// The text of a cell, or the digits of its number; of anything else nothing.
+    /// The text of a cell, or the digits of its number; None for anything else.
     #[inline]
     pub fn text(&self, cell: Cell) -> &str {
         std::str::from_utf8(self.bytes(cell)).unwrap_or_default()
@@ -261,7 +261,7 @@ impl Items {
         cell.cut(self.body.bytes(), self.written.as_bytes())
     }
 
-    /// The attributes of an item that have no column.
+    /// The attributes of an item without a column.
     pub fn extras_of(&self, row: usize) -> &[Extra] {
         let start = self.extras.partition_point(|extra| extra.row < row);
         let end = self.extras.partition_point(|extra| extra.row <= row);

@@ -168,7 +168,7 @@ pub fn item_key(
 /// Partition keys and sort keys, row by row.
 type KeyLists<'py> = (Bound<'py, PyList>, Bound<'py, PyList>);
 
-/// Keys of many items; those of one directory share its partition keys while it is remembered.
+/// Keys of many items; items of a cached directory share its partition keys.
 #[derive(Default)]
 struct ItemKeys<'a> {
     partitions: TextColumn,
@@ -176,18 +176,17 @@ struct ItemKeys<'a> {
     items: Vec<(usize, &'a str)>,
 }
 
-/// Suffixes of a remembered directory whose partition keys are shared.
+/// Suffixes of a cached directory with shared partition keys.
 const SHARED_SUFFIXES: usize = 128;
 
-/// A directory whose path was found valid, and the rows of the partition keys last written for it.
+/// A directory with a valid path, and the rows of the partition keys last written for it.
 struct Directory<'a> {
     path: Cow<'a, str>,
     rows: Vec<Option<(u32, usize)>>,
 }
 
 impl<'a> Directory<'a> {
-    /// The directory whose path is `parent` as split off a path: without its `/` for the root, not
-    /// always normalised.
+    /// The directory `parent`, as split from a path: empty for the root, not always normalised.
     fn new(volume: &Volume, parent: &'a str, count: SuffixCount) -> Result<Self, Fault> {
         let path = normal_directory(parent)?;
         volume.check_length(&path, count.last())?;

@@ -1,4 +1,4 @@
-//! Limits of the table that paths and keys keep.
+//! Limits of the table for paths and keys.
 
 /// Bytes of UTF-8 in the longest name: a sort key's limit.
 pub const MAX_NAME_BYTES: usize = 1024;

@@ -21,12 +21,12 @@ const MAX_ID: usize = 64;
 /// The highest version that a key of the log can hold.
 const MAX_VERSION: i64 = 9_999_999_999;
 
-/// The kind of change.
+/// The kinds of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// They are moved.
+    /// The entries are moved.
     Rename,
-    /// They are removed.
+    /// The entries are removed.
     Delete,
 }
 
@@ -131,11 +131,11 @@ struct Refused {
 
 /// The fields that differ before and after a change.
 pub struct Side<'a> {
-    /// The directory that it is in.
+    /// Its directory.
     pub directory: &'a str,
     /// Its version.
     pub version: i64,
-    /// The operation that wrote it.
+    /// The id of the operation that wrote it.
     pub operation: &'a str,
     /// Its pending change, or nothing.
     pub pending: &'a str,

@@ -10,7 +10,7 @@ use crate::errors::{Fault, InvalidPath, text_of};
 use crate::limits::{MAX_NAME_BYTES, MAX_PARTITION_BYTES};
 use crate::recent::Recent;
 
-/// The longest path with a key: a partition key holds all but its name.
+/// The longest path with a key: the partition key holds all of it except the name.
 const MAX_PATH_BYTES: usize = MAX_PARTITION_BYTES + 1 + MAX_NAME_BYTES;
 
 /// Whether `name` is one component of a normalised path.
@@ -33,7 +33,7 @@ pub fn check_name(name: &str) -> Result<(), Fault> {
     }
 }
 
-/// Whether `path` is its own normal form.
+/// Whether `path` is normalised.
 pub fn is_normal(path: &str) -> bool {
     path == "/" || path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_name))
 }
@@ -77,14 +77,14 @@ pub fn parent_and_name(path: &str) -> Result<(&str, &str), Fault> {
     }
 }
 
-/// Appends `name` to `parent`, both checked already.
+/// Appends `name` to `parent`, both already checked.
 pub fn push_child(out: &mut String, parent: &str, name: &str) {
     out.push_str(parent.trim_end_matches('/'));
     out.push('/');
     out.push_str(name);
 }
 
-/// Directory, not always normalised, and name, where the last component is a plain name.
+/// Directory, not always normalised, and name, if the last component is a plain name.
 pub fn plain_name(path: &str) -> Option<(&str, &str)> {
     let cut = memchr::memrchr(b'/', path.as_bytes())?;
     let (directory, name) = (path.get(..cut)?, path.get(cut + 1..)?);
@@ -100,8 +100,8 @@ pub fn normal_directory(directory: &str) -> Result<Cow<'_, str>, Fault> {
     }
 }
 
-/// Normal forms of many paths. An empty row means that the path is its own: no normal form is
-/// empty.
+/// Normal forms of many paths. An empty row means that the path is already normalised, since no
+/// normal form is empty.
 fn changed_forms(paths: &[&str]) -> Result<TextColumn, InvalidPath> {
     let mut changed = TextColumn::with_capacity(paths.len(), 0);
     let mut directories = Recent::for_rows(paths.len());
@@ -120,7 +120,7 @@ fn changed_forms(paths: &[&str]) -> Result<TextColumn, InvalidPath> {
     Ok(changed)
 }
 
-/// The string itself where it is a plain one that holds the text already.
+/// The Python string itself if it is exactly a `str` with this text.
 fn same_or_new<'py>(given: &Bound<'py, PyString>, changed: Option<&str>) -> Bound<'py, PyString> {
     match changed {
         None if given.is_exact_instance_of::<PyString>() => given.clone(),
@@ -169,14 +169,14 @@ pub fn join(parent: &Bound<'_, PyString>, name: &Bound<'_, PyString>) -> PyResul
     Ok(path)
 }
 
-/// The directories that lead to a path, topmost first, without the root and the path itself.
+/// The ancestors of a path, topmost first, without the root.
 #[pyfunction]
 pub fn ancestors<'py>(path: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyList>> {
     let py = path.py();
     let path = normal(text_of(path)?)?;
     if path.len() > MAX_PATH_BYTES {
-        // Their lengths add up to the square of the path's: they are not made for a path without a
-        // key.
+        // The total length is quadratic in that of the path, so a path without a key is refused
+        // first.
         return Err(InvalidPath::new(Fault::KeyTooLong, &path).into());
     }
     let slashes = path.match_indices('/').skip(1).filter_map(|(end, _)| path.get(..end));

@@ -1,4 +1,4 @@
-//! UUIDs and physical keys, made of entropy that the caller supplies.
+//! UUIDs and physical keys from entropy of the caller.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -66,7 +66,7 @@ pub fn many(entropy: &[u8]) -> PyResult<&[[u8; UUID_BYTES]]> {
     }
 }
 
-/// A version 4 UUID of 16 bytes of entropy.
+/// A version 4 UUID from 16 bytes of entropy.
 #[pyfunction]
 pub fn uuid_text(entropy: &[u8]) -> PyResult<String> {
     let mut text = String::with_capacity(UUID_CHARACTERS);
@@ -89,7 +89,7 @@ pub fn uuid_texts<'py>(py: Python<'py>, entropy: &[u8]) -> PyResult<Bound<'py, P
     column.to_list(py)
 }
 
-/// A fresh physical key for an object.
+/// A new physical key for an object.
 #[pyfunction]
 pub fn physical_key(object_id: &Bound<'_, PyString>, entropy: &[u8]) -> PyResult<String> {
     let mut key = String::new();
@@ -97,7 +97,7 @@ pub fn physical_key(object_id: &Bound<'_, PyString>, entropy: &[u8]) -> PyResult
     Ok(key)
 }
 
-/// Fresh physical keys for many objects.
+/// New physical keys for many objects.
 #[pyfunction]
 pub fn physical_keys<'py>(
     py: Python<'py>,

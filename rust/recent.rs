@@ -1,27 +1,27 @@
-//! A small cache for work on many keys, most of which share a few directories.
+//! A small cache for processing many keys, most of which share a few directories.
 
 use twox_hash::xxhash3_64;
 
-/// The most texts that are remembered: memory and worst case stay bounded whatever the keys are.
+/// Maximum number of cached texts: bounds memory and the worst case for any keys.
 const MOST_PLACES: usize = 1024;
-/// The number of places for a text.
+/// The number of slots for a text.
 const WAYS: usize = 4;
 
 /// A cache of the last values for a number of texts.
 pub struct Recent<'a, T> {
     places: Vec<Option<(&'a str, T)>>,
-    /// Where the last text was found: keys of one directory often follow each other.
+    /// The slot of the last text: keys of one directory are often adjacent.
     last: usize,
 }
 
 impl<'a, T> Recent<'a, T> {
-    /// An empty cache that suits work on `rows` keys.
+    /// An empty cache for processing `rows` keys.
     pub fn for_rows(rows: usize) -> Self {
         let places = rows.next_power_of_two().clamp(WAYS, MOST_PLACES);
         Self { places: std::iter::repeat_with(|| None).take(places).collect(), last: 0 }
     }
 
-    /// The value for `key`, made unless it is cached.
+    /// The value for `key`, computed unless it is cached.
     pub fn get_or_make<E>(
         &mut self,
         key: &'a str,
@@ -45,7 +45,7 @@ impl<'a, T> Recent<'a, T> {
         matches!(self.places.get(place), Some(Some((held, _))) if *held == key)
     }
 
-    /// The place of `key`, or a place for it; and whether it is cached.
+    /// The slot of `key`, or a slot for it; and whether it is cached.
     fn place_of(&self, key: &str) -> (usize, bool) {
         let first = self.first_place(key);
         for way in 0..WAYS {

@@ -20,7 +20,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// All the items.
+    /// All items.
     pub fn of(items: Items) -> Self {
         let view = View::All(items.rows.len());
         Self { items: Arc::new(items), view }
@@ -123,7 +123,7 @@ fn number<'py>(py: Python<'py>, digits: &str) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// Items that are being written from mappings.
+/// Items under construction from mappings.
 struct Written {
     items: Items,
 }

@@ -1,4 +1,4 @@
-//! The answers of S3 that are XML: pages of a listing, copies, deletions, refusals.
+//! XML answers of S3: pages of a listing, copies, deletions, errors.
 
 use pyo3::prelude::*;
 
@@ -15,7 +15,7 @@ const DAY_MS: i64 = 86_400_000;
 /// An object of a listing: key, bytes, entity tag without quotes, epoch milliseconds.
 type Row = (String, u64, String, i64);
 
-/// The error of a damaged answer, which may belong to a change that was made.
+/// The error for a damaged answer: the request may have been applied.
 fn lost(py: Python<'_>, path: &str) -> PyErr {
     let message = "the answer was damaged before the whole answer came";
     with_path(py.get_type::<python::ResponseLostError>(), message, path)
@@ -36,7 +36,7 @@ pub struct Listing {
     pub rows: Vec<Row>,
     /// The token of the next page.
     pub next: Option<String>,
-    /// Whether there is one.
+    /// Whether another page follows.
     pub truncated: bool,
 }
 
@@ -80,7 +80,7 @@ pub fn listing(body: &[u8]) -> Result<Listing, Damaged> {
     Ok(page)
 }
 
-/// Form decoding: `+` is a space, `%` and two hex digits a byte.
+/// Form decoding: `+` is a space, `%` and two hex digits are a byte.
 fn unquoted(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -127,7 +127,7 @@ fn number(digits: &str) -> Option<i64> {
     if sound { digits.parse().ok() } else { None }
 }
 
-/// A time of day, and the minutes that its zone is ahead of UTC.
+/// A time of day, and the offset of its zone from UTC in minutes.
 fn without_zone(time: &str) -> Option<(&str, i64)> {
     if let Some(clock) = time.strip_suffix('Z') {
         return Some((clock, 0));
@@ -138,7 +138,7 @@ fn without_zone(time: &str) -> Option<(&str, i64)> {
     Some((clock, sign * (number(hours)? * 60 + number(minutes)?)))
 }
 
-/// The digits after the point of a second, to the nearest millisecond.
+/// The fraction of a second, rounded to milliseconds.
 fn milliseconds(fraction: &str) -> Option<i64> {
     let micros = number(&format!("{fraction:0<6.6}"))?;
     Some((micros + 500) / 1000)
@@ -206,7 +206,7 @@ pub fn refusal(body: &[u8]) -> Option<(String, String)> {
     (whole.is_ok() && !found.0.is_empty()).then_some(found)
 }
 
-/// A page of `ListObjectsV2`: its objects, where the next page begins, and whether there is one.
+/// A page of `ListObjectsV2`: its objects, the token of the next page, and whether there is one.
 #[pyfunction]
 pub fn decode_listing(
     py: Python<'_>,
@@ -233,13 +233,13 @@ pub fn decode_refused(
     refused(body).map_err(|_| lost(py, path))
 }
 
-/// Code and message of a refusal; None for what is none.
+/// Code and message of an error document; None for any other body.
 #[pyfunction]
 pub fn decode_refusal(body: &[u8]) -> Option<(String, String)> {
     refusal(body)
 }
 
-/// The body of a `DeleteObjects` request that names refused keys only in its answer.
+/// The body of a `DeleteObjects` request in quiet mode: the answer lists only refused keys.
 #[pyfunction]
 pub fn encode_deletions(keys: Strings<'_>) -> PyResult<Vec<u8>> {
     let texts = keys.texts()?;

@@ -18,9 +18,9 @@ use crate::hex::push_hex;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const DYNAMODB_CONTENT_TYPE: &str = "application/x-amz-json-1.0";
-/// Bytes that SHA-256 takes at a time, and that a key of HMAC is padded to.
+/// Block size of SHA-256, to which a key of HMAC is padded.
 const BLOCK: usize = 64;
-/// The first millisecond of the year 10000, which a date of eight digits cannot tell.
+/// The first millisecond of the year 10000, which a date of eight digits cannot represent.
 const END_OF_DATES_MS: i64 = 253_402_300_800_000;
 /// Headers that proxies may change.
 const UNSIGNED: [&str; 6] = [
@@ -54,7 +54,7 @@ fn mac(key: &[u8], data: &str) -> [u8; 32] {
 struct Moment(String);
 
 impl Moment {
-    /// Of milliseconds since the epoch; None outside the years 1970 to 9999.
+    /// From milliseconds since the epoch; None outside the years 1970 to 9999.
     fn new(time_ms: i64) -> Option<Self> {
         if !(0..END_OF_DATES_MS).contains(&time_ms) {
             return None;
@@ -74,8 +74,8 @@ impl Moment {
     }
 }
 
-/// Year, month and day of so many days after 1970-01-01, by the eras of 400 years of the proleptic
-/// Gregorian calendar, whose years are taken to begin in March.
+/// Year, month and day from days since 1970-01-01, by eras of 400 years of the proleptic Gregorian
+/// calendar, with years that begin in March.
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
@@ -123,7 +123,7 @@ impl Canonical {
     }
 }
 
-/// The signed parts besides the headers. Path and query are in canonical form.
+/// The signed parts of a request except the headers. Path and query are in canonical form.
 struct Request<'a> {
     method: &'a str,
     path: &'a str,
@@ -151,7 +151,7 @@ impl Request<'_> {
     }
 }
 
-/// The key of a day, a region and a service, ready to sign.
+/// The derived key for a day, a region and a service.
 struct DayKey {
     scope: String,
     key: Hmac<Sha256>,
@@ -214,7 +214,7 @@ impl Signer {
     }
 }
 
-/// A credential's text. Its own error would carry the text.
+/// A credential's text. The error does not contain the text.
 fn credential(text: &Bound<'_, PyAny>) -> PyResult<String> {
     let text = text
         .cast::<PyString>()
@@ -262,7 +262,7 @@ impl Signer {
         format!("<Signer {} {}>", self.service, self.region)
     }
 
-    /// The headers to send: those given, and the signature over all of them.
+    /// The headers to send: the given ones, and the signature over all of them.
     #[allow(clippy::too_many_arguments)] // a request has that many parts
     fn headers<'py>(
         &self,
@@ -299,7 +299,7 @@ impl Signer {
         PyList::new(py, all)
     }
 
-    /// All headers of a request to `DynamoDB` but its length.
+    /// All headers of a request to `DynamoDB` except the content length.
     fn dynamodb<'py>(
         &self,
         py: Python<'py>,

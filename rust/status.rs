@@ -10,7 +10,7 @@ use pyo3::types::{PyString, PyTuple};
 use crate::entries::{EntryColumns, EntryView};
 use crate::items::Attribute;
 
-/// What a volume tells about one path: sizes in bytes, times in epoch milliseconds and as `datetime`.
+/// The status of one path: sizes in bytes, times in epoch milliseconds and as `datetime`.
 #[pyclass(frozen, eq, hash, module = "s3k_async.model")]
 pub struct FileStatus(Source);
 
@@ -29,9 +29,9 @@ const NAMES: [&str; 11] = [
 ];
 
 enum Source {
-    /// A row of the columns that it was listed in.
+    /// A row of the columns of a listing.
     Row(Arc<EntryColumns>, usize),
-    /// Values of its own.
+    /// Owned values.
     Own(Box<Own>),
 }
 
@@ -244,7 +244,7 @@ impl FileStatus {
         self.tell(|entry| entry.version(), |own| own.version)
     }
 
-    /// False only for a file whose writer has reserved the path and not finished.
+    /// False only for a reservation: a file whose writer has not finished.
     #[getter]
     fn committed(&self) -> bool {
         self.tell(|entry| entry.is_dir() || entry.committed(), |own| own.committed)

@@ -1,4 +1,4 @@
-//! Suffixes: the partition of its directory that a name belongs to.
+//! Suffixes: the partition of a name in its directory.
 
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
@@ -72,7 +72,7 @@ fn integer(argument: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     }
 }
 
-/// The function that spreads names over suffixes.
+/// The hash function from names to suffixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hash {
     /// XXH3, 64 bits, seed 0, over the UTF-8 bytes, modulo the count.
@@ -82,7 +82,7 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// The hash of that name.
+    /// The hash function with this name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "xxh3" => Some(Self::Xxh3),
@@ -121,8 +121,7 @@ fn java31(name: &str) -> i32 {
         .fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
 }
 
-/// `|hash|` modulo `count`; -2^31, whose absolute value is no 32-bit number, by floor modulo
-/// instead.
+/// `|hash|` modulo `count`; floor modulo for -2^31, whose absolute value exceeds 32 bits.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // between 0 and the 32-bit count
 fn java31_index(hash: i32, count: SuffixCount) -> u32 {
     let count = i64::from(count.get());

@@ -9,7 +9,7 @@ use pyo3::types::PySlice;
 /// Rows of columns, in order.
 #[derive(Clone)]
 pub enum View {
-    /// The first rows, so many.
+    /// The first rows, up to a number.
     All(usize),
     /// These rows.
     Rows(Arc<[u32]>),
@@ -30,7 +30,7 @@ impl View {
         }
     }
 
-    /// The row of the columns that is shown at a place.
+    /// The row of the columns at an index of the view.
     pub fn get(&self, place: usize) -> Option<usize> {
         match self {
             Self::All(count) => Some(place).filter(|place| place < count),
@@ -38,12 +38,12 @@ impl View {
         }
     }
 
-    /// The shown rows of the columns, in order.
+    /// The rows of the view, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
         (0..self.len()).map(|place| self.get(place).unwrap_or_default())
     }
 
-    /// The rows shown at the places.
+    /// The rows at these indexes of the view.
     pub fn pick(&self, places: impl IntoIterator<Item = usize>) -> Self {
         Self::of(places.into_iter().filter_map(|place| self.get(place)))
     }
@@ -76,7 +76,7 @@ pub enum Subscript {
     Rows(View),
 }
 
-/// The place of the first element from `start` up to `stop` that equals a value.
+/// The index of the first element from `start` up to `stop` that equals a value.
 pub fn index_of(
     this: &Bound<'_, PyAny>,
     value: &Bound<'_, PyAny>,

@@ -1,11 +1,11 @@
-//! XML documents, as far as S3 answers with them: elements that hold either elements or text.
+//! XML documents of the form that S3 returns: elements that hold either elements or text.
 
 use std::borrow::Cow;
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 
-/// Most levels of elements in an answer of S3.
+/// Maximum nesting of elements in an answer of S3.
 const MAX_DEPTH: usize = 16;
 
 /// The elements read from answers; all others are skipped.
@@ -17,7 +17,7 @@ pub enum Element {
     DeleteResult,
     /// The root of a page of a listing.
     ListBucketResult,
-    /// The root of a refusal; also a key that was not deleted.
+    /// The root of an error document; also a key that was not deleted.
     Error,
     /// An object of a listing.
     Contents,
@@ -31,7 +31,7 @@ pub enum Element {
     Size,
     /// An entity tag.
     EntityTag,
-    /// When an object was written.
+    /// The modification time of an object.
     LastModified,
     /// The encoding of keys.
     EncodingType,
@@ -65,7 +65,7 @@ impl Element {
     }
 }
 
-/// The document is not well formed, not whole, or not the expected one.
+/// The document is malformed, truncated, or not the expected one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged;
 
@@ -75,13 +75,13 @@ impl From<quick_xml::Error> for Damaged {
     }
 }
 
-/// The text of a body, without the mark that some writers begin it with.
+/// The text of a body, without a byte order mark.
 fn text_of(body: &[u8]) -> Result<&str, Damaged> {
     let text = str::from_utf8(body).map_err(|_| Damaged)?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// The root element of a document, which need not be whole. None for other text than XML.
+/// The root element of a document, which may be truncated. None for text that is not XML.
 pub fn root(body: &[u8]) -> Option<Element> {
     let mut reader = Reader::from_str(text_of(body).ok()?);
     loop {
@@ -93,8 +93,8 @@ pub fn root(body: &[u8]) -> Option<Element> {
     }
 }
 
-/// Reads a whole document, and hands over each element when it ends: the elements from the root to
-/// it, and the text since the last tag (so an element's own text only if it holds no elements).
+/// Reads a whole document, and calls back at the end of each element with the elements from the
+/// root to it and the text since the last tag (an element's own text only if it holds no elements).
 pub fn read(
     body: &[u8],
     mut ended: impl FnMut(&[Element], &str) -> Result<(), Damaged>,
@@ -140,7 +140,7 @@ fn open(path: &mut Vec<Element>, tag: Element, over: bool) -> Result<(), Damaged
     Ok(())
 }
 
-/// Text is allowed inside the root only, apart from white space.
+/// Outside the root, only white space is allowed.
 fn push(text: &mut String, piece: &str, path: &[Element]) -> Result<(), Damaged> {
     if path.is_empty() {
         return if piece.trim().is_empty() { Ok(()) } else { Err(Damaged) };

@@ -1,7 +1,8 @@
 """Paths, table keys, physical keys, digests and signed requests.
 
-Pure functions. Those that take many values release the interpreter while they work and fail on the
-first bad value, naming it. A `count` outside 1 to 65,536 and an unknown `hash` are ValueErrors.
+Pure functions. Those with many values release the interpreter while they work; the error of the
+first invalid value contains it. A `count` outside 1 to 65,536 and an unknown `hash` are
+ValueErrors.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -73,26 +74,26 @@ def normalize(path: str) -> str:
     """
 
 def normalize_many(paths: Sequence[str]) -> list[str]:
-    """`normalize` of each path."""
+    """`normalize` for each path."""
 
 def split(path: str) -> tuple[str, str]:
-    """Parent and name of a path, which is normalised first. Raises InvalidPathError, also for the
+    """Parent and name of a path, after normalisation. Raises InvalidPathError, also for the
     root."""
 
 def join(parent: str, name: str) -> str:
     """Path of the child `name`, a single component. Raises InvalidPathError."""
 
 def ancestors(path: str) -> list[str]:
-    """The directories that lead to a path, topmost first, without the root and the path itself. A
-    path that is too long to have a key is refused.
+    """The ancestors of a path, topmost first, without the root. Raises InvalidPathError for a path
+    that is too long for a key.
     """
 
 def suffix_index(name: str, count: int, hash: HashName) -> int:
-    """Which of `count` suffixes a name belongs to.
+    """The suffix of a name, from 0 to `count` - 1.
 
     `xxh3`: XXH3 of 64 bits, seed 0, of the UTF-8 bytes, modulo `count`. `java31`: the Java string
     hash over UTF-16 code units, its absolute value modulo `count`; floor modulo for -2**31, which
-    has no absolute value of 32 bits. Raises InvalidPathError for what is not one component.
+    has no absolute value of 32 bits. Raises InvalidPathError for anything but one component.
     """
 
 def suffix_indexes(names: Sequence[str], count: int, hash: HashName) -> list[int]:
@@ -113,8 +114,8 @@ def item_key(volume: str, path: str, count: int, hash: HashName) -> tuple[str, s
     """Partition and sort key of a path. Raises InvalidPathError, also for the root, which has no
     item.
 
-    Whether a key is too long is decided with the longest suffix of the directory, not with the
-    name's own.
+    The length of a key is checked with the longest suffix of the directory, not with the name's
+    own.
     """
 
 def item_keys(
@@ -127,14 +128,14 @@ def decode_key(volume: str, partition: str, sort: str) -> str:
     does not make."""
 
 def decode_keys(volume: str, partitions: Sequence[str], sorts: Sequence[str]) -> list[str]:
-    """`decode_key` of each pair. Raises ValueError if there are more of one than of the other."""
+    """`decode_key` of each pair. Raises ValueError for different numbers of them."""
 
 def encode_get(table: str, partition: str, sort: str) -> bytes:
     """Body of a strongly consistent GetItem.
 
     This and the other `encode` functions raise InvalidPathError for a key and InvalidArgumentError
     for other text that UTF-8 cannot encode, TypeError for an attribute that is no str, int or bool.
-    They check nothing else: see `backends.ports.item_semantics.validate`.
+    Nothing else is checked: see `backends.ports.item_semantics.validate`.
     """
 
 def encode_batch_get(table: str, keys: Sequence[tuple[str, str]]) -> bytes:
@@ -154,11 +155,11 @@ def encode_scan(
     """Body of a strongly consistent Scan of one segment, after the key `start`."""
 
 def encode_write(table: str, action: Put | Update | Delete) -> bytes:
-    """Body of a PutItem, UpdateItem or DeleteItem; the stored item comes back if the condition
-    fails."""
+    """Body of a PutItem, UpdateItem or DeleteItem; if the condition fails, the stored item is
+    returned."""
 
 def encode_transaction(table: str, actions: Sequence[Action], token: str) -> bytes:
-    """Body of a TransactWriteItems; the stored items come back of the conditions that fail."""
+    """Body of a TransactWriteItems; for failed conditions the stored items are returned."""
 
 def uuid_text(entropy: bytes) -> str:
     """A UUID of version 4 (RFC 9562), lower case, from 16 bytes of entropy. Raises ValueError for
@@ -192,16 +193,16 @@ def crc32(data: Buffer) -> int:
 
 @final
 class Moves(Sequence[Action]):
-    """Moves of entries into a directory: for each a Delete of what is stored, unchanged, where it
-    is stored, and a Put of the next version below `target`, where nothing may be.
-    `encode_transaction` cuts the bodies from the columns.
+    """Moves of entries into a directory: for each a Delete of the stored item, if it is unchanged,
+    and a Put of the next version below `target`, if no item is there. `encode_transaction` writes
+    the bodies from the columns.
 
-    `entropy` is 16 bytes for each entry, of which its operation id is made. Raises InvalidPathError
-    for a target that is none or too long, ValueError for another amount of entropy.
+    `entropy` is 16 bytes for each entry, for its operation id. Raises InvalidPathError for an
+    invalid or too long target, ValueError for another amount of entropy.
 
-    With `marks`, one for what goes and one for what comes, what is stored is not deleted: an Update
-    marks it, and if it is a directory gives it the operation id; the item at the target is marked
-    as well. Raises ValueError for an empty mark.
+    With `marks`, one for the source and one for the target, the stored item is not deleted: an
+    Update marks it and, for a directory, sets the operation id; the item at the target is marked as
+    well. Raises ValueError for an empty mark.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
@@ -229,16 +230,15 @@ class Moves(Sequence[Action]):
         """How many elements are equal."""
 
     def take(self, rows: Sequence[int]) -> Moves:
-        """The moves of some entries, by their places among these. Raises ValueError for a place
-        there is not."""
+        """The moves of some entries, by index. Raises ValueError for an index out of range."""
 
     def operations(self, time_ms: int) -> Operations:
         """What the log says of them, begun at a time in epoch milliseconds."""
 
 @final
 class Deletes(Sequence[Action]):
-    """Removals of entries: for each a Delete of what is stored, unchanged, where it is stored. With
-    `mark`, an Update that marks it instead, as for `Moves`. `entropy` and errors likewise.
+    """Removals of entries: for each a Delete of the stored item, if it is unchanged. With `mark`,
+    an Update that marks it instead, as for `Moves`. `entropy` and errors are those of `Moves`.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
@@ -257,16 +257,15 @@ class Deletes(Sequence[Action]):
         """How many elements are equal."""
 
     def take(self, rows: Sequence[int]) -> Deletes:
-        """The removals of some entries, by their places among these. Raises ValueError for a place
-        there is not."""
+        """The removals of some entries, by index. Raises ValueError for an index out of range."""
 
     def operations(self, time_ms: int) -> Operations:
         """What the log says of them, begun at a time in epoch milliseconds."""
 
 @final
 class Endings(Sequence[Action]):
-    """The end of marks, of which the log has heard already: for each entry a Delete of what is
-    stored, unchanged, where it is stored, or, unless `remove`, an Update that takes `next` from it.
+    """Resolutions of marks, which are already logged: for each entry a Delete of the stored item,
+    if it is unchanged, or, unless `remove`, an Update that removes its `next`.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
@@ -285,13 +284,13 @@ class Endings(Sequence[Action]):
         """How many elements are equal."""
 
     def take(self, rows: Sequence[int]) -> Endings:
-        """The endings of some entries, by their places among these. Raises ValueError for a place
-        there is not."""
+        """The resolutions of some entries, by index. Raises ValueError for an index out of
+        range."""
 
 @final
 class Operations(Sequence[Operation]):
-    """What the operation log says of `Moves` or `Deletes`; an Operation is made whenever one is
-    asked for. A slice shares the columns.
+    """The log records of `Moves` or `Deletes`; an Operation is created on each access. A slice
+    shares the columns.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
@@ -312,8 +311,8 @@ class Operations(Sequence[Operation]):
         """The operation ids."""
 
     def lines(self, start: int, end: int) -> bytes:
-        """The lines of the operations from `start` up to `end`, as `oplog.entries.operation_line`,
-        each ended by a newline.
+        """The lines of the operations [start, end), as `oplog.entries.operation_line`, each ended
+        by a newline.
 
         Raises LogFormatError, with the entry's path, for an object id or a version that the log
         cannot hold.
@@ -324,8 +323,8 @@ class Signer:
     """AWS Signature Version 4, in the `Authorization` header. Safe to share between threads.
 
     For one service (`dynamodb`, `s3`), region and set of credentials; `token` is a session token or
-    None. The derived key is kept for the day. No secret is in its repr or errors, and it cannot be
-    pickled. Raises CredentialsError for credentials that UTF-8 cannot encode.
+    None. The derived key is cached for the day. Its repr and errors contain no secret, and it
+    cannot be pickled. Raises CredentialsError for credentials that UTF-8 cannot encode.
 
     Source: "AWS Signature Version 4 for API requests", AWS IAM User Guide.
     """
@@ -343,20 +342,20 @@ class Signer:
         body_sha256: str,
         time_ms: int,
     ) -> list[tuple[str, str]]:
-        """The headers to send: those given, then `Host`, `X-Amz-Date`, for S3
-        `X-Amz-Content-SHA256`, with a token `X-Amz-Security-Token`, and `Authorization`. None of
-        those may be among those given.
+        """The headers to send: the given ones, then `Host`, `X-Amz-Date`, for S3
+        `X-Amz-Content-SHA256`, with a token `X-Amz-Security-Token`, and `Authorization`. The given
+        ones must not include any of these.
 
-        All are signed but those that proxies change. `host` has the port unless it is the scheme's
-        own. `path` and `query` are signed as they are: URI-encoded by the caller, the query sorted.
-        `body_sha256` is 64 hex digits, or for S3 also `UNSIGNED-PAYLOAD`; `time_ms` is epoch
-        milliseconds. Raises InvalidArgumentError for text that UTF-8 cannot encode, and for years
-        before 1970 and after 9999.
+        All are signed except those that proxies change. `host` includes the port unless it is the
+        default of the scheme. `path` and `query` are signed unchanged: the caller has URI-encoded
+        them and sorted the query. `body_sha256` is 64 hex digits, or for S3 also
+        `UNSIGNED-PAYLOAD`; `time_ms` is epoch milliseconds. Raises InvalidArgumentError for text
+        that UTF-8 cannot encode, and for years before 1970 and after 9999.
         """
 
     def dynamodb(self, host: str, target: str, body: bytes, time_ms: int) -> list[tuple[str, str]]:
-        """All headers of a DynamoDB call, its length excepted. `target` is the whole
-        `X-Amz-Target`, as `DynamoDB_20120810.GetItem`. Answers are asked for uncompressed. Raises
+        """All headers of a DynamoDB call except the content length. `target` is the complete
+        `X-Amz-Target`, such as `DynamoDB_20120810.GetItem`. Requests uncompressed responses. Raises
         InvalidArgumentError as `headers`.
         """
 
@@ -367,8 +366,8 @@ def decode_listing(
     milliseconds), the token of the next page, and whether there is one. URL-encoded keys are
     decoded.
 
-    Elements as in the Amazon S3 API Reference. Raises ResponseLostError, which names `path`, for a
-    document that is not whole or is no listing.
+    Elements as in the Amazon S3 API Reference. Raises ResponseLostError, with `path`, for a
+    truncated document or one that is no listing.
     """
 
 def decode_copied(body: bytes, path: str) -> str:
@@ -384,17 +383,16 @@ def decode_refusal(body: bytes) -> tuple[str, str] | None:
     included."""
 
 def encode_deletions(keys: Sequence[str]) -> bytes:
-    """The body of a DeleteObjects request for these keys, which asks to name only what is not
-    deleted.
+    """The body of a DeleteObjects request for these keys, in quiet mode: the response lists only
+    keys that were not deleted.
 
-    Raises InvalidPathError for what UTF-8 cannot encode. Characters that XML 1.0 cannot say are
-    written as they are.
+    Raises InvalidPathError for text that UTF-8 cannot encode. Characters that XML 1.0 cannot
+    represent are written unchanged.
     """
 
 @final
 class Xxh3_128:
-    """XXH3 of 128 bits, seed 0, of content that arrives in pieces. Safe to share between
-    threads."""
+    """XXH3 of 128 bits, seed 0, computed incrementally. Safe to share between threads."""
 
     def __new__(cls) -> Xxh3_128: ...
     def update(self, data: Buffer) -> None:
@@ -402,23 +400,23 @@ class Xxh3_128:
         ones."""
 
     def hexdigest(self) -> str:
-        """32 hex digits over everything so far, in the canonical (big-endian) form."""
+        """The digest so far, as 32 hex digits in the canonical (big-endian) form."""
 
     def copy(self) -> Xxh3_128:
-        """A digest of the same content so far, which goes on by itself."""
+        """An independent digest with the same content so far."""
 
 def decode_page(body: bytes, crc32: int | None) -> Page:
     """The answer to a Query or Scan.
 
-    `crc32` is what the service announced of the body (`x-amz-crc32`), None if it said nothing.
-    Raises ResponseLostError for another checksum, and for a body that is damaged: no JSON object in
-    UTF-8, an attribute that is no AttributeValue, values nested more than 64 deep, a name that
-    stands twice, half of a surrogate pair (no text has one, and DynamoDB stores none).
+    `crc32` is the checksum in the response (`x-amz-crc32`), None without one. Raises
+    ResponseLostError for another checksum, and for a damaged body: no JSON object in UTF-8, an
+    attribute that is no AttributeValue, values nested more than 64 deep, a duplicate name, half of
+    a surrogate pair (which is invalid text and which DynamoDB does not store).
     """
 
 def decode_batch(body: bytes, table: str, crc32: int | None) -> tuple[Rows, list[tuple[str, str]]]:
-    """The answer to a BatchGetItem of one table: the items that came, and the keys left
-    unprocessed. Raises as `decode_page`."""
+    """The answer to a BatchGetItem of one table: the returned items, and the unprocessed keys.
+    Raises as `decode_page`."""
 
 def decode_item(body: bytes, crc32: int | None) -> Rows:
     """The answer to a GetItem: the item, or no row. Raises as `decode_page`."""
@@ -433,27 +431,26 @@ class Page:
 
     @property
     def next(self) -> tuple[str, str] | None:
-        """Partition and sort key to go on after; None at the end."""
+        """Partition and sort key of the last item, to continue from; None at the end."""
 
     @property
     def count(self) -> int:
-        """Items in the page, as the service counts."""
+        """Items in the page, as counted by the service."""
 
     @property
     def scanned(self) -> int:
-        """Items that were looked at for it."""
+        """Items scanned for it."""
 
     @property
     def capacity(self) -> float:
-        """Capacity units that it took; 0.0 where that was not told."""
+        """Consumed capacity units; 0.0 if the response has none."""
 
 @final
 class Rows(Sequence[Item]):
-    """Items of a table in columns; a mapping is made whenever one is asked for. A slice shares the
-    columns.
+    """Items of a table in columns; a mapping is created on each access. A slice shares the columns.
 
-    From mappings: raises ItemFormatError for a value that is neither text, whole number nor truth
-    value, and for text that UTF-8 cannot encode. Equal to any sequence of equal items.
+    From mappings: raises ItemFormatError for a value that is neither text, integer nor boolean, and
+    for text that UTF-8 cannot encode. Equal to any sequence of equal items.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
@@ -465,11 +462,11 @@ class Rows(Sequence[Item]):
     def __getitem__(self, key: slice, /) -> Rows: ...
     def __eq__(self, value: object, /) -> bool: ...
     def entries(self, volume: str, *, records: bool = False) -> Entries:
-        """What the items mean in a volume; with `records`, those left out that are no entries
-        (their partition key does not begin with `ks://`).
+        """The entries of the items; with `records`, without items that are no entries (their
+        partition key does not begin with `ks://`).
 
         Raises ItemFormatError for the first item that S3-FileSystem 1.0 would refuse, and for a
-        number that does not fit into 64 bits. Attributes that are not an entry's are ignored.
+        number that does not fit into 64 bits. Unknown attributes are ignored.
         """
 
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
@@ -481,9 +478,9 @@ class Rows(Sequence[Item]):
 
 @final
 class Entries(Sequence[Entry]):
-    """Entries of a volume in columns; an `Entry` is made whenever one is asked for. Slices and
-    selections share the columns. Equal to any sequence of equal entries. By Arrow's PyCapsule
-    interface (`pyarrow.record_batch`), a record batch of the schema
+    """Entries of a volume in columns; an `Entry` is created on each access. Slices and selections
+    share the columns. Equal to any sequence of equal entries. By Arrow's PyCapsule interface
+    (`pyarrow.record_batch`), a record batch of the schema
     `s3k_async.listing.listings.arrow_schema`.
     """
 
@@ -502,7 +499,7 @@ class Entries(Sequence[Entry]):
         """How many elements are equal."""
 
     def statuses(self) -> list[FileStatus]:
-        """What callers see of the entries, in their order."""
+        """The public statuses of the entries, in their order."""
 
     def paths(self) -> list[str]:
         """Their paths."""
@@ -517,41 +514,41 @@ class Entries(Sequence[Entry]):
         """All but the reservations."""
 
     def carrying(self, mark: str) -> Entries:
-        """Those whose pending change is this text."""
+        """The entries with this pending change."""
 
     def below(self, prefix: str) -> Entries:
-        """Those whose path begins with this text: `/` or `/a/b/`."""
+        """The entries whose path begins with this text: `/` or `/a/b/`."""
 
     def take(self, indices: Sequence[int]) -> Entries:
-        """The entries at these places, in this order. Raises IndexError."""
+        """The entries at these indexes, in this order. Raises IndexError."""
 
     def totals(self) -> tuple[int, int, int]:
         """Committed files, directories, and the bytes of those files."""
 
     @staticmethod
     def sorted(parts: Sequence[Entries]) -> Entries:
-        """The entries of all parts by path: component after component, by UTF-8 bytes. In columns
-        of their own."""
+        """The entries of all parts, sorted by path, component by component, by UTF-8 bytes. In new
+        columns."""
 
     @staticmethod
     def joined(parts: Sequence[Entries]) -> Entries:
-        """The entries of all parts, one part after the other, in columns of their own."""
+        """The entries of all parts, concatenated in new columns."""
 
     @staticmethod
     def merged(parts: Sequence[Entries], ended: Sequence[bool]) -> tuple[Entries, list[Entries]]:
-        """Of parts that are each in order of paths: the rows, in order, that come before everything
-        that the parts which have not ended can still bring, and what is left of each part. Raises
-        ValueError unless there are as many of one as of the other.
+        """Merge parts that are each sorted by path: returns the sorted rows that precede all later
+        rows of unfinished parts, and the rest of each part. Raises ValueError for arguments of
+        different lengths.
         """
 
     def marked(self) -> list[tuple[int, str]]:
-        """Places and pending changes of those that have one, in their order."""
+        """Index and pending change of each entry that has one, in their order."""
 
     def next_directory(self, start: int) -> int | None:
-        """Place of the first directory from a place on."""
+        """Index of the first directory from an index on."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
-        """Capsules of schema and array. `requested_schema` is not looked at."""
+        """Capsules of schema and array. `requested_schema` is ignored."""
 
     @staticmethod
     def __arrow_c_schema__() -> object:
@@ -562,11 +559,11 @@ def status_of(entry: Entry) -> FileStatus:
 
 @final
 class FileStatus:
-    """What a volume tells about one path, immutable. Sizes are bytes; times are epoch milliseconds,
-    or `datetime` in UTC.
+    """The status of one path, immutable. Sizes are bytes; times are epoch milliseconds, or
+    `datetime` in UTC.
 
-    One that was listed is a row of the answer that it came in, and keeps that answer in memory
-    (about a megabyte for 3,000 entries); `copy.copy` of it, and one that was pickled, stands alone.
+    A status from a listing is a row of a page, and keeps that page in memory (about a megabyte for
+    3,000 entries). `copy.copy` and pickling return an independent one.
     """
 
     __match_args__ = (
@@ -634,7 +631,7 @@ class FileStatus:
 
     @property
     def committed(self) -> bool:
-        """False only for a file whose writer has reserved the path and not finished."""
+        """False only for a reservation: a file whose writer has not finished."""
 
     @property
     def etag(self) -> str:

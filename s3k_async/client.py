@@ -83,7 +83,7 @@ __all__ = ["HURRY", "SCHEME", "Path", "S3kClient", "reader_of", "volume_of", "vo
 T = TypeVar("T")
 
 HURRY = 2.0
-"""Seconds that calls under way are given at most when the client is left by an exception."""
+"""Maximum seconds that active calls may take to end when the client is left by an exception."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +94,21 @@ class _Opened:
 
 
 class S3kClient:
-    """A volume as a filesystem, for asyncio. Used by `async with`, by the event loop and process
-    that entered it.
+    """A volume as a filesystem, for asyncio. Used by `async with`, only in the event loop and
+    process that entered it.
 
     `volume` is `s3k://name`, `./directory`, or None for `S3K_VOLUME` and then the configured
     default; `config` is a complete `VolumeConfig` (then nothing else is given) or a configuration
     file's path; `context` and `hadoop` are a context id and a mapping in S3-FileSystem 1.0's keys;
-    `session` is an aioboto3 session, or a mapping of `table`, `data` and `log` to one each; other
+    `session` is an aioboto3 session, or a mapping from `table`, `data` and `log` to sessions; other
     settings are the options of `s3k_async.settings`. Raises ConfigError.
 
     Paths are `Path`s; times are epoch milliseconds, sizes bytes. Every method may raise
     InvalidPathError, CrossVolumeError (the URL of another volume), ClosedClientError (not entered,
     or closed), WrongLoopError (another event loop), ForkedClientError (entered in a parent
-    process), ReadOnlyVolumeError for changes, BusyError while others move or delete what is needed,
-    and the services' errors. A pickled client is its configuration without secrets, which are
-    looked for anew where it arrives, and has to be entered anew.
+    process), ReadOnlyVolumeError for changes, BusyError while other clients move or delete entries
+    of the path, and the services' errors. Pickling a client keeps its configuration without
+    secrets, which are resolved again where it is unpickled; the new client must be entered again.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class S3kClient:
         self._opened: _Opened | None = None
         self._counter = RequestCounter()
         self._closed: asyncio.Event | None = None
-        """While it is being closed: set when that is over."""
+        """While the client is closing: set at the end of that."""
 
     def __repr__(self) -> str:
         return f"<S3kClient {self.name!r} {'closed' if self._opened is None else 'open'}>"
@@ -138,37 +138,36 @@ class S3kClient:
 
     @property
     def name(self) -> str:
-        """The volume's name, which its URL has; of an embedded volume it may be empty before the
+        """The volume's name, as in its URL; for an embedded volume it may be empty before the
         client is entered."""
         return self.config.name
 
     @property
     def config(self) -> VolumeConfig:
-        """What the client opens; once it is entered, with what the volume record decides filled
-        in."""
+        """The configuration; after entering, completed from the volume record."""
         return self._config if self._opened is None else self._opened.volume.config
 
     @property
     def closed(self) -> bool:
-        """Whether the client is not entered now."""
+        """Whether the client is not open."""
         return self._opened is None or self._closed is not None
 
     @property
     def requests(self) -> Requests:
-        """What the client asked of the services since it was made, opening and deferred work
-        included."""
+        """The requests of the client since its creation, including those of opening and deferred
+        work."""
         return self._counter.requests
 
     def count(self) -> AbstractContextManager[RequestCounter]:
-        """Count what this client asks of the services for the body of a `with`, tasks that it
-        starts included.
+        """Count the requests of this client for the body of a `with`, including tasks started
+        there.
 
             with client.count() as counted:
                 async for status in client.list("/raw"): ...
             print(counted.requests)
 
-        What is done for it after the caller was answered (`Requests.deferred`) is counted when it
-        happens.
+        Requests after the caller has its result (`Requests.deferred`) are counted when they are
+        sent.
         """
         return counting(self._counter)
 
@@ -186,10 +185,10 @@ class S3kClient:
         await self.close(timeout=seconds if kind is None else min(seconds, HURRY))
 
     async def open_volume(self) -> None:
-        """What entering the client does, for callers that cannot; `close` ends it.
+        """Open the client without `with`; `close` ends it.
 
         Raises VolumeNotFoundError, NotAVolumeError, VolumeFormatError, VolumeMismatchError,
-        UnsupportedError (it is open already).
+        UnsupportedError (already open).
         """
         from s3k_async.volumes import open_volume
 
@@ -199,15 +198,14 @@ class S3kClient:
         self._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - bounds a part of it
-        """Wait for the calls that are under way and for the operation log, then release connections
-        and files.
+        """Wait for active calls and for the operation log, then release connections and files.
 
         Further calls raise ClosedClientError at once. Calls that run longer than `timeout` seconds
-        (None: the setting `close_timeout`) are cancelled: each raises ClosedClientError, and then
-        has changed nothing, or OutcomeUnknownError. What is still being written, or in a
-        transaction, is dropped, not published. A cancellation is raised when the client is closed;
-        it shortens the wait to nothing, and a second one that for what was cancelled. Harmless when
-        called again, and in a forked child, which has nothing open.
+        (None: the setting `close_timeout`) are cancelled: each raises ClosedClientError if it has
+        changed nothing, else OutcomeUnknownError. Unfinished files and transactions are dropped,
+        not published. If `close` itself is cancelled, it cancels the calls at once, and after a
+        second cancellation no longer waits for them; the cancellation is raised when the client is
+        closed. Idempotent; no effect in a forked child.
         """
         opened = self._opened
         if opened is None or opened.pid != os.getpid():
@@ -251,12 +249,11 @@ class S3kClient:
             self._opened = None
             await opened.volume.close()
 
-    # Looking
+    # Metadata
 
     @call
     async def stat(self, path: Path) -> FileStatus:
-        """What is at a path; for a file that is being written for the first time, `committed` is
-        False.
+        """The status of a path; `committed` is False for a new file that is still being written.
 
         Raises PathNotFoundError.
         """
@@ -264,18 +261,18 @@ class S3kClient:
 
     @call
     async def exists(self, path: Path) -> bool:
-        """Whether something is at the path, a file that is being written included."""
+        """Whether the path exists, including a new file that is still being written."""
         return await self._volume().store.get(self._path(path)) is not None
 
     @call
     async def is_file(self, path: Path) -> bool:
-        """Whether a file is at the path, one that is being written included."""
+        """Whether the path is a file, including a new file that is still being written."""
         entry = await self._volume().store.get(self._path(path))
         return entry is not None and not entry.is_dir
 
     @call
     async def is_dir(self, path: Path) -> bool:
-        """Whether a directory is at the path."""
+        """Whether the path is a directory."""
         entry = await self._volume().store.get(self._path(path))
         return entry is not None and entry.is_dir
 
@@ -287,13 +284,13 @@ class S3kClient:
         include_uncommitted: bool = False,
         sorted: bool = False,
     ) -> AsyncIterator[FileStatus]:
-        """What is in a directory, or with `recursive` all that is below it; of a file, the file
-        itself.
+        """The children of a directory, or with `recursive` everything below it; for a file, the
+        file itself.
 
-        What existed for the whole call comes exactly once; memory is bounded. Of up to 50,000
-        entries, an atomic change of many is seen wholly or not at all, and the first comes when all
-        were read. In no order, or `sorted` by name (by UTF-8 bytes), with each directory followed
-        by what is in it. Raises PathNotFoundError.
+        An entry that existed for the whole call is returned exactly once; memory is bounded. A
+        listing of up to 50,000 entries shows an atomic change of many either completely or not at
+        all; it returns the first entry after all were read. In no order, or `sorted` by name (by
+        UTF-8 bytes), with each directory followed by its content. Raises PathNotFoundError.
         """
         listing = Listing(recursive, include_uncommitted, sorted)
         return self._values(list_pages(self._volume().store, self._path(path), listing))
@@ -308,7 +305,7 @@ class S3kClient:
     ) -> AsyncIterator[pa.RecordBatch]:
         """As `list`, in Arrow record batches of the schema `s3k_async.arrow_schema`.
 
-        No Python object is made for an entry. Raises PathNotFoundError.
+        No Python object is created for an entry. Raises PathNotFoundError.
         """
         volume = self._volume()
         listing = Listing(recursive, include_uncommitted, sorted)
@@ -334,10 +331,10 @@ class S3kClient:
         newer_than: int | datetime | None = None,
         older_than: int | datetime | None = None,
     ) -> AsyncIterator[FileStatus]:
-        """What is below a directory and meets every condition given.
+        """The entries below a directory that meet all given conditions.
 
         `pattern` is a glob over the name, or, if it has a `/`, over the path relative to `path`;
-        `min_size` and `max_size` are inclusive and met by files only; `newer_than` and `older_than`
+        `min_size` and `max_size` are inclusive and select files only; `newer_than` and `older_than`
         are exclusive modification times, epoch milliseconds or an aware `datetime`. Raises
         PathNotFoundError, InvalidArgumentError.
         """
@@ -345,7 +342,8 @@ class S3kClient:
         return self._values(find_pages(self._volume().store, self._path(path), wanted))
 
     def glob(self, pattern: str) -> AsyncIterator[FileStatus]:
-        """What matches a pattern of `*`, `?`, `[..]`, `**` and `{a,b}`, each once, in no order.
+        """The entries that match a pattern of `*`, `?`, `[..]`, `**` and `{a,b}`, each once, in no
+        order.
 
         See `s3k_async.listing.globbing`. Only directories in which something can match are listed.
         Raises InvalidArgumentError.
@@ -354,8 +352,8 @@ class S3kClient:
 
     @call
     async def content_summary(self, path: Path) -> ContentSummary:
-        """Bytes, files and directories of a subtree, itself included; files being written count for
-        nothing.
+        """Bytes, files and directories of a subtree, itself included; files being written are not
+        counted.
 
         Raises PathNotFoundError.
         """
@@ -363,7 +361,7 @@ class S3kClient:
 
     @call
     async def jobs(self) -> builtins.list[TransactionRecord]:
-        """Changes of many entries that are under way, or whose owner died. Raises
+        """Changes of many entries that are in progress, or whose owner has failed. Raises
         ItemFormatError."""
         return [record async for record in self._volume().store.jobs.records()]
 
@@ -388,15 +386,15 @@ class S3kClient:
     def physical_paths(
         self, path: Path = ROOT, *, recursive: bool = True
     ) -> AsyncIterator[PhysicalFile]:
-        """The committed files below a directory, or without `recursive` in it, or a file itself,
-        with the URIs of their bytes and the values in the `name=value` directories between.
+        """The committed files below a directory, or without `recursive` only its own, or a file
+        itself, with the URIs of their data and the partition values from `name=value` directories.
 
             files = [file async for file in client.physical_paths("/sales")]
             spark.read.parquet(*[file.uri for file in files])
 
-        The files are those of a listing, which sees an atomic change of many wholly or not at all
-        (`list`); their bytes stay for the grace period of garbage collection, whatever becomes of
-        the files. Raises PathNotFoundError.
+        The files are those of a listing, with its consistency (`list`). Their data is kept for the
+        grace period of garbage collection, even if the files are changed or deleted. Raises
+        PathNotFoundError.
         """
         return self._values(
             physical_pages(self._volume(), self._path(path), Listing(recursive=recursive))
@@ -418,7 +416,7 @@ class S3kClient:
         self, path: Path, ranges: Sequence[tuple[int, int]]
     ) -> builtins.list[bytes]:
         """The bytes [start, end) of each range, cut at the end of the file, all of one version,
-        several at once.
+        read concurrently.
 
         Raises InvalidArgumentError (a negative start, or an end before the start), and as `read`.
         """
@@ -426,17 +424,17 @@ class S3kClient:
 
     @call
     async def stat_many(self, paths: Iterable[Path]) -> builtins.list[FileStatus | None]:
-        """What is at each path, in the order of the paths; None where nothing is.
+        """The status of each path, in the order of the paths; None for a missing one.
 
-        The same path may come several times. Raises the errors of the table, for all paths
+        The same path may occur several times. Raises the errors of the table, for all paths
         together.
         """
         return await stat_many(self._volume(), self._paths(paths))
 
     @call
     async def exists_many(self, paths: Iterable[Path]) -> builtins.list[bool]:
-        """Whether something is at each path, in the order of the paths, files that are being
-        written included.
+        """Whether each path exists, in the order of the paths, including new files that are still
+        being written.
 
         Raises as `stat_many`.
         """
@@ -444,14 +442,13 @@ class S3kClient:
 
     @call
     async def read_many(self, paths: Iterable[Path]) -> builtins.list[bytes]:
-        """Whole files, in the order of the paths, each as `read` gives it, size and checksum
+        """Whole files, in the order of the paths, each as returned by `read`, size and checksum
         verified.
 
         Up to 64 files are read at once, and no more than 64 MiB of them (a longer file alone); the
-        result holds all of them. Every file is tried; PartialFailureError, whose `failures` are the
-        paths with what `read` would raise for them, is raised at the end. A path that comes several
-        times is read once. Errors of the table that leave all entries unknown are raised as
-        themselves.
+        result holds all of them. Every file is tried; at the end PartialFailureError is raised,
+        whose `failures` are the paths with the errors of `read`. A path that occurs several times
+        is read once. Errors of the table that affect all entries are raised unchanged.
         """
         return await read_many(self._volume(), self._paths(paths))
 
@@ -459,14 +456,14 @@ class S3kClient:
     async def read_each(self, paths: Iterable[Path]) -> builtins.list[bytes | S3kError]:
         """As `read_many`, with the error of a file that could not be read in its place.
 
-        Errors of the table that leave all entries unknown are raised.
+        Errors of the table that affect all entries are raised.
         """
         return await read_each(self._volume(), self._paths(paths))
 
     @call
     async def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> FileStatus:
-        """Make `data` the file at a path, in one step, with missing parents; of racing writers the
-        last one wins.
+        """Write a file with the content `data` atomically, and create missing parents. Of
+        concurrent writers the last one wins.
 
         Raises PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError (the path
         leads through a file), NoSpaceError, OutcomeUnknownError.
@@ -478,12 +475,12 @@ class S3kClient:
     async def write_many(
         self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True
     ) -> ChangeResult:
-        """Write a list of (path, data), up to a hundred entries in a request, with missing parents
-        made once.
+        """Write a list of (path, data), up to a hundred entries in a request. Missing parents are
+        created once.
 
-        Each file is there or not by itself, as `write` does it; the order is not kept. What fails
-        is listed in the result and keeps no other from being written; a path that is named twice is
-        refused with InvalidArgumentError. Raises ArgumentTypeError for what is no list of pairs.
+        Each file is written independently, as by `write`, in any order. Failures are listed in the
+        result and do not affect the other files; a path that occurs twice is refused with
+        InvalidArgumentError. Raises ArgumentTypeError if `files` is not a list of pairs.
         """
         return await write_many(self._volume(), files, self._path, overwrite=overwrite)
 
@@ -494,11 +491,11 @@ class S3kClient:
     @overload
     def open(self, path: Path, mode: str) -> Opening[FileReader] | Opening[FileWriter]: ...
     def open(self, path: Path, mode: str = "rb") -> Opening[FileReader] | Opening[FileWriter]:
-        """A file: `rb` to read, `wb` to write, `xb` to create.
+        """Open a file: `rb` to read, `wb` to write, `xb` to create.
 
-        It is entered with `async with`, or awaited. A new path is reserved when the file is opened
-        and published when it is closed; until then readers of an existing file see the old bytes.
-        Raises UnsupportedError (`ab`, `r+`, text); when opened PathNotFoundError, PathExistsError
+        Use it with `async with`, or await it. A new path is reserved when the file is opened and
+        published when it is closed; until then readers of an existing file see its old content.
+        Raises UnsupportedError (`ab`, `r+`, text); on opening PathNotFoundError, PathExistsError
         (`xb`), IsDirectoryError, NotDirectoryError, UncommittedFileError.
         """
         place = self._path(path)
@@ -509,16 +506,16 @@ class S3kClient:
         return Opening(lambda: open_writer(self._volume, place, exclusive=mode == "xb"))
 
     def stage(self) -> Opening[StagedWriter]:
-        """Upload bytes that `Transaction.publish` makes a file, here or in another process; for
-        `with`.
+        """Upload data without a path, which `Transaction.publish` publishes as a file, here or in
+        another process; for `with`.
 
             async with client.stage() as file:
                 await file.write(data)
             send(file.staged)
 
-        Staged bytes are in no listing, and neither in the table nor in the log. They must be
-        published within `Tuning.lease` of the opening of the file; after the grace period garbage
-        collection removes the others. After an exception or `discard` nothing remains. Raises
+        Staged data is in no listing, and neither in the table nor in the log. It must be published
+        within `Tuning.lease` of opening the file; garbage collection removes unpublished data after
+        the grace period. After an exception or `discard` nothing remains. Raises
         ReadOnlyVolumeError.
         """
         self._volume().store.require_writable(ROOT)
@@ -526,11 +523,11 @@ class S3kClient:
 
     @call
     async def discard_staged(self, staged: Iterable[StagedFile]) -> None:
-        """Drop the bytes of uploads that will not be published; those that are gone are fine.
+        """Delete the data of uploads that will not be published; missing data is ignored.
 
-        Only for files that are certainly unpublished, so not after OutcomeUnknownError: garbage
-        collection decides about those. Raises InvalidArgumentError (another volume's),
-        ReadOnlyVolumeError, PartialFailureError (with the keys that could not be dropped, which
+        Only for files that are certainly unpublished, so not after OutcomeUnknownError: leave those
+        to garbage collection. Raises InvalidArgumentError (staged in another volume),
+        ReadOnlyVolumeError, PartialFailureError (with the keys that could not be deleted, which
         garbage collection removes).
         """
         await discard_staged(self._volume(), staged)
@@ -546,19 +543,20 @@ class S3kClient:
     # Changing the tree
 
     def transaction(self) -> Transaction:
-        """Several changes that happen together or not at all, for `with`; see `Transaction`.
+        """Several changes that are applied together or not at all, for `with`; see
+        `Transaction`.
 
             async with client.transaction() as tx:
                 await tx.write("/out/part-0", data)
                 await tx.delete("/out/part-of-yesterday")
 
-        What is raised inside leaves everything as it was.
+        An exception in the body discards all changes.
         """
         return Transaction(self._volume, self._path)
 
     @call
     async def makedirs(self, path: Path, *, exist_ok: bool = True) -> FileStatus:
-        """Make a directory and its missing parents.
+        """Create a directory and its missing parents.
 
         Raises PathExistsError (a file is there; or a directory, unless `exist_ok`),
         NotDirectoryError.
@@ -577,15 +575,16 @@ class S3kClient:
         atomic: bool = True,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Move a file or a directory; no bytes are copied, and readers see all of it or nothing.
+        """Move a file or a directory atomically, without copying data.
 
-        The target's parent must exist. An existing target is refused, unless it is a file, the
-        source is one too, and `overwrite`. A file renamed to itself stays. What is raised has
-        changed nothing, but for OutcomeUnknownError: all of it, or nothing. Without `atomic` a
-        directory is moved entry by entry, by about half as many writes; interrupted, or after
-        PartialFailureError, the same call finishes it. Raises PathNotFoundError, PathExistsError,
-        NotDirectoryError, RenameIntoSelfError (a directory to itself or below itself),
-        UncommittedFileError (also where a new file below is being written), BusyError.
+        The target's parent must exist. An existing target is refused, unless source and target are
+        files and `overwrite` is set. Renaming a file to itself has no effect. A call that raises
+        has changed nothing; after OutcomeUnknownError, all or nothing. Without `atomic` a directory
+        is moved entry by entry, with about half as many writes; after an interruption or
+        PartialFailureError, repeat the call to finish it. Raises PathNotFoundError,
+        PathExistsError, NotDirectoryError, RenameIntoSelfError (a directory to itself or below
+        itself), UncommittedFileError (also for a new file below that is still being written),
+        BusyError.
         """
         return await rename(
             self._volume(),
@@ -638,16 +637,16 @@ class S3kClient:
         overwrite: bool = False,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Make objects in the volume's data location files by a list of (path, URI), without
+        """Adopt objects in the volume's data location as files, by a list of (path, URI), without
         copying them.
 
-        Each is adopted by itself, as `Transaction.adopt` does it, up to a hundred entries in a
-        request, with missing parents made once; the order is not kept. The list is taken a thousand
-        pairs at a time. What fails is listed in the result by its path and keeps no other from
-        being adopted; what is adopted at its path already is left as it is and not counted, so that
-        the same list can be finished later. Of pairs that name one path, or one object, within a
-        thousand all are refused with InvalidArgumentError; further apart, each is taken as it
-        comes. Raises ArgumentTypeError for what is no list of pairs.
+        Each object is adopted independently, as by `Transaction.adopt`, in any order, up to a
+        hundred entries in a request. Missing parents are created once. The list is processed a
+        thousand pairs at a time. Failures are listed in the result by path and do not affect the
+        other pairs. An object that is already adopted at its path is skipped and not counted, so
+        that the same list can be finished later. If a path or an object occurs several times within
+        a thousand pairs, all of these pairs are refused with InvalidArgumentError; further apart,
+        each is processed in turn. Raises ArgumentTypeError if `files` is not a list of pairs.
         """
         return await adopt_many(
             self._volume(), pairs, self._path, overwrite=overwrite, progress=progress
@@ -663,16 +662,15 @@ class S3kClient:
         missing_ok: bool = False,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Rename by a list of (source, target), up to 50 files in a request; the result lists what
-        failed.
+        """Rename by a list of (source, target), up to 50 files in a request; the result lists the
+        failures.
 
-        Each pair is renamed as `rename` does it: files first, then directories in the order of the
-        list. A pair that fails is listed by its source and keeps no other from being done. Pairs
-        that share a path, as (a, b) and (b, c) do, are refused with InvalidArgumentError, all of
-        them: what they lead to would depend on their order, and on how far an earlier call had
-        come. With `missing_ok` a pair whose source is gone is done if something is at its target,
-        so that the same list can be finished later. Raises ArgumentTypeError for what is no list of
-        pairs.
+        Each pair is renamed as by `rename`: files first, then directories in the order of the list.
+        Failures are listed by source and do not affect the other pairs. Pairs that share a path, as
+        (a, b) and (b, c) do, are all refused with InvalidArgumentError: the result would depend on
+        their order, and on the progress of an earlier call. With `missing_ok` a pair with a missing
+        source is done if its target exists, so that the same list can be finished later. Raises
+        ArgumentTypeError if `pairs` is not a list of pairs.
         """
         return await rename_many(
             self._volume(),
@@ -693,11 +691,12 @@ class S3kClient:
         missing_ok: bool = False,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Remove what is at the paths, up to 100 files in a request; the result lists what failed.
+        """Remove files and directories, up to 100 files in a request; the result lists the
+        failures.
 
-        Each is removed as `delete` does it: files first, then directories, the deepest first. A
-        path that fails is listed and keeps no other from being done; a path that is named twice
-        counts once. Raises ArgumentTypeError for what is no list.
+        Each is removed as by `delete`: files first, then directories, the deepest first. Failures
+        are listed and do not affect the other paths; a path that occurs twice counts once. Raises
+        ArgumentTypeError if `paths` is not a list.
         """
         return await delete_many(
             self._volume(),
@@ -720,10 +719,10 @@ class S3kClient:
     ) -> ChangeResult:
         """Copy a file, or with `recursive` a directory, inside the service where it can.
 
-        Missing parents are made. With `overwrite` files are replaced and an existing directory is
-        filled up. Raises PathNotFoundError, PathExistsError (not `overwrite`), IsDirectoryError,
-        NotDirectoryError, RenameIntoSelfError (a directory below itself), UncommittedFileError,
-        DataMissingError, CorruptDataError, PartialFailureError.
+        Missing parents are created. With `overwrite` files are replaced and an existing directory
+        is merged into. Raises PathNotFoundError, PathExistsError (not `overwrite`),
+        IsDirectoryError, NotDirectoryError, RenameIntoSelfError (a directory below itself),
+        UncommittedFileError, DataMissingError, CorruptDataError, PartialFailureError.
         """
         return await self.copy_to(
             self, source, target, overwrite=overwrite, recursive=recursive, progress=progress
@@ -743,8 +742,8 @@ class S3kClient:
     ) -> ChangeResult:
         """Copy from this volume to a path of another client's volume.
 
-        Bytes go through this process unless both volumes are in one service that can copy between
-        them. Raises as `copy`.
+        The data passes through this process unless one service holds both volumes and can copy
+        between them. Raises as `copy`.
         """
         return await copy(
             self._volume(),
@@ -777,12 +776,12 @@ class S3kClient:
 
     def _path(self, path: Path) -> str:
         if isinstance(path, str) and path[:1] == "/":
-            return _native.normalize(path)  # as most are given: no URL, nothing to look up
+            return _native.normalize(path)  # the usual case: no URL to resolve
         return _native.normalize(inside(path, self.name))
 
     def _paths(self, paths: Iterable[Path]) -> builtins.list[str]:
         if isinstance(paths, str | bytes):
-            raise ArgumentTypeError("a list of paths is wanted, not one path")
+            raise ArgumentTypeError("expected a list of paths, not one path")
         return [self._path(path) for path in paths]
 
 
@@ -793,13 +792,13 @@ def volume_of(client: S3kClient) -> Volume:
 
 
 def reader_of(client: S3kClient, entry: Entry) -> FileReader:
-    """The file of an entry that was read before: nothing is asked. Raises IsDirectoryError,
+    """A reader for an entry that was read before, without a request. Raises IsDirectoryError,
     UncommittedFileError."""
     return FileReader(partial(volume_of, client), entry)
 
 
 def volume_text(config: VolumeConfig) -> str:
-    """The volume in messages: its name, or the place of its table while nobody knows the name."""
+    """The volume in messages: its name, or the location of its table if the name is unknown."""
     return config.name or config.table.label
 
 

@@ -1,4 +1,4 @@
-"""Settings as values: where a volume's table, data and log are, and how a client behaves.
+"""Settings as values: the locations of a volume, and the tuning of a client.
 
 Reading them from files, the environment and Hadoop-style mappings is `settings`; opening them is
 `client`.
@@ -42,19 +42,19 @@ LogMode: TypeAlias = Literal["native", "binary", "disabled"]
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """How a client behaves; nothing here has to agree between clients."""
+    """Settings of one client; clients of a volume may differ in them."""
 
     max_concurrency: int = 32
     """Requests in flight at once, for each of table, data and log; fewer while a service asks to
     slow down."""
     retry: Retries = field(default_factory=Retries)
     multipart_threshold: int = 16 * 1024 * 1024
-    """Content of more bytes than this is uploaded in parts."""
+    """Content larger than this is uploaded in parts."""
     part_size: int = 8 * 1024 * 1024
     """Bytes in a part."""
     read_ahead: int = 4 * 1024 * 1024
-    """Bytes a file reader fetches at once when it is read in small pieces; once it has read as much
-    on end, two more such blocks are on their way, as long as the pieces if these are longer (up to
+    """Bytes that a file reader fetches at once for small reads. After reading as much sequentially
+    it prefetches two more blocks of this size, or of the size of the reads if that is larger (up to
     `part_size`)."""
     lease: float = 3600.0
     """Seconds after which a reservation that was not committed may be taken over."""
@@ -66,17 +66,17 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class VolumeConfig:
-    """Everything needed to open one volume. The volume record decides what is None here."""
+    """Everything needed to open one volume. None stands for the value in the volume record."""
 
     name: str
-    """The volume's name: the authority in `s3k://<name>/` and in partition keys. Empty: whatever
-    the record says (a volume that was found by its directory)."""
+    """The volume's name: the authority in `s3k://<name>/` and in partition keys. Empty: the name in
+    the record (a volume that is addressed by its directory)."""
     table: TableLocation
     data: BlobLocation
     log: BlobLocation | None = None
-    """Where the operation log is; None: beside the data, under `oplog/`."""
+    """The location of the operation log; None: beside the data, under `oplog/`."""
     kind: VolumeKind | None = "native"
-    """None: what the table holds (a volume that a Hadoop mapping describes)."""
+    """None: determined by the table (a volume that a Hadoop mapping describes)."""
     suffix_count: int | None = None
     """Expected suffix count; must agree with the record. Required for kind `s3k-1.0`, which has no
     record."""

@@ -33,7 +33,7 @@ __all__ = [
 
 ROOT = "/"
 UNCOMMITTED = "<uncommitted>"
-"""What `physpath` says of a file whose bytes are not durable yet (S3-FileSystem 1.0)."""
+"""The value of `physpath` for a file whose data is not durable yet (S3-FileSystem 1.0)."""
 
 HashName = Literal["xxh3", "java31"]
 VolumeKind = Literal["native", "s3k-1.0"]
@@ -62,16 +62,15 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """Bytes that were uploaded and that nothing names yet, for a transaction of any process to
-    publish."""
+    """Uploaded data without an entry, which a transaction of any process may publish."""
 
     volume_id: str
-    """The volume in whose data they are."""
+    """The volume that holds the data."""
     object_id: str
-    """The object that their key names: what it is published as."""
+    """The object id in their key, under which they are published."""
     content: Content
     lease_ms: int
-    """Until when they must be published, epoch milliseconds: `Tuning.lease` after the upload began.
+    """Time limit for publishing them, epoch milliseconds: `Tuning.lease` after the upload began.
     """
 
     @property
@@ -149,8 +148,8 @@ class Operation:
     tombstone."""
     object_id: str
     version: int
-    """The version that the operation leads to: `after.version`, or for a delete `before.version +
-    1`."""
+    """The version that results from the operation: `after.version`, or for a delete `before.version
+    + 1`."""
     time_ms: int
     """When the operation began, epoch milliseconds."""
     before: Entry | None
@@ -168,9 +167,9 @@ class ContentSummary:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a long operation has come. `total` is None while unknown.
+    """Progress of a long operation. `total` is None while unknown.
 
-    An operation of several phases names the one it is in; `done` and `total` are about that phase.
+    In an operation of several phases, `done` and `total` are those of the current phase.
     """
 
     operation: str
@@ -180,7 +179,7 @@ class Progress:
     path: str | None = None
     phase: str = ""
     unit: str = ""
-    """What is counted, in the plural; empty where the operation says it."""
+    """The unit of the counts, in the plural; empty if the operation implies it."""
 
 
 Failure: TypeAlias = tuple[str, Exception]
@@ -189,21 +188,21 @@ Failure: TypeAlias = tuple[str, Exception]
 
 @dataclass(frozen=True, slots=True)
 class ChangeResult:
-    """What a change did: the files and directories it changed, and the size of those files."""
+    """The result of a change: the number of changed files and directories, and the size of those
+    files."""
 
     files: int = 0
     directories: int = 0
     bytes: int = 0
     failures: tuple[Failure, ...] = ()
-    """Of a verb that goes on after a failure, such as `write_many`: what failed. Verbs about one
-    path raise PartialFailureError instead."""
+    """Failures of a verb that continues after one, such as `write_many`. Verbs on one path raise
+    PartialFailureError instead."""
     requests: Requests = field(default_factory=Requests, compare=False)
-    """What the call asked of the services, retries included, before it was answered; no part of
-    equality."""
+    """The requests of the call until it returned, retries included; not part of equality."""
 
     def raise_for_failures(self, *, path: str | None = None) -> Self:
-        """The result itself, if nothing failed. Raises PartialFailureError with the failures, and
-        with the `path` that the change was about."""
+        """Return the result if nothing failed; otherwise raise PartialFailureError with the
+        failures and the `path` of the change."""
         if self.failures:
             done = self.files + self.directories
             raise PartialFailureError(
@@ -217,7 +216,7 @@ class ChangeResult:
 
 @dataclass(slots=True)
 class ChangeTally:
-    """The result of a change that is under way."""
+    """The running result of a change in progress."""
 
     files: int = 0
     directories: int = 0
@@ -225,5 +224,5 @@ class ChangeTally:
     failures: list[Failure] = field(default_factory=list)
 
     def result(self) -> ChangeResult:
-        """What was done so far."""
+        """The result so far."""
         return ChangeResult(self.files, self.directories, self.bytes, tuple(self.failures))

@@ -1,4 +1,4 @@
-"""Transactions of a caller: bytes are uploaded as they come; all other work happens at the end, in
+"""Public transactions: data is uploaded immediately; all other work is done at commit, by
 `namespace.mutations` and `namespace.multi_path_commit`."""
 
 from __future__ import annotations
@@ -52,20 +52,21 @@ _LOG = logging.getLogger(__name__)
 
 
 class Transaction:
-    """Several changes that happen together, at the end of `with` or by `commit`, or not at all.
+    """Several changes that are applied together, at the end of `async with` or by `commit`, or not
+    at all.
 
-    Nobody sees anything of it before, and then readers see all of it; a listing that is under way
-    at that moment may see a part, if it all fits into one transaction of the table. What is raised
-    by the body or by the end has changed nothing, but for OutcomeUnknownError, and a cancellation
-    that comes during the end: all of it, or nothing. The verbs refuse what can be seen to fail when
-    they are called; what has changed by the end is looked at then: files are written over whatever
-    is there, and what was to be moved or removed must be what it was when its verb was called. The
-    verbs may be called by several tasks.
+    Readers see no change before the commit, and all of them afterwards; a listing that is in
+    progress at the commit may see some of them, if all fit into one transaction of the table. If
+    the body or the commit raises, nothing was changed; after OutcomeUnknownError, or a cancellation
+    during the commit, all or nothing. The verbs check the present state when they are called. At
+    the commit the state is checked again: a write replaces whatever file is at its path then, and
+    an entry to be moved or removed must be unchanged since its verb was called. Several tasks may
+    call the verbs concurrently.
 
-    Two operations on one path are refused with InvalidArgumentError, and so is one below, or above,
-    a path that another moves, removes or writes; what is below a directory that the transaction
-    makes is fine. Every verb raises StreamClosedError after the end, and otherwise what the
-    client's verb of its name does.
+    Two operations on one path are refused with InvalidArgumentError, and so is an operation below
+    or above a path that another one moves, removes or writes. Operations below a directory that the
+    transaction creates are allowed. Every verb raises StreamClosedError after the end of the
+    transaction, and otherwise the errors of the client's verb with its name.
     """
 
     def __init__(
@@ -78,13 +79,14 @@ class Transaction:
         self._claims = _Claims()
         self._intents: list[Mutation] = []
         self._published: set[str] = set()
-        """Object ids of the staged files that it publishes, URIs of the objects that it adopts."""
+        """Object ids of the staged files that the transaction publishes, and URIs of the objects
+        that it adopts."""
         self._under_way: Counter[str] = Counter()
         self._files: dict[_Writer, None] = {}
         self._requests = RequestCounter()
         self._over = False
         self._failure: S3kError | None = None
-        """Why it is over, if its caller has not ended it."""
+        """The reason for its end, if not by its caller."""
         self._result: ChangeResult | None = None
         volume().calls.on_close(self, self._client_closed)
 
@@ -93,23 +95,25 @@ class Transaction:
 
     @property
     def closed(self) -> bool:
-        """Whether it came to its end, in whatever way."""
+        """Whether the transaction has ended, in any way."""
         return self._over
 
     @property
     def result(self) -> ChangeResult:
-        """What was done, once it is; raises UnsupportedError before. Directories that were made on
-        the way count."""
+        """The result of the commit; raises UnsupportedError before it. Created parents are
+        counted."""
         if self._result is None:
             raise UnsupportedError("no result: the transaction is not committed")
         return self._result
 
     @call
     async def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> None:
-        """Upload `data`, which is to be the file at a path; missing parents are made at the end.
+        """Upload `data`, to be published as the file at a path; missing parents are created at
+        commit.
 
-        Raises PathExistsError (not `overwrite`), IsDirectoryError, NoSpaceError; at the end
-        NotDirectoryError, and LeaseExpiredError when the upload is longer ago than `Tuning.lease`.
+        Raises PathExistsError (not `overwrite`), IsDirectoryError, NoSpaceError; at commit
+        NotDirectoryError, and LeaseExpiredError when the upload began longer ago than
+        `Tuning.lease`.
         """
         place = self._open_place(path)
         view = bytes_of(data, place)
@@ -119,11 +123,11 @@ class Transaction:
             await self._note_file(target, content, overwrite=overwrite)
 
     def open(self, path: Path, mode: str = "wb") -> Opening[FileWriter]:
-        """A file to be written, `wb`, or created, `xb`, for `with`; closing it publishes nothing
-        yet.
+        """Open a file to write, `wb`, or to create, `xb`, for `with`; closing it adds it to
+        the transaction.
 
-        Bytes are uploaded as they are written. Left by an exception, or discarded, it is no part of
-        the transaction. Raises UnsupportedError for other modes, and as `write`.
+        Data is uploaded as it is written. After an exception in its body, or `discard`, the file is
+        not part of the transaction. Raises UnsupportedError for other modes, and as `write`.
         """
         place = self._open_place(path)
         check_mode(mode, place)
@@ -135,16 +139,17 @@ class Transaction:
 
     @call
     async def publish(self, path: Path, staged: StagedFile, *, overwrite: bool = False) -> None:
-        """Make what was staged (`S3kClient.stage`), perhaps by another process, the file at a path
-        at the end.
+        """Publish a staged upload (`S3kClient.stage`), perhaps of another process, as the file at a
+        path at commit.
 
-        Nothing is asked for before the end; missing parents are made then. A staged file is
-        published once: after OutcomeUnknownError again at the same path, where nothing is done if
-        it is there already. A transaction that fails, or is discarded, leaves it staged: to be
-        published by another one, or dropped by `discard_staged`. Raises InvalidArgumentError
-        (another volume's, or a part of the transaction already), IsDirectoryError (the root); at
-        the end PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, and
-        LeaseExpiredError when its upload began longer ago than the `Tuning.lease` of who staged it.
+        No requests are sent before the commit, which also creates missing parents. A staged file is
+        published once: after OutcomeUnknownError, publish it again at the same path, which has no
+        effect if it is there already. If the transaction fails or is discarded, the file stays
+        staged: publish it by another transaction, or delete it by `discard_staged`. Raises
+        InvalidArgumentError (staged in another volume, or already part of the transaction),
+        IsDirectoryError (the root); at commit PathExistsError (not `overwrite`), IsDirectoryError,
+        NotDirectoryError, and LeaseExpiredError when its upload began longer ago than the
+        `Tuning.lease` of the staging client.
         """
         place = self._open_place(path)
         need_staged(staged, self._volume().record.volume_id)
@@ -171,17 +176,16 @@ class Transaction:
 
     @call
     async def adopt(self, path: Path, uri: str, *, overwrite: bool = False) -> None:
-        """Make an object that others have stored in the volume's data location the file at a path
-        at the end.
+        """Adopt an existing object in the volume's data location as the file at a path at commit.
 
         `uri` is `s3://bucket/key` (or `s3a`, `s3n`), or `file:///...` of a volume in a directory.
         Nothing is copied: the object keeps its key, must not be changed or adopted a second time,
-        and is never deleted, neither with the file nor with a transaction that fails. Size and etag
-        are those of now; missing parents are made at the end, and an object that is adopted at the
-        path already stays as it is. Raises DataMissingError (no such object), UnsupportedError
-        (outside of the data location, or one of the volume's own), InvalidArgumentError (adopted by
-        the transaction already), IsDirectoryError (the root); at the end PathExistsError (not
-        `overwrite`), IsDirectoryError, NotDirectoryError.
+        and is never deleted, neither with the file nor when the transaction fails. Size and etag
+        are read now. The commit creates missing parents; it has no effect if the object is already
+        adopted at the path. Raises DataMissingError (no such object), UnsupportedError (outside the
+        data location, or an object of the volume itself), InvalidArgumentError (already adopted by
+        the transaction), IsDirectoryError (the root); at commit PathExistsError (not `overwrite`),
+        IsDirectoryError, NotDirectoryError.
         """
         place = self._open_place(path)
         if place == ROOT:
@@ -208,15 +212,15 @@ class Transaction:
 
     @call
     async def rename(self, source: Path, target: Path, *, overwrite: bool = False) -> None:
-        """Move a file or a directory at the end; its new parent is there by then, or is made by the
-        transaction.
+        """Move a file or a directory at commit; its new parent must exist by then, or be created by
+        the transaction.
 
         Raises PathNotFoundError (the source), RenameIntoSelfError, NotDirectoryError (the target is
         below a file that is the source), PathExistsError (it is above the source),
-        UncommittedFileError; at the end PathNotFoundError (the parent, or the source is gone),
+        UncommittedFileError; at commit PathNotFoundError (the parent or the source is missing),
         PathExistsError (the target, unless both are files and `overwrite`), NotDirectoryError,
-        ConflictError (the source is another version by now), UncommittedFileError (a new file below
-        the directory is being written).
+        ConflictError (the source has another version by then), UncommittedFileError (a new file
+        below the directory is still being written).
         """
         old, new = self._open_place(source), self._open_place(target)
         self._claims.check(old)
@@ -254,13 +258,13 @@ class Transaction:
         missing_ok: bool = False,
         expected: FileStatus | None = None,
     ) -> None:
-        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at
-        the end.
+        """Remove a file, an empty directory, or with `recursive` a directory and everything below
+        it, at commit.
 
         Raises PathNotFoundError (unless `missing_ok`), PermissionDeniedError (the root),
-        ConflictError (not what is `expected`, as `S3kClient.delete` has it); at the end
-        PathNotFoundError (it is gone, and not `missing_ok`), ConflictError (it is another version
-        by now), DirectoryNotEmptyError.
+        ConflictError (not what is `expected`, as for `S3kClient.delete`); at commit
+        PathNotFoundError (missing, and not `missing_ok`), ConflictError (another version by then),
+        DirectoryNotEmptyError.
         """
         place = self._open_place(path)
         if place == ROOT:
@@ -280,9 +284,9 @@ class Transaction:
 
     @call
     async def makedirs(self, path: Path) -> None:
-        """Make a directory and its missing parents at the end, if they are not there by then.
+        """Create a directory and its parents at commit, unless they exist by then.
 
-        Raises at the end PathExistsError (a file is there), NotDirectoryError.
+        Raises at commit PathExistsError (a file is there), NotDirectoryError.
         """
         place = self._open_place(path)
         if place == ROOT:
@@ -293,11 +297,11 @@ class Transaction:
 
     @call
     async def commit(self) -> ChangeResult:
-        """Make all of it happen, and return what was done; called again, the same.
+        """Apply all changes and return the result; called again, the same result.
 
-        Raises as the verbs tell, InvalidArgumentError while a file is still being written,
-        BusyError while others are in the way, OutcomeUnknownError. Any other failure than that of
-        an unfinished file is final.
+        Raises the errors listed at the verbs, InvalidArgumentError while a file is still being
+        written, BusyError (obstructed by other clients), OutcomeUnknownError. Every failure except
+        that of an unfinished file is final.
         """
         if self._result is not None:
             return self._result
@@ -320,7 +324,7 @@ class Transaction:
         return self._result
 
     async def discard(self) -> None:
-        """Do nothing of it, and drop the bytes that were uploaded. No effect after the end."""
+        """Discard all changes, and delete the uploaded data. No effect after the end."""
         if self._over:
             return
         self._over = True
@@ -330,7 +334,7 @@ class Transaction:
             await self._drop()
 
     async def _client_closed(self, client: str) -> None:
-        """Discard it, unless it is over, and raise the reason where its caller goes on."""
+        """Discard the transaction, unless it has ended; later calls raise the reason."""
         if not self._over:
             message = (
                 "the client was closed before the transaction's end; nothing of it has happened"
@@ -371,20 +375,20 @@ class Transaction:
             raise StreamClosedError("the transaction is over")
 
     async def _target(self, place: str, *, overwrite: bool) -> WriteTarget:
-        """What to upload for: the file that is there, or a new object. Nothing is made for it in
-        the table."""
+        """The target of an upload: the existing file, or a new object. Writes nothing to the
+        table."""
         store = self._volume().store
         current = await store.get(place)
         if current is not None and current.is_dir:
             raise IsDirectoryError("a directory is at the path", path=place)
         if current is not None and not overwrite and not store.ran_out(current):
             raise PathExistsError("the file exists", path=place)
-        # The bytes of a reservation are its writer's to publish, under its id.
+        # Only its writer may publish data under the id of a reservation.
         return store.target(place, current if current is not None and current.committed else None)
 
     @asynccontextmanager
     async def _claimed(self, place: str) -> AsyncIterator[None]:
-        """Hold a path for a file that is being written; a failure gives it back."""
+        """Claim a path for a file that is being written; a failure releases it."""
         self._claims.take(place)
         self._under_way[place] += 1
         try:
@@ -416,18 +420,18 @@ class Transaction:
         return writer
 
     async def _take_in(self, writer: _Writer, content: Content) -> None:
-        """The file is whole."""
+        """Add a complete file."""
         await self._note_file(writer.target, content, overwrite=writer.overwrite)
         del self._files[writer]
 
     def _let_go(self, writer: _Writer) -> None:
-        """Nothing comes of the file."""
+        """Remove a failed or discarded file."""
         if writer in self._files:
             del self._files[writer]
             self._claims.release(writer.name)
 
     async def _note_file(self, target: WriteTarget, content: Content, *, overwrite: bool) -> None:
-        """The bytes are there; unless the transaction ended meanwhile, they are a part of it."""
+        """Add uploaded data to the transaction, unless that has ended meanwhile."""
         write = WriteFile(
             path=target.path,
             object_id=target.object_id,
@@ -442,8 +446,8 @@ class Transaction:
         self._intents.append(write)
 
     async def _renewed(self, write: WriteFile) -> WriteFile:
-        """The file that it was to replace is not at its path any more: it may live on at another
-        one."""
+        """A copy under a new object id, since the file to replace is no longer at the path: it may
+        exist at another one."""
         storage, content = self._volume().storage, write.content
         target = self._volume().store.target(write.path, None)
         copied = await storage.copy_from(storage, content, target.object_id)
@@ -459,9 +463,9 @@ class Transaction:
         return renewed
 
     async def _drop(self) -> None:
-        """Remove the bytes that it has uploaded, which are certainly unreferenced; bounded, and
-        shielded from cancellation. What others have staged another client may have published,
-        perhaps at another path.
+        """Delete the data that the transaction has uploaded, which is certainly unreferenced;
+        bounded in time, and shielded from cancellation. Staged data is kept: another client may
+        have published it.
         """
         writes = [
             intent
@@ -479,7 +483,7 @@ class Transaction:
 
 
 class _Writer(FileWriter):
-    """A file of a transaction: publishing it makes it a part of that."""
+    """A file of a transaction: publishing adds it to the transaction."""
 
     def __init__(
         self,
@@ -512,8 +516,7 @@ class _Writer(FileWriter):
             await super().drain()
 
     async def commit(self) -> FileStatus:
-        """Make the file, which has to be whole, a part of the transaction. The status is what it
-        will be like."""
+        """Add the complete file to the transaction. Returns its future status."""
         with counting_towards(self._requests):
             return await super().commit()
 
@@ -524,8 +527,8 @@ class _Writer(FileWriter):
 
     async def _fail(self, error: BaseException) -> None:
         await super()._fail(error)
-        # Nothing but the transaction could publish the bytes: that some were perhaps stored is no
-        # reason to hold it up.
+        # Only the transaction could publish the data: data that may have been stored need not block
+        # it.
         self._given_up(self)
 
     async def _drop(self) -> None:
@@ -534,15 +537,15 @@ class _Writer(FileWriter):
 
 
 class _Claims:
-    """Paths that operations of one transaction are on."""
+    """The paths in use by operations of one transaction."""
 
     def __init__(self) -> None:
         self._paths: dict[str, bool] = {}
-        """Whether a path is only to be a directory: then others may be below it."""
+        """Whether a path is only created as a directory: then others may be below it."""
         self._above: Counter[str] = Counter()
 
     def check(self, path: str, *, makes_directory: bool = False) -> None:
-        """Raise InvalidArgumentError if another operation is on the path, or on one above or below
+        """Raise InvalidArgumentError if another operation uses the path, or one above or below
         it."""
         if path in self._paths and not (makes_directory and self._paths[path]):
             raise InvalidArgumentError(
@@ -558,13 +561,13 @@ class _Claims:
             )
 
     def take(self, path: str, *, makes_directory: bool = False) -> None:
-        """Hold a path. Raises as `check`."""
+        """Claim a path. Raises as `check`."""
         self.check(path, makes_directory=makes_directory)
         if path not in self._paths:
             self._paths[path] = makes_directory
             self._above.update(_native.ancestors(path))
 
     def release(self, path: str) -> None:
-        """Give a path back that was taken once."""
+        """Release one claim of a path."""
         del self._paths[path]
         self._above.subtract(_native.ancestors(path))

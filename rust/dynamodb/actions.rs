@@ -63,7 +63,7 @@ impl Actions {
         }
     }
 
-    /// The rows at the places, counted among these rows.
+    /// The rows at these indexes.
     fn take(&self, rows: &Bound<'_, PyAny>) -> PyResult<Self> {
         let places: Vec<usize> =
             rows.try_iter()?.map(|row| row?.extract()).collect::<PyResult<_>>()?;
@@ -78,7 +78,7 @@ impl Actions {
     }
 }
 
-/// Appends the actions of a body if `actions` are of columns. False for anything else.
+/// Appends the actions of a body if `actions` are in columns. False for anything else.
 pub fn push_columns(out: &mut String, table: &str, actions: &Bound<'_, PyAny>) -> bool {
     let Some(actions) = Actions::of(actions) else { return false };
     let templates = Templates::new(table, &actions.change);
@@ -86,12 +86,12 @@ pub fn push_columns(out: &mut String, table: &str, actions: &Bound<'_, PyAny>) -
     true
 }
 
-/// A mark as it is stored.
+/// A mark in its stored form.
 fn mark_of(mark: String) -> PyResult<String> {
     if mark.is_empty() { Err(PyValueError::new_err("a mark is not empty")) } else { Ok(mark) }
 }
 
-/// The change of the items of removed entries: a mark first, or removal.
+/// The change of the items of removed entries: a mark, or removal.
 fn given_up(mark: Option<String>) -> PyResult<Own> {
     mark.map_or(Ok(Own::Delete), |mark| mark_of(mark).map(Own::Mark))
 }
@@ -244,8 +244,8 @@ impl Deletes {
     }
 }
 
-/// The end of marks: entries are removed, or lose their marks, each if it is unchanged. They are in
-/// the log already.
+/// Resolutions of marks: entries are removed, or lose their marks, each if it is unchanged. They
+/// are already logged.
 #[pyclass(frozen, sequence, module = "s3k_async._native")]
 pub struct Endings(Actions);
 
@@ -295,7 +295,7 @@ impl Endings {
         count_of(this.as_any(), value)
     }
 
-    /// The endings of some rows.
+    /// The resolutions of some rows.
     fn take(&self, rows: &Bound<'_, PyAny>) -> PyResult<Self> {
         self.0.take(rows).map(Self)
     }

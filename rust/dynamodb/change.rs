@@ -18,8 +18,9 @@ use crate::physical::{UUID_CHARACTERS, many, push_uuid};
 pub enum Own {
     /// It is removed.
     Delete,
-    /// It gets this mark. A listing recognises a directory by its operation, so a directory gets
-    /// that of the change, too; the log identifies a file by its own, which is kept.
+    /// It gets this mark. Listings detect changes of a directory by its operation id, so a
+    /// directory also gets that of the change; a file keeps its own, by which the log identifies
+    /// it.
     Mark(String),
     /// It loses its mark.
     Unmark,
@@ -37,19 +38,19 @@ pub struct Place {
     pub mark: String,
 }
 
-/// Entries to be changed, with the decision for each.
+/// Entries to change, with the decision for each.
 pub struct Change {
     entries: Py<Entries>,
-    /// The operation ids, one after the other; none for a change that is in the log already.
+    /// The operation ids, concatenated; empty for a change that is already logged.
     ids: String,
-    /// The change at their old place.
+    /// The change at the old key.
     pub own: Own,
     /// None unless they are moved.
     pub place: Option<Place>,
 }
 
 impl Change {
-    /// A change that is logged, each entry with an operation id of its own.
+    /// A logged change, with an operation id for each entry.
     pub fn new(
         entries: Py<Entries>,
         own: Own,
@@ -67,17 +68,17 @@ impl Change {
         Ok(Arc::new(Self { entries, ids, own, place }))
     }
 
-    /// A change that is in the log already.
+    /// A change that is already logged.
     pub fn unlogged(entries: Py<Entries>, own: Own) -> Arc<Self> {
         Arc::new(Self { entries, ids: String::new(), own, place: None })
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.entries.get().len()
     }
 
-    /// The entry of a row, as it is stored.
+    /// The stored entry of a row.
     pub fn get(&self, row: usize) -> Option<EntryView<'_>> {
         self.entries.get().get(row)
     }
@@ -92,12 +93,12 @@ impl Change {
         self.ids.get(row * UUID_CHARACTERS..(row + 1) * UUID_CHARACTERS).unwrap_or_default()
     }
 
-    /// How many actions there are to each entry.
+    /// The number of actions for each entry.
     pub fn width(&self) -> usize {
         1 + usize::from(self.place.is_some())
     }
 
-    /// The action of an entry with that role, 0 on its own item, 1 at its target.
+    /// The action of an entry in this role: 0 on its own item, 1 at its target.
     pub fn action<'py>(
         &self,
         py: Python<'py>,
@@ -152,7 +153,7 @@ fn unchanged<'py>(
 }
 
 impl Place {
-    /// The item of an entry here, as `table.codec.to_item` makes it.
+    /// The item of an entry at its target, as by `table.codec.to_item`.
     fn item<'py>(
         &self,
         py: Python<'py>,

@@ -8,21 +8,21 @@ use crate::json::write::{push_integer, push_quoted};
 /// The attribute that every item has: its partition key.
 const PARTITION: &str = "path";
 
-/// Text with placeholders, each by its offset. `S` is their kind.
+/// Text with placeholders at offsets. `S` is their kind.
 pub struct Body<S> {
     /// The text so far.
     pub text: String,
-    /// The places, in their order.
+    /// The placeholders, in their order.
     pub slots: Vec<(usize, S)>,
 }
 
 impl<S> Body<S> {
-    /// An empty one with room for so many bytes.
+    /// An empty text with capacity for so many bytes.
     pub fn with_capacity(bytes: usize) -> Self {
         Self { text: String::with_capacity(bytes), slots: Vec::new() }
     }
 
-    /// A place at the end.
+    /// Adds a placeholder at the end.
     pub fn push_slot(&mut self, slot: S) {
         self.slots.push((self.text.len(), slot));
     }
@@ -60,15 +60,15 @@ pub fn push_number(out: &mut String, digits: &str) {
     }
 }
 
-/// Appends a truth value as an `AttributeValue`.
+/// Appends a boolean as an `AttributeValue`.
 #[inline]
 pub fn push_truth(out: &mut String, truth: bool) {
     out.push_str(if truth { "{\"BOOL\":true}" } else { "{\"BOOL\":false}" });
 }
 
-/// One action being written, as in a transaction or as a request of its own: first the condition,
-/// then the item or the key, then the parts of the update and `end_update`, then `end`. What returns a body is completed by an
-/// `AttributeValue`.
+/// The writer of one action, in a transaction or as a separate request: first the condition, then
+/// the item or the key, then the parts of the update and `end_update`, then `end`. A method that
+/// returns a body expects an `AttributeValue` to be appended.
 pub struct Action<'a, S> {
     body: &'a mut Body<S>,
     names: Vec<String>,
@@ -99,12 +99,12 @@ impl<'a, S> Action<'a, S> {
         }
     }
 
-    /// Requires that there is no item. No other requirement may follow.
+    /// Requires that the item does not exist. No other requirement may follow.
     pub fn absent(&mut self) {
         self.push_call("attribute_not_exists", PARTITION);
     }
 
-    /// Requires that there is an item; the first requirement.
+    /// Requires that the item exists; the first requirement.
     pub fn present(&mut self) {
         self.push_call("attribute_exists", PARTITION);
     }
@@ -115,7 +115,7 @@ impl<'a, S> Action<'a, S> {
         self.push_assignment(name)
     }
 
-    /// Requires that there is no such attribute.
+    /// Requires that the attribute does not exist.
     pub fn missing(&mut self, name: &str) {
         self.body.text.push_str(" AND ");
         self.push_call("attribute_not_exists", name);
@@ -133,7 +133,7 @@ impl<'a, S> Action<'a, S> {
         self.body
     }
 
-    /// Sets an attribute; before any is removed.
+    /// Sets an attribute; before all removals.
     pub fn set(&mut self, name: &str) -> &mut Body<S> {
         self.begin_part(Clause::Set);
         self.push_assignment(name)
@@ -187,7 +187,7 @@ impl<'a, S> Action<'a, S> {
         self.body.text.push(')');
     }
 
-    /// Appends the name's placeholder: many plain names are reserved words.
+    /// Appends the name's placeholder: many names are reserved words.
     fn push_name(&mut self, name: &str) {
         let place = self.names.iter().position(|known| known == name).unwrap_or_else(|| {
             self.names.push(name.to_owned());

@@ -7,13 +7,13 @@ use crate::items::{Attribute, Body, Cell, Extra, Items, MAX_BYTES, Row, WIDTH};
 use crate::json::read::{Cursor, Damage, Quoted, WHOLE_DIGITS};
 use crate::json::write::push_quoted;
 
-/// Values inside one another, at most. `DynamoDB` allows 32.
+/// Maximum nesting of values. `DynamoDB` allows 32.
 const MAX_NESTING: usize = 64;
 
 const NOT_A_VALUE: &str = "this is no attribute value";
 const TWICE: &str = "an attribute stands twice";
 
-/// The types that attributes of entries have.
+/// The types of the attributes of entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Type {
     Text,
@@ -21,7 +21,7 @@ enum Type {
     Truth,
 }
 
-/// The text that last followed an attribute, up to the beginning of the value: `"ver":{"N":"`.
+/// The text that last followed an attribute, up to the start of the next value: `"ver":{"N":"`.
 #[derive(Clone, Copy)]
 struct Expected<'a> {
     text: &'a [u8],
@@ -29,15 +29,15 @@ struct Expected<'a> {
     kind: Type,
 }
 
-/// The items of one answer while they are being read.
+/// The reader of the items of one answer.
 pub struct ItemReader<'a> {
-    /// The position of the reader.
+    /// The position in the answer.
     pub cursor: Cursor<'a>,
     body: &'a [u8],
     written: String,
     rows: Vec<Row>,
     extras: Vec<Extra>,
-    /// For each attribute its last successor, and the last beginning of an item: items of a page
+    /// For each attribute its last successor, and the last start of an item: the items of a page
     /// are similar.
     expected: [Option<Expected<'a>>; WIDTH + 1],
 }
@@ -58,7 +58,7 @@ impl<'a> ItemReader<'a> {
         })
     }
 
-    /// The columns, whose texts are slices of `body`: the bytes that were read.
+    /// The columns, whose texts are slices of `body`, the input.
     pub fn into_items(self, body: Body) -> Items {
         Items { body, written: self.written, rows: self.rows, extras: self.extras }
     }
@@ -71,8 +71,8 @@ impl<'a> ItemReader<'a> {
         }
         let start = self.cursor.at();
         self.item()?;
-        // The other items are about as long as the first; room is made once, and never much more
-        // than there are bytes.
+        // The other items are about as long as the first: capacity is reserved once, and bounded by
+        // the length of the input.
         let length = (self.cursor.at() - start).max(size_of::<Row>());
         self.rows.reserve(self.body.len().saturating_sub(start) / length);
         loop {
@@ -123,7 +123,8 @@ impl<'a> ItemReader<'a> {
         Ok(column)
     }
 
-    /// Takes the name, type and value of an attribute. One without a column goes to the extras.
+    /// Takes the name, type and value of an attribute. An attribute without a column is added to
+    /// the extras.
     #[allow(clippy::indexing_slicing)] // a place is a column, or WIDTH
     fn unexpected(&mut self, place: usize) -> Result<(Option<Attribute>, Cell), Damage> {
         let start = self.cursor.at();
@@ -173,7 +174,7 @@ impl<'a> ItemReader<'a> {
         Ok((attribute, value))
     }
 
-    /// Takes the rest of a value of one of the types that an entry's attributes have.
+    /// Takes the rest of a value of one of the types of an entry's attributes.
     #[inline]
     fn simple(&mut self, kind: Type) -> Result<Cell, Damage> {
         match kind {
@@ -200,7 +201,7 @@ impl<'a> ItemReader<'a> {
         Cell::text(self.body.len() + start, self.body.len() + self.written.len())
     }
 
-    /// Takes a number whose opening quote was taken; one that is not whole becomes its JSON text.
+    /// Takes a number after its opening quote; one that is no integer is kept as JSON text.
     #[inline]
     fn number_rest(&mut self) -> Result<Cell, Damage> {
         if let Some((start, end)) = self.cursor.whole_number_rest() {
@@ -219,7 +220,7 @@ impl<'a> ItemReader<'a> {
         Ok(self.written_since(start))
     }
 
-    /// Takes a value of a type that no attribute of an entry has, as its JSON text.
+    /// Takes a value of any other type, as JSON text.
     fn foreign(&mut self, kind: &str) -> Result<Cell, Damage> {
         let start = self.written.len();
         self.written.push('{');

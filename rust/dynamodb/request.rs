@@ -16,16 +16,16 @@ use crate::dynamodb::encoder::{Action, Body, push_key, push_number, push_text, p
 use crate::errors::{bad_argument, text_of};
 use crate::json::write::push_quoted;
 
-/// A body without places to fill in later.
+/// A body without placeholders.
 type PlainBody = Body<Infallible>;
 
-/// Bytes of an action in a body, about.
+/// Approximate bytes of an action in a body.
 const TYPICAL_ACTION: usize = 768;
 
 /// A key given as a pair of texts.
 type PyKey<'py> = (Bound<'py, PyString>, Bound<'py, PyString>);
 
-/// What an action does.
+/// The kinds of actions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verb {
     Put,
@@ -62,7 +62,7 @@ impl Verb {
     }
 }
 
-/// Text of an item that is no part of a key.
+/// Text of an item outside the key.
 fn plain_text<'a>(string: &'a Bound<'_, PyString>, what: &str) -> PyResult<&'a str> {
     string.to_str().map_err(|cause| {
         let error = bad_argument(format!("{what} cannot be encoded as UTF-8"));

@@ -9,7 +9,7 @@ use crate::items::{Body, Items};
 use crate::json::read::{Cursor, Damage};
 use crate::rows::Rows;
 
-/// Bodies of more bytes are read with the interpreter released.
+/// Larger bodies are read with the interpreter released.
 const RELEASE_BYTES: usize = 4 * 1024;
 
 /// Partition and sort key.
@@ -39,8 +39,8 @@ pub struct Frame {
     capacity: f64,
 }
 
-/// Checks a body and reads it with `read`, which leaves the items in the reader. The caller owns
-/// the bytes, and puts them into the items.
+/// Checks a body and parses it with `read`, which leaves the items in the reader. The caller owns
+/// the bytes and adds them to the items.
 pub fn read_answer<T>(
     bytes: &[u8],
     crc32: Option<u32>,
@@ -63,7 +63,7 @@ pub fn read_answer<T>(
     })
 }
 
-/// As `read_answer`, of a body that Python holds.
+/// As `read_answer`, for a body owned by Python.
 fn answer<T: Send>(
     py: Python<'_>,
     body: PyBackedBytes,
@@ -78,8 +78,8 @@ fn answer<T: Send>(
     Ok((items, frame))
 }
 
-/// Takes an object; `each` takes the values that it knows and says whether it did. `null` counts as
-/// nothing.
+/// Takes an object; `each` takes the values that it knows and returns whether it did. `null` counts
+/// as absent.
 fn fields<'a>(
     reader: &mut ItemReader<'a>,
     mut each: impl FnMut(&mut ItemReader<'a>, &str) -> Result<bool, Damage>,
@@ -102,7 +102,7 @@ fn fields<'a>(
     }
 }
 
-/// Refuses a second value of one name.
+/// Refuses a duplicate name.
 fn once(cursor: &Cursor<'_>, seen: &mut bool) -> Result<(), Damage> {
     if std::mem::replace(seen, true) { Err(cursor.damage("a name stands twice")) } else { Ok(()) }
 }
@@ -146,7 +146,7 @@ fn whole(cursor: &mut Cursor<'_>) -> Result<u64, Damage> {
     number.parse().map_err(|_| cursor.damage("this is no count"))
 }
 
-/// Takes a primary key; an empty object is none.
+/// Takes a primary key; None for an empty object.
 fn key(cursor: &mut Cursor<'_>) -> Result<Option<Key>, Damage> {
     let (mut partition, mut sort) = (None, None);
     let mut empty = true;
@@ -188,7 +188,7 @@ pub fn decode_page(py: Python<'_>, body: PyBackedBytes, crc32: Option<u32>) -> P
     })
 }
 
-/// The items of a batch, and the keys that were left unprocessed.
+/// The items of a batch, and the unprocessed keys.
 #[pyfunction]
 #[pyo3(signature = (body, table, crc32))]
 pub fn decode_batch(
@@ -201,7 +201,7 @@ pub fn decode_batch(
     Ok((Rows::of(items), left))
 }
 
-/// Takes the answer to a batch of reads; the keys that were left unprocessed.
+/// Takes the answer to a batch of reads; returns the unprocessed keys.
 pub fn batch_frame(reader: &mut ItemReader<'_>, table: &str) -> Result<Vec<Key>, Damage> {
     let mut left = Vec::new();
     let mut seen = false;

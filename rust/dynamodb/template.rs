@@ -23,13 +23,13 @@ enum Slot {
     Operation,
     /// The suffix of the name at the target of the move.
     Suffix,
-    /// The attributes of the item there, but for its partition key and mark.
+    /// The attributes of the item at the target, except its partition key and mark.
     Attributes,
 }
 
 /// An action with placeholders for the parts that differ between entries.
 struct Template {
-    /// Each text with the placeholder after it.
+    /// Texts, each with the placeholder after it.
     parts: Vec<(String, Slot)>,
     tail: String,
 }
@@ -38,10 +38,10 @@ struct Template {
 pub struct Templates<'a> {
     table: &'a str,
     change: &'a Change,
-    /// On the item of a file without a mark, with one, and of a directory in the same way. Most
-    /// requests need one of them.
+    /// For items of files without and with a mark, then for directories. Most requests need only
+    /// one of them.
     own: [OnceCell<Template>; 4],
-    /// At the target.
+    /// For items at the target.
     put: Option<(Template, &'a Place)>,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Templates<'a> {
         Self { table, change, own: [const { OnceCell::new() }; 4], put }
     }
 
-    /// Appends the actions to the entry of a row, a comma before them unless they are the first of
+    /// Appends the actions for the entry of a row, preceded by a comma unless they are the first in
     /// a list.
     pub fn push(&self, out: &mut String, row: usize) {
         let Some(entry) = self.change.get(row) else { return };
@@ -123,7 +123,8 @@ impl Template {
         place.volume.push_partition(&mut partition, &place.directory, 0);
         item.text.push_str("{\"path\":{\"S\":");
         push_quoted(&mut item.text, &partition);
-        // Without the closing quote and the suffix, which is 0 here and each row's own in the body.
+        // Without the closing quote and the suffix, which is 0 here and specific to each row in the
+        // body.
         item.text.truncate(item.text.len() - "0\"".len());
         item.push_slot(Slot::Suffix);
         item.text.push_str("\"}");
@@ -172,14 +173,14 @@ impl Template {
     }
 }
 
-/// Appends an `AttributeValue` that is a text.
+/// Appends a text as an `AttributeValue`.
 fn text(body: &mut Body<Slot>, slot: Slot) {
     body.text.push_str("{\"S\":");
     body.push_slot(slot);
     body.text.push('}');
 }
 
-/// Appends an `AttributeValue` whose text or digits have nothing to escape.
+/// Appends an `AttributeValue` with a text or digits that need no escapes.
 fn quoted(body: &mut Body<Slot>, kind: &str, slot: Slot) {
     for part in ["{\"", kind, "\":\""] {
         body.text.push_str(part);
@@ -188,7 +189,7 @@ fn quoted(body: &mut Body<Slot>, kind: &str, slot: Slot) {
     body.text.push_str("\"}");
 }
 
-/// Appends attributes of the moved item, each with a comma before it, in the order of
+/// Appends attributes of the moved item, each preceded by a comma, in the order of
 /// `table.codec.to_item`.
 fn push_attributes(out: &mut String, entry: &EntryView<'_>, operation: &str) {
     out.push_str(",\"children\":{\"S\":");
@@ -232,7 +233,7 @@ fn push_whole(out: &mut String, head: &str, number: i64) {
     out.push_str("\"}");
 }
 
-/// Appends a JSON string, without a search for escapes if there are certainly none.
+/// Appends a JSON string, without a search for escapes if it certainly needs none.
 #[inline]
 fn push_known(out: &mut String, text: Text<'_>) {
     if text.plain {

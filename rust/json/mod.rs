@@ -1,4 +1,4 @@
-//! JSON text (RFC 8259): a cursor that reads it, and strings and numbers as it writes them.
+//! JSON text (RFC 8259): a reading cursor, and writers of strings and numbers.
 
 pub mod read;
 pub mod write;

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Objects and arrays inside one another, at most. `DynamoDB` nests 32 levels of values, which are
-/// two each.
+/// Maximum nesting of objects and arrays. `DynamoDB` nests 32 levels of values, with two levels of
+/// JSON each.
 pub const MAX_DEPTH: usize = 128;
 
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
@@ -14,7 +14,7 @@ const BACKSLASHES: u64 = u64::from_ne_bytes([b'\\'; 8]);
 /// A syntax error and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// What is wrong.
+    /// The reason.
     pub reason: &'static str,
     /// Position in bytes.
     pub at: usize,
@@ -31,22 +31,20 @@ pub struct Quoted {
     pub escaped: bool,
 }
 
-/// Digits that a whole number has at most: the largest number of `DynamoDB`, 9.9…E+125, has so
-/// many.
+/// Maximum digits of an integer: those of the largest number of `DynamoDB`, 9.9…E+125.
 pub const WHOLE_DIGITS: usize = 126;
 
-/// A place in a text.
+/// A position in a text.
 pub struct Cursor<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
-    /// Whether control characters occur anywhere: where they do not, strings need not be searched
-    /// for them.
+    /// Whether the text has control characters: if not, strings need not be searched for them.
     controls: bool,
 }
 
 impl<'a> Cursor<'a> {
-    /// The beginning of a text. Refuses what is not UTF-8.
+    /// A cursor at the start of a text. Refuses invalid UTF-8.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Damage> {
         let text = std::str::from_utf8(bytes)
             .map_err(|error| Damage { reason: "the text is not UTF-8", at: error.valid_up_to() })?;
@@ -59,7 +57,7 @@ impl<'a> Cursor<'a> {
         Damage { reason, at: self.at }
     }
 
-    /// The next byte, white space left out.
+    /// The next byte after white space.
     #[inline]
     pub fn peek(&mut self) -> Option<u8> {
         loop {
@@ -75,7 +73,7 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// Takes the next byte if it is this one.
+    /// Takes the next byte if it equals this one.
     #[inline]
     pub fn take(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
@@ -83,7 +81,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Takes this very text, white space included, if it is what comes next.
+    /// Takes exactly this text, white space included, if it is next.
     #[inline]
     pub fn take_text(&mut self, text: &[u8]) -> bool {
         let found = self.bytes.get(self.at..self.at + text.len()) == Some(text);
@@ -120,7 +118,7 @@ impl<'a> Cursor<'a> {
         self.string_rest()
     }
 
-    /// Takes a string whose opening quote was taken.
+    /// Takes a string after its opening quote.
     #[inline]
     pub fn string_rest(&mut self) -> Result<Quoted, Damage> {
         let start = self.at;
@@ -244,7 +242,7 @@ impl<'a> Cursor<'a> {
         if self.at == start { Err(self.damage("this is no value")) } else { Ok(()) }
     }
 
-    /// Takes an object; `each` takes the value of every name.
+    /// Takes an object; `each` takes the value for every name.
     pub fn members(
         &mut self,
         mut each: impl FnMut(&mut Self, &str) -> Result<(), Damage>,
@@ -283,7 +281,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Skips a value, `depth` levels deep already.
+    /// Skips a value at nesting level `depth`.
     pub fn skip(&mut self, depth: usize) -> Result<(), Damage> {
         if depth >= MAX_DEPTH {
             return Err(self.damage("values are nested too deeply"));
@@ -299,7 +297,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The place of the first quote or backslash.
+/// The position of the first quote or backslash.
 #[inline]
 fn first_special(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
@@ -316,13 +314,13 @@ fn first_special(bytes: &[u8]) -> Option<usize> {
     rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).map(|place| at + place)
 }
 
-/// The high bit of each byte that is zero; of those above the lowest one it says nothing reliable.
+/// Sets the high bit of each zero byte; reliable only up to the lowest zero byte.
 #[inline]
 const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(LOW_BITS) & !word & HIGH_BITS
 }
 
-/// The character of a `\u` escape and what follows it.
+/// The character of a `\u` escape and the text after it.
 fn unicode_escape(digits: &str) -> Result<(char, &str), &'static str> {
     let (unit, rest) = hex_unit(digits)?;
     if let Some(meant) = char::from_u32(unit) {

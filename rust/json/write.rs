@@ -22,7 +22,7 @@ pub fn push_quoted(out: &mut String, text: &str) {
 
 /// Appends a JSON string of ASCII alone, as Python's `json.dumps`.
 pub fn push_ascii_quoted(out: &mut String, text: &str) {
-    // Without an early end the loop is done many bytes at a time.
+    // Without an early exit the loop is vectorised.
     #[allow(clippy::needless_bitwise_bool)] // without branches the loop is vectorised
     let plain = |byte: u8| (0x20..0x7f).contains(&byte) & (byte != b'"') & (byte != b'\\');
     out.push('"');
@@ -65,7 +65,7 @@ fn push_unit(out: &mut String, unit: u16) {
     }
 }
 
-/// Appends a whole number in decimal.
+/// Appends an integer in decimal.
 #[inline]
 pub fn push_integer(out: &mut String, number: i64) {
     if number < 0 {

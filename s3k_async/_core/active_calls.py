@@ -1,10 +1,10 @@
 """The active calls of a client, and their end when it closes.
 
 A call is a verb, a step of a listing or an operation of an open file. A client that closes admits
-no further call, waits for those that run, and then cancels what is left: a call in a critical
-section, in which its change is decided, leaves that section first. So a call that has changed
-something returns its result, or raises OutcomeUnknownError, and one that raises ClosedClientError
-has changed nothing.
+no further call, waits for the active ones, and then cancels the rest. A call in a critical section,
+in which the outcome of its change is decided, completes that section first. So a call that has
+changed something returns its result, or raises OutcomeUnknownError, and one that raises
+ClosedClientError has changed nothing.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ T = TypeVar("T")
 Drop: TypeAlias = Callable[[str], Awaitable[None]]
 
 RETURNING: Final = 1.0
-"""Seconds in which a call that has changed something may return when the time for closing is over.
+"""Seconds after the time for closing in which a call that has changed something may still return.
 """
 ENDING: Final = 60.0
-"""Seconds in which calls end that were cancelled: longer than a request is sent again."""
+"""Seconds for cancelled calls to end: longer than the retries of a request."""
 
 
 class Calls:
@@ -49,9 +49,9 @@ class Calls:
         """Whether no further call is admitted."""
 
     def running(self, *, late: bool = False) -> _Call:
-        """The body of a `with` is one call, or a part of the one that it is in. Raises
-        ClosedClientError, unless it may come `late`: what clears away behind an open file may begin
-        while the client is closing.
+        """Count the body of a `with` as one call, or as a part of the enclosing call. Raises
+        ClosedClientError, unless it may come `late`: clean-up of an open file may begin while the
+        client is closing.
         """
         return _Call(self, late=late)
 
@@ -60,28 +60,28 @@ class Calls:
         return any(running.calls is self and not running.over for running in _current.get())
 
     def begin(self, call: _Call) -> None:
-        """Count a call among those under way."""
+        """Count an active call."""
         self._running.add(call)
 
     def end(self, call: _Call) -> None:
-        """Count it no more."""
+        """Remove it from the active calls."""
         self._running.discard(call)
         self._wake()
 
     def admit(self) -> None:
-        """Raise ClosedClientError unless calls may begin, or this is a part of one."""
+        """Raise ClosedClientError unless calls may begin, or this code is a part of one."""
         if self.closing and not self.is_inside():
             raise ClosedClientError("the client is closed, or is being closed", path=self.name)
 
     def stream(self, pages: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-        """The pages, each step a call; they are closed with the client."""
+        """The pages as a stream, each step of which is a call; it is closed with the client."""
         stream = Stream(self, pages)
         self._streams.add(stream)
         return stream
 
     async def finish(self, seconds: float) -> None:
-        """Admit no further call, wait so long for those that run, then end them."""
-        # Tasks that were started before this one was get to the beginning of their calls.
+        """Admit no further call, wait up to the timeout for active ones, then end them."""
+        # Tasks that were started before this one can begin their calls.
         await asyncio.sleep(0)
         self.closing = True
         if not await self._idle(seconds):
@@ -93,31 +93,31 @@ class Calls:
                 await stream.aclose()
 
     def on_close(self, owner: object, drop: Drop) -> None:
-        """Have a method of an unfinished file or transaction called when the client closes, unless
-        its owner is gone by then."""
+        """Register a method of an unfinished file or transaction to be called when the client
+        closes, unless its owner was collected by then."""
         self._unfinished[owner] = WeakMethod(drop)
 
     async def drop_unfinished(self, client: str) -> None:
-        """Drop files and transactions, the latest first: a file before the transaction that it
-        belongs to. `client` is how messages name the client."""
+        """Drop files and transactions, the latest first, so that a file precedes its transaction.
+        `client` is the client in messages."""
         for method in reversed(list(self._unfinished.values())):
             drop = method()
             if drop is not None:
                 await drop(client)
 
     async def ended(self) -> None:
-        """Wait for what was cancelled, or came late."""
+        """Wait for cancelled and late calls."""
         self._hurried = False
         await self._idle(ENDING)
 
     def hurry(self) -> None:
-        """Have `finish` wait no longer for calls that are not cancelled yet."""
+        """Make `finish` cancel the remaining calls at once."""
         self._hurried = True
         self._wake()
 
     @contextmanager
     def own(self) -> Iterator[None]:
-        """For the time of a `with`, admit what the body does: it is a part of closing."""
+        """For the time of a `with`, admit calls of the body, which is a part of closing."""
         outer = _current.get()
         mine = _Call(self)
         _current.set((*outer, mine))
@@ -128,7 +128,8 @@ class Calls:
             _current.set(outer)
 
     async def _idle(self, seconds: float) -> bool:
-        """Wait until no call runs but those that this is a part of; False if that takes longer."""
+        """Wait until no call is active except those that this code is a part of; False after the
+        timeout."""
         mine = set(_current.get())
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
@@ -146,7 +147,7 @@ class Calls:
 
 
 class _Call:
-    """One call under way, for `with`."""
+    """One active call, for `with`."""
 
     def __init__(self, calls: Calls, *, late: bool = False) -> None:
         self.calls = calls
@@ -190,7 +191,7 @@ class _Call:
                 raise self._error() from error
 
     def end(self) -> None:
-        """Have the call end: at once, or when what it is deciding is decided."""
+        """End the call: at once, or at the end of its critical section."""
         self._ending = True
         for scope in self._optional:
             scope.cancel()
@@ -248,8 +249,8 @@ _incidental: ContextVar[bool] = ContextVar("s3k_incidental", default=False)
 
 @contextmanager
 def critical() -> Iterator[None]:
-    """The end of the body is waited for, whatever closes: a change is being decided in it, or
-    cleared away."""
+    """A critical section: closing waits for its end, since it decides the outcome of a change, or
+    cleans up."""
     running = _current.get()
     for each in running:
         each.enter_critical()
@@ -262,8 +263,8 @@ def critical() -> Iterator[None]:
 
 @contextmanager
 def optional() -> Iterator[None]:
-    """The body is left, without an error, when its call has to end: others do what it leaves
-    undone."""
+    """A section that is abandoned without an error when its call has to end: other clients do the
+    rest."""
     running = _current.get()
     with anyio.CancelScope() as scope:
         for each in running:
@@ -277,7 +278,7 @@ def optional() -> Iterator[None]:
 
 @contextmanager
 def incidental() -> Iterator[None]:
-    """What is changed in the body, as missing parents, is not what its call was to change."""
+    """Changes in the body, such as missing parents, are not the change that the call is for."""
     before = _incidental.get()
     _incidental.set(True)
     try:
@@ -287,7 +288,7 @@ def incidental() -> Iterator[None]:
 
 
 def note_change() -> None:
-    """Note that the call has changed what it was to change, or perhaps has."""
+    """Record that the call has made its change, or may have."""
     if not _incidental.get():
         for each in _current.get():
             each.note_change()
@@ -305,18 +306,18 @@ class Stream(AsyncGenerator[T, None]):
             return await anext(self._pages)
 
     async def asend(self, value: None) -> T:
-        """As `anext`: the pages take no value."""
+        """As `anext`; a value is ignored."""
         del value
         return await anext(self)
 
     async def athrow(self, *error: Any) -> T:
-        """Raise an error where the pages stand."""
+        """Raise an error at the current position of the generator."""
         if not isinstance(self._pages, AsyncGenerator):
             return await super().athrow(*error)
         return cast(T, await self._pages.athrow(*error))
 
     async def aclose(self) -> None:
-        """Let go of what is read ahead."""
+        """Close the generator and cancel its read-ahead."""
         if isinstance(self._pages, AsyncGenerator):
             await self._pages.aclose()
 
@@ -331,8 +332,8 @@ class _Client(Protocol):
 
 
 def call(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A verb of a client, or of what belongs to one, each call of which is waited for when the
-    client closes."""
+    """Decorator for a verb of a client, or of its files and transactions: closing the client waits
+    for its calls."""
 
     @wraps(verb)
     async def called(*arguments: P.args, **options: P.kwargs) -> T:

@@ -151,7 +151,8 @@ class Bridge:
                 _LOG.debug("the loop goes on after %r", error)
 
     def _exit(self) -> None:
-        """Close what is open, stop the loop. Quiet: nobody is left to act on a failure."""
+        """Close open files and clients, and stop the loop. Failures are ignored: no caller could
+        handle them."""
         loop, thread = self._loop, self._thread
         if loop is None or thread is None or self.pid != os.getpid():
             return

@@ -32,31 +32,30 @@ class S3kSyncClient(BlockingClient):
     the interpreter exits. Any number of threads may use it, running event loops in the caller do
     not matter, and a forked or spawned child that has it opens the volume for itself. A call from a
     callback of its own (progress) raises WrongLoopError; Ctrl-C cancels the call under way. A
-    pickled client is its configuration without secrets, which are looked for anew where it arrives.
+    pickled client holds its configuration without secrets, which are resolved again on unpickling.
 
     Every method may raise InvalidPathError, CrossVolumeError (the URL of another volume),
-    ClosedClientError, ReadOnlyVolumeError for changes, BusyError while others move or delete what
-    is needed, and the services' errors; the first call also what `open_volume` raises.
+    ClosedClientError, ReadOnlyVolumeError for changes, BusyError while other clients move or delete
+    entries of the path, and the services' errors; the first call also the errors of `open_volume`.
     """
 
     def stat(self, path: Path) -> FileStatus:
-        """What is at a path; for a file that is being written for the first time, `committed` is
-        False.
+        """The status of a path; `committed` is False for a new file that is still being written.
 
         Raises PathNotFoundError.
         """
         return self._call(lambda fs: fs.stat(path))
 
     def exists(self, path: Path) -> bool:
-        """Whether something is at the path, a file that is being written included."""
+        """Whether the path exists, including a new file that is still being written."""
         return self._call(lambda fs: fs.exists(path))
 
     def is_file(self, path: Path) -> bool:
-        """Whether a file is at the path, one that is being written included."""
+        """Whether the path is a file, including a new file that is still being written."""
         return self._call(lambda fs: fs.is_file(path))
 
     def is_dir(self, path: Path) -> bool:
-        """Whether a directory is at the path."""
+        """Whether the path is a directory."""
         return self._call(lambda fs: fs.is_dir(path))
 
     def list(
@@ -67,13 +66,13 @@ class S3kSyncClient(BlockingClient):
         include_uncommitted: bool = False,
         sorted: bool = False,
     ) -> Iterator[FileStatus]:
-        """What is in a directory, or with `recursive` all that is below it; of a file, the file
-        itself.
+        """The children of a directory, or with `recursive` everything below it; for a file, the
+        file itself.
 
-        What existed for the whole call comes exactly once; memory is bounded. Of up to 50,000
-        entries, an atomic change of many is seen wholly or not at all, and the first comes when all
-        were read. In no order, or `sorted` by name (by UTF-8 bytes), with each directory followed
-        by what is in it. Raises PathNotFoundError.
+        An entry that existed for the whole call is returned exactly once; memory is bounded. A
+        listing of up to 50,000 entries shows an atomic change of many either completely or not at
+        all; it returns the first entry after all were read. In no order, or `sorted` by name (by
+        UTF-8 bytes), with each directory followed by its content. Raises PathNotFoundError.
         """
         return self._each(
             lambda fs: fs.list(
@@ -91,7 +90,7 @@ class S3kSyncClient(BlockingClient):
     ) -> Iterator[pa.RecordBatch]:
         """As `list`, in Arrow record batches of the schema `s3k_async.arrow_schema`.
 
-        No Python object is made for an entry. Raises PathNotFoundError.
+        No Python object is created for an entry. Raises PathNotFoundError.
         """
         return self._each(
             lambda fs: fs.list_batches(
@@ -119,10 +118,10 @@ class S3kSyncClient(BlockingClient):
         newer_than: int | datetime | None = None,
         older_than: int | datetime | None = None,
     ) -> Iterator[FileStatus]:
-        """What is below a directory and meets every condition given.
+        """The entries below a directory that meet all given conditions.
 
         `pattern` is a glob over the name, or, if it has a `/`, over the path relative to `path`;
-        `min_size` and `max_size` are inclusive and met by files only; `newer_than` and `older_than`
+        `min_size` and `max_size` are inclusive and select files only; `newer_than` and `older_than`
         are exclusive modification times, epoch milliseconds or an aware `datetime`. Raises
         PathNotFoundError, InvalidArgumentError.
         """
@@ -139,7 +138,8 @@ class S3kSyncClient(BlockingClient):
         )
 
     def glob(self, pattern: str) -> Iterator[FileStatus]:
-        """What matches a pattern of `*`, `?`, `[..]`, `**` and `{a,b}`, each once, in no order.
+        """The entries that match a pattern of `*`, `?`, `[..]`, `**` and `{a,b}`, each once, in no
+        order.
 
         See `s3k_async.listing.globbing`. Only directories in which something can match are listed.
         Raises InvalidArgumentError.
@@ -147,15 +147,15 @@ class S3kSyncClient(BlockingClient):
         return self._each(lambda fs: fs.glob(pattern))
 
     def content_summary(self, path: Path) -> ContentSummary:
-        """Bytes, files and directories of a subtree, itself included; files being written count for
-        nothing.
+        """Bytes, files and directories of a subtree, itself included; files being written are not
+        counted.
 
         Raises PathNotFoundError.
         """
         return self._call(lambda fs: fs.content_summary(path))
 
     def jobs(self) -> builtins.list[TransactionRecord]:
-        """Changes of many entries that are under way, or whose owner died. Raises
+        """Changes of many entries that are in progress, or whose owner has failed. Raises
         ItemFormatError."""
         return self._call(lambda fs: fs.jobs())
 
@@ -178,15 +178,15 @@ class S3kSyncClient(BlockingClient):
     def physical_paths(
         self, path: Path = ROOT, *, recursive: bool = True
     ) -> Iterator[PhysicalFile]:
-        """The committed files below a directory, or without `recursive` in it, or a file itself,
-        with the URIs of their bytes and the values in the `name=value` directories between.
+        """The committed files below a directory, or without `recursive` only its own, or a file
+        itself, with the URIs of their data and the partition values from `name=value` directories.
 
             files = [file for file in client.physical_paths("/sales")]
             spark.read.parquet(*[file.uri for file in files])
 
-        The files are those of a listing, which sees an atomic change of many wholly or not at all
-        (`list`); their bytes stay for the grace period of garbage collection, whatever becomes of
-        the files. Raises PathNotFoundError.
+        The files are those of a listing, with its consistency (`list`). Their data is kept for the
+        grace period of garbage collection, even if the files are changed or deleted. Raises
+        PathNotFoundError.
         """
         return self._each(lambda fs: fs.physical_paths(path, recursive=recursive))
 
@@ -200,50 +200,49 @@ class S3kSyncClient(BlockingClient):
 
     def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> builtins.list[bytes]:
         """The bytes [start, end) of each range, cut at the end of the file, all of one version,
-        several at once.
+        read concurrently.
 
         Raises InvalidArgumentError (a negative start, or an end before the start), and as `read`.
         """
         return self._call(lambda fs: fs.read_ranges(path, ranges))
 
     def stat_many(self, paths: Iterable[Path]) -> builtins.list[FileStatus | None]:
-        """What is at each path, in the order of the paths; None where nothing is.
+        """The status of each path, in the order of the paths; None for a missing one.
 
-        The same path may come several times. Raises the errors of the table, for all paths
+        The same path may occur several times. Raises the errors of the table, for all paths
         together.
         """
         return self._call(lambda fs: fs.stat_many(paths))
 
     def exists_many(self, paths: Iterable[Path]) -> builtins.list[bool]:
-        """Whether something is at each path, in the order of the paths, files that are being
-        written included.
+        """Whether each path exists, in the order of the paths, including new files that are still
+        being written.
 
         Raises as `stat_many`.
         """
         return self._call(lambda fs: fs.exists_many(paths))
 
     def read_many(self, paths: Iterable[Path]) -> builtins.list[bytes]:
-        """Whole files, in the order of the paths, each as `read` gives it, size and checksum
+        """Whole files, in the order of the paths, each as returned by `read`, size and checksum
         verified.
 
         Up to 64 files are read at once, and no more than 64 MiB of them (a longer file alone); the
-        result holds all of them. Every file is tried; PartialFailureError, whose `failures` are the
-        paths with what `read` would raise for them, is raised at the end. A path that comes several
-        times is read once. Errors of the table that leave all entries unknown are raised as
-        themselves.
+        result holds all of them. Every file is tried; at the end PartialFailureError is raised,
+        whose `failures` are the paths with the errors of `read`. A path that occurs several times
+        is read once. Errors of the table that affect all entries are raised unchanged.
         """
         return self._call(lambda fs: fs.read_many(paths))
 
     def read_each(self, paths: Iterable[Path]) -> builtins.list[bytes | S3kError]:
         """As `read_many`, with the error of a file that could not be read in its place.
 
-        Errors of the table that leave all entries unknown are raised.
+        Errors of the table that affect all entries are raised.
         """
         return self._call(lambda fs: fs.read_each(paths))
 
     def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> FileStatus:
-        """Make `data` the file at a path, in one step, with missing parents; of racing writers the
-        last one wins.
+        """Write a file with the content `data` atomically, and create missing parents. Of
+        concurrent writers the last one wins.
 
         Raises PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError (the path
         leads through a file), NoSpaceError, OutcomeUnknownError.
@@ -253,12 +252,12 @@ class S3kSyncClient(BlockingClient):
     def write_many(
         self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True
     ) -> ChangeResult:
-        """Write a list of (path, data), up to a hundred entries in a request, with missing parents
-        made once.
+        """Write a list of (path, data), up to a hundred entries in a request. Missing parents are
+        created once.
 
-        Each file is there or not by itself, as `write` does it; the order is not kept. What fails
-        is listed in the result and keeps no other from being written; a path that is named twice is
-        refused with InvalidArgumentError. Raises ArgumentTypeError for what is no list of pairs.
+        Each file is written independently, as by `write`, in any order. Failures are listed in the
+        result and do not affect the other files; a path that occurs twice is refused with
+        InvalidArgumentError. Raises ArgumentTypeError if `files` is not a list of pairs.
         """
         return self._call(lambda fs: fs.write_many(files, overwrite=overwrite))
 
@@ -272,37 +271,36 @@ class S3kSyncClient(BlockingClient):
     def open(self, path: Path, mode: str) -> SyncFileReader | SyncFileWriter: ...
 
     def open(self, path: Path, mode: str = "rb") -> SyncFileReader | SyncFileWriter:
-        """A file: `rb` to read, `wb` to write, `xb` to create.
+        """Open a file: `rb` to read, `wb` to write, `xb` to create.
 
-        It is an `io.RawIOBase`, used by `with` or as it is; `io.TextIOWrapper(fs.open(path))` reads
-        text. A new path is reserved when the file is opened and published when it is closed; until
-        then readers of an existing file see the old bytes. Raises UnsupportedError (`ab`, `r+`,
-        text); when opened PathNotFoundError, PathExistsError (`xb`), IsDirectoryError,
-        NotDirectoryError, UncommittedFileError.
+        Use it with `with`, or it. A new path is reserved when the file is opened and
+        published when it is closed; until then readers of an existing file see its old content.
+        Raises UnsupportedError (`ab`, `r+`, text); on opening PathNotFoundError, PathExistsError
+        (`xb`), IsDirectoryError, NotDirectoryError, UncommittedFileError.
         """
         return self._open_file(lambda fs: fs.open(path, mode))
 
     def stage(self) -> SyncStagedWriter:
-        """Upload bytes that `Transaction.publish` makes a file, here or in another process; for
-        `with`.
+        """Upload data without a path, which `Transaction.publish` publishes as a file, here or in
+        another process; for `with`.
 
             with client.stage() as file:
                 file.write(data)
             send(file.staged)
 
-        Staged bytes are in no listing, and neither in the table nor in the log. They must be
-        published within `Tuning.lease` of the opening of the file; after the grace period garbage
-        collection removes the others. After an exception or `discard` nothing remains. Raises
+        Staged data is in no listing, and neither in the table nor in the log. It must be published
+        within `Tuning.lease` of opening the file; garbage collection removes unpublished data after
+        the grace period. After an exception or `discard` nothing remains. Raises
         ReadOnlyVolumeError.
         """
         return self._open(SyncStagedWriter, lambda fs: fs.stage())
 
     def discard_staged(self, staged: Iterable[StagedFile]) -> None:
-        """Drop the bytes of uploads that will not be published; those that are gone are fine.
+        """Delete the data of uploads that will not be published; missing data is ignored.
 
-        Only for files that are certainly unpublished, so not after OutcomeUnknownError: garbage
-        collection decides about those. Raises InvalidArgumentError (another volume's),
-        ReadOnlyVolumeError, PartialFailureError (with the keys that could not be dropped, which
+        Only for files that are certainly unpublished, so not after OutcomeUnknownError: leave those
+        to garbage collection. Raises InvalidArgumentError (staged in another volume),
+        ReadOnlyVolumeError, PartialFailureError (with the keys that could not be deleted, which
         garbage collection removes).
         """
         self._call(lambda fs: fs.discard_staged(staged))
@@ -315,18 +313,19 @@ class S3kSyncClient(BlockingClient):
         return self._call(lambda fs: fs.touch(path))
 
     def transaction(self) -> SyncTransaction:
-        """Several changes that happen together or not at all, for `with`; see `Transaction`.
+        """Several changes that are applied together or not at all, for `with`; see
+        `Transaction`.
 
             with client.transaction() as tx:
                 tx.write("/out/part-0", data)
                 tx.delete("/out/part-of-yesterday")
 
-        What is raised inside leaves everything as it was.
+        An exception in the body discards all changes.
         """
         return self._begin(SyncTransaction, lambda fs: fs.transaction())
 
     def makedirs(self, path: Path, *, exist_ok: bool = True) -> FileStatus:
-        """Make a directory and its missing parents.
+        """Create a directory and its missing parents.
 
         Raises PathExistsError (a file is there; or a directory, unless `exist_ok`),
         NotDirectoryError.
@@ -342,15 +341,16 @@ class S3kSyncClient(BlockingClient):
         atomic: bool = True,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Move a file or a directory; no bytes are copied, and readers see all of it or nothing.
+        """Move a file or a directory atomically, without copying data.
 
-        The target's parent must exist. An existing target is refused, unless it is a file, the
-        source is one too, and `overwrite`. A file renamed to itself stays. What is raised has
-        changed nothing, but for OutcomeUnknownError: all of it, or nothing. Without `atomic` a
-        directory is moved entry by entry, by about half as many writes; interrupted, or after
-        PartialFailureError, the same call finishes it. Raises PathNotFoundError, PathExistsError,
-        NotDirectoryError, RenameIntoSelfError (a directory to itself or below itself),
-        UncommittedFileError (also where a new file below is being written), BusyError.
+        The target's parent must exist. An existing target is refused, unless source and target are
+        files and `overwrite` is set. Renaming a file to itself has no effect. A call that raises
+        has changed nothing; after OutcomeUnknownError, all or nothing. Without `atomic` a directory
+        is moved entry by entry, with about half as many writes; after an interruption or
+        PartialFailureError, repeat the call to finish it. Raises PathNotFoundError,
+        PathExistsError, NotDirectoryError, RenameIntoSelfError (a directory to itself or below
+        itself), UncommittedFileError (also for a new file below that is still being written),
+        BusyError.
         """
         return self._call(
             lambda fs: fs.rename(
@@ -397,16 +397,16 @@ class S3kSyncClient(BlockingClient):
         overwrite: bool = False,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Make objects in the volume's data location files by a list of (path, URI), without
+        """Adopt objects in the volume's data location as files, by a list of (path, URI), without
         copying them.
 
-        Each is adopted by itself, as `Transaction.adopt` does it, up to a hundred entries in a
-        request, with missing parents made once; the order is not kept. The list is taken a thousand
-        pairs at a time. What fails is listed in the result by its path and keeps no other from
-        being adopted; what is adopted at its path already is left as it is and not counted, so that
-        the same list can be finished later. Of pairs that name one path, or one object, within a
-        thousand all are refused with InvalidArgumentError; further apart, each is taken as it
-        comes. Raises ArgumentTypeError for what is no list of pairs.
+        Each object is adopted independently, as by `Transaction.adopt`, in any order, up to a
+        hundred entries in a request. Missing parents are created once. The list is processed a
+        thousand pairs at a time. Failures are listed in the result by path and do not affect the
+        other pairs. An object that is already adopted at its path is skipped and not counted, so
+        that the same list can be finished later. If a path or an object occurs several times within
+        a thousand pairs, all of these pairs are refused with InvalidArgumentError; further apart,
+        each is processed in turn. Raises ArgumentTypeError if `files` is not a list of pairs.
         """
         return self._call(lambda fs: fs.adopt_many(pairs, overwrite=overwrite, progress=progress))
 
@@ -418,16 +418,15 @@ class S3kSyncClient(BlockingClient):
         missing_ok: bool = False,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Rename by a list of (source, target), up to 50 files in a request; the result lists what
-        failed.
+        """Rename by a list of (source, target), up to 50 files in a request; the result lists the
+        failures.
 
-        Each pair is renamed as `rename` does it: files first, then directories in the order of the
-        list. A pair that fails is listed by its source and keeps no other from being done. Pairs
-        that share a path, as (a, b) and (b, c) do, are refused with InvalidArgumentError, all of
-        them: what they lead to would depend on their order, and on how far an earlier call had
-        come. With `missing_ok` a pair whose source is gone is done if something is at its target,
-        so that the same list can be finished later. Raises ArgumentTypeError for what is no list of
-        pairs.
+        Each pair is renamed as by `rename`: files first, then directories in the order of the list.
+        Failures are listed by source and do not affect the other pairs. Pairs that share a path, as
+        (a, b) and (b, c) do, are all refused with InvalidArgumentError: the result would depend on
+        their order, and on the progress of an earlier call. With `missing_ok` a pair with a missing
+        source is done if its target exists, so that the same list can be finished later. Raises
+        ArgumentTypeError if `pairs` is not a list of pairs.
         """
         return self._call(
             lambda fs: fs.rename_many(
@@ -443,11 +442,12 @@ class S3kSyncClient(BlockingClient):
         missing_ok: bool = False,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Remove what is at the paths, up to 100 files in a request; the result lists what failed.
+        """Remove files and directories, up to 100 files in a request; the result lists the
+        failures.
 
-        Each is removed as `delete` does it: files first, then directories, the deepest first. A
-        path that fails is listed and keeps no other from being done; a path that is named twice
-        counts once. Raises ArgumentTypeError for what is no list.
+        Each is removed as by `delete`: files first, then directories, the deepest first. Failures
+        are listed and do not affect the other paths; a path that occurs twice counts once. Raises
+        ArgumentTypeError if `paths` is not a list.
         """
         return self._call(
             lambda fs: fs.delete_many(
@@ -466,10 +466,10 @@ class S3kSyncClient(BlockingClient):
     ) -> ChangeResult:
         """Copy a file, or with `recursive` a directory, inside the service where it can.
 
-        Missing parents are made. With `overwrite` files are replaced and an existing directory is
-        filled up. Raises PathNotFoundError, PathExistsError (not `overwrite`), IsDirectoryError,
-        NotDirectoryError, RenameIntoSelfError (a directory below itself), UncommittedFileError,
-        DataMissingError, CorruptDataError, PartialFailureError.
+        Missing parents are created. With `overwrite` files are replaced and an existing directory
+        is merged into. Raises PathNotFoundError, PathExistsError (not `overwrite`),
+        IsDirectoryError, NotDirectoryError, RenameIntoSelfError (a directory below itself),
+        UncommittedFileError, DataMissingError, CorruptDataError, PartialFailureError.
         """
         return self._call(
             lambda fs: fs.copy(
@@ -489,8 +489,8 @@ class S3kSyncClient(BlockingClient):
     ) -> ChangeResult:
         """Copy from this volume to a path of another client's volume.
 
-        Bytes go through this process unless both volumes are in one service that can copy between
-        them. Raises as `copy`.
+        The data passes through this process unless one service holds both volumes and can copy
+        between them. Raises as `copy`.
         """
         return self._call_with(
             other,

@@ -28,7 +28,8 @@ class _SyncFile(io.RawIOBase):
 
     def __init__(self, bridge: Bridge, path: str, owner: object) -> None:
         super().__init__()
-        # The client closes its volume when nobody holds it any more; an open file does.
+        # The client closes its volume when it is no longer referenced; an open file keeps a
+        # reference.
         self._owner = owner
         self._bridge = bridge
         self._path = path
@@ -44,18 +45,18 @@ class _SyncFile(io.RawIOBase):
     def _need_open(self) -> None:
         if self._bridge.pid != os.getpid():
             raise ForkedClientError(
-                "the file was opened by a parent process: open it anew", path=self._path
+                "the file was opened by a parent process: open it again", path=self._path
             )
         if self.closed:
             raise StreamClosedError("the file is closed", path=self._path)
 
 
 class SyncFileReader(_SyncFile):
-    """A committed file, open for reading at the version it had: old bytes stay old while others
-    overwrite it.
+    """A committed file, open for reading at a fixed version: it returns the old content even if the
+    file is overwritten.
 
-    A file that is read in order from its start is verified where its last bytes are fetched, as
-    `FileReader` does.
+    A file that is read sequentially from its start is verified when its last bytes are fetched, as
+    by `FileReader`.
 
     It reads ahead by itself, so no `io.BufferedReader` is needed; `io.TextIOWrapper(reader)` gives
     text. Not for several threads at once, apart from `read_at`. Every call may raise
@@ -82,8 +83,8 @@ class SyncFileReader(_SyncFile):
         return self._reader.size
 
     def read(self, n: int | None = -1, /) -> bytes:
-        """The next `n` bytes, fewer only at the end of the file; all that is left for a negative
-        `n` or None."""
+        """The next `n` bytes, fewer only at the end of the file; the rest of the file for a
+        negative `n` or None."""
         self._need_open()
         taken = self._reader.take(n)
         return taken if taken is not None else self._run(lambda: self._reader.read(n))
@@ -101,7 +102,7 @@ class SyncFileReader(_SyncFile):
         return len(data)
 
     def read_at(self, offset: int, n: int) -> bytes:
-        """`n` bytes from `offset`, cut at the end of the file; the position stays.
+        """`n` bytes from `offset`, cut at the end of the file; the position does not change.
 
         Several threads may call it at once. Raises InvalidArgumentError for a negative offset or
         length.
@@ -112,7 +113,7 @@ class SyncFileReader(_SyncFile):
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Move to an offset from the start, the position (SEEK_CUR) or the end (SEEK_END), past the
         end too; returns the new position. Raises InvalidArgumentError for a position before the
-        start; the old one stays then.
+        start; then the position does not change.
         """
         self._need_open()
         return self._reader.move(offset, whence)
@@ -126,7 +127,7 @@ class SyncFileReader(_SyncFile):
         raise UnsupportedError("the file is open for reading", path=self._path)
 
     def close(self) -> None:
-        """Let go of what is buffered. Harmless when called again."""
+        """Release the buffers. Idempotent."""
         if not self.closed:
             self._reader.release()
             super().close()
@@ -144,10 +145,9 @@ class SyncFileWriter(_SyncFile):
     """A file being written. Nothing is visible before `close` or `commit`; leaving `with` by an
     exception, `discard`, and forgetting to close it publish nothing and remove the reservation.
 
-    A failure is final: whatever failed is raised again by every later call, and nothing is
-    published. Under an `io.TextIOWrapper` or `io.BufferedWriter` keep this object in the `with`:
-    those wrappers close what they wrap even when they are left by an exception, and closing
-    publishes.
+    A failure is final: every later call raises it again, and nothing is published. Under an
+    `io.TextIOWrapper` or `io.BufferedWriter` keep this object in the `with`: those wrappers close
+    what they wrap even when they are left by an exception, and closing publishes.
     """
 
     mode = "wb"
@@ -160,7 +160,7 @@ class SyncFileWriter(_SyncFile):
         return f"<SyncFileWriter {self._path!r}>"
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Take in bytes, send them in parts as they come together; returns how many were taken.
+        """Accept bytes and upload them in parts; returns the number of bytes accepted.
 
         Raises StreamClosedError, NoSpaceError, the errors of the service, and those of the client's
         state.
@@ -175,7 +175,7 @@ class SyncFileWriter(_SyncFile):
         return len(view)
 
     def tell(self) -> int:
-        """Bytes taken in so far."""
+        """Bytes accepted so far."""
         self._need_open()
         return self._writer.size
 
@@ -194,16 +194,16 @@ class SyncFileWriter(_SyncFile):
     def commit(self) -> FileStatus:
         """Publish the file, durably, and return its status; called again, the same status.
 
-        Raises ConflictError (the path was changed by others meanwhile), LeaseExpiredError (writing
+        Raises ConflictError (another client changed the path meanwhile), LeaseExpiredError (writing
         took longer than `Tuning.lease`), OutcomeUnknownError, StreamClosedError (discarded), and
-        what the upload failed with.
+        the errors of the upload.
         """
         status = self._run(self._writer.commit)
         super().close()
         return status
 
     def close(self) -> None:
-        """Publish the file, unless that was done or it was discarded. Raises as `commit`."""
+        """Publish the file, unless it was published or discarded already. Raises as `commit`."""
         if not self.closed:
             self.commit()
 
@@ -241,11 +241,10 @@ class SyncFileWriter(_SyncFile):
 
 
 class SyncStagedWriter(SyncFileWriter):
-    """Bytes on their way to a place where a transaction finds them: see `S3kClient.stage`.
+    """The writer of a staged upload: see `S3kClient.stage`.
 
-    As any writer, but that closing publishes nothing: `staged` is then what a transaction
-    publishes. There is no path yet; `name` is the physical key, and so is the path in the status
-    that `commit` gives.
+    As any writer, except that closing publishes nothing: a transaction publishes `staged`. There is
+    no path yet; `name`, and the path in the status that `commit` returns, are the physical key.
     """
 
     _writer: StagedWriter
@@ -258,7 +257,7 @@ class SyncStagedWriter(SyncFileWriter):
 
     @property
     def staged(self) -> StagedFile:
-        """What was uploaded, once the writer is closed; raises UnsupportedError before, and if it
+        """The staged file, after the writer is closed; raises UnsupportedError before, and if it
         was discarded."""
         return self._writer.staged
 

@@ -85,11 +85,11 @@ class BlockingClient:
     the interpreter exits. Any number of threads may use it, running event loops in the caller do
     not matter, and a forked or spawned child that has it opens the volume for itself. A call from a
     callback of its own (progress) raises WrongLoopError; Ctrl-C cancels the call under way. A
-    pickled client is its configuration without secrets, which are looked for anew where it arrives.
+    pickled client holds its configuration without secrets, which are resolved again on unpickling.
 
     Every method may raise InvalidPathError, CrossVolumeError (the URL of another volume),
-    ClosedClientError, ReadOnlyVolumeError for changes, BusyError while others move or delete what
-    is needed, and the services' errors; the first call also what `open_volume` raises.
+    ClosedClientError, ReadOnlyVolumeError for changes, BusyError while other clients move or delete
+    entries of the path, and the services' errors; the first call also the errors of `open_volume`.
     """
 
     def __init__(
@@ -117,14 +117,13 @@ class BlockingClient:
 
     @property
     def name(self) -> str:
-        """The volume's name, which its URL has; of an embedded volume it may be empty before the
+        """The volume's name, as in its URL; for an embedded volume it may be empty before the
         client is entered."""
         return self.config.name
 
     @property
     def config(self) -> VolumeConfig:
-        """What the client opens; once it is entered, with what the volume record decides filled
-        in."""
+        """The configuration; after entering, completed from the volume record."""
         session = self._sessions.get(os.getpid())
         return self._config if session is None else session.client.config
 
@@ -135,19 +134,19 @@ class BlockingClient:
 
     @property
     def requests(self) -> Requests:
-        """What the client asked of the services since it was made, opening and deferred work
-        included.
+        """The requests of the client since its creation, including those of opening and deferred
+        work.
 
-        In this process: a forked child counts anew.
+        Requests in this process: a forked child starts at zero.
         """
         session = self._sessions.get(os.getpid())
         return Requests() if session is None else session.client.requests
 
     def count(self) -> AbstractContextManager[RequestCounter]:
-        """Count what this client asks of the services for the body of a `with`, tasks that it
-        starts included.
+        """Count the requests of this client for the body of a `with`, including tasks started
+        there.
 
-        Other threads count for themselves.
+        Calls of other threads are not counted.
         """
         return self._session().client.count()
 
@@ -165,9 +164,9 @@ class BlockingClient:
         self.close(timeout=seconds if kind is None else min(seconds, HURRY))
 
     def open_volume(self) -> None:
-        """What entering the client does, for callers that cannot; `close` ends it.
+        """Open the client without `with`; `close` ends it.
 
-        Harmless when it is open. Raises VolumeNotFoundError, NotAVolumeError, VolumeFormatError,
+        No effect when it is open. Raises VolumeNotFoundError, NotAVolumeError, VolumeFormatError,
         VolumeMismatchError.
         """
         self._closed = False
@@ -175,14 +174,13 @@ class BlockingClient:
         session.bridge.run(session.opened)
 
     def close(self, *, timeout: float | None = None) -> None:
-        """Wait for the calls that are under way and for the operation log, then release connections
-        and files.
+        """Wait for active calls and for the operation log, then release connections and files.
 
         The calls are those of other threads. Further calls raise ClosedClientError at once. Calls
         that run longer than `timeout` seconds (None: the setting `close_timeout`) are cancelled:
-        each raises ClosedClientError, and then has changed nothing, or OutcomeUnknownError. What is
-        still being written, or in a transaction, is dropped, not published. Harmless when called
-        again, and in a forked child, which has nothing open.
+        each raises ClosedClientError if it has changed nothing, else OutcomeUnknownError.
+        Unfinished files and transactions are dropped, not published. Idempotent; no effect in a
+        forked child.
         """
         self._closed = True
         session = self._sessions.get(os.getpid())
@@ -270,7 +268,8 @@ class BlockingClient:
 
 
 class BlockingTransaction:
-    """Several changes that happen together, at the end of `with` or by `commit`, or not at all.
+    """Several changes that are applied together, at the end of `with` or by `commit`, or not at
+    all.
 
     As `Transaction`; any number of threads may use it.
     """

@@ -12,78 +12,81 @@ __all__ = ["SyncTransaction"]
 
 
 class SyncTransaction(BlockingTransaction):
-    """Several changes that happen together, at the end of `with` or by `commit`, or not at all.
+    """Several changes that are applied together, at the end of `with` or by `commit`, or not at
+    all.
 
     As `Transaction`; any number of threads may use it.
     """
 
     @property
     def closed(self) -> bool:
-        """Whether it came to its end, in whatever way."""
+        """Whether the transaction has ended, in any way."""
         return self._transaction.closed
 
     @property
     def result(self) -> ChangeResult:
-        """What was done, once it is; raises UnsupportedError before. Directories that were made on
-        the way count."""
+        """The result of the commit; raises UnsupportedError before it. Created parents are
+        counted."""
         return self._transaction.result
 
     def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> None:
-        """Upload `data`, which is to be the file at a path; missing parents are made at the end.
+        """Upload `data`, to be published as the file at a path; missing parents are created at
+        commit.
 
-        Raises PathExistsError (not `overwrite`), IsDirectoryError, NoSpaceError; at the end
-        NotDirectoryError, and LeaseExpiredError when the upload is longer ago than `Tuning.lease`.
+        Raises PathExistsError (not `overwrite`), IsDirectoryError, NoSpaceError; at commit
+        NotDirectoryError, and LeaseExpiredError when the upload began longer ago than
+        `Tuning.lease`.
         """
         self._call(lambda tx: tx.write(path, data, overwrite=overwrite))
 
     def open(self, path: Path, mode: str = "wb") -> SyncFileWriter:
-        """A file to be written, `wb`, or created, `xb`, for `with`; closing it publishes nothing
-        yet.
+        """Open a file to write, `wb`, or to create, `xb`, for `with`; closing it adds it to
+        the transaction.
 
-        Bytes are uploaded as they are written. Left by an exception, or discarded, it is no part of
-        the transaction. Raises UnsupportedError for other modes, and as `write`.
+        Data is uploaded as it is written. After an exception in its body, or `discard`, the file is
+        not part of the transaction. Raises UnsupportedError for other modes, and as `write`.
         """
         return self._open(SyncFileWriter, lambda tx: tx.open(path, mode))
 
     def publish(self, path: Path, staged: StagedFile, *, overwrite: bool = False) -> None:
-        """Make what was staged (`S3kClient.stage`), perhaps by another process, the file at a path
-        at the end.
+        """Publish a staged upload (`S3kClient.stage`), perhaps of another process, as the file at a
+        path at commit.
 
-        Nothing is asked for before the end; missing parents are made then. A staged file is
-        published once: after OutcomeUnknownError again at the same path, where nothing is done if
-        it is there already. A transaction that fails, or is discarded, leaves it staged: to be
-        published by another one, or dropped by `discard_staged`. Raises InvalidArgumentError
-        (another volume's, or a part of the transaction already), IsDirectoryError (the root); at
-        the end PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, and
-        LeaseExpiredError when its upload began longer ago than the `Tuning.lease` of who staged it.
+        No requests are sent before the commit, which also creates missing parents. A staged file is
+        published once: after OutcomeUnknownError, publish it again at the same path, which has no
+        effect if it is there already. If the transaction fails or is discarded, the file stays
+        staged: publish it by another transaction, or delete it by `discard_staged`. Raises
+        InvalidArgumentError (staged in another volume, or already part of the transaction),
+        IsDirectoryError (the root); at commit PathExistsError (not `overwrite`), IsDirectoryError,
+        NotDirectoryError, and LeaseExpiredError when its upload began longer ago than the
+        `Tuning.lease` of the staging client.
         """
         self._call(lambda tx: tx.publish(path, staged, overwrite=overwrite))
 
     def adopt(self, path: Path, uri: str, *, overwrite: bool = False) -> None:
-        """Make an object that others have stored in the volume's data location the file at a path
-        at the end.
+        """Adopt an existing object in the volume's data location as the file at a path at commit.
 
         `uri` is `s3://bucket/key` (or `s3a`, `s3n`), or `file:///...` of a volume in a directory.
         Nothing is copied: the object keeps its key, must not be changed or adopted a second time,
-        and is never deleted, neither with the file nor with a transaction that fails. Size and etag
-        are those of now; missing parents are made at the end, and an object that is adopted at the
-        path already stays as it is. Raises DataMissingError (no such object), UnsupportedError
-        (outside of the data location, or one of the volume's own), InvalidArgumentError (adopted by
-        the transaction already), IsDirectoryError (the root); at the end PathExistsError (not
-        `overwrite`), IsDirectoryError, NotDirectoryError.
+        and is never deleted, neither with the file nor when the transaction fails. Size and etag
+        are read now. The commit creates missing parents; it has no effect if the object is already
+        adopted at the path. Raises DataMissingError (no such object), UnsupportedError (outside the
+        data location, or an object of the volume itself), InvalidArgumentError (already adopted by
+        the transaction), IsDirectoryError (the root); at commit PathExistsError (not `overwrite`),
+        IsDirectoryError, NotDirectoryError.
         """
         self._call(lambda tx: tx.adopt(path, uri, overwrite=overwrite))
 
     def rename(self, source: Path, target: Path, *, overwrite: bool = False) -> None:
-        """Move a file or a directory at the end; its new parent is there by then, or is made by the
-        transaction.
+        """Move a file or a directory at commit; its new parent must exist by then, or be created by
+        the transaction.
 
         Raises PathNotFoundError (the source), RenameIntoSelfError, NotDirectoryError (the target is
         below a file that is the source), PathExistsError (it is above the source),
-        UncommittedFileError; at the end PathNotFoundError (the parent, or the source is gone),
+        UncommittedFileError; at commit PathNotFoundError (the parent or the source is missing),
         PathExistsError (the target, unless both are files and `overwrite`), NotDirectoryError,
-        ConflictError (the source is another version by now), UncommittedFileError (a new file below
-        the directory is being written).
+        ConflictError (the source has another version by then), UncommittedFileError (a new file
+        below the directory is still being written).
         """
         self._call(lambda tx: tx.rename(source, target, overwrite=overwrite))
 
@@ -95,13 +98,13 @@ class SyncTransaction(BlockingTransaction):
         missing_ok: bool = False,
         expected: FileStatus | None = None,
     ) -> None:
-        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at
-        the end.
+        """Remove a file, an empty directory, or with `recursive` a directory and everything below
+        it, at commit.
 
         Raises PathNotFoundError (unless `missing_ok`), PermissionDeniedError (the root),
-        ConflictError (not what is `expected`, as `S3kClient.delete` has it); at the end
-        PathNotFoundError (it is gone, and not `missing_ok`), ConflictError (it is another version
-        by now), DirectoryNotEmptyError.
+        ConflictError (not what is `expected`, as for `S3kClient.delete`); at commit
+        PathNotFoundError (missing, and not `missing_ok`), ConflictError (another version by then),
+        DirectoryNotEmptyError.
         """
         self._call(
             lambda tx: tx.delete(
@@ -110,21 +113,21 @@ class SyncTransaction(BlockingTransaction):
         )
 
     def makedirs(self, path: Path) -> None:
-        """Make a directory and its missing parents at the end, if they are not there by then.
+        """Create a directory and its parents at commit, unless they exist by then.
 
-        Raises at the end PathExistsError (a file is there), NotDirectoryError.
+        Raises at commit PathExistsError (a file is there), NotDirectoryError.
         """
         self._call(lambda tx: tx.makedirs(path))
 
     def commit(self) -> ChangeResult:
-        """Make all of it happen, and return what was done; called again, the same.
+        """Apply all changes and return the result; called again, the same result.
 
-        Raises as the verbs tell, InvalidArgumentError while a file is still being written,
-        BusyError while others are in the way, OutcomeUnknownError. Any other failure than that of
-        an unfinished file is final.
+        Raises the errors listed at the verbs, InvalidArgumentError while a file is still being
+        written, BusyError (obstructed by other clients), OutcomeUnknownError. Every failure except
+        that of an unfinished file is final.
         """
         return self._call(lambda tx: tx.commit())
 
     def discard(self) -> None:
-        """Do nothing of it, and drop the bytes that were uploaded. No effect after the end."""
+        """Discard all changes, and delete the uploaded data. No effect after the end."""
         self._call(lambda tx: tx.discard())

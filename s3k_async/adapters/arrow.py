@@ -5,11 +5,12 @@
     from pyarrow.fs import FileSelector
     from s3k_async.adapters.arrow import arrow_filesystem
 
-fs = arrow_filesystem("s3k://analytics") # settings of S3kClient pq.write_table(table,
-"/raw/day=1/part-0.parquet", filesystem=fs) ds.dataset("/raw", filesystem=fs,
-partitioning="hive").to_table(filter=ds.field("day") == 1) fs.get_file_info(FileSelector("/raw",
-recursive=True)) # one listing, directories in parallel fs.move("/staging/day=2", "/raw/day=2") #
-copies no bytes; atomic
+    fs = arrow_filesystem("s3k://analytics")  # settings of S3kClient
+    pq.write_table(table, "/raw/day=1/part-0.parquet", filesystem=fs)
+    raw = ds.dataset("/raw", filesystem=fs, partitioning="hive")
+    raw.to_table(filter=ds.field("day") == 1)
+    fs.get_file_info(FileSelector("/raw", recursive=True))  # one listing, directories in parallel
+    fs.move("/staging/day=2", "/raw/day=2")  # atomic, without a copy
 
 `pyarrow.fs.FileSystem.from_uri` does not know the scheme `s3k`: pass the filesystem beside the
 path. (It accepts `fsspec+s3k://analytics/raw`, for the filesystem of fsspec, not this one.)

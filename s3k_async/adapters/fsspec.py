@@ -59,8 +59,8 @@ class S3kFileSystem(ReadableFileSystem):
 
     Paths are absolute in the volume (`/raw/x`), or URLs of it: the URL of another volume is refused
     (CrossVolumeError). Any thread, event loop, and forked or spawned process may use one object;
-    each has connections of its own. A pickle is the configuration without secrets, which are
-    resolved anew in the process that loads it. A new file does not exist before it is published.
+    each has connections of its own. A pickle holds the configuration without secrets, which are
+    resolved again in the process that loads it. A new file does not exist before it is published.
     Raises ConfigError, and the errors of the client's verbs.
     """
 

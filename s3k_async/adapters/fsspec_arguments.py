@@ -89,7 +89,7 @@ def ranges_of(paths: object, starts: Any, ends: Any) -> list[Range]:
     """One range for each path. Raises ArgumentTypeError (no list of paths), InvalidArgumentError
     (different numbers)."""
     if not isinstance(paths, list):
-        raise ArgumentTypeError(f"a list of paths is wanted, not {type(paths).__name__}")
+        raise ArgumentTypeError(f"expected a list of paths, not {type(paths).__name__}")
     begins = list(starts) if isinstance(starts, Iterable) else [starts] * len(paths)
     stops = list(ends) if isinstance(ends, Iterable) else [ends] * len(paths)
     if not len(begins) == len(stops) == len(paths):

@@ -286,7 +286,7 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
     def _need_process(self) -> None:
         if self._pid != os.getpid():
             raise ForkedClientError(
-                "the file was opened by a parent process: open it anew", path=self.path
+                "the file was opened by a parent process: open it again", path=self.path
             )
 
 

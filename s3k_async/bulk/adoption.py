@@ -32,13 +32,13 @@ from s3k_async.volumes.volume import Volume
 __all__ = ["LOOKS", "adopt_many", "canonical_uri", "is_own", "look_at"]
 
 WINDOW = 1000
-"""Pairs of a list that are looked at and published together."""
+"""Pairs of a list that are checked and published together."""
 WINDOWS = 2
-"""Windows under way at the same time: one is looked at while the other is published."""
+"""Concurrent windows: one is checked while the other is published."""
 LOOKS = 64
-"""Objects of one window that are looked at at the same time."""
+"""Objects of one window that are checked concurrently."""
 LOST = 16
-"""Files that lost a race and are published by themselves, at the same time."""
+"""Files that lost a race and are published individually, concurrently."""
 
 _LOST = ConflictError, PathExistsError
 
@@ -47,10 +47,10 @@ _Pair: TypeAlias = tuple[str, str]
 
 
 async def look_at(volume: Volume, uri: str) -> Content:
-    """What an object that others have stored is, by one request: no checksum is known of it.
+    """The content of an existing object, by one request; its checksum is unknown.
 
-    Raises ArgumentTypeError, UnsupportedError (not in the data location, or one of the volume's
-    own), DataMissingError (not there).
+    Raises ArgumentTypeError, UnsupportedError (not in the data location, or an object of the volume
+    itself), DataMissingError (missing).
     """
     key = _key(volume, uri)
     info = await volume.storage.place.head(key)
@@ -60,14 +60,14 @@ async def look_at(volume: Volume, uri: str) -> Content:
 
 
 def canonical_uri(volume: Volume, uri: str) -> str:
-    """The URI by which entries name an object, however it is spelled. Raises as `look_at`, without
-    a request."""
+    """The canonical URI of an object, as stored in entries. Raises as `look_at`, without a
+    request."""
     return volume.storage.place.uri(_key(volume, uri))
 
 
 def is_own(volume: Volume, key: str) -> bool:
-    """Whether an object of the data location belongs to this volume or to another: bytes of a file,
-    log, mark."""
+    """Whether an object in the data location belongs to a volume, this or another: data, log or
+    mark."""
     log = volume.log_blobs and volume.storage.place_key(volume.log_blobs.uri("-"))
     return belongs_to_a_volume(key) or bool(log and key.startswith(log.removesuffix("-")))
 
@@ -76,9 +76,10 @@ def _key(volume: Volume, uri: str) -> str:
     """The key of an object that can be adopted."""
     if not isinstance(uri, str):
         raise ArgumentTypeError(f"a URI is text, not {type(uri).__name__}")
+    # The JVM writes `file:/path`.
     full = (
         f"file://{uri[5:]}" if uri.startswith("file:/") and not uri.startswith("file://") else uri
-    )  # as the JVM says
+    )
     if "://" not in full:
         raise UnsupportedError("an object to adopt is given by its URI", path=uri)
     key = volume.storage.place_key(full)
@@ -100,7 +101,7 @@ async def adopt_many(
     overwrite: bool,
     progress: ProgressCallback | None,
 ) -> ChangeResult:
-    """Adopt each object of the list; the result says what failed."""
+    """Adopt each object of the list; the result lists the failures."""
     volume.store.require_writable(ROOT)
     adoption = _Adoption(volume, overwrite, ProgressTally("adopt", progress), normalise)
     await run_all(adoption.window, _windows(pairs), limit=WINDOWS)
@@ -115,18 +116,18 @@ def _windows(pairs: Iterable[tuple[str | os.PathLike[str], str]]) -> Iterator[li
 
 @dataclass(slots=True)
 class _Adoption:
-    """One list of objects on their way into the tree."""
+    """The adoption of one list of objects."""
 
     volume: Volume
     overwrite: bool
     tally: ProgressTally
     normalise: Callable[[str | os.PathLike[str]], str]
     preparing: anyio.Lock = field(default_factory=anyio.Lock)
-    """Windows take turns, so that what one has read and made of their directories is known to the
-    next."""
+    """Windows read directories one after the other, so that each can use the directories that
+    earlier ones have read or created."""
 
     async def window(self, given: Sequence[object]) -> None:
-        """Adopt some objects together, and those that lost a race each by itself."""
+        """Adopt some objects together, and those that lost a race individually."""
         contents: dict[str, Content] = {}
 
         async def look(pair: _Pair) -> None:
@@ -141,7 +142,7 @@ class _Adoption:
             [(target, contents[target.path]) for target in targets],
             overwrite=self.overwrite,
         )
-        # What is there now may be the same object, which another client has adopted.
+        # The present file may be the same object, adopted by another client.
         lost = [path for path, outcome in published.items() if isinstance(outcome, _LOST)]
         for path, outcome in published.items():
             if isinstance(outcome, Entry):
@@ -166,8 +167,7 @@ class _Adoption:
         return found
 
     def _distinct(self, pairs: list[_Pair]) -> list[_Pair]:
-        """Without what is named twice: which object would be at the path, or at which path the
-        object, is not told."""
+        """The pairs without duplicates of a path or an object, whose result would be ambiguous."""
         paths, uris = Counter(path for path, _ in pairs), Counter(uri for _, uri in pairs)
         for path, uri in pairs:
             if paths[path] > 1 or uris[uri] > 1:
@@ -179,7 +179,7 @@ class _Adoption:
         return [(path, uri) for path, uri in pairs if paths[path] == uris[uri] == 1]
 
     async def _targets(self, contents: dict[str, Content]) -> list[WriteTarget]:
-        """What to publish: not what is adopted at its path already."""
+        """The targets to publish, without objects that are already adopted at their paths."""
         targets: list[WriteTarget] = []
         try:
             async with self.preparing:
@@ -219,7 +219,7 @@ class _Adoption:
 
 
 def _is(entry: Entry, content: Content) -> bool:
-    """Whether the entry is the very object, as it is now."""
+    """Whether the entry references this object in its present state."""
     return (entry.physical, entry.size, entry.etag) == (
         content.physical,
         content.size,

@@ -1,6 +1,6 @@
-"""Conditional changes of exactly the objects that a caller has seen. The verbs for paths change
-whatever is at a path; here every write is conditional on the object id, and on its version where
-one is given."""
+"""Conditional changes of exactly the objects that a caller has seen. The verbs for paths change any
+entry at a path; here every write is conditional on the object id, and on the version if one is
+given."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from s3k_async.txn.executor import execute
 __all__ = ["Errors", "ExpectedObject", "delete_expected", "delete_seen", "rename_expected"]
 
 ALONE = 8
-"""What is changed by itself, at the same time."""
+"""Concurrent individual changes."""
 CHUNK = 1000
-"""Files of a tree that are looked at and deleted together."""
+"""Files of a tree that are checked and deleted together."""
 CHUNKS = 4
-"""Portions under way at the same time."""
+"""Concurrent chunks."""
 
 Errors: TypeAlias = dict[str, S3kError]
-"""By path, what was not changed: PathNotFoundError for what is gone, ConflictError for what is not
-what was meant."""
+"""Failures by path: PathNotFoundError for a missing entry, ConflictError for another object or
+version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class ExpectedObject:
     path: str
     id: str
     version: int | None = None
-    """None: whichever it is at by then."""
+    """None: any version."""
 
     def need(self, found: Entry | FileStatus | S3kError | None) -> None:
-        """Raise what is wrong unless this is it."""
+        """Raise PathNotFoundError or ConflictError unless the entry is this object."""
         if isinstance(found, S3kError):
             raise found
         if found is None:
@@ -63,9 +63,9 @@ class ExpectedObject:
 async def rename_expected(
     client: S3kClient, pairs: Sequence[tuple[ExpectedObject, str]], *, overwrite: bool
 ) -> Errors:
-    """Move what is meant to the paths that are given with it, each by itself. No path is in two
-    pairs, nor above one that is. With `overwrite` a file replaces whichever file is at its target
-    by then.
+    """Move each expected object to its target path, each independently. No path may occur in two
+    pairs, or be above a path of another pair. With `overwrite` a file replaces any file at its
+    target.
     """
     means = {meant.path: meant for meant, _ in pairs}
 
@@ -99,8 +99,8 @@ async def rename_expected(
 async def delete_expected(
     client: S3kClient, wanted: Sequence[ExpectedObject], *, recursive: bool
 ) -> Errors:
-    """Remove what is meant, each by itself; none is above another one. A directory goes with
-    `recursive` only, unless it is empty, and with all that is in it by then.
+    """Remove the expected objects, each independently; none may be above another one. A directory
+    that is not empty requires `recursive`, and is removed with its current content.
     """
     store = volume_of(client).store
     errors: Errors = {}
@@ -136,8 +136,8 @@ async def delete_expected(
 
 @call
 async def delete_seen(client: S3kClient, entries: Iterable[FileStatus]) -> Errors:
-    """Remove the versions of files, and the directories, that a listing showed; of directories only
-    those that are empty by then.
+    """Remove the versions of files, and the directories, that a listing showed; directories only if
+    they are empty by then.
     """
     errors: Errors = {}
 
@@ -166,8 +166,8 @@ async def delete_seen(client: S3kClient, entries: Iterable[FileStatus]) -> Error
 
 
 async def _delete_files(client: S3kClient, files: Sequence[Entry], errors: Errors) -> set[str]:
-    """Remove files at the versions that were read, many in a transaction; those that have to be
-    looked at again."""
+    """Remove files at the versions that were read, many in a transaction; returns those to check
+    again."""
     store = volume_of(client).store
     if not files:
         return set()
@@ -177,7 +177,7 @@ async def _delete_files(client: S3kClient, files: Sequence[Entry], errors: Error
             store.items, store.changes.run_parts, plan, plan.lanes(), store.sources.uuid
         )
     except LogFormatError:
-        # It cannot hold one of them, and nothing was changed.
+        # The log cannot hold one of them, and nothing was changed.
         return {entry.path for entry in files}
     left = {plan.path(row) for row in report.refused}
     for row, error in report.failed.items():
@@ -191,14 +191,13 @@ async def _delete_files(client: S3kClient, files: Sequence[Entry], errors: Error
 async def _alone(
     client: S3kClient, meant: ExpectedObject, change: Callable[[Transaction], Awaitable[None]]
 ) -> None:
-    """Make a change in a transaction of its own, which rests on the version that its verb has
-    seen."""
+    """Make a change in its own transaction, conditional on the version that its verb has seen."""
     race = ConflictBackoff(volume_of(client).store)
     while True:
         async with client.transaction() as transaction:
             await change(transaction)
-            # After the verb has looked: if that saw something else, what is seen now is not what
-            # the commit needs.
+            # Checked after the call of the verb: if the verb has seen another object, this check
+            # fails too.
             meant.need(await client.stat(meant.path))
             try:
                 await transaction.commit()

@@ -1,6 +1,6 @@
 """Reads of many paths: batched metadata requests, parallel reads under one memory budget.
 
-Nothing is a snapshot: each path is looked up by itself. Entries are read 100 in a request.
+The result is no snapshot: each path is looked up independently. Entries are read 100 in a request.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ __all__ = ["exists_many", "read_each", "read_many", "stat_many"]
 Found: TypeAlias = Entry | S3kError | None
 
 FILES = 64
-"""Files of one call that are read at the same time."""
+"""Concurrent reads of one call."""
 IN_FLIGHT = 64 * 1024 * 1024
-"""Bytes of one call that are asked for at the same time; a longer file is read alone."""
+"""Bytes requested at the same time by one call; a longer file is read alone."""
 
 
 async def stat_many(volume: Volume, paths: list[str]) -> list[FileStatus | None]:
-    """What is at each path; None where nothing is."""
+    """The status of each path; None for a missing one."""
     entries = await volume.store.get_many(paths)
     return [None if entry is None else status_of(entry) for entry in entries]
 
 
 async def exists_many(volume: Volume, paths: list[str]) -> list[bool]:
-    """Whether something is at each path."""
+    """Whether each path exists."""
     return [entry is not None for entry in await volume.store.get_many(paths)]
 
 
@@ -74,5 +74,5 @@ async def _read_one(volume: Volume, path: str, entry: Found, budget: ByteBudget)
         raise PathNotFoundError("no such file or directory", path=path)
     async with budget.hold(entry.size):
         found = await read_version(volume, entry)
-        # Replaced, and its bytes collected, since the entries were read.
+        # Replaced, and its data collected, since the entries were read.
         return await read_file(volume, path) if found is None else found

@@ -1,8 +1,8 @@
 """Writes of many files: parallel uploads, entries published a hundred in a request.
 
-The list is cut into windows. A window's paths are read together, its bytes uploaded under one bound
-for the whole call, and its entries published together. A file that lost a race is written once
-more, by itself.
+The list is divided into windows. The paths of a window are read together, its data is uploaded
+under one limit for the whole call, and its entries are published together. A file that lost a race
+is written again individually.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ __all__ = ["write_many"]
 
 WINDOW_FILES = 1000
 WINDOW_BYTES = 64 * 1024 * 1024
-"""A window ends with whichever it reaches first."""
+"""Limits of a window, of which the first one reached applies."""
 WINDOWS = 2
-"""Windows under way at the same time: one uploads while the other is published."""
+"""Concurrent windows: one uploads while the other is published."""
 UPLOADS = 64
-"""Files of one window that are being uploaded at the same time."""
+"""Concurrent uploads of one window."""
 UPLOAD_BYTES = 64 * 1024 * 1024
-"""Bytes of one call that are being uploaded at the same time; a file of more goes alone."""
+"""Bytes uploaded at the same time by one call; a larger file is uploaded alone."""
 LOST = 16
-"""Files that lost a race and are written by themselves, at the same time."""
+"""Files that lost a race and are written individually, concurrently."""
 
 _File: TypeAlias = tuple[str, memoryview]
 
@@ -55,7 +55,7 @@ async def write_many(
     *,
     overwrite: bool,
 ) -> ChangeResult:
-    """Write each file of the list; the result says what failed."""
+    """Write each file of the list; the result lists the failures."""
     volume.store.require_writable(ROOT)
     load = _Load(volume, overwrite)
     fit = load.distinct(load.given(files, normalise))
@@ -78,7 +78,7 @@ def _windows(files: list[_File]) -> Iterator[list[_File]]:
 
 @dataclass(slots=True)
 class _Load:
-    """One list of files on its way into the volume."""
+    """The write of one list of files."""
 
     volume: Volume
     overwrite: bool
@@ -87,16 +87,16 @@ class _Load:
     failures: list[tuple[str, Exception]] = field(default_factory=list)
     budget: ByteBudget = field(default_factory=lambda: ByteBudget(UPLOAD_BYTES))
     preparing: anyio.Lock = field(default_factory=anyio.Lock)
-    """Windows take turns, so that what one has read and made of their directories is known to the
-    next."""
+    """Windows read directories one after the other, so that each can use the directories that
+    earlier ones have read or created."""
 
     def given(
         self,
         files: Iterable[object],
         normalise: Callable[[str | os.PathLike[str]], str],
     ) -> list[_File]:
-        """The list with paths normalised and buffers that can be sliced, without what is no path or
-        holds no bytes."""
+        """The list with normalised paths and buffers that can be sliced, without invalid paths or
+        data."""
         found = []
         for each in files:
             if isinstance(each, str) or not isinstance(each, Sequence) or len(each) != 2:
@@ -113,8 +113,7 @@ class _Load:
         return found
 
     def distinct(self, files: list[_File]) -> list[_File]:
-        """Without the paths that are named twice: whose bytes would be there in the end could not
-        be told."""
+        """The files without duplicate paths, whose final content would be ambiguous."""
         named = Counter(path for path, _ in files)
         for path, count in named.items():
             if count > 1:
@@ -125,7 +124,7 @@ class _Load:
         return [file for file in files if named[file[0]] == 1]
 
     async def window(self, files: list[_File]) -> None:
-        """Write some files together, and those that lost a race each by itself."""
+        """Write some files together, and those that lost a race individually."""
         views = dict(files)
         contents: list[tuple[WriteTarget, Content]] = []
 
@@ -159,7 +158,7 @@ class _Load:
         return targets
 
     async def _publish(self, contents: list[tuple[WriteTarget, Content]]) -> list[str]:
-        """Publish what was uploaded; the paths that others changed meanwhile."""
+        """Publish the uploads; returns the paths that other clients changed meanwhile."""
         published = await publish_many(self.volume.store, contents, overwrite=self.overwrite)
         lost = []
         unpublished = []

@@ -1,4 +1,4 @@
-"""Local files and directories as transfers see them. Blocking; raises errors of this package."""
+"""Local files and directories for transfers. Blocking; raises errors of this package."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ __all__ = [
 ]
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-"""How file systems without hard links refuse one."""
+"""Error codes of file systems without hard links."""
 
 
 @contextmanager
 def local_errors(path: str) -> Iterator[None]:
-    """Raise the operating system's errors about a local path as ours."""
+    """Raise the operating system's errors about a local path as errors of this package."""
     try:
         with os_errors(path):
             yield
@@ -66,8 +66,8 @@ _KINDS: dict[int | None, tuple[type[S3kError], str]] = {
 
 @dataclass(slots=True)
 class LocalTree:
-    """Directories and files below a local directory, relative to it, and entries that are neither,
-    with the reason."""
+    """Directories and files below a local directory, relative to it, and skipped entries with the
+    reason."""
 
     directories: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
@@ -75,7 +75,7 @@ class LocalTree:
 
 
 def survey(root: str) -> LocalTree:
-    """Look through a local directory. Links to files count as files; links to directories are not
+    """Scan a local directory. Links to files count as files; links to directories are not
     followed."""
     found = LocalTree()
     for entry in _walk(root, found.failures):
@@ -116,9 +116,9 @@ def _walk(root: str, failures: list[tuple[str, Exception]]) -> Iterator[os.DirEn
 
 
 def open_regular(path: str) -> tuple[int, int]:
-    """A descriptor of a regular file and the file's size. Never waits for the other end of a pipe.
+    """A descriptor of a regular file and the file's size. Never blocks on a pipe.
 
-    Raises UnsupportedError for what is no regular file.
+    Raises UnsupportedError for any other kind of file.
     """
     with local_errors(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -142,14 +142,14 @@ def read(descriptor: int, path: str, start: int, length: int) -> bytes:
 
 @asynccontextmanager
 async def appearing(path: str, *, overwrite: bool = True, hint: str = "") -> AsyncIterator[int]:
-    """A descriptor of a file that is written beside its place, and renamed into it at the end of
-    the body.
+    """A descriptor of a temporary file in the same directory, renamed into place at the end of the
+    body.
 
     A failure, or a cancellation, leaves nothing behind. Raises as `replaceable`, with `hint`, and
     PathExistsError (not `overwrite`, and a file is there by the end).
     """
     place = await run_sync(partial(replaceable, path, hint=hint))
-    # With a short name, since the file's own may be as long as names can be.
+    # With a short name, since the file's own may have the maximum length.
     part = os.path.join(os.path.dirname(place), f".{SYSTEM.uuid()}.part")
     descriptor = await run_sync(_create, part, path)
     try:
@@ -174,14 +174,14 @@ def _replace(part: str, place: str, path: str) -> None:
 
 
 def _link(part: str, place: str, path: str) -> None:
-    """Give a file its name, unless that is taken by now."""
+    """Give a file its name, unless the name is taken by now."""
     with local_errors(path):
         try:
             os.link(part, place)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            # The best that is left where there are no links: what comes in this moment is replaced.
+            # Without hard links a race remains: a file created at this moment is replaced.
             if os.path.lexists(place):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), place) from error
             os.replace(part, place)
@@ -195,7 +195,7 @@ def _remove(part: str) -> None:
 
 
 def write(descriptor: int, path: str, data: bytes | memoryview) -> None:
-    """Append all of the data."""
+    """Write all of the data."""
     view = memoryview(data)
     with local_errors(path):
         while view:
@@ -203,7 +203,7 @@ def write(descriptor: int, path: str, data: bytes | memoryview) -> None:
 
 
 def make_directory(path: str) -> None:
-    """Make a directory and its missing parents. Raises NotDirectoryError if a file is in the
+    """Create a directory and its missing parents. Raises NotDirectoryError if a file is in the
     way."""
     try:
         with local_errors(path):

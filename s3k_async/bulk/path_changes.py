@@ -1,7 +1,7 @@
 """Renames and deletions, of one path and of lists of paths.
 
-Of a list, files come first, many in a request; then the directories, one after the other. Each path
-has its own result.
+In a list, files are changed first, many in a request, then the directories, one after the other.
+Each path has its own result.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from s3k_async.volumes.volume import Volume
 __all__ = ["Normalise", "delete", "delete_many", "rename", "rename_many"]
 
 Normalise: TypeAlias = Callable[[str | os.PathLike[str]], str]
-"""The normalised path that a caller means. Raises S3kError for what is none."""
+"""Normalises a path of the caller. Raises S3kError for an invalid one."""
 
 CHUNK = 1000
 """Items of a list that are read together and logged in one segment."""
 DELETING = 4
-"""Chunks of files, or directories, that are being deleted at the same time."""
+"""Chunks of files, or directories, that are deleted concurrently."""
 
 
 async def rename(
@@ -76,8 +76,8 @@ async def delete(
     expected: FileStatus | None = None,
     progress: ProgressCallback | None = None,
 ) -> ChangeResult:
-    """Remove what is at a path: with `expected`, only the version of a file, or the directory, that
-    was seen there."""
+    """Remove a file or directory; with `expected`, only that version of the file, or that
+    directory."""
     if path == ROOT:
         raise PermissionDeniedError("the root cannot be deleted", path=path)
     race = ConflictBackoff(volume.store)
@@ -223,7 +223,7 @@ def _is_pair(value: object) -> bool:
 
 
 def _apart(pairs: Sequence[RenamePair], tally: ProgressTally) -> list[RenamePair]:
-    """The pairs whose paths no other pair names: what the others would lead to depends on their
+    """The pairs whose paths occur in no other pair; the result of the others would depend on their
     order."""
     uses = Counter(path for pair in pairs for path in {pair.source, pair.target})
     fit = []
@@ -232,7 +232,9 @@ def _apart(pairs: Sequence[RenamePair], tally: ProgressTally) -> list[RenamePair
         if shared is None:
             fit.append(pair)
         else:
-            error = InvalidArgumentError("several pairs of the list name the path", path=shared)
+            error = InvalidArgumentError(
+                "the path occurs in several pairs of the list", path=shared
+            )
             tally.failures.append((pair.source, error))
     return fit
 
@@ -244,7 +246,7 @@ def _paths(
     tally: ProgressTally,
 ) -> list[str]:
     if isinstance(paths, str | bytes):
-        raise ArgumentTypeError("a list of paths is wanted, not one path")
+        raise ArgumentTypeError("expected a list of paths, not one path")
     fit: dict[str, None] = {}
     for given in paths:
         with tally.noting(given):
@@ -268,7 +270,7 @@ def _add(tally: ProgressTally, done: BulkOutcome) -> None:
 
 
 async def _watch(tally: ProgressTally, change: Awaitable[ChangeResult], path: str) -> None:
-    """Note what became of one directory."""
+    """Record the outcome for one directory."""
     try:
         done = await change
     except S3kError as error:

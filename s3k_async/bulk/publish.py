@@ -31,17 +31,17 @@ from s3k_async.volumes.volume import Volume
 __all__ = ["ProgressCallback", "ProgressTally", "copy", "is_below", "publish_new", "touch", "write"]
 
 ProgressCallback: TypeAlias = Callable[[Progress], object]
-"""Called as work proceeds; what it raises cancels the work and is raised to the caller."""
+"""Called as work proceeds. An exception cancels the work and is raised to the caller."""
 
 Upload: TypeAlias = Callable[[WriteTarget], Awaitable[Content]]
-"""Stores the bytes for a target, under its object id."""
+"""Uploads the data for a target, under its object id."""
 
 COPIES = 16
-"""Files of one recursive copy that are under way at the same time."""
+"""Concurrent files of one recursive copy."""
 
 
 async def write(volume: Volume, path: str, data: Buffer, *, overwrite: bool) -> Entry:
-    """Make `data` the file at the path."""
+    """Write a file with the content `data`."""
     view = bytes_of(data, path)
     return await publish_new(
         volume, path, lambda target: volume.storage.put(target.object_id, view), overwrite=overwrite
@@ -49,12 +49,12 @@ async def write(volume: Volume, path: str, data: Buffer, *, overwrite: bool) -> 
 
 
 async def publish_new(volume: Volume, path: str, upload: Upload, *, overwrite: bool) -> Entry:
-    """Upload and publish a file at the path; the last writer wins.
+    """Upload and publish a file; the last writer wins.
 
-    A lost race is tried again for `Tuning.busy_timeout`; bytes that were uploaded for the same
-    object id are used again, within the lease that they were uploaded under. Raises PathExistsError
-    (not `overwrite`), IsDirectoryError, NotDirectoryError, BusyError, LeaseExpiredError, and
-    ConflictError when every attempt was lost.
+    After a conflict it is retried for `Tuning.busy_timeout`; data that was uploaded for the same
+    object id is used again, within the lease of the upload. Raises PathExistsError (not
+    `overwrite`), IsDirectoryError, NotDirectoryError, BusyError, LeaseExpiredError, and
+    ConflictError when every attempt failed.
     """
     store = volume.store
     race = ConflictBackoff(store)
@@ -86,8 +86,8 @@ async def publish_new(volume: Volume, path: str, upload: Upload, *, overwrite: b
 
 
 async def touch(volume: Volume, path: str) -> Entry:
-    """Create an empty file, or give the file a new version with the same bytes and the time of
-    now."""
+    """Create an empty file, or give the file a new version with the same content and the current
+    time."""
     store = volume.store
     race = ConflictBackoff(store)
     while True:
@@ -119,15 +119,15 @@ class ProgressTally:
 
     @property
     def result(self) -> ChangeResult:
-        """What was done so far."""
+        """The result so far."""
         return self._done.result()
 
     def add(self, entry: Entry) -> None:
-        """One file or directory more is done."""
+        """Count one completed file or directory."""
         self.count(ChangeResult(int(not entry.is_dir), int(entry.is_dir), entry.size), entry.path)
 
     def count(self, more: ChangeResult, path: str | None = None) -> None:
-        """Several are done."""
+        """Count several completed changes."""
         done = self._done
         done.files += more.files
         done.directories += more.directories
@@ -138,7 +138,7 @@ class ProgressTally:
 
     @contextmanager
     def noting(self, path: object) -> Iterator[None]:
-        """Note an error of the body as the failure of one path."""
+        """Record an error of the body as the failure of one path."""
         try:
             yield
         except S3kError as error:
@@ -187,8 +187,8 @@ async def _copy_file(
     *,
     overwrite: bool,
 ) -> Entry:
-    """Copy the bytes that the entry names; a version that was replaced and collected meanwhile is
-    looked up again."""
+    """Copy the data of the entry; a version that was replaced and collected meanwhile is looked up
+    again."""
     for _ in range(LOOKS):
         try:
             return await _copy_version(origin, entry, destination, target, overwrite=overwrite)

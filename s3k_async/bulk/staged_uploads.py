@@ -1,4 +1,4 @@
-"""Staged uploads: bytes uploaded by one process and published by a transaction of another."""
+"""Staged uploads: data uploaded by one process and published by a transaction of another."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["StagedWriter", "discard_staged", "drop_bytes", "need_staged", "open_
 
 
 async def open_staged(volume: Callable[[], Volume]) -> StagedWriter:
-    """Begin an upload that a transaction is to publish."""
+    """Begin an upload for a later transaction."""
     opened = volume()
     with opened.calls.running():
         target = opened.store.target(ROOT, None)
@@ -33,11 +33,10 @@ async def open_staged(volume: Callable[[], Volume]) -> StagedWriter:
 
 
 class StagedWriter(FileWriter):
-    """Bytes on their way to a place where a transaction finds them: see `S3kClient.stage`.
+    """The writer of a staged upload: see `S3kClient.stage`.
 
-    As any writer, but that closing publishes nothing: `staged` is then what a transaction
-    publishes. There is no path yet; `name` is the physical key, and so is the path in the status
-    that `commit` gives.
+    As any writer, except that closing publishes nothing: a transaction publishes `staged`. There is
+    no path yet; `name`, and the path in the status that `commit` returns, are the physical key.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class StagedWriter(FileWriter):
 
     @property
     def staged(self) -> StagedFile:
-        """What was uploaded, once the writer is closed; raises UnsupportedError before, and if it
+        """The staged file, after the writer is closed; raises UnsupportedError before, and if it
         was discarded."""
         if self._staged is None:
             raise UnsupportedError(
@@ -76,8 +75,8 @@ class StagedWriter(FileWriter):
 
 
 async def discard_staged(volume: Volume, staged: Iterable[StagedFile]) -> None:
-    """Drop the bytes of uploads that will not be published. Raises PartialFailureError with the
-    keys that remain."""
+    """Delete the data of uploads that will not be published. Raises PartialFailureError with the
+    remaining keys."""
     volume.store.require_writable(ROOT)
     given = list(staged)
     for each in given:
@@ -91,10 +90,10 @@ async def discard_staged(volume: Volume, staged: Iterable[StagedFile]) -> None:
 
 
 def need_staged(staged: object, volume_id: str) -> StagedFile:
-    """The staged file. Raises ArgumentTypeError if it is none, InvalidArgumentError if it is
-    another volume's."""
+    """Check a staged file. Raises ArgumentTypeError for any other object, InvalidArgumentError if
+    it was staged in another volume."""
     if not isinstance(staged, StagedFile):
-        raise ArgumentTypeError(f"a StagedFile is wanted, not {type(staged).__name__}")
+        raise ArgumentTypeError(f"expected a StagedFile, not {type(staged).__name__}")
     physical = staged.content.physical
     if staged.volume_id != volume_id:
         raise InvalidArgumentError("the file was staged in another volume", path=physical)
@@ -104,8 +103,8 @@ def need_staged(staged: object, volume_id: str) -> StagedFile:
 
 
 async def drop_bytes(storage: PhysicalStorage, keys: Sequence[str]) -> list[tuple[str, Exception]]:
-    """Remove bytes that are certainly unreferenced, a thousand in a request; the keys that remain,
-    and why."""
+    """Delete physical objects that are certainly unreferenced, a thousand in a request; returns the
+    remaining keys with the reasons."""
     try:
         return (
             [(failure.key, failure.error) for failure in await storage.blobs.delete_many(keys)]

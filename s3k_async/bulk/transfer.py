@@ -48,12 +48,12 @@ __all__ = [
 ProgressCallback = Callable[[Progress], object]
 
 CHUNK = 8 * 1024 * 1024
-"""Files of at most so many bytes travel whole, larger ones in pieces of this size."""
+"""Files of at most this size are transferred at once, larger ones in pieces of this size."""
 FILES = 16
-"""Files under way at the same time."""
+"""Concurrent files."""
 
 TO_STDOUT = "s3k cat, and s3k get with - for LOCAL, write to standard output"
-"""What to do instead of getting a file to a device or a pipe."""
+"""The remedy for a download to a device or a pipe."""
 
 HOPELESS = (
     ClosedClientError,
@@ -65,13 +65,13 @@ HOPELESS = (
     UnreachableError,
     VolumeNotFoundError,
 )
-"""What one file met and every other would meet too: it ends a transfer, instead of being counted as
-its failure."""
+"""Errors that affect every file: they end a transfer, instead of being counted as the failure of
+one file."""
 
 
 def is_hopeless(error: S3kError) -> bool:
-    """Whether an error ends a transfer: one of HOPELESS, but not an answer that was lost, which is
-    one file's."""
+    """Whether an error ends a transfer: one of HOPELESS, except for a lost response, which affects
+    one file."""
     return isinstance(error, HOPELESS) and not isinstance(error.__cause__, ResponseLostError)
 
 
@@ -91,23 +91,22 @@ class _Transfer:
             )
 
     async def attempt(self, path: str, work: Awaitable[object]) -> None:
-        """Await the work of one entry; its error is noted, unless it ends the transfer."""
+        """Await the work on one entry; its error is recorded, unless it ends the transfer."""
         try:
             await work
         except S3kError as error:
             self.failed(path, error)
 
     def failed(self, path: str, error: S3kError) -> None:
-        """Note the error of one entry; raise it if it ends the transfer."""
+        """Record the error of one entry; raise it if it ends the transfer."""
         if is_hopeless(error):
             raise error
         self.tally.failures.append((path, error))
 
 
 async def verified(reader: FileReader) -> AsyncGenerator[bytes, None]:
-    """An open file in pieces, from its start to its end. The reader verifies it: it raises
-    CorruptDataError instead of giving the last piece, unless the bytes have the checksum that the
-    volume recorded for them.
+    """The content of an open file in pieces. The reader verifies it: if the checksum differs from
+    the recorded one, it raises CorruptDataError instead of returning the last piece.
     """
     while piece := await reader.read(CHUNK):
         yield piece
@@ -121,12 +120,12 @@ async def upload(
     overwrite: bool = True,
     progress: ProgressCallback | None = None,
 ) -> ChangeResult:
-    """Put a local file at `target`, or a local directory's tree below it, empty directories
+    """Upload a local file to `target`, or a local directory's tree below it, empty directories
     included.
 
     Symbolic links to files are followed; links to directories and special files are listed as
-    failures. Raises PathNotFoundError (no such local file); for a single file whatever writing it
-    raises; and what would stop every other file too (HOPELESS).
+    failures. Raises PathNotFoundError (no such local file); for a single file the errors of the
+    write; and errors that affect every file (HOPELESS).
     """
     root = os.fspath(source)
     if not await to_thread.run_sync(os.path.lexists, root):
@@ -173,14 +172,14 @@ async def download(
     overwrite: bool = True,
     progress: ProgressCallback | None = None,
 ) -> ChangeResult:
-    """Get a file to the local path `target`, or a directory's tree below it, empty directories
+    """Download a file to the local path `target`, or a directory's tree below it, empty directories
     included.
 
-    A local file appears whole and verified, or not at all; a link to a file stays, and the file is
-    replaced. Raises UnsupportedError (a device, a pipe or a socket is there), PathNotFoundError,
-    PathExistsError (a local file is there and not `overwrite`), IsDirectoryError, NotDirectoryError
-    (something local is in the way), CorruptDataError, and what would stop every other file too
-    (HOPELESS).
+    A local file appears complete and verified, or not at all; a link to a file is kept, and the
+    file is replaced. Raises UnsupportedError (the local path is a device, a pipe or a socket),
+    PathNotFoundError, PathExistsError (the local file exists, and not `overwrite`),
+    IsDirectoryError, NotDirectoryError (a local file or directory is at the path),
+    CorruptDataError, and errors that affect every file (HOPELESS).
     """
     local = os.fspath(target)
     status = await client.stat(source)
@@ -216,12 +215,11 @@ async def move_to(
     overwrite: bool = False,
     progress: ProgressCallback | None = None,
 ) -> ChangeResult:
-    """Move a file or a directory into another volume: copied whole, and only then deleted.
+    """Move a file or a directory into another volume: copied completely, and only then deleted.
 
-    Files are deleted at the id and version that they had before they were copied, by a condition on
-    the write itself: what is created or changed in the source meanwhile stays, is listed as a
-    failure, and keeps the directories above it. Raises as `S3kClient.copy`; the source is untouched
-    then.
+    Files are deleted by conditional writes at the id and version that they had before the copy.
+    Entries that are created or changed in the source meanwhile are kept, with the directories above
+    them, and listed as failures. Raises as `S3kClient.copy`; then the source is unchanged.
     """
     top = await client.stat(source)
     if top.path == ROOT:

@@ -37,16 +37,16 @@ __all__ = [
 ]
 
 SPAN_REQUESTS = 4
-"""Requests under way at once for one long span of bytes."""
+"""Concurrent requests for one long span of bytes."""
 RANGES = 16
 """Spans of one call that are fetched at the same time."""
 LOOKS = 3
-"""How often a file is looked up whose bytes are replaced and collected under our hands."""
+"""Attempts to look up a file whose data was replaced and collected during the read."""
 
 
 def need_same(seen: FileStatus, entry: Entry) -> None:
-    """Raise ConflictError unless the entry is the version of the file, or the directory, that was
-    seen at its path."""
+    """Raise ConflictError unless the entry is the same version of the file, or the same directory,
+    as seen before."""
     if entry.id != seen.id:
         raise ConflictError("another object is at this path since it was listed", path=entry.path)
     if not entry.is_dir and entry.version != seen.version:
@@ -67,8 +67,8 @@ class SequentialCheck:
     """Verifies the checksum of a file that is fetched in order, from its start to its end.
 
     Bytes that are fetched again count once, and bytes beyond a gap count when the gap has been
-    fetched: what is read here and there is not verified. Fetches of several threads at the same
-    time end the verification.
+    fetched: random reads are not verified. Concurrent fetches by several threads end the
+    verification.
     """
 
     def __init__(self, entry: Entry) -> None:
@@ -78,8 +78,8 @@ class SequentialCheck:
         self._lock = threading.Lock()
 
     def add(self, start: int, data: bytes) -> None:
-        """Take in bytes that were fetched, before they are returned. Raises CorruptDataError where
-        they complete a file that has not the checksum that was recorded, and ever after.
+        """Add fetched bytes before they are returned. Raises CorruptDataError when they complete
+        the file and its checksum is not the recorded one, and on every later call.
         """
         if self._digest is None or not start <= self._hashed <= start + len(data):
             return
@@ -109,8 +109,7 @@ async def read_span(storage: PhysicalStorage, entry: Entry, start: int, end: int
 
 
 async def fetch_span(storage: PhysicalStorage, entry: Entry, start: int, end: int) -> bytes:
-    """Bytes [start, end) of the version that the entry names, in several requests at once if they
-    are many.
+    """Bytes [start, end) of the version in the entry; a long span by several concurrent requests.
 
     Raises DataMissingError, CorruptDataError (the physical object has another size than the entry
     says, or is an adopted one that was replaced).
@@ -145,8 +144,8 @@ async def fetch_span(storage: PhysicalStorage, entry: Entry, start: int, end: in
 
 
 async def check_empty(storage: PhysicalStorage, entry: Entry) -> None:
-    """See that the adopted object of an empty file is still empty. What is the volume's own is not
-    asked for.
+    """Check that the adopted object of an empty file is still empty. The volume's own objects are
+    not requested.
 
     Raises DataMissingError, CorruptDataError.
     """
@@ -204,7 +203,7 @@ async def read_file(volume: Volume, path: str) -> bytes:
 
 
 async def read_version(volume: Volume, entry: Entry) -> bytes | None:
-    """The bytes of the version that the entry names, size and checksum verified; None if they are
+    """The content of the version in the entry, size and checksum verified; None if the data is
     gone.
 
     Raises IsDirectoryError, UncommittedFileError, CorruptDataError.
@@ -217,7 +216,7 @@ async def read_version(volume: Volume, entry: Entry) -> bytes | None:
 
 
 def _require(entry: Entry, checksum: str) -> None:
-    """Raise CorruptDataError unless the checksum of the bytes is the one that was recorded."""
+    """Raise CorruptDataError unless the checksum of the bytes is the recorded one."""
     if checksum != entry.checksum:
         raise CorruptDataError(
             f"the checksum of the bytes of {entry.physical} is {checksum} instead of "

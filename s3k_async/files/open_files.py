@@ -68,9 +68,8 @@ T = TypeVar("T")
 FIRST_WINDOW = 256 * 1024
 """Bytes fetched at the start of sequential reading; doubles up to `Tuning.read_ahead`."""
 BLOCKS_AHEAD = 2
-"""Blocks that are fetched beyond what a sequential reader has asked for, once it has read
-`Tuning.read_ahead` bytes at a time. A block has so many bytes, or as many as are read at once, up
-to a part."""
+"""Blocks prefetched for a sequential reader, once its window has grown to `Tuning.read_ahead`
+bytes. A block has that size, or that of a single read, up to the size of a part."""
 
 NOTHING_APPLIED: tuple[type[S3kError], ...] = (
     BusyError,
@@ -80,7 +79,7 @@ NOTHING_APPLIED: tuple[type[S3kError], ...] = (
     NotDirectoryError,
     PathExistsError,
 )
-"""Failures of a publication after which no entry can name the uploaded bytes."""
+"""Failures of a publication after which no entry can reference the uploaded data."""
 
 
 class _File(Protocol):
@@ -98,7 +97,7 @@ F = TypeVar("F", bound=_File)
 
 
 class Opening(Generic[F]):
-    """A file that is opened by `async with`, or by `await`."""
+    """A file that `async with` or `await` opens."""
 
     def __init__(self, opener: Callable[[], Awaitable[F]]) -> None:
         self._opener = opener
@@ -122,7 +121,7 @@ class Opening(Generic[F]):
 
 
 async def drop_unpublished(storage: PhysicalStorage, physical: str, reason: BaseException) -> None:
-    """Remove uploaded bytes that certainly nobody can name, because publishing them failed for
+    """Remove uploaded data that is certainly unreferenced, because publishing it failed for
     `reason`."""
     if not isinstance(reason, NOTHING_APPLIED) and not (
         isinstance(reason, S3kError) and reason.before_change
@@ -139,7 +138,7 @@ async def drop_unpublished(storage: PhysicalStorage, physical: str, reason: Base
 
 def check_mode(mode: str, path: str) -> None:
     """Raise UnsupportedError unless the mode is `rb`, `wb` or `xb`; InvalidArgumentError if it is
-    none at all."""
+    not a valid mode."""
     if mode in ("rb", "wb", "xb"):
         return
     if not isinstance(mode, str):
@@ -158,8 +157,7 @@ def check_mode(mode: str, path: str) -> None:
 
 
 def bytes_of(data: object, path: str) -> memoryview:
-    """What a caller gave to be written, as bytes. Raises ArgumentTypeError unless it is a
-    buffer."""
+    """The data to write, as bytes. Raises ArgumentTypeError unless it is a buffer."""
     try:
         return memoryview(data).cast("B")  # type: ignore[arg-type]
     except TypeError as error:
@@ -179,7 +177,7 @@ async def open_reader(volume: Callable[[], Volume], path: str) -> FileReader:
 
 
 async def checksum(volume: Volume, path: str) -> str:
-    """The checksum of a file as it is recorded, or computed now."""
+    """The recorded checksum of a file, or one computed now."""
     entry = await existing(volume.store, path)
     need_readable(entry)
     if entry.checksum:
@@ -192,7 +190,7 @@ async def checksum(volume: Volume, path: str) -> str:
 
 
 async def open_writer(volume: Callable[[], Volume], path: str, *, exclusive: bool) -> FileWriter:
-    """Reserve a new path, or begin to replace the file there.
+    """Reserve a new path, or begin to replace the existing file.
 
     Raises PathExistsError (`exclusive`), IsDirectoryError, NotDirectoryError, BusyError,
     ReadOnlyVolumeError.
@@ -230,26 +228,26 @@ async def _reserve(
 
 
 async def _abandon(store: MetadataStore, reservation: Entry) -> None:
-    """Remove a reservation of ours; bounded, and shielded from cancellation."""
+    """Remove this writer's reservation; bounded in time, and shielded from cancellation."""
     with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
         try:
             await store.abandon(reservation)
         except S3kError as error:
-            # Its lease runs out; then anybody may take the path.
+            # After its lease expires any client may take the path.
             _LOG.warning("the reservation of %s could not be removed: %s", reservation.path, error)
 
 
 class FileReader:
-    """A committed file, open for reading at the version it had: old bytes stay old while others
-    overwrite it.
+    """A committed file, open for reading at a fixed version: it returns the old content even if the
+    file is overwritten.
 
-    A file that is read in order from its start is verified where its last bytes are fetched:
-    CorruptDataError is raised instead of returning them if the checksum is not the one that was
-    recorded. What is read here and there is not.
+    A file that is read sequentially from its start is verified when its last bytes are fetched: if
+    the checksum differs from the recorded one, CorruptDataError is raised instead of returning
+    them. Random reads are not verified.
 
-    Not for several tasks at once, apart from `read_at`. Every call may raise DataMissingError (the
-    bytes are gone from under the entry), CorruptDataError, StreamClosedError, ClosedClientError,
-    WrongLoopError, ForkedClientError.
+    Not for concurrent use by several tasks, except for `read_at`. Every call may raise
+    DataMissingError (the physical object is gone), CorruptDataError, StreamClosedError,
+    ClosedClientError, WrongLoopError, ForkedClientError.
     """
 
     mode = "rb"
@@ -264,7 +262,7 @@ class FileReader:
         self._run = 0
         self._check = SequentialCheck(entry)
         self._checked = False
-        """Of an empty file: whether its object was looked at."""
+        """Of an empty file: whether its object was checked."""
         self._ahead = ReadAhead()
         self._closed = False
 
@@ -292,8 +290,8 @@ class FileReader:
         return self._closed
 
     async def read(self, n: int | None = -1) -> bytes:
-        """The next `n` bytes, fewer only at the end of the file; all that is left for a negative
-        `n` or None."""
+        """The next `n` bytes, fewer only at the end of the file; the rest of the file for a
+        negative `n` or None."""
         self._volume()
         taken = self.take(n)
         if taken is not None:
@@ -310,7 +308,7 @@ class FileReader:
         return len(data)
 
     async def read_at(self, offset: int, n: int) -> bytes:
-        """`n` bytes from `offset`, cut at the end of the file; the position stays.
+        """`n` bytes from `offset`, cut at the end of the file; the position does not change.
 
         Several tasks may call it at once. Raises InvalidArgumentError for a negative offset or
         length.
@@ -328,7 +326,7 @@ class FileReader:
     async def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move to an offset from the start, the position (SEEK_CUR) or the end (SEEK_END), past the
         end too; returns the new position. Raises InvalidArgumentError for a position before the
-        start; the old one stays then.
+        start; then the position does not change.
         """
         return self.move(offset, whence)
 
@@ -338,7 +336,7 @@ class FileReader:
         return self._position
 
     async def close(self) -> None:
-        """Let go of what is buffered. Harmless when called again."""
+        """Release the buffers. Idempotent."""
         self.release()
 
     def readable(self) -> bool:
@@ -370,11 +368,11 @@ class FileReader:
     ) -> None:
         await self.close()
 
-    # What needs no waiting, for the blocking file too
+    # Without waiting; the blocking file uses these too
 
     def take(self, n: int | None = -1) -> bytes | None:
-        """The next `n` bytes if they are buffered or there are none, else None (then `read` has to
-        fetch)."""
+        """The next `n` bytes if they are buffered or the file ends here, else None (then `read` has
+        to fetch)."""
         self.need_open()
         length = self._length(n)
         if not self.size and not self._checked:
@@ -440,11 +438,11 @@ class FileReader:
         return head + data if head else data
 
     async def _following(self, begin: int, wanted: int, *, sequential: bool) -> bytes:
-        """At least `wanted` bytes from `begin`: more where somebody reads on and on."""
+        """At least `wanted` bytes from `begin`, and more for a sequential reader."""
         storage = self._volume().storage
         most = storage.tuning.read_ahead
-        # Blocks as long as the reads are handed on as they come. Longer than a part they would be
-        # put together, too.
+        # Blocks of the length of the reads are returned as they arrive, without a copy. Blocks
+        # longer than a part would have to be assembled.
         block = max(most, min(wanted, storage.tuning.part_size))
         was, self._run = self._run, max(self._run * 2, FIRST_WINDOW, wanted) if sequential else 0
         self._run = min(self._run, most)
@@ -460,11 +458,10 @@ class FileReader:
 
 
 class FileWriter:
-    """A file being written. Nothing is visible before `close` or `commit`; leaving `async with` by
-    an exception, or `discard`, publishes nothing and removes the reservation.
+    """A file being written. Nothing is visible before `close` or `commit`. An exception in `async
+    with`, or `discard`, publishes nothing and removes the reservation.
 
-    A failure is final: whatever failed is raised again by every later call, and nothing is
-    published.
+    A failure is final: every later call raises it again, and nothing is published.
     """
 
     mode = "wb"
@@ -497,7 +494,7 @@ class FileWriter:
 
     @property
     def size(self) -> int:
-        """Bytes taken in so far."""
+        """Bytes accepted so far."""
         return self._upload.size
 
     @property
@@ -506,7 +503,7 @@ class FileWriter:
         return self._discarded or self._status is not None
 
     async def write(self, data: Buffer) -> int:
-        """Take in bytes, send them in parts as they come together; returns how many were taken.
+        """Accept bytes and upload them in parts; returns the number of bytes accepted.
 
         Raises StreamClosedError, NoSpaceError, the errors of the service, and those of the client's
         state.
@@ -522,16 +519,16 @@ class FileWriter:
         return len(view)
 
     async def tell(self) -> int:
-        """Bytes taken in so far."""
+        """Bytes accepted so far."""
         self.need_open()
         return self._upload.size
 
     async def commit(self) -> FileStatus:
         """Publish the file, durably, and return its status; called again, the same status.
 
-        Raises ConflictError (the path was changed by others meanwhile), LeaseExpiredError (writing
+        Raises ConflictError (another client changed the path meanwhile), LeaseExpiredError (writing
         took longer than `Tuning.lease`), OutcomeUnknownError, StreamClosedError (discarded), and
-        what the upload failed with.
+        the errors of the upload.
         """
         if self._status is not None:
             return self._status
@@ -546,7 +543,7 @@ class FileWriter:
         return self._status
 
     async def close(self) -> None:
-        """Publish the file, unless that was done or it was discarded. Raises as `commit`."""
+        """Publish the file, unless it was published or discarded already. Raises as `commit`."""
         if not self.closed:
             await self.commit()
 
@@ -591,25 +588,26 @@ class FileWriter:
         else:
             await self.discard()
 
-    # What needs no waiting, for the blocking file too
+    # Without waiting; the blocking file uses these too
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left to do: it was published or discarded, or it failed."""
+        """Whether the file was published or discarded, or has failed."""
         return self.closed or self._failure is not None
 
     @property
     def part_size(self) -> int:
-        """The most bytes that `add` should be given at once."""
+        """Maximum number of bytes for one `add`."""
         return self._upload.part_size
 
     def add(self, data: Buffer) -> bool:
-        """Take in some bytes without waiting; True if `drain` must come before more of them."""
+        """Accept some bytes without waiting; True if `drain` must be called before the next
+        `add`."""
         self.need_open()
         return self._upload.add(data)
 
     async def drain(self) -> None:
-        """Send the parts that came together."""
+        """Upload the complete parts."""
         self.need_open()
         with self._volume().calls.running():
             try:
@@ -619,14 +617,14 @@ class FileWriter:
                 raise
 
     def need_open(self) -> None:
-        """Raise what failed before, or StreamClosedError if the file is closed."""
+        """Raise the earlier failure, or StreamClosedError if the file is closed."""
         if self._failure is not None:
             raise self._failure
         if self.closed:
             raise StreamClosedError("the file is closed", path=self.entry.path)
 
     async def _publish(self, content: Content) -> Entry:
-        """Make the uploaded bytes the file; they are dropped if that certainly failed."""
+        """Publish the uploaded data; it is dropped if publication certainly failed."""
         volume = self._volume()
         try:
             return await volume.store.commit(self.entry, content)
@@ -641,19 +639,20 @@ class FileWriter:
             self._failure = error
         else:
             self._failure = StreamClosedError("writing was cancelled", path=self.entry.path)
-        # Whether an unknown outcome was an outcome is for the log to tell; the reservation is part
-        # of the evidence.
+        # After an unknown outcome fsck decides from the log; the reservation is part of the
+        # evidence.
         if not isinstance(error, OutcomeUnknownError):
             await self._drop()
 
     async def _client_closed(self, client: str) -> None:
-        """Drop the file, unless it is over."""
+        """Drop the file, unless it was published, discarded or has failed."""
         if not self.over:
             message = f"the client of {client} was closed before the file was"
             await self._fail(ClosedClientError(message, path=self.name))
 
     async def _drop(self) -> None:
-        """Abort the upload and remove our reservation; bounded, and shielded from cancellation."""
+        """Abort the upload and remove the reservation; bounded in time, and shielded from
+        cancellation."""
         with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
             await self._upload.abort()
             if not self._reserved:
@@ -661,7 +660,7 @@ class FileWriter:
             try:
                 store = self._volume().store
             except S3kError as error:
-                # What brought us here is what the caller has to hear.
+                # The caller must get the original failure.
                 _LOG.warning(
                     "the reservation of %s stays until its lease ends: %s", self.entry.path, error
                 )

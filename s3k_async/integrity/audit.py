@@ -1,8 +1,7 @@
 """The audit trail of destructive runs: each change is recorded before it is made.
 
-One object of JSON lines for each batch, `audit/<run id>/<number, 6 digits>` of the operation log's
-place, and the same lines in a local file on request. They are never read back, and never removed by
-the package.
+Each batch is one object of JSON lines, `audit/<run id>/<number, 6 digits>` in the log location; on
+request the same lines are appended to a local file. The package never reads or removes them.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ AuditRecord: TypeAlias = Mapping[str, object]
 
 
 class AuditTrail:
-    """The trail of one run. `blobs`: the log's place, None for a volume without a log. `file`: a
-    local file that is added to.
+    """The trail of one run. `blobs`: the log location, None for a volume without a log. `file`: a
+    local file to append to.
     """
 
     def __init__(self, blobs: BlobStore | None, run: str, file: str | None = None) -> None:
@@ -34,8 +33,8 @@ class AuditTrail:
         self._number = 0
 
     async def write(self, records: Sequence[AuditRecord]) -> None:
-        """Write a batch down, durably as the stores are. Raises the store's errors and OSError:
-        then nothing may be done.
+        """Write a batch, as durably as the store does. Raises the store's errors and OSError: then
+        the changes must not be made.
         """
         if not records:
             return

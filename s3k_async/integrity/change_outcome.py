@@ -16,7 +16,7 @@ from s3k_async.txn.write_intent import job_of, parse_intent
 __all__ = ["happened", "segment_commit"]
 
 ROWS: Final = 500
-"""Operations whose paths are looked at together."""
+"""Operations whose paths are read together."""
 
 
 async def segment_commit(
@@ -59,7 +59,7 @@ def happened(
     does not prove it: a repeated rename leads a directory to the same path and version. An entry
     that is unchanged since the operation began proves that it did not take effect; it never will,
     since its job can no longer be published. An unchanged entry with the `gone` mark of a published
-    job is as good as removed.
+    job counts as removed.
     """
     after, before = operation.after, operation.before
     there = stored.get(after.path) if after is not None else None

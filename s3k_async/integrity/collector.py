@@ -36,7 +36,7 @@ __all__ = ["LOOSE", "Collector", "Unkeyed"]
 
 SEGMENTS: Final = 4
 LISTINGS: Final = 4
-"""Listings of bytes at once: each holds a page, of 10,000 keys in a directory."""
+"""Concurrent data listings: each holds a page, for a directory one of 10,000 keys."""
 LOOSE: Final = frozenset({"items", "log_objects", "jobs", "segments"})
 """Kinds without an object id."""
 STATE_FORMAT: Final = 4
@@ -60,7 +60,7 @@ class Unkeyed:
 
 
 class Collector:
-    """One pass over a volume, in stages that a later run does not repeat if the parts are kept."""
+    """One pass over a volume, in stages that a later run skips if the parts are kept."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class Collector:
         now_ms: int | None = None,
         position: LogPosition | None = None,
     ) -> None:
-        """`now_ms`: when the volume was looked at, if that was before; `position`: where the log
-        ended then."""
+        """`now_ms`: the time of the scan, if it was made before; `position`: the end of the log at
+        that time."""
         self.scope = scope
         self.shuffle = shuffle
         self.counts = ScanCounts()
@@ -95,7 +95,7 @@ class Collector:
 
     @property
     def tail(self) -> LogTail | None:
-        """What was logged since the log was scanned; None for a log without segments."""
+        """The operations logged since the log was scanned; None for a log without segments."""
         if self._tail is None and isinstance(self.scope.log, LogReader):
             self._tail = LogTail(self.scope.log, self.position)
         return self._tail
@@ -106,7 +106,7 @@ class Collector:
         self.shuffle.close()
 
     def close_tail(self) -> None:
-        """Remove the temporary file of what was logged since the scan."""
+        """Remove the temporary file of the operations logged since the scan."""
         if self._tail is not None:
             self._tail.close()
 
@@ -148,7 +148,7 @@ class Collector:
         ]
 
     def changes(self) -> list[ChangeFacts]:
-        """What is known of each change of many entries that is not over."""
+        """The facts about each unfinished change of many entries."""
         segments: dict[str, list[OpenSegment]] = {}
         for segment in self.loose.segments:
             segments.setdefault(segment.job or segment_key(segment.id, "pending"), []).append(
@@ -164,14 +164,14 @@ class Collector:
         ]
 
     def _concerns(self, job: TransactionRecord) -> bool:
-        """Whether a job may have marked entries of the scope."""
+        """Whether a job may have write intents on entries of the scope."""
         tops = [path for path in (job.source, job.target) if path]
         below = [self.scope.path.startswith(path + "/") for path in tops]
         return not tops or any(map(self.scope.holds, tops)) or any(below)
 
     def lonely(self, number: int) -> Iterator[Child]:
-        """Of each parent that is no directory of the table, in one part, the first of its children
-        by name."""
+        """For each parent in one part that is not a directory of the table, the first of its
+        children by name."""
         directories = {ROOT, *self.shuffle.read("directories", number)}
         first: dict[str, Child] = {}
         for child in self.shuffle.read("children", number):
@@ -257,7 +257,7 @@ class Collector:
             tell(Progress("fsck", self.counts.blobs, phase="data", unit="objects"))
 
     def put(self, facts: Iterable[FactRecord]) -> None:
-        """Add facts to the shuffle, or to those without an object id."""
+        """Add facts to the shuffle, or to the facts without an object id."""
         for kind, key, fact in facts:
             if kind in LOOSE:
                 self.loose.add(kind, fact)

@@ -86,24 +86,24 @@ Action = Literal[
     "report",
     "none",
 ]
-"""What repairs a finding. `report`: nothing that a program may do by itself. `none`: nothing needs
-to be done."""
+"""The repair action for a finding. `report`: needs a manual decision. `none`: nothing needs to be
+done."""
 
 NOTES: Final[frozenset[str]] = frozenset(
     {"collectable_data", "foreign_blob", "rename_unfinished", "reservation_open", "stale_job"}
 )
-"""Findings that are the ordinary course of things."""
+"""Kinds of findings that occur in normal operation."""
 PROBLEMS: Final[frozenset[str]] = frozenset(FindingKind.__args__) - NOTES  # type: ignore[attr-defined]
 
 
 NOT_LOGGED: Final = ObjectState()
-"""Of an object that the log does not know."""
+"""The version of an object that is not in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that fsck found. `object_id`, `path` and `key` say what it is about, as far as that
-    is known."""
+    """One finding of fsck. `object_id`, `path` and `key` identify its subject, as far as they are
+    known."""
 
     kind: FindingKind
     detail: str
@@ -114,45 +114,45 @@ class Finding:
     action: Action = "report"
     """What repairs it."""
     version: int = 0
-    """Of a pending operation: the version that it leads to."""
+    """For a pending operation: the version that it results in."""
 
     @property
     def is_problem(self) -> bool:
-        """Whether this has to be repaired, as opposed to being worth a note."""
+        """Whether this needs repair, as opposed to a note."""
         return self.kind in PROBLEMS
 
     @property
     def is_repairable(self) -> bool:
-        """Whether repair does something about it."""
+        """Whether repair acts on it."""
         return self.action not in {"report", "none"}
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that is known of one object id."""
+    """All facts about one object id."""
 
     object_id: str
     now_ms: int
     grace_ms: int
     entries: Sequence[Entry] = ()
-    """Items of the table with this id, as they are stored: one, unless something went wrong or is
-    under way. An item that is another object now, and this one once the job that marks it is
-    published, is among them."""
+    """Items of the table with this id, as stored: one, unless an operation is in progress or
+    something is damaged. An item that is now another object, and becomes this one when the job that
+    marks it is published, is included."""
     log_state: ObjectState = NOT_LOGGED
-    """What the log says."""
+    """The records of the log."""
     blobs: Sequence[BlobInfo] = ()
-    """Physical objects whose key ends in this id, and those that an entry or the log names."""
+    """Physical objects whose key ends in this id, and those that an entry or the log references."""
     logged: bool = True
-    """Whether objects of this kind are logged at all: not on a volume without log, nor directories
+    """Whether objects of this kind are logged: false for a volume without log, and for directories
     of s3k-1.0."""
     legacy: bool = False
     """Whether S3-FileSystem 1.0 wrote the object, and may be writing it: it has no leases, renames
     directories entry by entry, and its log keeps less."""
     jobs: Mapping[str, TransactionRecord] = field(default_factory=dict)
-    """The records that there are of the jobs that mark the entries, by id; one that is missing is
+    """The existing records of the jobs that mark the entries, by id; a job without a record is
     over."""
     occupied: Mapping[str, bool] = field(default_factory=dict)
-    """Paths that the log gives this object and at which others stand; whether they are directories.
+    """Paths of this object in the log that other objects occupy; whether those are directories.
     """
     unreadable_jobs: frozenset[str] = frozenset()
     """Ids of jobs whose record cannot be read, so that their state is unknown."""
@@ -168,44 +168,44 @@ class Facts:
         return job is not None and job.kind != "mark" and job.id not in self.unfinished
 
     def is_young(self, time_ms: int) -> bool:
-        """Whether something of that time may still be under way."""
+        """Whether an operation that began at that time may still be in progress."""
         return time_ms > self.now_ms - self.grace_ms
 
 
 @dataclass(frozen=True, slots=True)
 class ItemFacts:
-    """An item that is no entry of the volume, or not where it belongs."""
+    """An item that is no entry of the volume, or is in the wrong partition."""
 
     partition: str
     sort: str
     is_foreign: bool
-    """Whether its partition is neither the volume's nor that of a record of ours."""
+    """Whether its partition belongs neither to the volume nor to one of its records."""
     problem: str
     """Why it cannot be read; empty for an entry in another partition than its own."""
     is_free: bool = True
-    """Whether nothing is at the place where the entry belongs."""
+    """Whether the correct key of the entry is unoccupied."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogObjectFacts:
-    """An object of the log that cannot be understood."""
+    """An unreadable object of the log."""
 
     key: str
     problem: str
     is_newer: bool
-    """Whether it says of itself that it is of a newer format."""
+    """Whether it declares a newer format."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParentFacts:
-    """An entry below something that is not a directory of the table."""
+    """An entry whose parent is not a directory of the table."""
 
     parent: str
     child: str
     child_id: str
     child_is_young: bool
     is_file: bool
-    """Whether a file is in the parent's place."""
+    """Whether a file is at the parent's path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,18 +215,17 @@ class OpenSegment:
     id: str
     operations: int
     newest_ms: int
-    """When the last of its operations began."""
+    """The start of the last of its operations."""
 
     @property
     def job(self) -> str:
-        """The id of the job whose operations these are; empty for a change that is no job's."""
+        """The id of the job that logged the operations; empty for a change without a job."""
         return job_of_segment(self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeFacts:
-    """A change of many entries that is not over: a job's record, open segments of the log, or
-    both."""
+    """An unfinished change of many entries: a job's record, open segments of the log, or both."""
 
     key: str
     """The job's id, or the key of the segment."""
@@ -247,15 +246,16 @@ class Visibility:
     """The visible state of the entries of one object id."""
 
     entries: tuple[Entry, ...]
-    """The sides of the entries that hold, marks resolved."""
+    """The visible states of the entries, with marks resolved."""
     stale: tuple[Entry, ...] = ()
     """Stored entries whose mark is that of a job that is over."""
     in_flux: bool = False
-    """Whether a job that lives is changing one of them."""
+    """Whether a live job is changing one of them."""
 
 
 def visibility_of(facts: Facts) -> Visibility:
-    """Resolve the marks of an object's entries: those of dead jobs by what the job had reached."""
+    """Resolve the marks of an object's entries: for dead jobs by the state that the job had
+    reached."""
     sides: list[Entry] = []
     stale: list[Entry] = []
     in_flux = False
@@ -278,14 +278,14 @@ def visibility_of(facts: Facts) -> Visibility:
 
 
 def objects_of(entry: Entry) -> set[str]:
-    """The ids of the objects that a stored item is, or will be when the job that marks it is
-    published."""
+    """The object ids of a stored item: the present one, and the one after publication of the job
+    that marks it."""
     return {side.id for side in _sides(entry)}
 
 
 def adopted_by(entry: Entry) -> list[str]:
-    """The URIs of adopted bytes that a stored item names, or will when the job that marks it is
-    published."""
+    """The URIs of adopted objects that a stored item references, now or after publication of the
+    job that marks it."""
     return [side.physical for side in _sides(entry) if side.physical and is_uri(side.physical)]
 
 
@@ -295,7 +295,7 @@ def _sides(entry: Entry) -> list[Entry]:
 
 
 def intent_of(entry: Entry) -> WriteIntent | None:
-    """The write intent of an entry; None for an unreadable one, which counts as that of no job."""
+    """The write intent of an entry; None for an unreadable one, which belongs to no job."""
     try:
         return parse_intent(entry.pending)
     except ItemFormatError:

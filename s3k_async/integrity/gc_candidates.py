@@ -1,9 +1,9 @@
-"""The candidate list between gc's mark and sweep phases: each candidate with what its recheck
-needs.
+"""The candidate list between gc's mark and sweep phases: each candidate with the data for its
+recheck.
 
-A file of JSON lines: a header; what the log consisted of; one line for each candidate; an end with
-the counts. It gets its name when it is whole. Beside it, `<name>.done` says how many candidates a
-sweep has handled, so that one that was interrupted goes on.
+A file of JSON lines: a header; the segments and checkpoints of the log; one line for each
+candidate; an end with the counts. It gets its name when it is complete. Beside it, `<name>.done`
+holds the number of candidates that a sweep has handled, so that an interrupted sweep can resume.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a list is about."""
+    """The header of a list."""
 
     volume: str
     """Volume id."""
     marked_ms: int
-    """When it was begun, by the clock of the volume's data."""
+    """The start of the mark phase, by the clock of the data store."""
     ages: Ages
     logged: bool
     """Whether the volume has a log."""
@@ -43,16 +43,16 @@ class Header:
 
 @dataclass(slots=True)
 class End:
-    """What was known at the end of marking."""
+    """The last line of a list, with the results of the mark phase."""
 
     candidates: int = 0
     lost: int = 0
     digest: str = ""
-    """Of the table; only in a list of a volume without a log."""
+    """The digest of the table; only for a volume without a log."""
 
 
 class CandidateWriter:
-    """Writes a list; leaving it by an exception leaves nothing."""
+    """Writes a list; after an exception no list remains."""
 
     def __init__(self, path: str, header: Header) -> None:
         self._path = path
@@ -85,15 +85,15 @@ class CandidateWriter:
         os.replace(self._part, self._place)
 
     def segment(self, segment_id: str) -> None:
-        """A segment of the log that was read."""
+        """Add a segment of the log that was read."""
         self._line({"segment": segment_id})
 
     def checkpoint(self, key: str) -> None:
-        """A checkpoint of the log that was there."""
+        """Add a checkpoint of the log that existed."""
         self._line({"checkpoint": key})
 
     def candidate(self, verdict: Verdict) -> None:
-        """Bytes without references."""
+        """Add an unreferenced physical object."""
         self.end.candidates += 1
         self._line(asdict(verdict))
 
@@ -103,7 +103,8 @@ class CandidateWriter:
 
 @dataclass(slots=True)
 class CandidateReader:
-    """A list, open for a sweep. Raises PathNotFoundError, InvalidArgumentError for what is none."""
+    """A list, open for a sweep. Raises PathNotFoundError, InvalidArgumentError (not a list of
+    candidates)."""
 
     path: str
     header: Header = field(init=False)
@@ -155,7 +156,7 @@ class CandidateReader:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other sweeps of this list out. Raises BusyError if there is one."""
+        """Exclude other sweeps of this list for the body. Raises BusyError if one is running."""
         with _opened(self.path) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -164,7 +165,7 @@ class CandidateReader:
             yield
 
     def done(self, count: int) -> None:
-        """So many candidates more are handled."""
+        """Record that so many more candidates are handled."""
         total = self._done() + count
         with open(self.path + ".done.part", "w", encoding="ascii", opener=open_private) as file:
             file.write(f"{total}\n")
@@ -187,7 +188,7 @@ def _incomplete(path: str) -> End:
 
 
 def verdict_from(document: dict[str, Any]) -> Verdict:
-    """A verdict from its JSON object, `asdict` of it."""
+    """A verdict from its JSON object (`asdict`)."""
     document["blob"] = BlobInfo(**document["blob"])
     document["paths"] = tuple(document["paths"])
     document["operations"] = tuple(

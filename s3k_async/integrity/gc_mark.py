@@ -2,8 +2,8 @@
 local file.
 
 The order of the scans makes the result exact: first the data keys, then the table, then the log. An
-old object that no scanned item referenced is either unreferenced, or was moved by an operation that
-is in the log by then.
+old object without a reference in the scanned items is either unreferenced, or was moved by an
+operation that is in the log by then.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ class CollectedData:
     key_of: KeyOf
     volume_id: str
     scoped: bool
-    """Whether `data` holds nothing but the volume's own. If not, what its log does not name may be
-    another's."""
+    """Whether `data` holds only objects of the volume. If not, objects that its log does not
+    reference may belong to another volume."""
 
     @classmethod
     def of(cls, volume: FsckVolume) -> CollectedData:
-        """The place of an open volume."""
+        """The data location of an open volume."""
         record = volume.record
         key_of = volume.storage.own_key
         return cls(
@@ -103,8 +103,8 @@ class CollectedData:
         )
 
     def ranges(self, count: int) -> list[list[KeyRange]]:
-        """The keys of the data in `count` groups of ranges: all that are the volume's, or all that
-        are like its own."""
+        """The data keys in `count` groups of ranges: all keys of the volume, or all with the form
+        of its keys."""
         return key_ranges(count) if self.scoped else hex_ranges(count)
 
 
@@ -122,17 +122,17 @@ class ObjectCount:
 
 @dataclass(slots=True)
 class Marked:
-    """What mark found. `counts` is by reason: of the bytes that can go `deleted`, `replaced`,
-    `unpublished`, `unnamed`; of those that stay `named`, `young`, `waiting` (unreferenced, but not
-    for a grace period yet), `lost` (the log says that they are live, the table has no entry),
-    `damaged` (something about them cannot be understood), `foreign` (the key is none of a
-    volume's), `unowned` (the place may be shared, and the log does not name them).
+    """The result of the mark phase. `counts` is by reason. Candidates: `deleted`, `replaced`,
+    `unpublished`, `unnamed`. Objects that are kept: `named`, `young`, `waiting` (unreferenced for
+    less than a grace period), `lost` (live according to the log, without an entry in the table),
+    `damaged` (a record or item about them is unreadable), `foreign` (not a key of a volume),
+    `unowned` (the location may be shared, and the log does not reference them).
     """
 
     counts: dict[str, ObjectCount] = field(default_factory=dict)
     reservations: list[Entry] = field(default_factory=list)
-    """Files whose writers' leases have expired; of these and of the uploads at most MOST, the next
-    run finds the others."""
+    """Files whose writers' leases have expired. Of these and of the uploads at most MOST each are
+    listed; the next run finds the others."""
     uploads: list[tuple[BlobStore, Unfinished]] = field(default_factory=list)
     entries: int = 0
 
@@ -145,10 +145,11 @@ class Marked:
 
 
 class MarkFilter:
-    """The filter of the mark phase: what it keeps and counts, in a file or as rows of Spark."""
+    """The filter of the mark phase: selects and counts the facts that later steps need, which are
+    kept in a file or as Spark rows."""
 
     def __init__(self, place: CollectedData, ages: Ages, now_ms: int) -> None:
-        """`now_ms`: when mark began, by the clock of the data."""
+        """`now_ms`: the start of the mark phase, by the clock of the data store."""
         self.done = Marked()
         self._place = place
         self._ages = ages
@@ -156,8 +157,8 @@ class MarkFilter:
         self._oldest = now_ms - ages.unpublishable_ms - ages.grace_ms
 
     def blobs(self, page: Iterable[BlobInfo]) -> list[BlobInfo]:
-        """The data keys that are old enough; what is young may be an upload under way, or have been
-        one just now."""
+        """The data keys that are old enough; younger ones may belong to an upload that is in
+        progress or has just finished."""
         old: list[BlobInfo] = []
         for blob in page:
             if PHYSICAL_KEY.fullmatch(blob.key) is None:
@@ -169,7 +170,7 @@ class MarkFilter:
         return old
 
     def items(self, page: Sequence[Item]) -> References:
-        """What items name. Expired reservations are noted."""
+        """The data keys that items reference. Expired reservations are noted."""
         if len(self.done.reservations) < MOST:
             self.done.reservations += [
                 entry for item in page if (entry := self._expired(item)) is not None
@@ -180,8 +181,8 @@ class MarkFilter:
     def verdict(
         self, blob: BlobInfo, records: Sequence[LogRecord], *, damaged: bool
     ) -> Verdict | None:
-        """The verdict on bytes that no item names, if they may go; else None. `records`: what the
-        log says of their object; `damaged`: whether something about it cannot be understood.
+        """The verdict on an unreferenced data object, if it is a candidate; else None. `records`:
+        the log records of its object id; `damaged`: whether a record or item of it is unreadable.
         """
         place = self._place
         logged = place.log is not None
@@ -192,14 +193,14 @@ class MarkFilter:
         if not self._place.scoped and not verdict.operations:
             self.done.count("unowned", blob.size)
             return None
-        # One that waits is a candidate too: a sweep that comes later may take it.
+        # A waiting object is a candidate too: a later sweep may delete it.
         waits = verdict.since_ms + self._ages.grace_ms > self._now_ms
         self.done.count("waiting" if waits else verdict.reason, blob.size)
         return verdict
 
     async def finish(self) -> Marked:
-        """What was found, with the unfinished uploads that are too old to be published; elsewhere
-        in a bucket they are others'. Raises VolumeMismatchError if all entries are missing.
+        """The result, with the unfinished uploads that are too old to be published; those elsewhere
+        in the bucket are foreign. Raises VolumeMismatchError if all entries are missing.
         """
         lost = self.done.of("lost").objects
         if lost and not self.done.entries:
@@ -248,9 +249,9 @@ class Marker:
     async def mark(self, path: str) -> Marked:
         """Write the list of candidates to a local file.
 
-        Raises ReadOnlyVolumeError (a volume of S3-FileSystem 1.0, whose writers follow none of our
+        Raises ReadOnlyVolumeError (a volume of S3-FileSystem 1.0, whose writers do not follow these
         rules), BusyError (the volume is being loaded or moved), LogFormatError and ItemFormatError
-        (something in the log or the table cannot be understood, nor what it concerns),
+        (a log object or an item is unreadable, and so is the object that it concerns),
         VolumeMismatchError (the table is empty, the log is not), and the stores' errors.
         """
         place = self._place
@@ -312,8 +313,8 @@ class Marker:
     async def _read_log(
         self, log: LogReader, sorter: ExternalSort, writer: CandidateWriter
     ) -> None:
-        """What the log says of the objects whose bytes were not named. Other entries are listed and
-        not read."""
+        """Read the log records of objects with unreferenced data. Other entries are listed and not
+        read."""
         for checkpoint in await log.checkpoints.valid():
             writer.checkpoint(checkpoint.key)
 
@@ -351,7 +352,7 @@ class Marker:
 
 
 def _judge(mark_filter: MarkFilter, sorter: ExternalSort, writer: CandidateWriter) -> None:
-    """Decide each object's bytes, one object after the other."""
+    """Decide the data of each object, one object after the other."""
     held = {object_id for (object_id,) in sorter.database.execute("SELECT object FROM held")}
     mark_filter.done.counts["named"] = ObjectCount(
         *sorter.database.execute(
@@ -372,7 +373,7 @@ def _judge(mark_filter: MarkFilter, sorter: ExternalSort, writer: CandidateWrite
 
 async def need_collectable(place: CollectedData) -> Item:
     """The volume's record. Raises ReadOnlyVolumeError for a volume of S3-FileSystem 1.0, whose
-    writers keep none of our rules; BusyError.
+    writers do not follow these rules; BusyError.
     """
     if place.store.read_only:
         raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be garbage collected")
@@ -380,7 +381,7 @@ async def need_collectable(place: CollectedData) -> Item:
 
 
 def object_of(blob: BlobInfo) -> str:
-    """The object id in a key that this package gives."""
+    """The object id in a key of the form that this package uses."""
     return blob.key[-36:]
 
 
@@ -409,8 +410,7 @@ async def _pages(blobs: BlobStore, keys: KeyRange) -> AsyncIterator[list[BlobInf
 
 
 def held_by(key: str, problem: object) -> str:
-    """The object that a damaged entry is about. Raises LogFormatError for anything else that is
-    damaged."""
+    """The object id of a damaged log entry. Raises LogFormatError for any other damage."""
     try:
         parsed = parse_key(key)
     except LogFormatError:

@@ -38,22 +38,22 @@ PHYSICAL_KEY: Final = re.compile(rf"{_UUID}\.id=({_UUID})", re.ASCII)
 GRACE_SECONDS: Final = 3 * 86_400.0
 """Far longer than a lease, the longest read and the longest Spark job."""
 LATE_SECONDS: Final = 900.0
-"""How long after its lease a writer's last request may still arrive: it looks at the lease before
-it writes to log and table, and each of these is sent again for a minute at most. Services refuse
-requests that were signed so long ago."""
+"""How long after its lease a writer's last request may still arrive: it checks the lease before it
+writes to log and table, and repeats each of these writes for a minute at most. Services refuse
+requests with signatures that old."""
 
 Reason: TypeAlias = Literal["deleted", "replaced", "unpublished", "unnamed", "damaged", "lost"]
-"""What is known of an unreferenced data object. `unnamed`: in a volume without a log, where no more
-is known."""
+"""Why a data object is unreferenced. `unnamed`: in a volume without a log, where no more is
+known."""
 GcAction: TypeAlias = Literal["delete", "keep"]
 KeyOf: TypeAlias = Callable[[str], str | None]
-"""The key, below the volume's data location, of what an entry names as its bytes; None if it lies
+"""The key, below the volume's data location, of the physical object of an entry; None if it is
 elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """How old things must be, seconds. `lease`: the longest that any client of the volume is
+    """Minimum ages in seconds. `lease`: the longest lease that any client of the volume is
     configured with."""
 
     grace: float = GRACE_SECONDS
@@ -78,15 +78,15 @@ class GcFacts:
     blob: BlobInfo
     records: Sequence[LogRecord]
     damaged: bool
-    """Whether the log or the table holds something about the object that cannot be understood."""
+    """Whether the log or the table holds an unreadable record or item of the object."""
     key_of: KeyOf
     now_ms: int
-    """When the mark phase began, by the clock of the data."""
+    """The start of the mark phase, by the clock of the data store."""
     logged: bool
     """Whether the volume has a log."""
 
     def names(self, entry: Entry | None) -> bool:
-        """Whether the entry's bytes are this blob."""
+        """Whether the entry references this blob."""
         return (
             entry is not None
             and bool(entry.physical)
@@ -94,18 +94,17 @@ class GcFacts:
         )
 
     def touches(self, operation: Operation) -> bool:
-        """Whether the operation is on an entry that names this blob, or makes one."""
+        """Whether the entry references this blob before or after the operation."""
         return self.names(operation.before) or self.names(operation.after)
 
     @property
     def last(self) -> list[Operation]:
-        """The committed operations of the highest version: one, unless the log contradicts
-        itself."""
+        """The committed operations of the highest version: one, unless the log is inconsistent."""
         return [record.operation for record in self._log_state.last]
 
     @property
     def pending(self) -> list[Operation]:
-        """What may have happened after that."""
+        """The pending operations that may follow it."""
         return [record.operation for record in self._log_state.pending]
 
     @property
@@ -149,7 +148,7 @@ RULES: Final[RuleTable[GcFacts, Reason, GcAction]] = RuleTable(
 )
 KEPT: Final = frozenset(rule.outcome for rule in RULES.rules if rule.action != "delete")
 DELETABLE: Final = frozenset(rule.outcome for rule in RULES.rules) - KEPT
-"""The only reasons for which a data object may be deleted: every rule that gives them says so."""
+"""The only reasons for which a data object may be deleted: the outcomes of the deleting rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +160,11 @@ class Verdict:
     since_ms: int
     """The latest time at which it can have become unreferenced."""
     is_pending: bool
-    """Whether an operation that names it may, for all the log knows, have happened."""
+    """Whether, as far as the log shows, an operation that references it may have been applied."""
     paths: tuple[str, ...]
-    """Where, by the log, an entry that names it was or was to be."""
+    """The paths in the log of entries that reference it."""
     operations: tuple[tuple[int, str], ...]
-    """Version and id of the operations on entries that name it."""
+    """Version and id of the operations on entries that reference it."""
 
     @property
     def is_deletable(self) -> bool:
@@ -180,7 +179,7 @@ def judge(case: GcFacts) -> Verdict:
     elif touching:
         since = max(operation.time_ms for operation in touching)
     else:
-        # Compaction has dropped what named it; what it has kept came after that.
+        # Compaction has dropped the operations that referenced it; those that remain are later.
         since = min((record.operation.time_ms for record in case.records), default=0)
     return Verdict(
         blob=case.blob,
@@ -193,7 +192,7 @@ def judge(case: GcFacts) -> Verdict:
 
 
 def named_by(operations: Iterable[Operation], key_of: KeyOf) -> set[str]:
-    """The keys of the bytes that the operations' entries name."""
+    """The keys of the data that the entries of the operations reference."""
     entries = [entry for each in operations for entry in (each.before, each.after)]
     keys = {key_of(entry.physical) for entry in entries if entry is not None and entry.physical}
     return {key for key in keys if key is not None}

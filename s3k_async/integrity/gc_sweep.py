@@ -1,7 +1,7 @@
-"""The sweep phase of gc: rechecks each candidate and deletes what is still unreferenced.
+"""The sweep phase of gc: rechecks each candidate and deletes those that are still unreferenced.
 
-Why no live byte can be deleted is in docs/design/004-nothing-lost.md; the order of the reads below
-is that argument.
+docs/design/004-nothing-lost.md shows why no live byte can be deleted; the argument depends on the
+order of the reads below.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ BATCH = 10_000
 """Candidates that are rechecked and deleted together."""
 READS = 32
 FRESH_MOST = 1_000_000
-"""Keys that new segments of the log may name before a list counts as too old."""
+"""Keys in new segments of the log, above which a list counts as too old."""
 
 
 @dataclass(slots=True)
 class Swept:
-    """What sweep did. `deleted` is by reason, `kept` tells why candidates were left: `waiting`,
-    `named` (the table names them after all), `changed` (the log does, since they were marked),
-    `undecided` (they may yet be published), `damaged` (of a verdict that does not allow deletion),
-    `unowned` as in `Marked`.
+    """The result of the sweep phase. `deleted` counts by reason; `kept` counts the skipped
+    candidates by reason: `waiting`, `named` (referenced by the table after all), `changed`
+    (referenced by the log since the mark), `undecided` (may yet be published), `damaged` (the
+    verdict does not allow deletion), `unowned` as in `Marked`.
     """
 
     deleted: dict[str, ObjectCount] = field(default_factory=dict)
@@ -68,8 +68,9 @@ class Swept:
 
 
 class GarbageCollector:
-    """Collects the garbage of one volume. `exclusive`: the caller knows that no other client
-    changes the volume meanwhile, which a volume without a log needs. `rate`: keys a second at most.
+    """Collects the garbage of one volume. `exclusive`: the caller guarantees that no other client
+    changes the volume meanwhile, which is required for a volume without a log. `rate`: keys a
+    second at most.
     """
 
     def __init__(
@@ -101,14 +102,14 @@ class GarbageCollector:
         return await Marker(self._place, self._ages, progress=self._progress).mark(path)
 
     async def sweep(self, path: str) -> Swept:
-        """Delete the candidates of a list that are still unreferenced. Sent again after an
-        interruption, it goes on.
+        """Delete the candidates of a list that are still unreferenced. Repeated after an
+        interruption, it resumes.
 
         Raises InvalidArgumentError (another volume's list), ConflictError (the log was compacted,
         or has grown too much, since the list was made; without a log, the table changed: mark
         again), LogFormatError, ReadOnlyVolumeError and BusyError as `mark`, BusyError if another
-        sweep of the list is under way, and the stores' errors. What could not be deleted is in the
-        result.
+        sweep of the list is running, and the stores' errors. Objects that could not be deleted are
+        in the result.
         """
         place = self._place
         candidates = CandidateReader(path)
@@ -148,7 +149,7 @@ class GarbageCollector:
         return self._swept
 
     async def clean_up(self, marked: Marked) -> Swept:
-        """Remove the reservations that mark found, if they still are what they were, and abort the
+        """Remove the reservations that the mark phase found, if they are unchanged, and abort the
         uploads."""
         now_ms = await self._place.data.now_ms()
         await self._audit.write(
@@ -184,16 +185,16 @@ class MarkedState:
     """The state of the volume when the candidates were marked."""
 
     segments: Collection[str]
-    """Ids of the log's."""
+    """Ids of the segments of the log."""
     checkpoints: Collection[str]
-    """Keys of the log's."""
+    """Keys of the checkpoints of the log."""
     lost: int
-    """Files that the log knows and the table lacks."""
+    """Files that are in the log and missing from the table."""
 
 
 class Sweeper:
-    """Sweeps candidates batch by batch. Each batch is rechecked by itself, so that other batches,
-    or the same, may be swept concurrently.
+    """Sweeps candidates batch by batch. Each batch is rechecked independently, so that other
+    batches, or the same one, may be swept concurrently.
     """
 
     def __init__(
@@ -209,8 +210,8 @@ class Sweeper:
         rate: float | None = None,
         swept: Swept | None = None,
     ) -> None:
-        """`record`: the volume's, when the sweep began; `now_ms`: then, by the clock of the data.
-        `rate`: keys a second at most. `swept`: to be added to.
+        """`record`: the volume record at the start of the sweep; `now_ms`: the time of that, by the
+        clock of the data store. `rate`: keys a second at most. `swept`: the counts to add to.
         """
         self.swept = swept or Swept()
         self._place = place
@@ -224,24 +225,23 @@ class Sweeper:
         self._news = None if place.log is None else _News(place, seen)
 
     async def sweep(self, batch: list[Verdict]) -> None:
-        """Delete those of the candidates that are still unreferenced. Raises as
-        `GarbageCollector.sweep`."""
+        """Delete the candidates that are still unreferenced. Raises as `GarbageCollector.sweep`."""
         await need_settled(self._place.store.items, self._record)
         grace_ms = self._ages.grace_ms
-        # A list of another version may hold verdicts that this one does not know.
+        # A list by another version of the package may hold unknown verdicts.
         left = self._leave("damaged", batch, lambda verdict: not verdict.is_deletable)
         left = self._leave(
             "waiting", left, lambda verdict: verdict.since_ms + grace_ms > self._now_ms
         )
-        if not self._place.scoped:  # a list that an older version has marked may name them
+        if not self._place.scoped:  # a list by an older version may contain them
             left = self._leave("unowned", left, lambda verdict: not verdict.operations)
         at_work = await open_transactions(self._place.store.items)
         # A table that lacks entries may lack those of pending operations too, and a job may yet
         # publish them.
         if self._seen.lost or at_work:
             left = self._leave("undecided", left, lambda verdict: verdict.is_pending)
-        # A transaction looks at its leases once, and logs its files when all directories are
-        # prepared: hours may lie between. Until then nothing names their bytes.
+        # A transaction checks its leases once, and logs its files after all directories are
+        # prepared, which may be hours later. Until then nothing references their data.
         if at_work:
             left = self._leave("undecided", left, lambda verdict: not verdict.operations)
         if self._news is not None and left:
@@ -256,14 +256,14 @@ class Sweeper:
     def _leave(
         self, reason: str, verdicts: list[Verdict], leaves: Callable[[Verdict], bool]
     ) -> list[Verdict]:
-        """The verdicts that are not left, those that are being counted."""
+        """The verdicts without the skipped ones, which are counted."""
         kept = [verdict for verdict in verdicts if leaves(verdict)]
         self.swept.keep(reason, kept)
         return [verdict for verdict in verdicts if not leaves(verdict)] if kept else verdicts
 
     async def _named(self, verdicts: list[Verdict]) -> set[str]:
-        """What is named at any path at which the log has ever seen one of the candidates named, and
-        what fsck may yet publish, because its reservation is still there.
+        """The data keys referenced now at any path where, according to the log, a candidate was
+        ever referenced, and those that fsck may yet publish because the reservation still exists.
         """
         store = self._place.store
         paths = sorted({path for verdict in verdicts for path in verdict.paths})
@@ -285,8 +285,8 @@ class Sweeper:
         for start in range(0, len(verdicts), step):
             some, began = verdicts[start : start + step], self._sources.monotonic()
             if start:
-                # Slow deletion must not go on when another client has locked the volume meanwhile,
-                # to restore it perhaps.
+                # A slow deletion must stop when another client locks the volume meanwhile, perhaps
+                # to restore it.
                 await need_settled(self._place.store.items, self._record)
             failures = await self._place.data.delete_many([verdict.blob.key for verdict in some])
             left = {failure.key: failure.error for failure in failures}
@@ -313,7 +313,7 @@ def _audit_record(verdict: Verdict) -> AuditRecord:
 
 
 class _News:
-    """What the log holds that it did not hold when the candidates were marked."""
+    """The log records that were added since the candidates were marked."""
 
     def __init__(self, place: CollectedData, seen: MarkedState) -> None:
         assert place.log is not None
@@ -323,11 +323,11 @@ class _News:
         self._segments = set(seen.segments)
         self._checkpoints = set(seen.checkpoints)
         self._fresh: set[str] = set()
-        """What segments name that are new since then."""
+        """Keys referenced by segments that are new since then."""
 
     async def of(self, verdicts: list[Verdict]) -> set[str]:
-        """Those of the candidates that operations name which are new. Entries before segments
-        before checkpoints: so what is compacted meanwhile is seen to be."""
+        """The candidates that new operations reference. Entries are read before segments, and
+        segments before checkpoints, so that a concurrent compaction is detected."""
         found = await gather(self._by_entries, verdicts, limit=READS)
         changed = {
             verdict.blob.key for verdict, is_new in zip(verdicts, found, strict=True) if is_new
@@ -347,8 +347,8 @@ class _News:
         return changed | (self._fresh & {verdict.blob.key for verdict in verdicts})
 
     async def _by_entries(self, verdict: Verdict) -> bool:
-        """Whether a new entry names a candidate, or cannot be understood. Who moves an entry leads
-        it one version further, so later versions cannot come first."""
+        """Whether a new log entry references a candidate, or is unreadable. Each change increments
+        the version by one, so later versions cannot appear first."""
         known = set(verdict.operations)
         last = max((version for version, _ in known), default=None)
         async for info in list_all(self._log, history_prefix(verdict.blob.key[-36:])):

@@ -45,8 +45,8 @@ async def plan_restore(
     directory: str | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> RestorePlan:
-    """Read log, bytes and what the table still has (`standing`), and decide what to restore at and
-    below `path`.
+    """Read the log, the data keys and the existing entries of the table (`standing`), and decide
+    what to restore at and below `path`.
 
     `has_key`: as of `LogReader`. `directory`: where the temporary file is made. The plan has to be
     closed. Raises the stores' errors; damage is an outcome.
@@ -59,7 +59,7 @@ async def plan_restore(
         if standing is not None:
             async for entries in standing:
                 plan.add_standing(entries)
-        # In a thread: the holder of the lock renews it meanwhile.
+        # In a thread, so that the lock can be renewed meanwhile.
         await anyio.to_thread.run_sync(plan.decide, sources.now_ms())
         await anyio.to_thread.run_sync(plan.tree.make_a_tree)
     except BaseException:
@@ -69,7 +69,7 @@ async def plan_restore(
 
 
 class RestorePlan:
-    """What is to be restored, in a temporary file."""
+    """The plan of a restore, in a temporary file."""
 
     def __init__(self, sorter: ExternalSort, volume_id: str, path: str) -> None:
         self.tree = TreePlan(sorter, volume_id)
@@ -80,7 +80,7 @@ class RestorePlan:
 
     @property
     def report(self) -> RestoreReport:
-        """What was decided."""
+        """The report of the decisions."""
         return self.tree.report
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class RestorePlan:
         self.tree.stand((entry.path, entry.id, entry.is_dir) for entry in entries)
 
     def decide(self, now_ms: int) -> None:
-        """Decide each object by itself."""
+        """Apply the rules to each object."""
         self.tree.index_standing()
         claims: list[tuple[str, RestoreDecision]] = []
         removed: list[str] = []

@@ -55,7 +55,7 @@ ATTEMPTS: Final = 4
 
 
 async def read_item(store: MetadataStore, path: str) -> Entry | None:
-    """The stored entry at a path; None if there is none that can be read."""
+    """The stored entry at a path; None if it is missing or unreadable."""
     item = await store.items.get(store.keys.key(path))
     try:
         return None if item is None else from_item(item, store.keys)
@@ -86,8 +86,8 @@ async def with_jobs(scope: Scope, facts: Sequence[Facts]) -> list[Facts]:
 
 
 async def with_adopted(scope: Scope, facts: Sequence[Facts]) -> list[Facts]:
-    """The facts with the adopted objects that their entries reference: the listing does not show
-    which object id they belong to."""
+    """The facts with the adopted objects that their entries reference: the keys of these contain no
+    object id."""
     found: dict[str, list[BlobInfo]] = {}
 
     async def look(object_id: str, uri: str) -> None:
@@ -112,7 +112,7 @@ async def confirmed_findings(
     scope: Scope, facts: Sequence[Facts], tail: LogTail | None
 ) -> AsyncIterator[list[tuple[Facts, list[Finding]]]]:
     """The findings about the objects, in batches; problems are decided again from a recheck.
-    Objects without findings are left out. `tail`: what was logged since the scan.
+    Objects without findings are left out. `tail`: the operations logged since the scan.
     """
     for start in range(0, len(facts), BATCH):
         batch = await with_adopted(scope, await with_jobs(scope, facts[start : start + BATCH]))
@@ -131,7 +131,7 @@ async def confirmed_findings(
 
 @dataclass(slots=True)
 class _Seen:
-    """What the recheck has read of one object."""
+    """The state of the recheck of one object."""
 
     entries: list[Entry] = field(default_factory=list)
     occupied: dict[str, bool] = field(default_factory=dict)
@@ -142,17 +142,17 @@ class _Seen:
 async def fresh_facts(
     scope: Scope, suspects: Sequence[Facts], tail: LogTail | None = None
 ) -> list[Facts]:
-    """The facts about some objects, read anew by strong reads: table, log, bytes. Raises the
-    stores' errors.
+    """The facts about some objects from strongly consistent reads of table, log and data. Raises
+    the stores' errors.
 
     A change is in the log before it is in the table. So the table is read between two readings of
-    the log: what was known, and what the log says after that. If both say the same of an object,
-    nothing has changed it in between, and what the table lacks was not moved or removed. Otherwise
-    all is read again. No clock is involved. `tail`: what was logged since the facts were
-    gathered; without it segments are not read, but for those with what was pending.
+    the log: the known records, and those read after the table. If both agree about an object, it
+    has not changed in between, and an entry that the table lacks was not moved or removed.
+    Otherwise everything is read again. No clock is involved. `tail`: the operations logged since
+    the facts were collected; without it only the segments with pending operations are read.
 
-    An object whose entries are all gone from where they were is left out, and so is one that keeps
-    changing: only the next scan of the volume can find it.
+    An object is excluded if none of its entries is at its former path, or if it keeps changing:
+    only the next scan of the volume can find it.
     """
     fresh: list[Facts] = []
     left = list(suspects)
@@ -228,7 +228,7 @@ async def _below_files(scope: Scope, suspects: Sequence[Facts], seen: dict[str, 
 
 
 def _states(log_state: ObjectState) -> list[Entry]:
-    """Every state of an object that the log's newest records speak of."""
+    """Every state of an object in the newest log records."""
     return [
         state
         for record in (*log_state.last, *log_state.pending)
@@ -247,8 +247,9 @@ def _paths(facts: Facts) -> set[str]:
 async def _records(
     scope: Scope, suspects: Sequence[Facts], seen: dict[str, _Seen], tail: LogTail | None
 ) -> None:
-    """All entries of the objects, what was pending in segments, and what was logged since. What is
-    committed stays so, and is not read again, unless the log was compacted meanwhile.
+    """All log entries of the objects, the operations pending in segments, and those logged since.
+    Committed operations remain committed and are not read again, unless the log was compacted
+    meanwhile.
     """
     log = scope.log
     if log is None:
@@ -297,7 +298,8 @@ async def _heads(scope: Scope, facts: Facts, seen: _Seen) -> None:
 
 
 async def item_facts(scope: Scope, found: Sequence[ItemFacts]) -> list[ItemFacts]:
-    """The facts about suspect items, read anew; those that are correct now are left out."""
+    """The facts about suspect items from strongly consistent reads, without those that are correct
+    now."""
 
     async def look(facts: ItemFacts) -> ItemFacts | None:
         store = scope.store
@@ -320,7 +322,7 @@ async def item_facts(scope: Scope, found: Sequence[ItemFacts]) -> list[ItemFacts
 
 
 async def still_damaged(scope: Scope, facts: LogObjectFacts) -> bool:
-    """Whether a log object is there and cannot be understood, read anew."""
+    """Whether a log object, read again, exists and is unreadable."""
     if scope.log_blobs is None or isinstance(scope.log, JavaLogReader) or scope.log is None:
         return False
     if await scope.log_blobs.head(facts.key) is None:
@@ -338,7 +340,7 @@ async def still_damaged(scope: Scope, facts: LogObjectFacts) -> bool:
 
 
 async def parent_facts(scope: Scope, lonely: Iterable[Child]) -> list[ParentFacts]:
-    """The facts about entries without a parent, read anew; the others are left out."""
+    """The facts about entries that, read again, have no parent."""
 
     async def look(child: Child) -> ParentFacts | None:
         parent_path, path, object_id, mtime_ms = child
@@ -347,7 +349,7 @@ async def parent_facts(scope: Scope, lonely: Iterable[Child]) -> list[ParentFact
         if entry is None or (parent is not None and parent.is_dir):
             return None
         if await read_item(scope.store, path) != entry:
-            return None  # it was moved or removed, perhaps with its parent before that was read
+            return None  # moved or removed, perhaps with its parent before the parent was read
         young = mtime_ms > scope.sources.now_ms() - scope.grace_ms
         return ParentFacts(parent_path, path, object_id, young, parent is not None)
 
@@ -355,8 +357,8 @@ async def parent_facts(scope: Scope, lonely: Iterable[Child]) -> list[ParentFact
 
 
 async def checked_bytes(scope: Scope, entry: Entry) -> Finding | None:
-    """Read a file's bytes and compare the checksum; None if it is right, or if there are no
-    bytes."""
+    """Read a file's data and compare the checksum; None if it matches, or if the data is
+    missing."""
     digest = _native.Xxh3_128()
     try:
         for start in range(0, entry.size, CHUNK):

@@ -33,7 +33,7 @@ __all__ = [
 _ANY = "00000000-0000-0000-0000-000000000000"
 
 SEGMENTS = 4
-"""Parts of the table that are scanned at the same time."""
+"""Segments of the table that are scanned concurrently."""
 
 
 @dataclass(slots=True)
@@ -42,21 +42,21 @@ class References:
 
     keys: set[str] = field(default_factory=set)
     unclear: set[str] = field(default_factory=set)
-    """Ids of objects an item of which cannot be understood: it may name any bytes of theirs."""
+    """Ids of objects with an unreadable item, which may reference any data of theirs."""
     nameless: list[str] = field(default_factory=list)
-    """Keys of items of which not even the object can be told: they may name any bytes."""
+    """Keys of items whose object id is unreadable too: they may reference any data."""
 
     def need_names(self) -> None:
-        """Raise ItemFormatError if an item may name any bytes."""
+        """Raise ItemFormatError if an item may reference any data."""
         for place in self.nameless:
             raise nameless_item(place)
 
 
 def names_in(items: Iterable[Item], key_of: KeyOf) -> References:
-    """What the items name now, and what they will when the jobs that mark them are published.
+    """The data keys that the items reference now, and those after publication of the jobs that mark
+    them.
 
-    An item is taken for what it may mean: a hidden entry, one that will be gone, and one that is
-    damaged count too.
+    Hidden entries, entries about to be removed and damaged entries count too.
     """
     named = References()
     for item in items:
@@ -78,7 +78,7 @@ def names_in(items: Iterable[Item], key_of: KeyOf) -> References:
 
 
 def nameless_item(place: str) -> ItemFormatError:
-    """The error for an item that may name any bytes."""
+    """The error for an item that may reference any data."""
     return ItemFormatError(
         "an item of the table cannot be understood, and it may name any bytes; s3k fsck repair "
         "puts it into quarantine",
@@ -87,7 +87,7 @@ def nameless_item(place: str) -> ItemFormatError:
 
 
 def _names_bytes(physical: object) -> bool:
-    """Whether an item says for certain what its bytes are, or that it has none."""
+    """Whether an item certainly identifies its data, or has none."""
     return isinstance(physical, str) and (
         PHYSICAL_KEY.fullmatch(physical) is not None or physical == UNCOMMITTED or is_uri(physical)
     )
@@ -115,7 +115,7 @@ async def scan_segment(
 
 
 def digest_of(items: Iterable[Item]) -> int:
-    """A number that tells tables apart, whatever order they were read in: to be added up, modulo
+    """A digest of items that does not depend on their order: the digests of parts are added modulo
     2^64."""
     total = 0
     for item in items:
@@ -125,8 +125,8 @@ def digest_of(items: Iterable[Item]) -> int:
 
 
 async def open_transactions(items: ItemStore) -> bool:
-    """Whether there is a job of kind `transaction`, at work or left behind: operations that the log
-    holds as pending may then become visible however old they are."""
+    """Whether a job of kind `transaction` exists, running or abandoned: pending operations of the
+    log may then become visible regardless of their age."""
     async with aclosing(query_all(items, JOB_PARTITION)) as pages:
         async for page in pages:
             if any(
@@ -139,7 +139,7 @@ async def open_transactions(items: ItemStore) -> bool:
 
 async def need_settled(items: ItemStore, before: Item | None = None) -> Item:
     """The volume's record. Raises BusyError if the volume is being loaded, moved to another layout
-    or destroyed, or if the record is not what it was `before`."""
+    or destroyed, or if the record differs from the one read `before`."""
     record = await items.get(RECORD_KEY)
     if record is None:
         raise BusyError("the volume record does not exist", path=RECORD_KEY.partition)

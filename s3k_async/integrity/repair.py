@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 Outcome = str
-"""`planned` (a dry run), `done`, `left` (it is no longer as it was seen), `failed`."""
+"""`planned` (a dry run), `done`, `left` (the state has changed since the scan), `failed`."""
 
 ORDER: Final[Sequence[Action]] = (
     "settle_job",
@@ -77,7 +77,7 @@ _LEFT: Final = (
     errors.TransactionConflictError,
     LeftError,
 )
-"""Another client was faster, or the next run can decide."""
+"""Errors after which another client has acted first, or the next run can decide."""
 _FAILED: Final = (
     errors.CorruptDataError,
     errors.DataMissingError,
@@ -87,7 +87,8 @@ _FAILED: Final = (
     errors.NotDirectoryError,
     errors.UnsupportedError,
 )
-"""This thing cannot be repaired. Every other error ends the run: it would meet all others, too."""
+"""Errors that concern one finding. Every other error ends the run, since it would affect all
+findings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +102,18 @@ class RepairOutcome:
 
 @dataclass(slots=True)
 class RepairReport:
-    """What repair did."""
+    """The result of a repair."""
 
     run: str
     """Names the audit trail; empty for a dry run, which leaves none."""
     dry_run: bool
     rounds: int = 0
     outcomes: Counter[tuple[Action, Outcome]] = field(default_factory=Counter)
-    """How often each action ended how."""
+    """Counts by action and outcome."""
     repairs: list[RepairOutcome] = field(default_factory=list)
     """The first of them, at most `listed`."""
     left: VerifyReport = field(default_factory=VerifyReport)
-    """The findings of the last scan; of a dry run, all."""
+    """The findings of the last scan; for a dry run, all findings."""
     listed: int = LISTED
 
     def add(self, some: Iterable[RepairOutcome]) -> None:
@@ -129,7 +130,7 @@ class RepairReport:
 
 
 def scope_of(volume: FsckVolume, *, grace: float = GRACE_SECONDS, path: str = ROOT) -> Scope:
-    """What is compared when a volume is checked."""
+    """The scope of a check of a volume."""
     log: LogReader | JavaLogReader | None = None
     if volume.log_blobs is not None:
         binary = volume.record.log_mode == "binary"
@@ -160,10 +161,10 @@ async def verify_volume(
 ) -> VerifyReport:
     """Check an open volume, or the tree below a path of it; changes nothing.
 
-    `grace`: seconds; what is younger is not reported. `deep`: read every byte and compare
-    checksums. `directory`: keeps the parts of a large volume, so that the same call goes on after
-    an interruption. Raises InvalidArgumentError (the directory is that of another run), the stores'
-    errors.
+    `grace`: seconds; younger entries and operations are not reported. `deep`: read every byte and
+    compare checksums. `directory`: keeps the parts of a large volume, so that the same call resumes
+    after an interruption. Raises InvalidArgumentError (the directory is that of another run), the
+    stores' errors.
     """
     scope = scope_of(volume, grace=grace, path=path)
     return await verify(scope, deep=deep, directory=directory, progress=progress, held=held)
@@ -182,10 +183,10 @@ async def repair_volume(
 ) -> RepairReport:
     """Repair an open volume, or the tree below a path of it.
 
-    `dry_run`: change nothing and report what would be done. `grace`: seconds; what is younger is
-    skipped. `audit_file`: a local file to which the audit trail is added, beside the one in the
-    log's place. `directory`: keeps the parts of a large volume, so that the same call goes on after
-    an interruption; it may be removed afterwards. Running it again after an error is always right.
+    `dry_run`: change nothing and report what would be done. `grace`: seconds; younger entries and
+    operations are skipped. `audit_file`: a local file for a copy of the audit trail in the log
+    location. `directory`: keeps the parts of a large volume, so that the same call resumes after an
+    interruption; it may be removed afterwards. Repeating the call after an error is always safe.
 
     Raises ReadOnlyVolumeError (s3k-1.0 volumes, and all that are open for reading
     only), InvalidArgumentError (the directory is that of another run), the stores' errors.
@@ -204,7 +205,7 @@ async def repair_volume(
         collector = Collector(scope, shuffle)
         try:
             if collector.decided >= shuffle.count:
-                continue  # an interrupted run was through with it
+                continue  # finished by an interrupted run
             tell = progress or (lambda _: None)
             await collector.scan(tell)
             this = RepairRound(collector, Repairer(volume, scope, collector.tail), audit, report)
@@ -227,7 +228,7 @@ class RepairRound:
         audit: AuditTrail | None,
         report: RepairReport,
     ) -> None:
-        """`audit`: None changes nothing."""
+        """`audit`: None for a dry run."""
         self._collector = collector
         self._scope = collector.scope
         self._repairer = repairer
@@ -235,9 +236,9 @@ class RepairRound:
         self._report = report
         self.done = 0
         self.lost = 0
-        """Actions that another client was faster at: they need a new scan."""
+        """Actions that another client has preceded: they need a new scan."""
         self._written = 0
-        """Lines of the audit trail that say what is to be done."""
+        """Lines of the audit trail for the planned actions."""
         self.finished = False
         """Whether a change of many entries was finished: the rest needs a new scan."""
         self.waiting: dict[str, Finding] = {}
@@ -265,7 +266,7 @@ class RepairRound:
             await self.unknown_directories()
 
     async def loose(self) -> None:
-        """Repair what has no object id."""
+        """Repair the findings without an object id."""
         found = await loose(self._collector)
         self._report.left.add(finding for _, finding in found)
         done = await self._repair_found([Task(finding, facts) for facts, finding in found])
@@ -280,8 +281,8 @@ class RepairRound:
             await self._objects(batch)
 
     async def parents(self, lonely: Iterable[Child], *, later: bool = False) -> None:
-        """Make the directories that are missing, unless the log's own are still to be put back,
-        here or elsewhere (`later`)."""
+        """Create the missing directories, unless logged directories are still to be restored, here
+        or elsewhere (`later`)."""
         for facts in await parent_facts(self._scope, lonely):
             found = decide_parent(facts)
             self._report.left.add(found)
@@ -289,8 +290,8 @@ class RepairRound:
                 await self._repair_found([Task(finding, facts) for finding in found])
 
     async def unknown_directories(self) -> None:
-        """Create the directories that entries wait for: nothing else could be repaired, so the log
-        does not know them."""
+        """Create the parents that entries still need. Nothing else could be repaired, so they are
+        not in the log."""
         await self._repair_found(
             [_parent_task(parent, child) for parent, child in self.waiting.items()]
         )
@@ -315,7 +316,7 @@ class RepairRound:
             ]
 
     async def _repair_found(self, tasks: Sequence[Task]) -> list[Task]:
-        """Repair what can be; the tasks that were carried out."""
+        """Repair the repairable findings; returns the tasks that were carried out."""
         wanted = [task for task in tasks if task.finding.is_repairable]
         if self._audit is None:
             self._report.add(RepairOutcome(task.finding, "planned") for task in wanted)
@@ -346,7 +347,7 @@ class RepairRound:
         return done
 
     async def _tell(self, lines: Sequence[AuditRecord]) -> None:
-        """Write records into the audit trail: what is about to be done, or its outcome."""
+        """Write records to the audit trail: planned actions, or their outcomes."""
         assert self._audit is not None
         head = {
             "run": self._audit.run,
@@ -372,7 +373,7 @@ class RepairRound:
 
 
 def _first(found: Iterable[Finding]) -> list[Finding]:
-    """The finding about an object that is repaired first, if any can be."""
+    """The first finding about an object to repair, if any is repairable."""
     repairable = [finding for finding in found if finding.action in ORDER]
     return [min(repairable, key=lambda finding: ORDER.index(finding.action))] if repairable else []
 
@@ -396,7 +397,7 @@ def _parents_first(task: Task) -> tuple[int, int]:
 
 
 async def _in_turn(tasks: Sequence[Task]) -> AsyncIterator[list[Task]]:
-    """Tasks that may be carried out at once: entries are put back level by level."""
+    """Groups of tasks that may be carried out concurrently: entries are restored level by level."""
     batch: list[Task] = []
     for task in tasks:
         if batch and (len(batch) >= BATCH or _parents_first(task) != _parents_first(batch[-1])):

@@ -1,8 +1,8 @@
 """Repair actions. Each is conditional on the state that was read, and changes nothing if that has
 changed.
 
-Bytes are never deleted, and neither is anything else that could not be understood: it is copied to
-`quarantine/` of the log's place first.
+Physical objects are never deleted. Unreadable items and log objects are copied to `quarantine/` in
+the log location before they are removed.
 """
 
 from __future__ import annotations
@@ -79,15 +79,15 @@ from s3k_async.txn.volume_record import VolumeRecord
 __all__ = ["QUARANTINE", "FsckVolume", "LeftError", "MissingDirectoryError", "Repairer", "Task"]
 
 QUARANTINE: Final = "quarantine/"
-"""What the keys of quarantined things begin with, below the log's root."""
+"""Prefix of the keys of quarantined objects, below the root of the log."""
 
 WAITS: Final = (0.0, 0.05, 0.5, 5.0)
 """Seconds before each check of pending operations."""
 _TYPED: Final = re.compile(r'\{"(?:N|B|NULL|L|M|SS|NS|BS)":.*\}', re.DOTALL)
-"""How the item port gives an attribute of a type of DynamoDB that is neither text, whole number nor
-truth value."""
+"""The form in which the item port returns an attribute of a DynamoDB type other than text, whole
+number or boolean."""
 _ALWAYS: Final = ("isdir", "ctime", "ver", "id", OPERATION)
-"""Attributes that every entry of ours has."""
+"""Attributes that every entry of the volume has."""
 
 
 class FsckVolume(Protocol):
@@ -125,7 +125,7 @@ class Task:
     facts: Facts | ItemFacts | LogObjectFacts | ParentFacts | ChangeFacts
 
     def line(self) -> dict[str, Any]:
-        """What the audit trail says of it: with it the change can be understood, and undone."""
+        """Its line in the audit trail, sufficient to understand and undo the change."""
         finding = self.finding
         line: dict[str, Any] = {
             "action": finding.action,
@@ -149,7 +149,7 @@ class Repairer:
     """Carries out actions on one volume."""
 
     def __init__(self, volume: FsckVolume, scope: Scope, tail: LogTail | None) -> None:
-        """`tail`: what was logged since the volume was scanned."""
+        """`tail`: the operations logged since the volume was scanned."""
         self._scope = scope
         self._tail = tail
         self._store = volume.store
@@ -158,14 +158,15 @@ class Repairer:
         self._sources = volume.store.sources
 
     async def repair_action(self, task: Task) -> None:
-        """Do what repairs the finding. Raises LeftError, and what the stores raise."""
+        """Carry out the action of the finding. Raises LeftError and the stores' errors."""
         await self._actions[task.finding.action](self, task)
 
     # The log
 
     async def _commit_log(self, task: Task) -> None:
-        """The operation happened: its committed entry is written. One of a segment gets an entry of
-        its own, since a segment's mark is about all of its operations and is written once."""
+        """Write the committed entry of an operation that took effect. An operation of a segment
+        gets an entry of its own, since a segment's mark covers all of its operations and is written
+        once."""
         await self._commit(self._record(task).operation)
 
     async def _commit(self, operation: Operation) -> None:
@@ -174,9 +175,9 @@ class Repairer:
         )
 
     async def _roll_back_log(self, task: Task) -> None:
-        """It is superseded by the next version of the object, or by a tombstone. So its writer,
-        should it live after all, can change nothing that the log does not tell of. The pending
-        object of an entry is then removed; that of a segment holds other operations too."""
+        """Supersede the operation by the next version of the object, or by a tombstone, so that its
+        writer, if it is alive after all, cannot change anything that is not in the log. The pending
+        object of a single entry is then removed; a segment holds other operations too."""
         record, facts = self._record(task), self._facts(task)
         is_entry = isinstance(parse_key(record.key), EntryKey)
         if facts.entries:
@@ -187,8 +188,8 @@ class Repairer:
             await self._tombstone(facts, record.operation.after or record.operation.before)
 
     async def _roll_forward(self, task: Task) -> None:
-        """Publish what the operation says: its bytes are there, and the reservation is exactly the
-        one it began from."""
+        """Publish the new state of the operation: its data exists, and the reservation is exactly
+        the one it began from."""
         operation, entry = self._record(task).operation, self._entry(task)
         assert operation.after is not None
         after = replace(operation.after, pending="")
@@ -203,12 +204,13 @@ class Repairer:
         await self._change("update", entry, after)
 
     async def _log_removal(self, task: Task) -> None:
-        """Write a tombstone for an object of which only the log is left."""
+        """Write a tombstone for an object that remains only in the log."""
         facts = self._facts(task)
         await self._tombstone(facts, facts.log_state.entry)
 
     async def _tombstone(self, facts: Facts, state: Entry | None) -> None:
-        """Deterministic, since different tombstones of one version would be a conflict."""
+        """A tombstone. Deterministic, since different tombstones of one version would be a
+        conflict."""
         if state is None:
             raise LeftError("there is no state to be removed", path=facts.object_id)
         version = next_version(facts)
@@ -222,7 +224,8 @@ class Repairer:
 
     async def _restore_entry(self, task: Task) -> None:
         """Restore the logged entry, at its version, below an existing directory. The object is
-        searched once more: another repair may have restored it, and a client moved it since."""
+        looked up once more: another repair may have restored it, and a client may have moved it
+        since."""
         facts = next(iter(await fresh_facts(self._scope, [self._facts(task)], self._tail)), None)
         if facts is None or task.finding not in decide(facts):
             raise LeftError("it is not missing any more", path=task.finding.path)
@@ -270,7 +273,7 @@ class Repairer:
         await self._store.delete_file(self._entry(task))
 
     async def _renumber(self, task: Task) -> None:
-        """Give an entry an id of its own, and a file bytes of its own."""
+        """Give an entry a new id, and a file its own copy of the data."""
         entry = self._entry(task)
         identity = self._sources.uuid()
         after = replace(
@@ -346,10 +349,10 @@ class Repairer:
         return ended
 
     async def _abandoned(self, job: TransactionRecord) -> TransactionRecord:
-        """The record of a job, read anew, whose lease has run out."""
+        """The record of a job with an expired lease, read again."""
         current = await self._store.jobs.record(job.id)
         if current is None or not expired(current.lease_ms, self._sources.now_ms()):
-            raise LeftError("the job is under way, or over", path=job.source)
+            raise LeftError("the transaction is active, or has ended", path=job.source)
         return current
 
     async def _complete(self, job: TransactionRecord) -> None:
@@ -389,7 +392,8 @@ class Repairer:
         await self._store.items.write(_removal(item))
 
     async def _quarantine_log(self, key: str) -> None:
-        """An object of any size: it is read in pieces, and copied inside the store."""
+        """Quarantine a log object of any size: it is read in chunks, and copied inside the
+        store."""
         blobs = self._log()
         if await is_newer_format(blobs, key):
             raise LeftError("the log object is of a newer format", path=key)
@@ -413,7 +417,7 @@ class Repairer:
         return item
 
     async def _change(self, kind: Any, before: Entry, after: Entry) -> None:
-        """A logged write over exactly what was seen."""
+        """A logged write, conditional on exactly the state that was seen."""
         operation = self._store.changes.operation(kind, replace(before, pending=""), after)
         put = Put(to_item(after, self._store.keys), unchanged(before))
         await self._store.changes.run([operation], lambda _: self._store.items.write(put))

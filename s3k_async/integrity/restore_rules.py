@@ -4,7 +4,7 @@ objects.
 A state of the object is known if the operation that led to it was committed, or if a later
 operation has it as its previous state. The known state with the highest version is the last one.
 One pending operation may follow it. The table OBJECTS decides whether it took effect, and what is
-restored. Nothing here reads or writes.
+restored. The rules do no I/O.
 """
 
 from __future__ import annotations
@@ -77,26 +77,26 @@ PROBLEMS: Final[frozenset[RuleName]] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RestoreDecision:
-    """What becomes of one object."""
+    """The decision about one object."""
 
     rule: RuleName
     entry: Entry | None
     """The entry to restore; None for none."""
     before: Entry | None = None
-    """Of a pending operation that was taken as done, or of a removal that was not: the state
-    without it, if any."""
+    """The state without the pending operation that was assumed to be done, or without the removal
+    that was assumed not to be, if any."""
     detail: str = ""
     path: str = ""
-    """Where the object was seen last."""
+    """The last known path of the object."""
 
     @property
     def is_certain(self) -> bool:
-        """Whether the log says so, as opposed to this decision."""
+        """Whether the log itself shows this state, as opposed to an assumption of the rules."""
         return self.rule in {"committed", "adopted", "reservation_kept"}
 
 
 def named_keys(records: Sequence[LogRecord]) -> set[str]:
-    """The physical keys, within the volume's data, that the records name."""
+    """The physical keys, within the volume's data, in the records."""
     states = [
         state for record in records for state in (record.operation.before, record.operation.after)
     ]
@@ -115,17 +115,17 @@ class RestoreFacts:
 
     @cached_property
     def known(self) -> dict[int, list[Entry | None]]:
-        """The states that the object certainly had, by version; None: it was deleted."""
+        """The known states of the object, by version; None: deleted."""
         return _known(self.records)
 
     @cached_property
     def version(self) -> int:
-        """The last known one."""
+        """The last known version."""
         return max(self.known, default=0)
 
     @cached_property
     def states(self) -> list[Entry | None]:
-        """The states of the last known version: one, unless the log contradicts itself."""
+        """The states of the last known version: one, unless the log is inconsistent."""
         return self.known.get(self.version, [None])
 
     @cached_property
@@ -135,7 +135,7 @@ class RestoreFacts:
 
     @cached_property
     def incomplete(self) -> list[Operation]:
-        """Pending updates whose bytes were never uploaded."""
+        """Pending updates whose data was never uploaded."""
         return [
             each
             for each in self.later
@@ -149,12 +149,12 @@ class RestoreFacts:
 
     @property
     def result(self) -> Entry | None:
-        """The state after the first of them."""
+        """The state after the first pending operation."""
         return self.pending[0].after if self.pending else None
 
     @property
     def state(self) -> Entry | None:
-        """The state in question: after what is pending, else the known one."""
+        """The state to decide about: after the pending operation, else the known one."""
         return self.result if self.pending else self.states[0]
 
     @property
@@ -173,13 +173,13 @@ class RestoreFacts:
 
     @property
     def entry_before(self) -> Entry | None:
-        """The state before what is pending, if it can be restored; None for a reservation."""
+        """The state before the pending operation, if it can be restored; None for a reservation."""
         current = None if self.is_pending_reservation else self.states[0]
         return current if _is_whole(current, self.sizes) else None
 
     @property
     def stored(self) -> str:
-        """What the data location has instead of the bytes of the state."""
+        """The data found instead of that of the state, as text."""
         state = self.state
         size = self.sizes.get(str(state.physical)) if state is not None else None
         return "missing" if state is None or size is None else f"{size} bytes, not {state.size}"
@@ -240,15 +240,15 @@ OBJECTS: Final[RuleTable[RestoreFacts, RuleName, RestoreAction]] = RuleTable(
         Rule((), "committed", "restore"),
     ),
 )
-"""What is restored of one object. What objects are together is decided by
-`tree_restore.TreePlan.make_a_tree`."""
+"""The decision about each object by itself; `tree_restore.TreePlan.make_a_tree` resolves conflicts
+between objects."""
 
 
 def decide_restore(
     records: Sequence[LogRecord], sizes: Mapping[str, int], now_ms: int
 ) -> RestoreDecision:
-    """What to restore of the object that the records are about. `sizes`: bytes of the physical
-    objects that exist."""
+    """What to restore of the object with these records. `sizes`: bytes of the existing physical
+    objects."""
     facts = RestoreFacts(records, sizes, now_ms)
     rule = OBJECTS.first(facts)
     entries: dict[RestoreAction, Entry | None] = {
@@ -284,11 +284,12 @@ def decide_object(
     within: str,
     stands: Callable[[str], bool],
 ) -> tuple[RestoreDecision | None, bool]:
-    """As `decide_restore`, at and below the path `within` (else None), of an object of which the
-    table may have an entry (`stands`); and whether a directory that it was is certainly gone.
+    """As `decide_restore`, for an object at or below the path `within` (None for others), which may
+    already have an entry in the table (`stands`). Also returns whether the object was a directory
+    that is certainly removed.
     """
     object_id = records[0].operation.object_id
-    # In one order, whatever order they were read in.
+    # Sorted, so that the order of reading does not matter.
     known = sorted(
         records, key=lambda each: (each.operation.version, each.operation.id, each.state)
     )
@@ -308,7 +309,7 @@ def _removes_directory(operation: Operation) -> bool:
 
 
 def _known(records: Sequence[LogRecord]) -> dict[int, list[Entry | None]]:
-    """The states that the object certainly had, by version; None: it was gone."""
+    """The known states of the object, by version; None: removed."""
     known: dict[int, list[Entry | None]] = {}
 
     def note(version: int, state: Entry | None) -> None:
@@ -328,8 +329,8 @@ def _known(records: Sequence[LogRecord]) -> dict[int, list[Entry | None]]:
 
 
 def _same(one: Entry | None, other: Entry | None) -> bool:
-    """Whether two states of a version are one; marks change the operation that an entry names, but
-    not what it is."""
+    """Whether two states of a version are the same; marks change the operation id of an entry, but
+    not its content."""
     if one is None or other is None:
         return one is other
     return replace(one, operation="", pending="") == replace(other, operation="", pending="")
@@ -353,7 +354,7 @@ def _bytes_there(entry: Entry | None, sizes: Mapping[str, int]) -> bool:
 
 
 def _is_whole(entry: Entry | None, sizes: Mapping[str, int]) -> bool:
-    """Whether it is a directory, or a file with all of its bytes."""
+    """Whether it is a directory, or a file with complete data."""
     return (
         entry is not None
         and not entry.is_reservation

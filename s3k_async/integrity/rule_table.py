@@ -25,7 +25,7 @@ class Rule(Generic[O, A]):
     """None: nothing to report."""
     action: A
     detail: str = ""
-    """Reported with the outcome; `{…}` are filled from the facts."""
+    """Reported with the outcome; `{…}` fields are filled from the facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class RuleTable(Generic[F, O, A]):
     rules: Sequence[Rule[O, A]]
 
     def first(self, facts: F) -> Rule[O, A]:
-        """The rule that decides."""
+        """The first rule that matches."""
         known: dict[str, bool] = {}
 
         def holds(condition: str) -> bool:
@@ -67,7 +67,7 @@ class RuleTable(Generic[F, O, A]):
 
 
 class RuleCoverage:
-    """Collects (name of the table, rule) of every decision while it is entered."""
+    """A context that collects (name of the table, rule) for every decision."""
 
     def __init__(self) -> None:
         self.reached: set[tuple[str, Rule[Any, Any]]] = set()

@@ -40,15 +40,15 @@ __all__ = [
 ]
 
 FactRecord: TypeAlias = tuple[FactKind, str, Any]
-"""A kind, the key by which a fact is divided, and the fact."""
+"""A kind, the shuffle key of a fact, and the fact."""
 
 BATCH: Final = 500
-"""Facts in one list, where they come one by one."""
+"""Facts in one list, where they arrive one by one."""
 JAVA_LOG_SUFFIX: Final = ".info"
 """S3-FileSystem 1.0 keeps its log among the data."""
 OWN_PARTITIONS: Final = frozenset({"s3k:volume", "s3k:root", JOB_PARTITION})
 JOB_PART: Final = "#"
-"""In the sort key of an item that belongs to a job's record."""
+"""Occurs in the sort key of an item that belongs to a job's record."""
 _NEWEST: Final = {
     "oplog-entry": ENTRY_FORMAT,
     "oplog-segment": SEGMENT_FORMAT,
@@ -82,7 +82,7 @@ def _of_items(scope: Scope, items: Iterable[Item], counts: ScanCounts) -> list[F
 
 
 def _is_ours(scope: Scope, item: Item, facts: list[FactRecord]) -> bool:
-    """Whether the item is to be an entry of this volume. `ks://name` is not `ks://name-2`."""
+    """Whether the item belongs to this volume by its key. `ks://name` is not `ks://name-2`."""
     partition, sort = _place(item)
     if partition.startswith(f"{ENTRY_PREFIX}{scope.store.keys.volume}/"):
         return True
@@ -124,8 +124,8 @@ def _understood(scope: Scope, items: list[Item], facts: list[FactRecord]) -> lis
 
 
 def checked_entry(scope: Scope, item: Item) -> Entry:
-    """The entry of an item. Raises ItemFormatError for what is none, and for an id that no log can
-    hold."""
+    """The entry of an item. Raises ItemFormatError for an invalid entry, and for an id that no log
+    can hold."""
     entry = from_item(item, scope.store.keys)
     _need_logged_id(scope, entry)
     return entry
@@ -189,7 +189,8 @@ async def log_facts(
 async def blob_facts(
     scope: Scope, keys: KeyRange, counts: ScanCounts
 ) -> AsyncIterator[list[FactRecord]]:
-    """The bytes in a range of keys, added to the counts. Raises the store's errors."""
+    """The facts of the data objects in a range of keys, added to the counts. Raises the store's
+    errors."""
     facts: list[FactRecord] = []
     async for blob in list_range(scope.blobs, keys):
         object_id = _native.object_id_of(blob.key)
@@ -205,8 +206,7 @@ async def blob_facts(
 
 
 async def is_newer_format(log_blobs: BlobStore | None, key: str) -> bool:
-    """Whether a log object says of itself that it is of a format, or a kind, that this version does
-    not know."""
+    """Whether a log object declares a format or kind that this version does not know."""
     if log_blobs is None:
         return False
     try:

@@ -38,15 +38,15 @@ class Scope:
     log: LogReader | JavaLogReader | None
     """None for a volume without one."""
     log_blobs: BlobStore | None
-    """Where the log is; None without one."""
+    """The location of the log; None without one."""
     sources: Sources
     grace_ms: int
     path: str = ROOT
     legacy: bool = False
-    """Whether S3-FileSystem 1.0 wrote the volume, where no log of its says so."""
+    """Whether S3-FileSystem 1.0 wrote the volume, if no log of it shows that."""
     place: BlobStore | None = None
-    """The data location as a whole, where adopted objects are, of a volume whose own `blobs` are
-    below its scope."""
+    """The whole data location, with the adopted objects, for a volume whose own `blobs` are below
+    its scope."""
 
     @property
     def is_legacy(self) -> bool:
@@ -54,9 +54,9 @@ class Scope:
         return self.legacy or isinstance(self.log, JavaLogReader)
 
     def key_of(self, physical: str) -> str:
-        """The key of what an entry names: among the volume's own bytes, or, of a URI, below the
-        data location. S3-FileSystem 1.0 may have named a bucket that its data is not in any more:
-        then it is what follows the bucket.
+        """The key of an entry's physical object: among the volume's own objects, or, for a URI,
+        below the data location. The entries of S3-FileSystem 1.0 may contain a bucket from which
+        the data was moved: then the key is the rest of the URI.
         """
         if not is_uri(physical):
             return physical
@@ -64,20 +64,22 @@ class Scope:
         return physical.partition("://")[2].partition("/")[2] if key is None else key
 
     def ranges(self, count: int) -> list[list[KeyRange]]:
-        """The keys of the volume's bytes in `count` groups of ranges: all below its scope, and
-        where there is none, those that are like its own.
+        """The volume's data keys in `count` groups of ranges: all below its scope, or without one
+        all that have the form of its keys.
         """
         return hex_ranges(count) if self.place is None else key_ranges(count)
 
     async def head(self, physical: str) -> BlobInfo | None:
-        """The facts of what an entry names, by its `key_of`; None also for what can be no key."""
+        """Size, etag and time of an entry's physical object, by its `key_of`; None also for an
+        invalid key."""
         try:
             return await self._holder(physical).head(self.key_of(physical))
         except InvalidPathError:
             return None
 
     async def get(self, physical: str, start: int, end: int) -> bytes:
-        """Bytes [start, end) of what an entry names. Raises BlobNotFoundError, InvalidPathError."""
+        """Bytes [start, end) of an entry's physical object. Raises BlobNotFoundError,
+        InvalidPathError."""
         return await self._holder(physical).get(self.key_of(physical), start, end)
 
     @property
@@ -88,5 +90,5 @@ class Scope:
         return self._location if is_uri(physical) else self.blobs
 
     def holds(self, path: str) -> bool:
-        """Whether a path is one of those to be checked."""
+        """Whether a path is in the scope."""
         return self.path in (ROOT, path) or path.startswith(self.path + "/")

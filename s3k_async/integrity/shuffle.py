@@ -1,8 +1,8 @@
 """The shuffle of the local runner: scanned facts, divided by object id into parts that fit into
 memory.
 
-A small number of facts stays in memory. More are written to files of a directory, one JSON line
-each, so that a volume of any size is decided part by part, and an interrupted run can resume.
+A small number of facts stays in memory. More are written to files in a directory, one JSON line
+each, so that a volume of any size is processed part by part, and an interrupted run can resume.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ __all__ = [
 PARTS: Final = 256
 """Parts of a volume that does not fit into memory."""
 HELD: Final = 20_000
-"""Facts of all kinds that are held in memory before the first is written to a file."""
+"""Facts held in memory before any are written to files."""
 BUFFER: Final = 16 * 1024
-"""Characters for one file that are gathered before they are written."""
+"""Characters buffered for one file before they are written."""
 BUFFERED: Final = 8 * 1024 * 1024
-"""Characters for all files together: then they are all written."""
+"""Characters buffered for all files together before all are written."""
 
 Child: TypeAlias = tuple[str, str, str, int]
 """An entry that needs a parent: the parent, its own path and id, its time in ms."""
@@ -117,13 +117,13 @@ def from_line(kind: FactKind, line: str | bytes) -> Any:
 
 
 def hash_of(key: str) -> int:
-    """Below 2^32, and in another process the same: facts of one key are divided by it."""
+    """A hash below 2^32, equal in all processes, by which facts are partitioned."""
     return zlib.crc32(key.encode("utf-8", "surrogatepass"))
 
 
 @dataclass(slots=True)
 class _Lines:
-    """Lines for one file, and how many characters they have."""
+    """Buffered lines for one file, and their number of characters."""
 
     texts: list[str] = field(default_factory=list)
     size: int = 0
@@ -137,8 +137,8 @@ class _Lines:
 class Shuffle:
     """Facts by kind, each in the part that its key belongs to.
 
-    `directory`: where the files are, and stay; without one, a temporary directory is made when it
-    is needed.
+    `directory`: where the files are kept; without one, a temporary directory is created when it is
+    needed.
     """
 
     def __init__(self, directory: str | None = None, *, held: int = HELD) -> None:
@@ -148,9 +148,9 @@ class Shuffle:
         self._count = 0
         self._spilling = False
         self._parts: dict[tuple[FactKind, int], list[Any]] = {}
-        """Things, as long as all are held."""
+        """The facts, as long as all fit into memory."""
         self._lines: dict[tuple[FactKind, int], _Lines] = {}
-        """What is about to be written, once they are not."""
+        """The buffers of the files, once they do not."""
         self._buffered = 0
         if directory is not None:
             make_directories(directory)
@@ -158,7 +158,7 @@ class Shuffle:
 
     @property
     def count(self) -> int:
-        """How many parts there are: one as long as all is held in memory."""
+        """The number of parts: one as long as all facts are in memory."""
         return PARTS if self._spilling else 1
 
     def add(self, kind: FactKind, key: str, fact: object) -> None:
@@ -193,8 +193,8 @@ class Shuffle:
                     yield from_line(kind, line)
 
     def keep(self, kind: FactKind, number: int, facts: Iterable[object]) -> None:
-        """Keep facts of one part for a later run, in the place of what was kept before; nothing if
-        the directory is not the caller's.
+        """Save facts of one part for a later run, replacing those saved before. Without a directory
+        of the caller nothing is saved.
         """
         if not self._is_kept:
             return
@@ -204,7 +204,7 @@ class Shuffle:
         self._flush(kind, number)
 
     def flush(self) -> None:
-        """Write the buffers into the files, unless all is held in memory."""
+        """Write the buffers to the files, unless all facts are in memory."""
         for kind, number in list(self._lines):
             self._flush(kind, number)
 
@@ -217,8 +217,8 @@ class Shuffle:
                 self._forget(kind, number)
 
     def load_state(self) -> State:
-        """What `save_state` kept; empty at the beginning. Raises InvalidArgumentError if it cannot
-        be read."""
+        """The state saved by `save_state`; empty at the beginning. Raises InvalidArgumentError if
+        it cannot be read."""
         if not self._is_kept or not os.path.exists(self._path("state", None)):
             return {}
         try:
@@ -231,8 +231,8 @@ class Shuffle:
             ) from error
 
     def save_state(self, state: State) -> None:
-        """Keep how far the run has come, if the directory is kept; all that was gathered is in its
-        files then."""
+        """Save the progress of the run if the directory is kept; all facts are written to its files
+        first."""
         if not self._is_kept:
             return
         self.flush()
@@ -249,7 +249,7 @@ class Shuffle:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def _buffer(self, kind: FactKind, number: int, fact: object) -> None:
-        """Buffer a line: a fact takes several times the memory of its line."""
+        """Buffer a fact as a line, since the fact takes several times as much memory."""
         lines = self._lines.setdefault((kind, number), _Lines())
         added = lines.add(to_line(kind, fact))
         self._buffered += added

@@ -2,7 +2,7 @@
 
 The rules have decided each object by itself (`restore_rules`). Here certain states win over assumed
 ones, a partly moved directory is moved back, no two objects share a path, and missing directories
-are created. It works in a temporary file, so that memory is bounded.
+are created. The work is done in a temporary file, so that memory is bounded.
 
 After a distributed decision only the claims that can affect others are given to the tree: see
 `TreePlan.summarise`.
@@ -78,7 +78,7 @@ class RestoreOutcome:
 
 @dataclass(slots=True)
 class RestoreReport:
-    """What a restore found, and did or would do."""
+    """The result of a restore, or of a dry run."""
 
     files: int = 0
     directories: int = 0
@@ -87,7 +87,7 @@ class RestoreReport:
     log_records: int = 0
     counts: Counter[RuleName] = field(default_factory=Counter)
     outcomes: list[RestoreOutcome] = field(default_factory=list)
-    """All but those of UNTOLD: restored as logged, still deleted, or never lost."""
+    """Outcomes other than those of UNTOLD (restored as logged, still deleted, or never lost)."""
     written: int = 0
     """Entries written; 0 for a dry run."""
     run: str = ""
@@ -131,7 +131,7 @@ class RestoreReport:
 
 
 class TreePlan:
-    """The claims, in a temporary file that others may use as well."""
+    """The claims, in a temporary file that may hold other tables as well."""
 
     def __init__(self, sorter: ExternalSort, volume_id: str) -> None:
         self.report = RestoreReport()
@@ -140,10 +140,10 @@ class TreePlan:
         self._database = sorter.database
         self._database.executescript(_SCHEMA)
 
-    # What it is made of
+    # Input
 
     def claim(self, decisions: Iterable[tuple[str, RestoreDecision]]) -> None:
-        """Add objects, by id, whose decisions have an entry."""
+        """Add the decisions with an entry, by object id."""
         rows = [
             _row(object_id, decision, decision.entry)
             for object_id, decision in decisions
@@ -152,16 +152,16 @@ class TreePlan:
         self._sorter.many(f"INSERT INTO claims VALUES ({', '.join('?' * 11)})", rows)  # noqa: S608 - question marks
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Add where directories were that are certainly gone."""
+        """Add paths of directories that are certainly removed."""
         self._sorter.many("INSERT OR REPLACE INTO removed VALUES (?)", [(path,) for path in paths])
 
     def stand(self, entries: Iterable[tuple[str, str, bool]]) -> None:
-        """Add what the table has: path, object id, and whether it is a directory."""
+        """Add existing entries of the table: path, object id, and whether it is a directory."""
         self._sorter.many("INSERT OR REPLACE INTO standing VALUES (?, ?, ?)", list(entries))
 
     def summarise(self, parents: Iterable[tuple[str, int | None]]) -> None:
-        """Add files that are not claimed here one by one: the directory that some are in, and the
-        earliest ctime of those at whose path the table has nothing.
+        """Add files that are not claimed one by one, by directory: the earliest ctime of those
+        whose path is free in the table.
 
         A file can be left out of the claims if it is plain (`is_plain`), and its path is neither
         that of another claim, nor where an uncertain one was before, nor above any of these.
@@ -172,15 +172,15 @@ class TreePlan:
     # What comes out
 
     def entries(self) -> Iterator[list[Entry]]:
-        """The entries to restore, some at a time: no list holds a directory and what is in it,
-        which comes later."""
+        """The entries to restore, in lists: a directory comes in an earlier list than its
+        children."""
         rows = self._database.execute("SELECT depth, entry FROM claims ORDER BY depth, path")
         for _, level in groupby(rows, key=lambda row: row[0]):
             while some := list(islice(level, ROWS_AT_ONCE)):
                 yield [entry_of(text) for _, text in some]
 
     def made_parents(self) -> Iterator[list[Entry]]:
-        """The directories that no log knows."""
+        """The created directories, which are in no log."""
         rows = self._database.execute(
             "SELECT entry FROM claims WHERE rule = 'parent_made' ORDER BY depth, path"
         )
@@ -188,7 +188,7 @@ class TreePlan:
             yield [entry_of(text) for (text,) in some]
 
     def refused(self) -> Iterator[list[str]]:
-        """Directories of summarised files that cannot be, because a file is above them."""
+        """Directories of summarised files that cannot be created, because a file is above them."""
         rows = self._database.execute("SELECT path FROM refused")
         while some := rows.fetchmany(ROWS_AT_ONCE):
             yield [path for (path,) in some]
@@ -198,11 +198,11 @@ class TreePlan:
         return self._one("SELECT 1 FROM standing WHERE object = ?", object_id) is not None
 
     def index_standing(self) -> None:
-        """Make `stands` fast, when all existing entries were added."""
+        """Create the index for `stands`, after all existing entries were added."""
         self._database.execute("CREATE INDEX IF NOT EXISTS by_object_standing ON standing (object)")
 
     def make_a_tree(self) -> None:
-        """Decide what the claims are together, and count what is left."""
+        """Resolve conflicts between the claims, and count the result."""
         self._database.executescript(_INDEXES)
         self._remove_below_removed()
         self._move_back_what_was_not_moved_wholly()
@@ -227,8 +227,8 @@ class TreePlan:
         return row
 
     def _remove_below_removed(self) -> None:
-        """A directory is removed after everything in it: what was being removed below one is gone
-        for certain."""
+        """A directory is removed after everything in it: entries that were being removed below a
+        removed directory are certainly gone."""
         rows = self._all(
             "SELECT object, path FROM claims WHERE rule = 'delete_undone' ORDER BY depth"
         )
@@ -249,8 +249,8 @@ class TreePlan:
         )
 
     def _move_back_what_was_not_moved_wholly(self) -> None:
-        """Everything in a directory is moved, or none of it: what stays in it was never marked to
-        go along."""
+        """A directory is moved with everything in it: if an entry is still below the old path, it
+        was not part of the move, so the move did not happen."""
         moved = self._all(
             "SELECT came_from FROM claims WHERE rule = 'rename_done' AND isdir AND came_from <> "
             "path ORDER BY depth"
@@ -277,7 +277,7 @@ class TreePlan:
                     self._take_back(object_id, "rename_undone")
 
     def _yield_paths(self) -> None:
-        """Assumed states yield to certain ones; of several left at a path, none is restored."""
+        """Certain states win over assumed ones; if several remain at a path, none is restored."""
         shared = "SELECT path FROM claims GROUP BY path HAVING count(*) > 1"
         for _ in range(3):
             for (path,) in self._all(shared):
@@ -307,7 +307,7 @@ class TreePlan:
             self._drop(object_id, RestoreDecision("occupied", None, path=path))
 
     def _make_parents(self) -> None:
-        """Make the directories that are missing, or refuse what a file is above."""
+        """Create the missing directories, or refuse claims below a file."""
         missing = (
             "SELECT parent, min(ctime) FROM (SELECT parent, json_extract(entry, '$.ctime') AS "
             "ctime FROM claims"
@@ -343,8 +343,8 @@ class TreePlan:
         )
 
     def _new_directory(self, path: str, ctime: int) -> Entry:
-        """The same ids whenever the restore is repeated, so that no second directory is created at
-        its path."""
+        """A directory with a deterministic id, so that a repeated restore does not create a second
+        one at its path."""
         digest = hashlib.sha256(f"{self._volume_id}\n{path}".encode()).digest()
         identity, operation = (
             str(uuid.UUID(bytes=digest[start : start + 16], version=4)) for start in (0, 16)
@@ -389,7 +389,7 @@ def _row(object_id: str, decision: RestoreDecision, entry: Entry) -> tuple[objec
 
 
 def is_plain(decision: RestoreDecision) -> bool:
-    """Whether what the object claims is certain, and nothing can be in it."""
+    """Whether the claim is certain, and not a directory."""
     return decision.is_certain and decision.entry is not None and not decision.entry.is_dir
 
 

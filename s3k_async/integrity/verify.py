@@ -31,26 +31,26 @@ from s3k_async.model import Entry, Progress
 __all__ = ["GRACE_SECONDS", "LISTED", "VerifyReport", "loose", "part_findings", "verify"]
 
 GRACE_SECONDS = 300.0
-"""What is younger may be under way and is not reported."""
+"""Younger operations may be in progress and are not reported."""
 LISTED: Final = 100_000
-"""Findings of a kind that a report lists; more are counted."""
+"""Findings of each kind that a report lists; the others are only counted."""
 
 Tell = Callable[[Progress], object]
 
 
 @dataclass(slots=True)
 class VerifyReport(ScanCounts):
-    """What verify counted and found."""
+    """The result of a check."""
 
     findings: list[Finding] = field(default_factory=list)
-    """Of each kind at most `listed`."""
+    """The findings, at most `listed` of each kind."""
     kinds: Counter[str] = field(default_factory=Counter)
-    """How many findings of each kind there are, all of them."""
+    """The number of findings of each kind, including unlisted ones."""
     collectable_bytes: int = 0
     listed: int = LISTED
 
     def count(self, counts: ScanCounts) -> None:
-        """Take over what the scans have counted."""
+        """Take over the counts of the scans."""
         for name in ScanCounts.__dataclass_fields__:
             setattr(self, name, getattr(counts, name))
 
@@ -84,10 +84,10 @@ async def verify(
     """Compare table, log and data. With a path other than the root, entries outside it are skipped,
     and so are unreferenced objects, whose paths are unknown.
 
-    `deep`: read every byte too and compare checksums. `directory`: where the parts of a large
-    volume are, from which an interrupted run continues. `held`: facts that are kept in memory
-    before they are written to files. Raises the stores' errors, InvalidArgumentError (the directory
-    is that of another run); damage is a finding, never an error.
+    `deep`: read every byte too and compare checksums. `directory`: keeps the parts of a large
+    volume, from which an interrupted run resumes. `held`: facts held in memory before any are
+    written to files. Raises the stores' errors, InvalidArgumentError (the directory is that of
+    another run); damage is a finding, never an error.
     """
     shuffle = Shuffle(directory, held=held)
     collector = Collector(scope, shuffle)
@@ -106,7 +106,7 @@ async def verify(
 
 
 async def _part(collector: Collector, number: int, *, deep: bool) -> list[Finding]:
-    """The findings of one part: those that an earlier run has kept, or new ones."""
+    """The findings of one part, saved by an earlier run or new."""
     shuffle = collector.shuffle
     if number < collector.decided:
         return list(shuffle.read("found", number))
@@ -137,7 +137,7 @@ async def part_findings(collector: Collector, number: int, *, deep: bool) -> lis
 async def loose(
     collector: Collector,
 ) -> list[tuple[ItemFacts | LogObjectFacts | ChangeFacts, Finding]]:
-    """The findings about what has no object id, with what they are about; items are read anew."""
+    """The findings from facts without an object id, with these facts; items are read again."""
     seen = collector.loose
     items = await item_facts(collector.scope, seen.items)
     found: list[tuple[ItemFacts | LogObjectFacts | ChangeFacts, Finding]] = [

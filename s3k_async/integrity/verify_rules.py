@@ -1,5 +1,4 @@
-"""The rules of fsck: decision tables from the facts about one thing to findings and repair actions,
-without I/O.
+"""The rules of fsck: decision tables from facts to findings and repair actions, without I/O.
 
 The table is authoritative, then the log, then the data (S3-FileSystem 1.0's order). In each table
 the first row whose conditions all hold decides; a row without a kind is no finding. Entries younger
@@ -65,7 +64,7 @@ COMPARED: Final = (
     "etag",
     "checksum",
 )
-"""What the log and the table must agree on, beside the physical object."""
+"""Fields in which log and table must agree, beside the physical object."""
 COMPARED_BINARY: Final = ("path", "id", "version", "ctime", "size", "committed")
 """The same for S3-FileSystem 1.0's log, which holds no more."""
 
@@ -84,7 +83,7 @@ def same_blob(key: str, physical: str | None) -> bool:
     if "://" not in physical:
         return physical.strip("/") == key
     bare = physical.partition("://")[2].partition("/")[2].strip("/")
-    # A URI of a directory escapes what a key in S3 does not.
+    # A URI of a local file has escapes, unlike a key in S3.
     return any(text == key or text.endswith("/" + key) for text in (bare, unquote(bare)))
 
 
@@ -121,7 +120,8 @@ class _Case:
 
     @cached_property
     def keeper(self) -> Entry:
-        """Of several entries with the id, the one whose id it is: the log's, else the newest."""
+        """Of several entries with the id, the one that keeps it: that of the log, else the
+        newest."""
         logged = self.logged_state.path if self.logged_state else None
         return min(
             self.visible.entries,
@@ -129,8 +129,8 @@ class _Case:
         )
 
     def has_bytes(self, entry: Entry | None, *, whole: bool = False) -> bool:
-        """Whether the object that the entry names is there; `whole`: and as large as the entry
-        says."""
+        """Whether the physical object of the entry exists; `whole`: and has the size in the
+        entry."""
         if entry is None or entry.is_dir:
             return entry is not None
         return any(
@@ -139,15 +139,15 @@ class _Case:
         )
 
     def moved_entry_by_entry(self) -> bool:
-        """Whether the directory is one of a rename of S3-FileSystem 1.0: at its target it is one
-        version on."""
+        """Whether the directory is at several paths in different versions, as during a rename by
+        S3-FileSystem 1.0: at the target its version is one higher."""
         versions = [entry.version for entry in self.visible.entries]
         return self.entry.is_dir and len(set(versions)) == len(versions)
 
     def was_replaced(self) -> bool:
-        """Whether the adopted object that the entry names has another etag than the one that was
-        adopted. Objects of ours keep their bytes, but not their etags, when they are copied or
-        restored to another place."""
+        """Whether the adopted object of the entry has another etag than when it was adopted. The
+        volume's own objects are not compared: they keep their content, but not their etags, when
+        they are copied or restored to another location."""
         entry = self.entry
         return bool(entry.etag and entry.physical and is_uri(entry.physical)) and any(
             same_blob(blob.key, entry.physical) and blob.etag not in ("", entry.etag)
@@ -158,17 +158,17 @@ class _Case:
         return entry.is_reservation and not expired(entry.lease_ms, self.facts.now_ms)
 
     def shown(self) -> bool:
-        """Whether the table shows what the operation wrote. Marks change a directory's operation
-        id, but not what it is."""
+        """Whether the table shows the new state of the operation. Marks change a directory's
+        operation id, but not its state."""
         operation = self.record.operation
         if operation.after is None:
             return not self.visible.entries
         return any(_shows(entry, operation) for entry in self.visible.entries)
 
     def built_upon(self) -> bool:
-        """Whether a later operation began from what this one wrote. The id alone does not tell: a
-        directory has that of the job which marked it last, even if that was aborted; then it is of
-        an earlier version.
+        """Whether a later operation began from the state that this one wrote. The operation id
+        alone does not show it: a directory has the id of the job that marked it last, even if that
+        was aborted; then the version is lower.
         """
         identity, version = self.record.operation.id, self.record.operation.version
         befores = [other.operation.before for other in self.pending if other is not self.record]
@@ -178,7 +178,7 @@ class _Case:
         )
 
     def unfinished(self) -> bool:
-        """Whether the operation would commit exactly the reservation that is there."""
+        """Whether the operation would commit exactly the existing reservation."""
         after, before = self.record.operation.after, self.record.operation.before
         return (
             after is not None
@@ -192,7 +192,7 @@ class _Case:
         )
 
     def upload_complete(self) -> bool:
-        """Whether a pending operation would commit the reservation, and its bytes are whole."""
+        """Whether a pending operation would commit the reservation, and its data is complete."""
         return any(
             case.unfinished() and case.has_bytes(case.record.operation.after, whole=True)
             for case in (replace(self, record=record) for record in self.pending)
@@ -463,9 +463,9 @@ BLOBS: Final[VerifyTable[_Case]] = RuleTable(
         Rule((), "orphan_data", "report", "no entry names it, and there is no log"),
     ),
 )
-"""The log names an object before the table does. So where there is a log and it does not know them,
-bytes were never published: a writer died, or was cancelled, after its upload. Without a log their
-owner is unknown."""
+"""An object is in the log before it is in the table. So data that a log does not reference was
+never published: its writer died, or was cancelled, after the upload. Without a log its owner is
+unknown."""
 
 
 def decide(facts: Facts) -> list[Finding]:
@@ -566,7 +566,7 @@ def _same_physical(one: str | None, other: str | None) -> bool:
     return bare(one) == bare(other)
 
 
-# What has no object id
+# Facts without an object id
 
 _CHANGES: Final = {
     "rename": "the rename of {job.source} to {job.target}",
@@ -574,7 +574,7 @@ _CHANGES: Final = {
     "transaction": "a transaction",
     "mark": "a change of {job.source}",
 }
-"""How details name a job, by its kind."""
+"""The description of a job in details, by its kind."""
 
 ITEMS: Final[VerifyTable[ItemFacts]] = RuleTable(
     "items",
@@ -697,7 +697,7 @@ def decide_parent(facts: ParentFacts) -> list[Finding]:
 
 
 def decide_change(facts: ChangeFacts) -> list[Finding]:
-    """The finding about an interrupted change of many entries: one, however many entries."""
+    """The finding about an interrupted change of many entries: one, regardless of their number."""
     job, count = facts.job, len(facts.segments)
     left = f" ({facts.operations:,} operations in {count:,} log segments)" if count else ""
     change = _CHANGES[job.kind].format(job=job) if job else ""

@@ -1,10 +1,10 @@
 """Glob patterns over a volume's tree.
 
-In a pattern `*` stands for any text within a name, `?` for one character, `[abc]`, `[a-z]` and
+In a pattern `*` matches any text within a name, `?` for one character, `[abc]`, `[a-z]` and
 `[!a-z]` for one character of (not of) a set, `{a,b}` for either alternative (which may hold `/` and
 further braces), and a component `**` for any number of directories, none included; at the end of a
-pattern it stands for everything below. To mean a special character, write it as a set: `[*]`. Names
-that begin with a dot are like any others. Matching is by case.
+pattern it matches everything below. A special character is escaped as a set: `[*]`. Names that
+begin with a dot are not special. Matching is case-sensitive.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ ANY_DEPTH = "**"
 MAX_ALTERNATIVES = 1000
 """Patterns that one pattern may expand to."""
 DIRECTORIES = 8
-"""Directories that are looked into at the same time."""
+"""Directories that are listed concurrently."""
 
 Components: TypeAlias = tuple[str, ...]
-"""A pattern without braces, or what is left of it below a directory."""
+"""A pattern without braces, or the rest of one below a directory."""
 
 
 class TreeReader(Protocol):
-    """What globbing reads of a metadata store."""
+    """The reads of a metadata store that globbing needs."""
 
     async def get(self, path: str) -> Entry | None: ...
     async def get_many(self, paths: Sequence[str]) -> list[Entry | None]: ...
@@ -43,7 +43,7 @@ class TreeReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """What one look into a directory found: matches, and directories in which more may match."""
+    """The result for one directory: matches, and directories in which more may match."""
 
     matches: list[Entry]
     below: list[tuple[str, frozenset[Components]]]
@@ -150,14 +150,14 @@ def _page(entries: Sequence[Entry], states: frozenset[Components]) -> _Page:
 
 
 def _advance(states: frozenset[Components], name: str, *, is_dir: bool) -> frozenset[Components]:
-    """What is left of the patterns once `name` has been matched."""
+    """The rest of the patterns after `name` has been matched."""
     left: set[Components] = set()
     for state in states:
         head, rest = state[:1], state[1:]
         if head == (ANY_DEPTH,):
             if is_dir:
                 left.add(state)
-            # No directory at all: what follows is matched right here.
+            # `**` may match no directory: the following components are matched here too.
             left |= _advance(frozenset({rest}), name, is_dir=is_dir)
         elif head and _component(head[0])(name):
             left.add(rest)
@@ -165,7 +165,7 @@ def _advance(states: frozenset[Components], name: str, *, is_dir: bool) -> froze
 
 
 def _literal_names(states: frozenset[Components]) -> list[str] | None:
-    """The names the patterns ask for here, or None if one of them has special characters."""
+    """The literal names in the patterns here, or None if one has special characters."""
     names = {state[0] for state in states}
     if any(_is_special(name) for name in names):
         return None
@@ -173,7 +173,7 @@ def _literal_names(states: frozenset[Components]) -> list[str] | None:
 
 
 def _skip_literals(directory: str, state: Components) -> tuple[str, frozenset[Components]]:
-    """Go down the components that name one entry each, up to the last of them."""
+    """Descend through the leading literal components."""
     while len(state) > 1 and not _is_special(state[0]) and not _is_special(state[1]):
         directory = _native.join(directory, state[0])
         state = state[1:]
@@ -242,7 +242,8 @@ def _group(text: str, start: int) -> tuple[int, list[str]] | None:
 
 
 def _after_set(text: str, start: int) -> int:
-    """The position behind a set that begins at `start`, or behind its `[` if it does not end."""
+    """The position after a set that begins at `start`, or after its `[` if the set is not
+    closed."""
     begin = start + 1 + (text[start + 1 : start + 2] == "!")
     end = text.find("]", begin + 1)
     slash = text.find("/", start)

@@ -3,8 +3,8 @@ r"""Hive partition values in directory names (`name=value`), as Hive and Spark w
 The rule is that of Spark's `ExternalCatalogUtils` (`sql/catalyst`, `escapePathName`,
 `unescapePathName`, `getPartitionPathString`), which has it from Hive's `FileUtils`: control
 characters but NUL, and ``"#%'*/:=?[\]^{`` are written as `%` and two upper-case hexadecimal digits
-of the character's code; nothing else is. No value, and the empty one, are written as
-`__HIVE_DEFAULT_PARTITION__`, and read as no value. Held against Spark itself by a test.
+of the character's code; nothing else is. Null and the empty value are written as
+`__HIVE_DEFAULT_PARTITION__`, and read as null. A test compares with Spark itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from s3k_async.errors import InvalidArgumentError
 __all__ = ["NO_VALUE", "partition_directory", "partition_values"]
 
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What stands for no value in the name of a directory."""
+"""The representation of null in a directory name."""
 
 _SPECIAL: Final = re.compile(r"""[\x01-\x1f\x7f"#%'*/:=?\[\\\]^{]""")
 _ESCAPED: Final = re.compile("%([0-9A-Fa-f]{2})")
@@ -28,9 +28,9 @@ def partition_values(relative_path: str) -> dict[str, str | None]:
     """The partition values of a file, by name, from the directories of its path below the table's
     directory.
 
-    `a=1/b=x%2Fy/part-0` gives `{"a": "1", "b": "x/y"}`. What follows the last `/` is the file's own
-    name and not looked at; directories without `=`, or with nothing before it, have no value. Of a
-    name that comes twice the innermost directory counts.
+    `a=1/b=x%2Fy/part-0` gives `{"a": "1", "b": "x/y"}`. The last component is the file's own name
+    and ignored; directories without `=`, or without a name before it, have no value. If a name
+    occurs twice, the innermost directory counts.
     """
     found: dict[str, str | None] = {}
     for directory in relative_path.split("/")[:-1]:

@@ -1,6 +1,7 @@
 """Listings: pages of entries, walks, finds, summaries, and listings as Arrow record batches.
 
-All of them see a job wholly or not at all, as far as `s3k_async.namespace.consistent_listing` says.
+All of them show a transaction completely or not at all, within the limits of
+`s3k_async.namespace.consistent_listing`.
 """
 
 from __future__ import annotations
@@ -44,21 +45,20 @@ __all__ = [
 T = TypeVar("T")
 
 BATCH_ROWS = 2048
-"""A record batch of a listing has at least so many rows, unless it is the last, and not many more
-than a page."""
+"""Minimum rows of a record batch of a listing, except the last; at most about a page more."""
 DIRECTORIES = 8
-"""Directories that a walk reads ahead at the same time."""
+"""Directories that a walk reads ahead concurrently."""
 
 MILLISECOND = timedelta(milliseconds=1)
 
 EntryType: TypeAlias = Literal["file", "directory"]
 Walked: TypeAlias = tuple[str, list[FileStatus], list[FileStatus]]
-"""A directory, the directories in it and the files in it."""
+"""A directory, its subdirectories and its files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What `find` is looking for; None does not matter. Sizes (bytes) are met by files only, times
+    """The conditions of `find`; None matches everything. Sizes (bytes) select files only; times
     (epoch milliseconds or aware `datetime`) are exclusive."""
 
     pattern: str | None = None
@@ -69,7 +69,7 @@ class Filter:
     older_than: int | datetime | None = None
 
     def select(self, entries: Entries, root: str) -> list[FileStatus]:
-        """Those of the entries that meet all conditions. Paths are matched relative to `root`."""
+        """The entries that meet all conditions. Paths are matched relative to `root`."""
         statuses = entries.statuses()
         newer, older = _milliseconds(self.newer_than), _milliseconds(self.older_than, up=True)
         kept = [place for place, status in enumerate(statuses) if self._meets(status, newer, older)]
@@ -81,7 +81,7 @@ class Filter:
                 for place in kept
             ]
             kept = [place for place, name in zip(kept, names, strict=True) if matches(name)]
-        # Not those above: where few are kept, the ones made now do not keep the whole page.
+        # New objects: if few are kept, they do not keep the whole page in memory.
         return entries.take(kept).statuses()
 
     def _meets(self, entry: FileStatus, newer: int | None, older: int | None) -> bool:
@@ -108,17 +108,16 @@ def _milliseconds(time: int | datetime | None, *, up: bool = False) -> int | Non
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What to list: a directory's children, or with `recursive` all that is below it, reservations
-    on request, and `sorted` by path, component after component (a directory is followed by what is
-    in it)."""
+    """The options of a listing: a directory's children, or with `recursive` everything below it;
+    with reservations on request; `sorted` by path, component by component (a directory is followed
+    by its content)."""
 
     recursive: bool = False
     include_uncommitted: bool = False
     sorted: bool = False
 
     def pages(self, store: DirectoryStore, path: str) -> AsyncGenerator[Entries, None]:
-        """The entries in pages that are not empty; of a file, the file itself. Raises
-        PathNotFoundError."""
+        """The entries in non-empty pages; for a file, the file itself. Raises PathNotFoundError."""
         return list_consistently(store, lambda view: self.pages_of(view, path))
 
     async def pages_of(self, view: SnapshotView, path: str) -> AsyncGenerator[Entries, None]:
@@ -151,7 +150,7 @@ class PagedIterator(AsyncIterator[T]):
         return self._values.__anext__()
 
     def aclose(self) -> Coroutine[Any, Any, None]:
-        """Let go of what is read ahead."""
+        """Cancel the read-ahead."""
         return self._values.aclose()
 
 
@@ -162,7 +161,7 @@ async def _each(pages: AsyncIterator[list[T]]) -> AsyncGenerator[T, None]:
 
 
 def pages_of(values: AsyncIterator[T]) -> AsyncIterator[list[T]]:
-    """The pages that values come in; of others, a page for each."""
+    """The pages of an iterator of values; for other iterators, one page for each value."""
     if isinstance(values, PagedIterator):
         return values.pages
     return ([value] async for value in values)
@@ -175,7 +174,7 @@ async def _single(page: Entries) -> AsyncGenerator[Entries, None]:
 async def list_pages(
     store: DirectoryStore, path: str, listing: Listing
 ) -> AsyncIterator[list[FileStatus]]:
-    """`Listing.pages` as callers see them."""
+    """`Listing.pages` as public statuses."""
     async with aclosing(listing.pages(store, path)) as pages:
         async for page in pages:
             yield page.statuses()
@@ -184,7 +183,7 @@ async def list_pages(
 async def find_pages(
     store: DirectoryStore, path: str, wanted: Filter
 ) -> AsyncIterator[list[FileStatus]]:
-    """What is below a directory (or a file itself) and meets the filter, in pages."""
+    """The entries below a directory (or a file itself) that meet the filter, in pages."""
     root = path if path == ROOT else path + "/"
 
     async def found(view: SnapshotView) -> AsyncGenerator[list[FileStatus], None]:
@@ -199,7 +198,7 @@ async def find_pages(
 
 
 async def glob_pages(store: DirectoryStore, pattern: str) -> AsyncIterator[list[FileStatus]]:
-    """What matches a pattern, in pages."""
+    """The matches of a pattern, in pages."""
     async with aclosing(
         list_consistently(store, lambda view: glob_entries(view, pattern))
     ) as pages:
@@ -209,7 +208,7 @@ async def glob_pages(store: DirectoryStore, pattern: str) -> AsyncIterator[list[
 
 
 async def summary(store: DirectoryStore, path: str) -> ContentSummary:
-    """Totals of a subtree, itself counted. Reservations count for nothing. Raises
+    """Totals of a subtree, itself included. Reservations are not counted. Raises
     PathNotFoundError."""
 
     async def totals(view: SnapshotView) -> AsyncGenerator[tuple[int, int, int], None]:
@@ -230,8 +229,8 @@ async def summary(store: DirectoryStore, path: str) -> ContentSummary:
 
 
 async def walk_pages(store: DirectoryStore, path: str) -> AsyncIterator[list[Walked]]:
-    """Every directory from `path` down with its children, each after the one it is in. A page is
-    one directory."""
+    """Every directory from `path` down with its children, parents first. A page is one
+    directory."""
     async with aclosing(list_consistently(store, lambda view: _walked(view, path))) as pages:
         async for walked in pages:
             yield [walked]
@@ -282,7 +281,7 @@ def arrow_schema() -> pa.Schema:
 
 
 async def record_batches(pages: AsyncIterable[Entries]) -> AsyncIterator[pa.RecordBatch]:
-    """Pages as record batches of the schema `arrow_schema`; only small pages are put together."""
+    """Pages as record batches of the schema `arrow_schema`; small pages are combined."""
     import pyarrow as pa
 
     held: list[Entries] = []

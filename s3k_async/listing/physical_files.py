@@ -22,20 +22,20 @@ __all__ = ["PhysicalFile", "physical_pages", "physical_path"]
 
 @dataclass(frozen=True, slots=True)
 class PhysicalFile:
-    """A committed file and where its bytes are."""
+    """A committed file and the location of its data."""
 
     path: str
     """Logical path."""
     uri: str
-    """As Hadoop's file systems take it: `s3a://bucket/key` or `file:///...`, nothing in it escaped.
+    """In the form of Hadoop's file systems: `s3a://bucket/key` or `file:///...`, without escapes.
     """
     size: int
     """Bytes."""
     mtime_ms: int
     """Modification time, epoch milliseconds."""
     partitions: dict[str, str | None] = field(default_factory=dict)
-    """By `s3k_async.listing.hive_partitions`, from the directories between the requested path and
-    the file."""
+    """Partition values (`s3k_async.listing.hive_partitions`), from the directories between the
+    requested path and the file."""
 
     @property
     def modified(self) -> datetime:
@@ -53,7 +53,7 @@ async def physical_path(volume: Volume, path: str) -> str:
 async def physical_pages(
     volume: Volume, top: str, listing: Listing
 ) -> AsyncGenerator[list[PhysicalFile], None]:
-    """The committed files of a listing, with the values in the `name=value` directories between
+    """The committed files of a listing, with the partition values from the directories between
     `top` and each."""
     async with aclosing(listing.pages(volume.store, top)) as pages:
         async for page in pages:
@@ -68,7 +68,7 @@ async def physical_pages(
 def _file(
     storage: PhysicalStorage, status: FileStatus, top: str, known: dict[str, dict[str, str | None]]
 ) -> PhysicalFile:
-    """`known`: the values of directories that came before."""
+    """`known`: the values of directories seen before."""
     directory = status.path.rpartition("/")[0]
     if directory not in known:
         known[directory] = partition_values(f"{directory}/"[len(top.rstrip("/")) + 1 :])
@@ -77,7 +77,6 @@ def _file(
 
 
 def _for_hadoop(uri: str) -> str:
-    """Hadoop takes the text of a path as it is, and S3 by the name of the file system that reads
-    it."""
+    """The URI for Hadoop, which does not unescape paths, and reads S3 by the scheme `s3a`."""
     scheme, _, rest = uri.partition("://")
     return f"s3a://{rest}" if scheme in ("s3", "s3a", "s3n") else f"{scheme}://{unquote(rest)}"

@@ -221,7 +221,7 @@ def part_chunks(
         yield entries
     if found != part.end:
         raise CorruptDataError(
-            f"the manifest of the dump tells of {part.end}, but there is {found}", path=path
+            f"the manifest of the dump states {part.end}, but there is {found}", path=path
         )
 
 

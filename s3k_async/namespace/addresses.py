@@ -18,8 +18,8 @@ SCHEME = "s3k://"
 
 
 def inside(path: Path, volume: str) -> str:
-    """The path without the volume's URL. Raises ArgumentTypeError, CrossVolumeError (the URL is
-    another volume's)."""
+    """The path without the volume's URL. Raises ArgumentTypeError, CrossVolumeError (the URL of
+    another volume)."""
     text: object = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str):
         raise ArgumentTypeError(f"a path is text, not {type(text).__name__}", path=repr(text))

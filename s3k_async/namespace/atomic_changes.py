@@ -2,9 +2,9 @@
 
 Prepare: every entry below the source gets a write intent, and a rename writes invisible entries at
 the target. A directory gets its intent before it is listed. Commit: one conditional write of the
-transaction record makes all intents take effect. An error before the commit undoes the intents and
-leaves the tree unchanged; after it nothing can fail, and the next client that meets a remaining
-intent applies it.
+transaction record makes all intents take effect. An error before the commit removes the intents and
+leaves the tree unchanged. After the commit the change can no longer fail: the next client that
+finds a remaining intent applies it.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ __all__ = ["AtomicChange", "AtomicTree"]
 _LOG = logging.getLogger(__name__)
 
 UNDO_SECONDS = 10.0
-"""How long a cancelled change goes on dropping its marks; what is left then is dropped by
-the next client."""
+"""Seconds that a cancelled change may spend on removing its marks; the next client removes the
+rest."""
 
 
 class AtomicTree:
-    """Recursive changes over a metadata store, each visible in one write."""
+    """Recursive changes over a metadata store, each made visible by one write."""
 
     def __init__(self, store: MetadataStore, tree: Tree) -> None:
         self._store = store
         self._plain = tree
 
     async def delete(self, entry: Entry, *, progress: OnProgress = None) -> ChangeResult:
-        """Delete a directory and all below it, reservations included. The bytes are left to garbage
-        collection.
+        """Delete a directory and everything below it, reservations included. The data is left to
+        garbage collection.
 
         Raises PathNotFoundError, NotDirectoryError, ConflictError (another directory is there),
-        BusyError, and the services' errors: then nothing was changed. OutcomeUnknownError: all of
-        it was deleted, or nothing.
+        BusyError, and the services' errors: then nothing was changed. OutcomeUnknownError: either
+        everything was deleted, or nothing.
         """
         self._store.require_writable(entry.path)
         async with self._store.jobs.hold("delete", entry.path) as job:
@@ -82,22 +82,22 @@ class AtomicTree:
     async def rename(
         self, source: Entry, target: str, *, progress: OnProgress = None
     ) -> ChangeResult:
-        """Move a directory and all below it; object ids stay, versions grow by one. The target must
-        not exist.
+        """Move a directory and everything below it. Object ids stay, versions are incremented. The
+        target must not exist.
 
         Raises RenameIntoSelfError, PathExistsError, PathNotFoundError (source, or target's parent),
         NotDirectoryError, UncommittedFileError (another client is writing a new file below),
-        BusyError, and the services' errors: then nothing was changed. OutcomeUnknownError: all of
-        it was moved, or nothing.
+        BusyError, and the services' errors: then nothing was changed. OutcomeUnknownError: either
+        everything was moved, or nothing.
         """
         store = self._store
         store.require_writable(target)
         if target == source.path or target.startswith(source.path + "/"):
             raise RenameIntoSelfError("a directory cannot be moved into itself", path=target)
-        # Looked at before anything is marked, too: a refusal changes nothing.
+        # Checked before anything is marked as well, so that a refusal changes nothing.
         existing = await store.get(target)
         if existing is not None and existing.id == source.id:
-            # An interrupted plain rename of this very directory: it is finished that way.
+            # An interrupted plain rename of the same directory is finished in the plain mode.
             return await self._plain.rename(source, target, progress=progress)
         with suppress(ObstructedError):
             await look_ahead(store, target)
@@ -109,8 +109,8 @@ class AtomicTree:
 
             async def prepare() -> None:
                 marked = await change.mark_top(source)
-                # The mark is set before these are read: of two renames into each other one sees the
-                # other.
+                # The mark is set before these reads: of two directories renamed into each other,
+                # one sees the other.
                 await look_ahead(self._store, target)
                 await change.put_top(marked)
                 await change.below(source.path, target)
@@ -120,7 +120,8 @@ class AtomicTree:
 
 
 class AtomicChange(TreeChange):
-    """One atomic change under way, owned by a job: prepared, published, folded in, or undone.
+    """One atomic change in progress, owned by a job: prepare, publish, resolve the intents, or
+    undo.
 
     `target`: empty for a deletion.
     """
@@ -133,12 +134,12 @@ class AtomicChange(TreeChange):
         self._target = target
         self._log = TransactionLog(store.changes, job.id)
         self._published: bool | None = False
-        """None: it is not known."""
+        """None: unknown."""
 
     # From beginning to end
 
     async def run(self, prepare: Callable[[], Awaitable[object]]) -> None:
-        """Prepare, publish, fold in. What fails before it is published is undone."""
+        """Prepare, publish and resolve the intents. After a failure before publication, undo."""
         try:
             await prepare()
             for parent in dict.fromkeys(
@@ -166,12 +167,12 @@ class AtomicChange(TreeChange):
         await self._log.commit()
 
     async def _find_out(self, unknown: OutcomeUnknownError) -> None:
-        """Return if the job is published after all: an abort settles it, whether it comes first or
-        too late."""
+        """Return if the job is published after all: trying to abort it decides, whether the abort
+        comes first or too late."""
         try:
             state = await self.store.jobs.abort(self.job)
         except S3kError as error:
-            # a service that cannot be reached does not tell that nothing has happened
+            # an unreachable service is no proof that nothing has happened
             raise unknown from error
         if state == "aborted":
             self._published = False
@@ -186,7 +187,7 @@ class AtomicChange(TreeChange):
             with optional():
                 await self.store.resolver.end(self.job, self._source, self._target, published=True)
         except S3kError as error:
-            # It has happened. The next client folds in what is left.
+            # The change is committed. The next client resolves the remaining intents.
             _LOG.warning(
                 "job %s is published, but not all of it could be folded in: %s", self.job.id, error
             )
@@ -203,8 +204,8 @@ class AtomicChange(TreeChange):
         await to_the_end(while_there_is_time)
 
     async def _undo(self) -> None:
-        """Nothing has happened, and nothing will: only we could publish it. What cannot be cleared
-        away now is cleared away by the next client.
+        """The change was not applied and cannot be any more, since only this client could publish
+        it. The next client removes the marks that cannot be removed now.
         """
         try:
             if await self.store.jobs.abort(self.job) == "aborted":
@@ -218,13 +219,14 @@ class AtomicChange(TreeChange):
     # Preparing
 
     async def mark_top(self, entry: Entry, *, same: bool = False) -> Entry:
-        """Mark the directory itself, as it is now. Raises as `DirectoryStore.mark_current`."""
+        """Mark the directory itself, in its current state. Raises as
+        `DirectoryStore.mark_current`."""
         marked = await self.store.mark_current(entry, self.job, self.job.removal_intent, same=same)
         self.tally.directories += 1
         return marked
 
     async def log_removal(self, marked: Entry) -> None:
-        """Log that the directory itself goes."""
+        """Log the removal of the directory itself."""
         removal = self.store.changes.operation("delete", replace(marked, pending=""), None)
 
         async def nothing_more(outcome: LoggedOutcome) -> None:
@@ -233,7 +235,7 @@ class AtomicChange(TreeChange):
         await self._log.run_parts([removal], nothing_more)
 
     async def put_top(self, marked: Entry) -> None:
-        """Make the directory at the target. Raises PathExistsError, ObstructedError."""
+        """Create the directory at the target. Raises PathExistsError, ObstructedError."""
         store = self.store
         source = replace(marked, pending="")
         moved = source.moved(self._target, operation=store.sources.uuid())
@@ -257,7 +259,7 @@ class AtomicChange(TreeChange):
             raise ObstructedError(self._target, store.obstacles(error.current.values())) from error
 
     async def below(self, directory: str, target: str) -> None:
-        """Prepare what a marked directory holds, for its place in `target`."""
+        """Prepare the content of a marked directory, for the new path in `target`."""
 
         async def chunk(entries: Entries) -> None:
             await self.budget.run_all(child, await self._prepare(entries, target))
@@ -269,7 +271,7 @@ class AtomicChange(TreeChange):
         await self.budget.run_all(chunk, mixed_chunks(pages), cost=cost)
 
     async def _prepare(self, entries: Entries, target: str) -> list[str]:
-        """Prepare a portion, and what of it changes meanwhile again; its directories."""
+        """Prepare a chunk, repeating entries that change meanwhile; returns its directories."""
         store, directories, work = self.store, list[str](), entries
         deadline = store.deadline()
         while len(work := await self._ready(work, target)) > 0:
@@ -294,8 +296,7 @@ class AtomicChange(TreeChange):
         return plan_moves(entries, target, self.store.keys, self.store.sources, marks)
 
     async def _ready(self, entries: Entries, target: str) -> Entries:
-        """The entries without marks of others and without reservations that ran out, each as it is
-        by now."""
+        """The current entries, without marks of other jobs and without expired reservations."""
         odd = {place for place, _ in entries.marked()}
         if target and len(entries.without_reservations()) < len(entries):
             odd |= {place for place, entry in enumerate(entries) if entry.is_reservation}
@@ -319,8 +320,8 @@ class AtomicChange(TreeChange):
         return await self.store.stored(entry.path)
 
     async def _refused(self, plan: ColumnPlan, refused: Mapping[int, Refusal]) -> Entries:
-        """What is there by now where entries were not what was read; what is in the way at a target
-        is settled."""
+        """The current entries at paths where the condition failed; marks on entries at a target are
+        resolved."""
         again = []
         for row, refusal in refused.items():
             there = refusal.get(1)

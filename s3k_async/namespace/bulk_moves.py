@@ -2,7 +2,7 @@
 by page.
 
 The entries stay columns throughout; an object is built only for a file with an error. Entries that
-changed meanwhile are read again and decided again; entries that are gone are no failure.
+changed meanwhile are read and evaluated again; missing entries are no failure.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class BulkOutcome:
     bytes: int = 0
     failures: list[Failure] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
-    """Paths of what another client had moved or deleted by then."""
+    """Paths of entries that another client had moved or deleted."""
 
     def add(self, other: BulkOutcome) -> None:
         self.files += other.files
@@ -55,8 +55,8 @@ class BulkOutcome:
 async def delete_files(
     store: MetadataStore, entries: Entries, turn: Turn = checkpoint_if_cancelled
 ) -> BulkOutcome:
-    """Delete files and reservations; what is gone already counts as deleted. `turn` is awaited
-    before each transaction, and what it raises ends the work.
+    """Delete files and reservations; missing ones count as deleted. `turn` is awaited before each
+    transaction; an error of it ends the work.
     """
     return await _BulkChange(
         store, lambda entries: plan_deletes(entries, store.sources), turn
@@ -66,8 +66,8 @@ async def delete_files(
 async def move_files(
     store: MetadataStore, entries: Entries, target: str, turn: Turn = checkpoint_if_cancelled
 ) -> BulkOutcome:
-    """Move files into the directory `target`; what is gone from its old path counts as moved by
-    another client. Reservations are refused. `turn` as for `delete_files`.
+    """Move files into the directory `target`; a file that is missing at its old path counts as
+    moved by another client. Reservations are refused. `turn` as for `delete_files`.
     """
 
     def plan(entries: Entries) -> ColumnPlan:
@@ -92,7 +92,7 @@ async def move_files(
 
 
 class _BulkChange:
-    """One change of many entries under way."""
+    """One change of many entries in progress."""
 
     def __init__(
         self, store: MetadataStore, plan: Callable[[Entries], ColumnPlan], turn: Turn
@@ -104,7 +104,7 @@ class _BulkChange:
         self._done = BulkOutcome()
 
     async def apply(self, entries: Entries) -> BulkOutcome:
-        """Change the entries, and those that turn out to have changed meanwhile again."""
+        """Change the entries; repeat with those that changed meanwhile."""
         work = entries
         for _ in range(ROUNDS):
             work = await self._settled(work)
@@ -119,7 +119,8 @@ class _BulkChange:
         return self._done
 
     async def _settled(self, entries: Entries) -> Entries:
-        """The entries once no job marks them: a mark is never taken for a part of what was read."""
+        """The entries after their marks are resolved, read again: a state with a mark is never a
+        condition of the change."""
         marked = entries.marked()
         if not marked:
             return entries
@@ -161,7 +162,8 @@ class _BulkChange:
             self._sort_out(plan, report)
 
     async def _without_the_odd(self, entries: Entries, error: LogFormatError) -> None:
-        """Change the entries but for those that the log cannot hold; it told of one of them."""
+        """Change the entries without those that the log cannot hold; its error has identified one
+        of them."""
         if len(entries) == 1:
             self._fail(entries[0].path, error)
             return
@@ -197,7 +199,7 @@ class _BulkChange:
             self._fail(path, PathExistsError("the target exists", path=path))
 
     def _again(self, plan: ColumnPlan, row: int, item: Item) -> None:
-        """Decide anew, from what is stored by now."""
+        """Decide again from the stored items."""
         path = plan.path(row)
         try:
             current = from_item(item, self._store.keys)

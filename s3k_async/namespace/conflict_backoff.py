@@ -21,13 +21,13 @@ LONGEST_WAIT = 0.5
 
 
 class ObstructedError(BusyError):
-    """Other transactions are in the way of an attempt, which is undone before they are waited for:
+    """Other transactions obstruct an attempt. The attempt is undone before the wait for them, since
     they may be waiting for it."""
 
     def __init__(self, path: str, obstacles: Iterable[Entry] = ()) -> None:
         super().__init__("gave up: concurrent changes to this path", path=path)
         self.obstacles = list(obstacles)
-        """The entries that carry their intents, as far as they are known."""
+        """The entries with their intents, as far as they are known."""
 
     def gave_up(self) -> BusyError:
         """The error of the last attempt."""
@@ -35,9 +35,9 @@ class ObstructedError(BusyError):
 
 
 class ConflictBackoff:
-    """One change that may lose to others, until `Tuning.busy_timeout` has passed since it lost
-    first. The bound is a time: one of the competing changes succeeds in each round, so that the
-    number of attempts grows with their number.
+    """The retries of one change, until `Tuning.busy_timeout` has passed since the first conflict.
+    The bound is a time, not a number of attempts: in each round one of the competing changes
+    succeeds, so the number of attempts grows with their number.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class ConflictBackoff:
         self._longest = longest
 
     async def lost(self, error: S3kError) -> None:
-        """Wait for what obstructed the change, and a little more, so that two that were in each
-        other's way do not come back at the same time. Raises `error` when the time is up.
+        """Wait until the obstructing transactions have ended, and for a random time, so that two
+        conflicting changes do not retry at the same moment. Raises `error` when the time is up.
         """
         sources = self._store.sources
         if self._deadline is None:

@@ -1,9 +1,9 @@
 """Snapshot-consistent listings: read optimistically, then validate.
 
-A transaction could commit between two pages of a listing. So the listing holds its results back
-until it has read everything, and then reads the visited directories and the undecided transaction
-records again. If one of them has changed, it starts again. docs/design/004-nothing-lost.md,
-"Listings", has the argument.
+A transaction could commit between two pages of a listing. So the listing returns nothing until it
+has read everything, and then reads the visited directories and the undecided transaction records
+again. If one of them has changed, it starts again. docs/design/004-nothing-lost.md, "Listings", has
+the argument.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from s3k_async.txn.intent_view import IntentView
 __all__ = ["ATTEMPTS", "CONSISTENT_ROWS", "SnapshotView", "list_consistently"]
 
 CONSISTENT_ROWS = 50_000
-"""Rows that a listing holds back; one that reads more is not held to one moment."""
+"""Rows that a listing buffers; a listing with more rows is not validated."""
 ATTEMPTS = 10
-"""How often a listing is read at most; what the last attempt found is given in any case."""
+"""Maximum number of attempts at a listing; the result of the last one is returned in any case."""
 
 T = TypeVar("T")
 
 _Stamp: TypeAlias = tuple[str, str] | None
-"""Of an entry, the operation that wrote it and its mark; None for nothing. Whoever changes one
-changes its stamp."""
+"""The operation id and the mark of an entry, which every change of the entry changes; None for a
+missing entry."""
 
 
 class SnapshotView:
-    """A tree as one attempt at a listing sees it. Notes what it has read, as long as that is at
-    most CONSISTENT_ROWS."""
+    """The tree as seen by one attempt at a listing. Records the reads, up to CONSISTENT_ROWS
+    rows."""
 
     def __init__(self, store: DirectoryStore) -> None:
         self._store = store
-        # Nothing else ever writes to a volume that is open for reading only: it is S3-FileSystem
-        # 1.0's.
+        # A volume that is open for reading only belongs to S3-FileSystem 1.0: its writers do not
+        # use transaction records.
         self._watched = not store.read_only
         self._intents = IntentView(store.items, store.keys, holds=True)
         self._rows = 0
@@ -59,7 +59,7 @@ class SnapshotView:
 
     @property
     def is_large(self) -> bool:
-        """Whether more was read than is held back."""
+        """Whether more rows were read than are buffered."""
         return self._rows > CONSISTENT_ROWS
 
     async def get(self, path: str) -> Entry | None:
@@ -90,8 +90,8 @@ class SnapshotView:
         return self._store.children_in_order(path, self._page)
 
     async def is_unchanged(self) -> bool:
-        """Whether everything that was read can have been so at one moment, as far as jobs go: that
-        at which the second reading begins, which this is."""
+        """Read everything again. Returns whether all results were valid at one moment, the start of
+        this second read, with respect to jobs."""
         if self.is_large or not self._watched or (not self._listed and len(self._looked_up) < 2):
             return True
         stamps = [*self._looked_up, *self._visited()]
@@ -125,8 +125,7 @@ class SnapshotView:
             self._directories.clear()
 
     def _visited(self) -> list[tuple[str, _Stamp]]:
-        """The directories that were listed, as they were in the listings of those that they are
-        in."""
+        """The listed directories, as they appeared in the listings of their parents."""
         return [
             (path, _stamp(directories[place]))
             for directories in self._directories
@@ -135,7 +134,7 @@ class SnapshotView:
         ]
 
     async def _stamps(self, paths: set[str]) -> dict[str, _Stamp]:
-        """What is at the paths now, in one BatchGetItem for each hundred."""
+        """The current stamps at the paths, by one BatchGetItem for each hundred."""
         below = sorted(paths - {ROOT})
         keys = self.keys.keys(below)
         found = await self._store.items.get_many([*keys, *([ROOT_KEY] if ROOT in paths else [])])
@@ -150,8 +149,8 @@ class SnapshotView:
 async def list_consistently(
     store: DirectoryStore, listing: Callable[[SnapshotView], AsyncGenerator[T, None]]
 ) -> AsyncGenerator[T, None]:
-    """The parts of a listing, of an attempt in which nothing moved under its hands as far as it is
-    held back."""
+    """The parts of a listing, from an attempt without concurrent changes, as far as it is
+    buffered."""
     for attempt in range(1, ATTEMPTS + 1):
         view = SnapshotView(store)
         held: deque[T] = deque()
@@ -174,7 +173,7 @@ def _stamp(entry: Entry | None) -> _Stamp:
 
 
 def _root(record: Item | None) -> Entry:
-    """The root, with the operation of the last job that changed something in it."""
+    """The root, with the operation id of the last job that changed something in it."""
     return (
         ROOT_ENTRY
         if record is None

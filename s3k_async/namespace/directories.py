@@ -59,7 +59,7 @@ _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CHAIN_PART = 90
-"""Directories made in one transaction, which also checks what they stand on."""
+"""Directories created in one transaction, which also checks their parent."""
 
 
 class DirectoryStore(EntryReader):
@@ -86,7 +86,7 @@ class DirectoryStore(EntryReader):
         self.read_only = read_only
         self.known = ParentCache(sources.monotonic)
         self.root_has_record = False
-        """Whether the record by which a change in the root is noticed is known to be there."""
+        """Whether the record that indicates changes in the root is known to exist."""
         self._shared = SingleFlight(self.directory_exists)
 
     def require_writable(self, path: str) -> None:
@@ -97,7 +97,7 @@ class DirectoryStore(EntryReader):
     async def make_directory(
         self, path: str, *, parents: bool = True, exist_ok: bool = True
     ) -> Entry:
-        """Make a directory, with `parents` its missing ancestors too, and return it.
+        """Create a directory, with `parents` its missing ancestors too, and return it.
 
         Raises PathExistsError (a file is there; or a directory, unless `exist_ok`),
         NotDirectoryError (the path leads through a file), PathNotFoundError (no parent, and not
@@ -129,20 +129,20 @@ class DirectoryStore(EntryReader):
                 await self.settle_refusal(error)
 
     def _seen(self, directory: Entry) -> Entry:
-        """The directory, which was read or made just now."""
+        """Add a directory that was just read or created to the parent cache, and return it."""
         if not directory.pending:
             self.known.add(directory.path)
         return directory
 
     def new_directory(self, path: str) -> Entry:
-        """A directory that is created now."""
+        """A new directory, created now."""
         now, operation = self.sources.now_ms(), self.sources.uuid()
         return Entry(path, True, self.sources.uuid(), 1, now // 1000, now, operation=operation)
 
     async def _make_missing(self, chain: list[tuple[str, Entry | None]], *checks: Check) -> Entry:
-        """Make the missing directories of a chain that begins with the root. Raises
-        ConditionFailedError when the chain is no longer what it was, or is marked, or one of the
-        checks fails.
+        """Create the missing directories of a chain that begins with the root. Raises
+        ConditionFailedError when the chain has changed or carries a mark, or one of the checks
+        fails.
         """
         made: list[Entry] = []
         bases: list[Entry] = []
@@ -172,8 +172,8 @@ class DirectoryStore(EntryReader):
         )
 
     async def settle(self, entry: Entry) -> None:
-        """Wait until no live job marks the entry, and see to the mark that it left behind. The
-        entry may have changed by then. Raises BusyError.
+        """Wait until no live job has a mark on the entry, and resolve a mark left behind. The entry
+        may have changed by then. Raises BusyError.
         """
         if entry.pending:
             await self.resolver.settle(entry)
@@ -189,20 +189,20 @@ class DirectoryStore(EntryReader):
         return current
 
     async def settle_refusal(self, error: ConditionFailedError) -> bool:
-        """Settle the marks of the items that refused a change; whether there were any. Raises
-        BusyError."""
+        """Resolve the marks on items whose conditions failed; returns whether there were any.
+        Raises BusyError."""
         marked = self.obstacles(error.current.values())
         for entry in marked:
             await self.settle(entry)
         return bool(marked)
 
     def obstacles(self, items: Iterable[Item | None]) -> list[Entry]:
-        """Of items that refused a change, the entries with intents."""
+        """The entries with intents among items whose conditions failed."""
         return [from_item(item, self.keys) for item in items if item is not None and item.get(NEXT)]
 
     async def retry_past_intents(self, change: Callable[[], Awaitable[T]], path: str) -> T:
-        """Make a change, again whenever it was refused because of marks, after these are settled.
-        Raises what it raises without them, and BusyError.
+        """Make a change, repeated after resolving marks whenever they made it fail. Raises its
+        other errors, and BusyError.
         """
         deadline = self.deadline()
         while True:
@@ -212,55 +212,57 @@ class DirectoryStore(EntryReader):
                 late = self.sources.monotonic() >= deadline
                 if not await self.settle_refusal(error):
                     raise
-                if late:  # before this wait, which may have been all that was needed
+                if late:  # before this wait, after which the change may succeed
                     raise BusyError(
                         "gave up: other transactions kept changing this path", path=path
                     ) from error
 
     async def mark(self, entry: Entry, job: Job, text: str = "") -> Entry:
-        """Put a job's mark on a directory; `text`: which of its marks, if not the one that holds
-        the entry. Raises BusyError (another live job's mark), ConflictError (it changed; read it
-        again).
+        """Put a job's mark on a directory; `text`: the mark, by default the one that only holds the
+        entry. Raises BusyError (the mark of another live job), ConflictError (the directory
+        changed; read it again).
         """
         mark = text or job.hold_intent
         if entry.pending == mark:
             return entry
         current = await self.settled(entry)
-        if (
-            current is None or current.id != entry.id
-        ):  # perhaps a file, since the job that marked it is over
+        # It may be a file now, if the job that marked it is over.
+        if current is None or current.id != entry.id:
             raise ConflictError("another client removed the directory", path=entry.path)
         return await self._set_mark(current, mark)
 
     async def unmark(self, entry: Entry, job: Job) -> None:
-        """Drop a job's mark, if the entry still carries it."""
+        """Remove a job's mark, if the entry still carries it."""
         try:
             await self._set_mark(replace(entry, pending=job.hold_intent), "")
         except ConflictError:
-            # Another client took the job for expired, dropped the mark and went on from there:
-            # nothing of ours is left.
+            # Another client considered the job expired, removed the mark and changed the entry: no
+            # mark of this job is left.
             return
 
     async def release(self, entry: Entry, job: Job) -> None:
-        """Drop a job's mark after a failure, which stays what the caller hears of."""
+        """Remove a job's mark after a failure. An error of this is only logged, so that the caller
+        gets the failure."""
         try:
             await self.unmark(entry, job)
         except S3kError as error:
-            # It blocks no client once the job is over; the next one that needs the entry drops it.
+            # The mark blocks no client once the job is over; the next one that needs the entry
+            # removes it.
             _LOG.warning(
                 "the mark of job %s on %s could not be dropped: %s", job.id, entry.path, error
             )
 
     async def need_directory(self, path: str) -> None:
-        """Make a directory for a new entry, or wait for the transaction that holds it. Raises as
+        """Create a directory for a new entry, or wait for the transaction that holds it. Raises as
         `make_directory`.
         """
         with incidental():
             await self.settle(await self.make_directory(path))
 
     async def recreate_directory(self, path: str) -> None:
-        """Make a directory that has an entry again if it is gone, and wait for the transaction that
-        moves or removes it. Raises BusyError, NotDirectoryError, PathExistsError (a file is there).
+        """Create the directory of an existing entry again if it was removed, and wait for a
+        transaction that moves or removes it. Raises BusyError, NotDirectoryError, PathExistsError
+        (a file is there).
         """
         deadline = self.deadline()
         while True:
@@ -293,7 +295,7 @@ class DirectoryStore(EntryReader):
         """
         self.require_writable(entry.path)
         if await self.has_children(entry.path):
-            # Seen before anything is marked: a refusal changes nothing.
+            # Checked before anything is marked, so that a refusal changes nothing.
             raise DirectoryNotEmptyError("the directory is not empty", path=entry.path)
         async with self.jobs.hold("mark", entry.path) as job:
             marked = await self.mark_current(entry, job, same=True)
@@ -305,8 +307,8 @@ class DirectoryStore(EntryReader):
                 raise
 
     async def need_empty(self, path: str) -> None:
-        """Raise DirectoryNotEmptyError unless nothing is stored below a directory: what a job has
-        hidden there would be left without a parent. What its marks lead to is waited for.
+        """Raise DirectoryNotEmptyError unless no item is stored below a directory: a hidden entry
+        of a job would be left without a parent. Waits for the end of jobs with marks there.
         """
         async with aclosing(self.stored_children(path)) as pages:
             async for page in pages:
@@ -341,7 +343,8 @@ class DirectoryStore(EntryReader):
                     ) from None
 
     async def delete_marked(self, marked: Entry, job: Job) -> None:
-        """Remove a directory that carries our mark. Raises ConflictError if it no longer does."""
+        """Remove a directory that carries this job's mark. Raises ConflictError if it no longer
+        does."""
         job.check()
         try:
             await self.transact(
@@ -354,8 +357,8 @@ class DirectoryStore(EntryReader):
             ) from error
 
     async def forget(self, marked: Entry) -> None:
-        """Remove the old entry of a directory that has moved; its object lives on elsewhere, so
-        nothing is logged. Raises ConflictError if it no longer carries our mark.
+        """Remove the old entry of a directory that has moved. Not logged, since the object still
+        exists at its new path. Raises ConflictError if it no longer carries this job's mark.
         """
         try:
             await self.items.write(Delete(self.keys.key(marked.path), unchanged(marked)))
@@ -365,9 +368,10 @@ class DirectoryStore(EntryReader):
             ) from error
 
     async def parent_exists(self, path: str) -> bool:
-        """Whether the parent of a path is, from now on, a directory that no live job marks.
+        """Whether the parent of a path is a directory without a mark of a live job, by a read that
+        begins now.
 
-        This is what a creation rests on: asked after the entry was written, and before it is
+        Creations depend on this: it is called after the entry was written and before it is
         acknowledged. Concurrent calls for the same parent share a read that begins after all of
         them.
         """
@@ -375,7 +379,7 @@ class DirectoryStore(EntryReader):
         return parent == ROOT or await self._shared.ask(parent)
 
     async def directory_exists(self, directory: str) -> bool:
-        """Whether the path is, right now, a directory that no live job marks."""
+        """Whether the path is now a directory without a mark of a live job."""
         exists = await self._read_directory(directory)
         (self.known.add if exists else self.known.discard)(directory)
         return exists
@@ -393,15 +397,15 @@ class DirectoryStore(EntryReader):
         return [] if parent == ROOT else [Check(self.keys.key(parent), is_unmarked_directory())]
 
     async def touch(self, directory: str, *, required: bool = False) -> None:
-        """Change a directory's operation, and nothing else, so that any client that has read it
-        finds out that something in it was changed. The root has a record for this.
+        """Change only the operation id of a directory, so that clients that have read it detect a
+        change in it. For the root a separate record serves this purpose.
 
-        What is missing has no readers; with `required`, raises ConditionFailedError if it is
+        A missing directory is ignored; with `required`, raises ConditionFailedError if it is
         missing or carries an intent.
         """
         try:
             await self._touch_once(directory, required)
-        except OutcomeUnknownError:  # once more does no harm
+        except OutcomeUnknownError:  # repeating it is harmless
             await self._touch_once(directory, required)
         self.root_has_record |= directory == ROOT
 
@@ -419,11 +423,11 @@ class DirectoryStore(EntryReader):
             await self.items.write(Update(ROOT_KEY, Condition(), set=stamp))
         except ConditionFailedError:
             record: dict[str, Value] = {PARTITION: ROOT_KEY.partition, SORT: ROOT_KEY.sort, **stamp}
-            with suppress(ConditionFailedError):  # another client has made it, and that is as good
+            with suppress(ConditionFailedError):  # another client has created it
                 await self.items.write(Put(record, ABSENT))
 
     def deadline(self) -> float:
-        """The monotonic time until which an operation may be tried again."""
+        """The monotonic time until which an operation may be retried."""
         return self.sources.monotonic() + self.tuning.busy_timeout
 
     def still_time(self, deadline: float, path: str) -> None:

@@ -20,10 +20,10 @@ from s3k_async.txn.intent_view import IntentView, Seeing
 __all__ = ["EntryReader", "existing"]
 
 ORDERED_ROWS = 50_000
-"""Rows that a listing in order asks for at the same time, if there are more suffixes than
+"""Rows that a sorted listing requests at the same time, if there are more suffixes than
 `WHOLE_PAGES`."""
 WHOLE_PAGES = 16
-"""Suffixes of which a listing in order reads pages as large as they come."""
+"""Up to this many suffixes, a sorted listing reads pages of full size."""
 
 
 class PathReader(Protocol):
@@ -68,7 +68,7 @@ class EntryReader(StoredReader):
         return [entries.get(path) for path in paths]
 
     async def get_each(self, paths: Sequence[str]) -> list[Entry | ItemFormatError | None]:
-        """As `get_many`, with the error of an item that is no entry in its place."""
+        """As `get_many`; for an invalid item the error takes the place of the entry."""
         stored = await self.items_at(paths)
         entries: dict[str, Entry | ItemFormatError] = {ROOT: ROOT_ENTRY}
         try:
@@ -95,8 +95,8 @@ class EntryReader(StoredReader):
     async def children(self, path: str, see: Seeing | None = None) -> AsyncGenerator[Entries, None]:
         """A directory's children in pages, all suffixes read in parallel, in arrival order.
 
-        A child that existed for the whole call is returned exactly once. Nothing is checked about
-        the directory.
+        A child that existed for the whole call is returned exactly once. The directory itself is
+        not checked.
         """
         see = see or self._see()
         async for page in self.stored_children(path):
@@ -116,10 +116,10 @@ class EntryReader(StoredReader):
                 yield await see(page)
 
     async def has_children(self, path: str) -> bool:
-        """Whether the directory has a child that readers see, reservations included."""
+        """Whether the directory has a visible child, reservations included."""
         see = self._see()
-        # The first child of each suffix mostly tells. Where it is hidden so may be many, which are
-        # read by the page.
+        # The first child of each suffix usually suffices. If it is hidden, many others may be
+        # hidden too, so whole pages are read.
         streams = [self.partition(partition, first=1) for partition in self.keys.partitions(path)]
         async with aclosing(merge(streams, limit=SUFFIX_STREAMS)) as pages:
             async for page in pages:
@@ -131,7 +131,7 @@ class EntryReader(StoredReader):
         return await (see or self._see())(stored) if stored.marked() else stored
 
     def _see(self) -> Seeing:
-        """How one call sees what it reads."""
+        """The intent view of one call."""
         return IntentView(self.items, self.keys).seen
 
     def _damage(self, item: Item) -> ItemFormatError | None:

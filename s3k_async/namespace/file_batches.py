@@ -38,27 +38,27 @@ from s3k_async.txn.row_plan import RowPlan
 __all__ = ["Prepared", "Published", "prepare_many", "publish_many"]
 
 DIRECTORIES = 16
-"""Directories that are made, or looked at, at the same time."""
+"""Directories that are created or read at the same time."""
 
 Prepared: TypeAlias = dict[str, WriteTarget | S3kError]
-"""What each path was prepared for, or why it cannot be written."""
+"""The write target for each path, or the error."""
 Published: TypeAlias = dict[str, Entry | S3kError]
-"""What became of each path; a ConflictError: what is there is not what was prepared for, and
-nothing was changed."""
+"""The result for each path; a ConflictError means that the path changed since it was prepared, and
+that nothing was written."""
 
 
 async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
-    """As `MetadataStore.prepare` for different paths: read a hundred in a request, missing parents
-    made once.
+    """As `MetadataStore.prepare` for different paths: a hundred are read in a request, and missing
+    parents are created once.
 
-    Raises the errors of the service; those of one path are in the result.
+    Raises the errors of the service; errors of single paths are in the result.
     """
     prepared: Prepared = {}
     fit = [path for path in paths if _fits(store, path, prepared)]
     try:
         entries = await _entries(store, fit, prepared)
     except ItemFormatError:
-        # One damaged item must not stand for all: each path is read by itself.
+        # One damaged item must not fail all paths: each is read by itself.
         await _one_by_one(store, fit, prepared)
         return prepared
     existing = [path for path, entry in entries.items() if entry is not None]
@@ -91,8 +91,8 @@ def _fits(store: MetadataStore, path: str, prepared: Prepared) -> bool:
 async def _entries(
     store: MetadataStore, paths: Sequence[str], prepared: Prepared
 ) -> dict[str, Entry | None]:
-    """What is at the paths whose parents stand or could be made; why the others cannot be written
-    is in `prepared`."""
+    """The entries at the paths whose parents exist or could be created; for the others the error is
+    in `prepared`."""
     parents = {_native.split(path)[0] for path in paths} - {ROOT}
     unknown = [parent for parent in parents if parent not in store.known]
     above = {ancestor for parent in unknown for ancestor in [*_native.ancestors(parent), parent]}
@@ -108,7 +108,7 @@ async def _entries(
 async def _make_parents(
     store: MetadataStore, parents: Sequence[str], found: dict[str, Entry | None]
 ) -> dict[str, S3kError]:
-    """Make missing parents, topmost first, and wait for those that are marked; why that failed, by
+    """Create missing parents, topmost first, and wait for those with marks; returns the errors by
     parent."""
     refused: dict[str, S3kError] = {}
     missing: dict[int, list[str]] = {}
@@ -135,7 +135,7 @@ def _marked(entry: Entry | None) -> bool:
 
 
 def _not_directory(error: S3kError, parent: str) -> S3kError:
-    """A file in a parent's place is in the way of those below it."""
+    """The error for paths below a file."""
     if not isinstance(error, PathExistsError):
         return error
     refusal = NotDirectoryError("the path leads through a file", path=parent)
@@ -144,7 +144,7 @@ def _not_directory(error: S3kError, parent: str) -> S3kError:
 
 
 async def _standing(store: MetadataStore, parents: set[str]) -> set[str]:
-    """Those of the parents that stand, read after the files below them were: see
+    """The parents that exist without a mark, read after the files below them: see
     `MetadataStore._look_whole`."""
     wanted = sorted(parents)
     found = await store.get_each(wanted) if wanted else []
@@ -168,7 +168,7 @@ async def _one_by_one(store: MetadataStore, paths: Sequence[str], prepared: Prep
 async def publish_many(
     store: MetadataStore, files: Sequence[tuple[WriteTarget, Content]], *, overwrite: bool
 ) -> Published:
-    """Make each content the file at its target, as `MetadataStore.publish` does."""
+    """Publish each content at its target, as `MetadataStore.publish` does."""
     batch = _Batch(store, overwrite=overwrite)
     for target, content in files:
         batch.add(target, content)
@@ -199,7 +199,7 @@ class _Batch:
     published: Published = field(default_factory=dict)
     files: list[_Publication] = field(default_factory=list)
     unsettled: dict[str, _Publication] = field(default_factory=dict)
-    """By path: created below directories that were going away, and not seen to yet."""
+    """By path: files created below directories that are being removed, not yet handled."""
 
     def add(self, target: WriteTarget, content: Content) -> None:
         store, path, current = self.store, target.path, target.current
@@ -245,13 +245,13 @@ class _Batch:
         except LogFormatError as error:
             await self._without_the_odd(error)
         except S3kError as error:
-            # Nothing but the pending entry comes before the table here, and each transaction's
-            # failure stays its own.
+            # Only the pending entry precedes the table write, and each transaction fails by itself.
             for file in self.files:
                 self.published.setdefault(file.path, error)
 
     async def _without_the_odd(self, error: LogFormatError) -> None:
-        """Publish the files but for those that the log cannot hold; it told of one of them."""
+        """Publish the files without those that the log cannot hold; its error has identified one of
+        them."""
         if len(self.files) == 1:
             self.published[self.files[0].entry.path] = error
             return
@@ -260,7 +260,7 @@ class _Batch:
             await replace(self, files=files, unsettled={}).publish()
 
     async def _confirm(self, result: ExecutionResult) -> None:
-        """Read each directory that got new files, once."""
+        """Read each directory with new files once."""
         self._sort_out(result)
         created: dict[str, list[_Publication]] = {}
         for file in (self.files[row] for row in sorted(result.succeeded)):

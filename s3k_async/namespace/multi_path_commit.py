@@ -2,9 +2,9 @@
 transaction record that one write commits.
 
 On known paths it never waits while its intents are in the table: after a conflict it removes them,
-resolves what was in the way, and decides everything again. So two transactions cannot wait for each
-other. Only below a directory that is moved or removed as a whole does it wait for others, as an
-atomic rename or deletion does.
+resolves the obstructing intents, and decides everything again. So two transactions cannot wait for
+each other. Only below a directory that is moved or removed as a whole does it wait for other
+transactions, as an atomic rename or deletion does.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ from s3k_async.txn.write_intent import WriteIntent
 __all__ = ["Renew", "commit_mutations"]
 
 AT_ONCE = MAX_TRANSACTION
-"""Actions of one transaction of the table; what needs more is a job."""
+"""Actions of one transaction of the table; larger changes need a transaction record."""
 TOUCHES = 16
 """Directories that are touched at the same time."""
 
 Renew: TypeAlias = Callable[[WriteFile], Awaitable[WriteFile]]
-"""Gives the bytes of a write a key with an object id of their own."""
+"""Gives the data of a write a key with a new object id."""
 
 
 async def commit_mutations(
     store: MetadataStore, mutations: Iterable[Mutation], renew: Renew
 ) -> ChangeResult:
-    """Make all changes visible together.
+    """Make all changes visible atomically.
 
-    Raises what `decide` raises, and the services' errors: then nothing was changed. BusyError when
-    others were in the way for the busy timeout. OutcomeUnknownError: all of it happened, or
-    nothing.
+    Raises the errors of `decide` and of the services: then nothing was changed. BusyError when
+    other transactions obstructed it for the busy timeout. OutcomeUnknownError: either all changes
+    were applied, or none.
     """
     wanted = list(mutations)
 
@@ -85,14 +85,15 @@ async def commit_mutations(
 
 
 async def _attempt(store: MetadataStore, plan: CommitPlan) -> None:
-    """Make the changes. Raises ObstructedError if something is not what they were decided on."""
+    """Make the changes. Raises ObstructedError if an entry has changed since the decision."""
     if not plan.changes:
         return
     if not plan.subtrees and len(plan.changes) + len(plan.parents()) <= AT_ONCE:
         try:
             await _in_one(store, plan)
         except TransactionConflictError:
-            # Too many transactions change its directories. With a record, single writes do.
+            # Too many transactions touch the same directories. With a transaction record, single
+            # writes suffice.
             pass
         else:
             return
@@ -100,9 +101,9 @@ async def _attempt(store: MetadataStore, plan: CommitPlan) -> None:
 
 
 async def _in_one(store: MetadataStore, plan: CommitPlan) -> None:
-    """One transaction. Where several paths change, so does the operation of each directory that
-    they are in, by which a listing finds out; one that changes alone needs no more than that the
-    directory of a new path exists.
+    """Commit in one transaction of the table. If several paths change, the operation id of each of
+    their directories changes too, so that listings detect the change; a single change only checks
+    that the directory of a new path exists.
     """
     keys = store.keys
     stamp: dict[str, Value] = {OPERATION: store.sources.uuid()}
@@ -110,9 +111,9 @@ async def _in_one(store: MetadataStore, plan: CommitPlan) -> None:
     if len(plan.changes) > 1:
         touched = plan.parents()
         if ROOT in touched and not store.root_has_record:
-            await store.touch(
-                ROOT
-            )  # a lost answer would not tell a refusal for want of it from others
+            # After a lost response, a failure because the record is missing could not be told from
+            # other failures.
+            await store.touch(ROOT)
         actions: list[Action] = [_touching(keys, path, stamp) for path in touched]
     else:
         change = next(iter(plan.changes.values()))
@@ -137,11 +138,11 @@ async def _in_one(store: MetadataStore, plan: CommitPlan) -> None:
 
 
 async def _make(store: MetadataStore, absent: Iterable[str], fit: Iterable[Change]) -> None:
-    """Make what is to be touched and is missing: the record of the root before its first use, and a
-    directory in which a dead writer left a file. A directory that was removed with its files does
-    not come back.
+    """Create missing items that are to be touched: the record of the root before its first use, and
+    a directory in which a dead writer left a file. A directory that was removed with its files is
+    not created again.
 
-    `fit`: the changes of which nothing was in the way.
+    `fit`: the changes without obstruction.
     """
     left = {_native.split(change.path)[0] for change in fit if change.before is not None}
     for directory in absent:
@@ -152,8 +153,7 @@ async def _make(store: MetadataStore, absent: Iterable[str], fit: Iterable[Chang
 
 
 def _touching(keys: KeyScheme, directory: str, stamp: dict[str, Value]) -> Update:
-    """What `MetadataStore.touch` writes, for a directory that has to stand; the root always
-    does."""
+    """The write of `MetadataStore.touch`, for a directory that must exist; the root always does."""
     if directory == ROOT:
         return Update(ROOT_KEY, Condition(), set=stamp)
     return Update(keys.key(directory), is_unmarked_directory(), set=stamp)
@@ -185,12 +185,12 @@ class _RecordedCommit(AtomicChange):
         self._parts = parts
 
     async def prepare(self) -> None:
-        """Mark everything. Raises ObstructedError if something is not what it was decided on."""
+        """Put all marks. Raises ObstructedError if an entry has changed since the decision."""
         await write_parts(self.store.items, self.job, self._parts, self.store.sources)
         plan = self._commit_plan
         await self._mark(plan.going)
         await self._look_ahead(plan.subtrees)
-        # A directory is there, if hidden, before anything is in it.
+        # A directory is written, hidden, before its content.
         await self._mark(plan.coming, in_turn=True)
         for subtree in plan.subtrees:
             await self._prepare_below(subtree)
@@ -198,8 +198,8 @@ class _RecordedCommit(AtomicChange):
         await run_all(self._touch, plan.parents(), limit=TOUCHES)
 
     async def _look_ahead(self, subtrees: Sequence[SubtreeMutation]) -> None:
-        """Of two directories that move into each other one sees the other, since both are marked by
-        now."""
+        """Check again: of two directories moved into each other, one sees the other, since both are
+        marked by now."""
         for subtree in subtrees:
             chain = await self.store.chain(subtree.target) if subtree.target else []
             marked = [entry for _, entry in chain if entry is not None and entry.pending]
@@ -241,7 +241,8 @@ class _RecordedCommit(AtomicChange):
         return [Update(keys.key(change.path), unchanged(before), set={NEXT: mark, **stamp})]
 
     async def _touch(self, directory: str) -> None:
-        """From now on a transaction that moves or removes the directory finds our entries in it."""
+        """Touch the directory: a later transaction that moves or removes it then finds the new
+        entries."""
         self.job.check()
         try:
             await self.store.touch(directory, required=True)

@@ -1,9 +1,9 @@
 """Mutations of a caller's transaction, and their effect on the entries in the table.
 
-A mutation is recorded when its verb is called, with the entry as it was then. At the end all are
-decided together from one read of the table: the state of each path before and after. A mutation of
-a given entry (a move, a removal) applies to exactly that entry; a write replaces whatever file is
-at its path then.
+A mutation is recorded when its verb is called, with the entry as it was then. At commit all are
+evaluated together from one read of the table: the state of each path before and after. A mutation
+of a given entry (a move, a removal) applies to exactly that entry; a write replaces whatever file
+is at its path then.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ __all__ = [
 ]
 
 SETTLED_AT_ONCE = 16
-"""Entries that other jobs mark and that are waited for at the same time."""
+"""Entries with marks of other jobs that are awaited concurrently."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """Bytes that were uploaded are to be the file at a path; its missing parents are made."""
+    """Publish uploaded data as the file at a path; missing parents are created."""
 
     path: str
     object_id: str
-    """The object that the bytes' key names."""
+    """The object id in the key of the data."""
     content: Content
     lease_ms: int
-    """Until when they must be published, epoch milliseconds."""
+    """Expiry of the lease for publishing it, epoch milliseconds."""
     replaces: bool
-    """Whether the object is that of the file that was there when they were uploaded."""
+    """Whether the object id is that of the file at the path at the time of the upload."""
     overwrite: bool
     source: Literal["written", "staged", "adopted"] = "written"
     """Uploaded by this transaction, staged before it, or an object outside the volume that is
@@ -66,7 +66,7 @@ class WriteFile:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What was seen at a path is to be at another one, whose parent is there by then."""
+    """Move the entry that was seen at a path to another path, whose parent must exist at commit."""
 
     source: Entry
     target: str
@@ -75,7 +75,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """What was seen at a path is to be gone."""
+    """Remove the entry that was seen at a path."""
 
     entry: Entry
     recursive: bool
@@ -84,7 +84,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class MakeDirectory:
-    """A directory is to be at a path; its missing parents are made, too."""
+    """Create a directory and its missing parents."""
 
     path: str
 
@@ -94,17 +94,18 @@ Mutation: TypeAlias = WriteFile | Move | Remove | MakeDirectory
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One path: the entry that is there, unmarked, and the one that will be; None: nothing."""
+    """The change of one path: the present entry, without a mark, and the new one; None: no
+    entry."""
 
     path: str
     before: Entry | None
     after: Entry | None
     operations: tuple[Operation, ...]
-    """What the log says of it."""
+    """Its log record."""
 
     @property
     def is_directory(self) -> bool:
-        """Whether a directory appears or goes."""
+        """Whether a directory is created or removed."""
         return any(entry is not None and entry.is_dir for entry in (self.before, self.after))
 
 
@@ -124,16 +125,16 @@ class CommitPlan:
     """The combined effect of all mutations."""
 
     changes: dict[str, Change] = field(default_factory=dict)
-    """By path; a directory that is made comes before what is made below it."""
+    """By path; a created directory precedes the entries created below it."""
     subtrees: list[SubtreeMutation] = field(default_factory=list)
     displaced: list[WriteFile] = field(default_factory=list)
-    """Writes whose bytes bear the id of an object that is no longer at the path: they need a key of
-    their own, and then all is re-evaluated."""
+    """Writes whose key has the id of an object that is no longer at the path: they need a new key,
+    and then everything is evaluated again."""
     tally: ChangeTally = field(default_factory=ChangeTally)
 
     @property
     def going(self) -> list[Change]:
-        """The directories that go from where they are."""
+        """The directories that leave their paths."""
         return [
             change
             for change in self.changes.values()
@@ -156,27 +157,27 @@ class CommitPlan:
 
     @property
     def operations(self) -> list[Operation]:
-        """What the log says of all changes."""
+        """The log records of all changes."""
         return [operation for change in self.changes.values() for operation in change.operations]
 
     def parents(self) -> list[str]:
-        """The directories, the transaction's own left out, in which something changes; the root
-        among them."""
+        """The directories in which something changes, the root included, without those that the
+        transaction creates."""
         found = dict.fromkeys(_native.split(path)[0] for path in self.changes)
         return [path for path in found if path not in self.changes]
 
 
 async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitPlan:
-    """What the mutations come to by what is in the table. Nothing is changed but marks of jobs that
-    are over.
+    """The effect of the mutations on the current table. Changes nothing except for resolving marks
+    of finished jobs.
 
     Raises PathNotFoundError, PathExistsError, IsDirectoryError, NotDirectoryError,
-    UncommittedFileError, ConflictError (what was to be moved or removed is another version by now),
-    LeaseExpiredError, BusyError.
+    UncommittedFileError, ConflictError (an entry to be moved or removed has another version by
+    now), LeaseExpiredError, BusyError.
     """
     evaluation = _Evaluation(store, await _look(store, list(dict.fromkeys(_paths(mutations)))))
-    # Directories first: a file can be moved into one that the transaction makes, whatever was
-    # called first.
+    # Directories first: a file can be moved into one that the transaction creates, in any order of
+    # the calls.
     for mutation in mutations:
         if isinstance(mutation, MakeDirectory):
             evaluation.make(mutation)
@@ -191,7 +192,7 @@ async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitP
 
 
 def _paths(mutations: Iterable[Mutation]) -> Iterable[str]:
-    """What has to be looked at."""
+    """The paths to read."""
     for mutation in mutations:
         match mutation:
             case Remove():
@@ -204,7 +205,7 @@ def _paths(mutations: Iterable[Mutation]) -> Iterable[str]:
 
 
 async def _look(store: MetadataStore, paths: list[str]) -> dict[str, Entry | None]:
-    """What is at the paths; what jobs mark is settled first. Raises BusyError."""
+    """The entries at the paths; marks are resolved first. Raises BusyError."""
     deadline = store.deadline()
     late = False
     while True:
@@ -216,10 +217,9 @@ async def _look(store: MetadataStore, paths: list[str]) -> dict[str, Entry | Non
             raise BusyError(
                 "gave up: other transactions kept changing this path", path=marked[0].path
             )
-        late = (
-            store.sources.monotonic() >= deadline
-        )  # before this wait, which may be all that is needed
-        # Mostly the end of a job is that of all its marks.
+        # Before this wait, after which no mark may be left.
+        late = store.sources.monotonic() >= deadline
+        # Usually the end of a job resolves all of its marks.
         first = {job_of(entry.pending): entry for entry in reversed(marked)}
         for entry in first.values():
             await store.settle(entry)
@@ -228,7 +228,7 @@ async def _look(store: MetadataStore, paths: list[str]) -> dict[str, Entry | Non
 
 
 def _is_there(mutation: WriteFile, current: Entry) -> bool:
-    """Whether an earlier transaction, perhaps of unknown outcome, has published these bytes."""
+    """Whether an earlier transaction, perhaps of unknown outcome, has published this data."""
     content = mutation.content
     found = (current.physical, current.size, current.etag) == (
         content.physical,
@@ -239,7 +239,7 @@ def _is_there(mutation: WriteFile, current: Entry) -> bool:
 
 
 class _Evaluation:
-    """One look at the table, and what follows from it."""
+    """One read of the table, and the evaluation of the mutations on it."""
 
     def __init__(self, store: MetadataStore, found: dict[str, Entry | None]) -> None:
         self._store = store
@@ -311,7 +311,7 @@ class _Evaluation:
             )
 
     def _unchanged(self, seen: Entry) -> Entry:
-        """What is at the path of an entry that was seen, if it is that still."""
+        """The entry at the path of one that was seen, if it is still the same."""
         current = self._found[seen.path]
         if current is None:
             raise PathNotFoundError("no such file or directory", path=seen.path)
@@ -322,7 +322,7 @@ class _Evaluation:
         return current
 
     def _need_directory(self, path: str) -> None:
-        """Make a directory, and those above it, that are not there."""
+        """Add the creation of a missing directory and its missing ancestors."""
         if path == ROOT:
             return
         for place in (*_native.ancestors(path), path):

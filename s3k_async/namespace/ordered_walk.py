@@ -15,9 +15,10 @@ from s3k_async._native import Entries, Rows
 __all__ = ["in_order", "walk", "walk_in_order"]
 
 STREAMS = 64
-"""Streams that are read at the same time; of so many, each is read one page ahead."""
+"""Up to this many streams, each is read one page ahead; with more, this many are read at the same
+time."""
 DIRECTORIES = 8
-"""Listings of a walk that are under way at the same time."""
+"""Concurrent listings of a walk."""
 
 _NOTHING = Rows([]).entries("none")
 
@@ -35,7 +36,7 @@ class OrderedReader(Protocol):
 
 
 class _Stream:
-    """Pages in order, of which the one to come may be read already."""
+    """A stream of sorted pages, of which the next one may be prefetched."""
 
     def __init__(self, pages: AsyncIterator[Entries], *, ahead: bool) -> None:
         self._pages = pages
@@ -45,7 +46,7 @@ class _Stream:
         self.ended = False
 
     async def fill(self) -> None:
-        """Have a row, or the end."""
+        """Wait for a row, or the end."""
         while not self.rest and not self.ended:
             page = await (self._next or self._read())
             self._next = None
@@ -69,10 +70,10 @@ class _Stream:
 
 
 async def in_order(streams: Sequence[AsyncIterator[Entries]]) -> AsyncGenerator[Entries, None]:
-    """The rows of streams, each in order of paths, in that order.
+    """Merge streams that are each sorted by path.
 
-    What is up to the smallest of the last rows that are known of the streams can be told: no stream
-    has anything before it any more. Leaving early cancels what is read.
+    Rows up to the smallest of the last known rows of all streams can be returned, since no stream
+    can have an earlier row any more. Leaving the iteration cancels the reads.
     """
     left = [_Stream(stream, ahead=len(streams) <= STREAMS) for stream in streams]
     everything = list(left)
@@ -97,8 +98,8 @@ async def in_order(streams: Sequence[AsyncIterator[Entries]]) -> AsyncGenerator[
 
 async def walk(reader: Reader, path: str) -> AsyncGenerator[Entries, None]:
     """Every descendant of a directory in pages, without a barrier between levels, each directory
-    before what is below it; the directory itself excluded, reservations included. Nothing is
-    checked about the directory.
+    before what is below it; the directory itself excluded, reservations included. The directory
+    itself is not checked.
     """
 
     def below(page: Entries) -> list[AsyncIterator[Entries]]:
@@ -111,7 +112,7 @@ async def walk(reader: Reader, path: str) -> AsyncGenerator[Entries, None]:
 
 @dataclass(slots=True)
 class _Directory:
-    """A directory whose children are being told: up to `place` of `page` they were."""
+    """A directory whose children are being returned: those up to `place` of `page` were."""
 
     pages: AsyncGenerator[Entries, None]
     page: Entries
@@ -120,11 +121,10 @@ class _Directory:
 
 async def walk_in_order(reader: OrderedReader, path: str) -> AsyncGenerator[Entries, None]:
     """Every descendant of a directory, each directory's children by name and each directory
-    followed by what is in it.
+    followed by its content.
 
-    The directory itself is excluded, reservations are included. Nothing is checked about the
-    directory. The listings of the directories that lead to the current one are held, a few pages of
-    each.
+    The directory itself is excluded and not checked; reservations are included. The listings of all
+    ancestors of the current directory are open, with a few pages of each in memory.
     """
     stack = [_Directory(reader.children_in_order(path), _NOTHING)]
     try:

@@ -1,9 +1,9 @@
 """Renames by a list of (source, target): batched reads, many files in a transaction, a result for
 each pair.
 
-The promise of a single rename holds for each pair: source, target and the target's parent are what
-was read, or the pair is not moved with the others but by itself, as `MetadataStore.rename_file`
-does it.
+Each pair has the guarantees of a single rename: if source, target or the target's parent has
+changed since the read, the pair is not moved with the others but by itself, by
+`MetadataStore.rename_file`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,13 @@ from s3k_async.txn.row_plan import RowPlan
 __all__ = ["PairRenames", "RenamePair"]
 
 ALONE = 8
-"""Pairs that are moved by themselves at the same time."""
+"""Pairs moved by themselves at the same time."""
 _SOURCE, _TARGET = range(2)
 
 
 @dataclass(frozen=True, slots=True)
 class RenamePair:
-    """A path and where to move what is there; both normalised, neither in any other pair of the
-    list."""
+    """A source and a target path; both normalised, neither in any other pair of the list."""
 
     source: str
     target: str
@@ -50,7 +49,7 @@ class RenamePair:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A pair that was found fit."""
+    """A pair that passed the checks."""
 
     source: Entry
     moved: Entry
@@ -64,9 +63,9 @@ class _Move:
 
 
 class PairRenames:
-    """Renames of one call. `missing_ok`: a pair whose source is gone is done if something is at its
-    target. `need` raises for a source that is not what is meant; `by_itself` moves one that cannot
-    be moved with others.
+    """The renames of one call. `missing_ok`: a pair with a missing source is done if its target
+    exists. `need` raises for a source that is not the expected object; `by_itself` moves a pair
+    that cannot be moved with others.
     """
 
     def __init__(
@@ -86,10 +85,10 @@ class PairRenames:
         self._alone: list[tuple[Entry, str]] = []
         self.done = BulkOutcome()
         self.directories: list[RenamePair] = []
-        """Pairs whose source is a directory; they are left as they are."""
+        """Pairs whose source is a directory; they are not renamed here."""
 
     async def rename(self, pairs: Sequence[RenamePair]) -> None:
-        """Rename the files of some pairs. Failures are noted, with the source's path."""
+        """Rename the files of some pairs. Failures are recorded with the source's path."""
         try:
             moves = await self._fit(pairs)
         except S3kError as error:
@@ -103,7 +102,7 @@ class PairRenames:
         await run_all(self._by_itself, alone, limit=ALONE)
 
     async def _fit(self, pairs: Sequence[RenamePair]) -> list[_Move]:
-        """The pairs that can be moved together with others, as far as can be seen before."""
+        """The pairs that, according to the reads, can be moved together with others."""
         wanted = list(dict.fromkeys(path for pair in pairs for path in _paths(pair)))
         found: dict[str, Entry | None] = {}
         broken: dict[str, ItemFormatError] = {}
@@ -132,7 +131,8 @@ class PairRenames:
     def _move(
         self, pair: RenamePair, source: Entry | None, found: dict[str, Entry | None]
     ) -> _Move | None:
-        """What to do to a pair; None if that is nothing, or not together with others."""
+        """The move of a pair; None if there is nothing to do, or it cannot be moved together with
+        others."""
         if self._need is not None:
             self._need(pair.source, source)
         target = found[pair.target]
@@ -199,7 +199,7 @@ class PairRenames:
             and there is not None
             and there.get("id") == move.source.id
         ):
-            self._count(move.source)  # another client has done the same
+            self._count(move.source)  # another client has made the same change
         else:
             self._alone.append((move.source, move.moved.path))
 
@@ -221,13 +221,13 @@ class PairRenames:
 
 
 def _paths(pair: RenamePair) -> tuple[str, ...]:
-    """What has to be looked at for a pair."""
+    """The paths to read for a pair."""
     return (pair.source, pair.target, *_native.ancestors(pair.target))
 
 
 def _lanes(moves: Sequence[_Move]) -> list[Lane]:
-    """The rows by the transaction. Transactions with an item in common take turns, so those that
-    check the same parent are in one lane.
+    """The rows divided into transactions. Transactions with a common item are serialised by the
+    table, so those that check the same parent are in one lane.
     """
     by_parent: dict[str, list[int]] = {}
     for row, move in enumerate(moves):

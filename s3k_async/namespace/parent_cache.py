@@ -1,8 +1,8 @@
-"""The parent cache: directories known to exist, read once for concurrent callers and kept for a
-moment.
+"""The parent cache: directories known to exist, read once for concurrent callers and kept for
+seconds.
 
-No decision depends on the cache. It saves a creation the read of its ancestors beforehand; the
-parent is read after the entry was written in any case.
+No decision depends on the cache. It saves a creation the prior read of its ancestors; the parent is
+read after the entry was written in any case.
 """
 
 from __future__ import annotations
@@ -15,19 +15,17 @@ from typing import Final, TypeVar
 __all__ = ["AncestorReads", "ParentCache", "SingleFlight"]
 
 KNOWN_DIRECTORIES: Final = 4096
-"""Directories that are remembered at most; the ones that were not needed for the longest time go
-first."""
+"""Maximum number of directories; the least recently used are dropped first."""
 KNOWN_SECONDS: Final = 5.0
-"""How long a directory is remembered after it was seen."""
+"""Seconds for which a directory is kept after it was seen."""
 TURNS: Final = 2
-"""How often whoever finds a look under way waits for its end; after that everybody looks for
-himself."""
+"""How often a task waits for a read in progress; after that it reads for itself."""
 
 T = TypeVar("T")
 
 
 class ParentCache:
-    """Directories read a moment ago; a few thousand for each client."""
+    """Recently seen directories; a few thousand for each client."""
 
     def __init__(
         self,
@@ -67,11 +65,12 @@ class ParentCache:
 
 
 class SingleFlight:
-    """Reads that several tasks ask for: each is answered by a read that began after it asked.
+    """Reads shared by several tasks: each call returns the result of a read that began after the
+    call.
 
-    Who asks while a read of the same thing is under way waits for the next one, together with all
-    others who ask until that begins. A task that is cancelled fails no other client's read. Of one
-    event loop.
+    A call during a read of the same key waits for the next read, together with all calls made
+    before that begins. The cancellation of a task does not affect the others. Belongs to one event
+    loop.
     """
 
     def __init__(self, read: Callable[[str], Awaitable[bool]]) -> None:
@@ -83,7 +82,7 @@ class SingleFlight:
         return len(self._tasks)
 
     async def ask(self, key: str) -> bool:
-        """What a read of `key` says that begins from now on; raises what it raises."""
+        """The result of a read of `key` that begins after this call; raises its errors."""
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._asked.setdefault(key, []).append(answer)
         if key not in self._tasks:
@@ -98,14 +97,14 @@ class SingleFlight:
                     result = await self._read(key)
                 except asyncio.CancelledError:
                     raise
-                except BaseException as error:  # noqa: BLE001 - whatever it is, it is for those who asked
+                except BaseException as error:  # noqa: BLE001 - for the waiting callers
                     _fail(asked, error)
                 else:
                     for answer in asked:
                         if not answer.done():
                             answer.set_result(result)
         except asyncio.CancelledError:
-            # Only the end of the event loop does this.
+            # Occurs only when the event loop ends.
             for answer in [*asked, *self._asked.pop(key, [])]:
                 answer.cancel()
             raise
@@ -117,12 +116,13 @@ def _fail(answers: list[asyncio.Future[bool]], error: BaseException) -> None:
     for answer in answers:
         if not answer.done():
             answer.set_exception(error)
-            # or one whose task is cancelled just now would be reported as never looked at
+            # otherwise asyncio would report an exception that was never retrieved if the task is
+            # cancelled now
             answer.exception()
 
 
 class _Look:
-    """A look that is under way."""
+    """A read in progress."""
 
     def __init__(self) -> None:
         self.over = asyncio.Event()
@@ -130,8 +130,7 @@ class _Look:
 
 
 class AncestorReads:
-    """Reads of a directory's ancestors; at most one is under way for each directory that is not
-    known."""
+    """Reads of a directory's ancestors; at most one at a time for each unknown directory."""
 
     def __init__(self, known: ParentCache) -> None:
         self._known = known
@@ -143,10 +142,9 @@ class AncestorReads:
     async def first(
         self, directory: str, look: Callable[[], Awaitable[T]]
     ) -> tuple[bool, T | None]:
-        """Whether this task had to look, and then what it saw; if not, the directory is known by
-        now.
+        """Whether this task had to read, and the result; if not, the directory is known by now.
 
-        One who waits is not failed by another's failure or cancellation, but looks for himself.
+        If the read of another task fails or is cancelled, a waiting task reads for itself.
         """
         for _ in range(TURNS):
             if directory in self._known:

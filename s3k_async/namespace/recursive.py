@@ -51,11 +51,12 @@ class Tree:
         return walk(self._store, path)
 
     async def delete(self, entry: Entry, *, progress: OnProgress = None) -> ChangeResult:
-        """Delete a directory and all below it, bottom-up. The bytes are left to garbage collection.
+        """Delete a directory and everything below it, bottom-up. The data is left to garbage
+        collection.
 
         Raises PathNotFoundError, NotDirectoryError, ConflictError (another directory is there),
-        BusyError for the directory itself; what fails below it is listed in the result, and then
-        the directories above it stay.
+        BusyError for the directory itself; failures below it are listed in the result, and then the
+        directories above them remain.
         """
         self._store.require_writable(entry.path)
         async with self._store.jobs.hold("mark", entry.path) as job:
@@ -67,18 +68,17 @@ class Tree:
     async def rename(
         self, source: Entry, target: str, *, progress: OnProgress = None
     ) -> ChangeResult:
-        """Move a directory and all below it; object ids stay, versions grow by one.
+        """Move a directory and everything below it. Object ids stay, versions are incremented.
 
-        The target must not exist, unless it is what an interrupted rename of this very directory
-        left there (it has the same object id): then the work is finished. Raises
-        RenameIntoSelfError, PathExistsError, PathNotFoundError (source, or target's parent),
-        NotDirectoryError, BusyError; what fails below is listed in the result, and then both
-        directories exist.
+        The target must not exist, unless an interrupted rename of the same directory has created it
+        (it has the same object id): then that rename is finished. Raises RenameIntoSelfError,
+        PathExistsError, PathNotFoundError (source, or target's parent), NotDirectoryError,
+        BusyError; failures below it are listed in the result, and then both directories exist.
         """
         self._store.require_writable(target)
         if target == source.path or target.startswith(source.path + "/"):
             raise RenameIntoSelfError("a directory cannot be moved into itself", path=target)
-        # Looked at before anything is marked, too: a refusal changes nothing.
+        # Checked before anything is marked as well, so that a refusal changes nothing.
         with suppress(ObstructedError):
             await look_ahead(self._store, target, source)
 
@@ -92,8 +92,8 @@ class Tree:
 
 
 class _PlainChange(TreeChange):
-    """A recursive change under way. Its methods return False, or raise, if something failed and the
-    directory stays."""
+    """A recursive change in progress. Its methods return False, or raise, if something failed and
+    the directory remains."""
 
     async def _below(
         self,
@@ -102,8 +102,8 @@ class _PlainChange(TreeChange):
         change_files: Callable[[Entries], Awaitable[BulkOutcome]],
         change_directory: Callable[[Entry], Awaitable[bool]],
     ) -> bool:
-        """Change what a marked directory holds, once it is `ready`: files by the chunk, directories
-        one by one."""
+        """Change the content of a marked directory, once it is `ready`: files in chunks,
+        directories one by one."""
         clean = True
 
         async def chunk(entries: Entries) -> None:
@@ -133,14 +133,14 @@ class _PlainChange(TreeChange):
         return clean
 
     async def _without_intents(self, entries: Entries) -> Entries:
-        """The entries once no other transaction holds one of them; those of this one are left."""
+        """The entries after resolving intents of other transactions; those of this one are kept."""
         foreign = {place for place, text in entries.marked() if text != self.job.hold_intent}
         return await reread(entries, foreign, self.store.settled, self.store.keys)
 
     # Deleting
 
     async def delete_below(self, marked: Entry) -> bool:
-        """Delete what a marked directory holds, then the directory."""
+        """Delete the content of a marked directory, then the directory."""
         try:
             ready, files, child = self._without_intents, self._delete_files, self._delete_child
             if not await self._below(marked, ready, files, child):
@@ -168,8 +168,8 @@ class _PlainChange(TreeChange):
         """Move a directory. Raises ObstructedError."""
         marked = await self.store.mark_current(source, self.job)
         try:
-            # The mark is set before these are read: of two renames into each other one sees the
-            # other.
+            # The mark is set before these reads: of two directories renamed into each other, one
+            # sees the other.
             await look_ahead(self.store, target, marked)
             made = await self._make_top(marked, target)
         except S3kError:
@@ -178,8 +178,8 @@ class _PlainChange(TreeChange):
         return await self._move_below(marked, made)
 
     async def _make_top(self, marked: Entry, target: str) -> Entry:
-        """The directory at the target. Raises ObstructedError if its parent is gone by now, or
-        carries an intent, or if there is a hidden entry at the target."""
+        """The directory at the target. Raises ObstructedError if its parent was removed or carries
+        an intent, or if a hidden entry is at the target."""
         store = self.store
         if not await store.directory_exists(_native.split(target)[0]):
             raise ObstructedError(target)
@@ -190,7 +190,7 @@ class _PlainChange(TreeChange):
             raise ObstructedError(target, [hidden] if hidden and hidden.pending else ()) from error
 
     async def _make_target(self, marked: Entry, target: str, *checks: Check) -> Entry:
-        """The directory at the target, marked by our job: made now, or left there by an interrupted
+        """The directory at the target, with this job's mark: created now, or by an interrupted
         rename. Raises PathExistsError, ConflictError (a check failed).
         """
         store = self.store
@@ -201,7 +201,8 @@ class _PlainChange(TreeChange):
             existing = await store.mark_current(existing, self.job)
             if existing.version > marked.version:
                 return existing
-            # An interrupted rename went the other way: what is there is the older of the two.
+            # An interrupted rename went in the opposite direction: the entry at the target is the
+            # older one.
         moved = replace(
             marked.moved(target, operation=store.sources.uuid()),
             pending=self.job.hold_intent,
@@ -228,7 +229,7 @@ class _PlainChange(TreeChange):
         return moved
 
     async def _move_below(self, marked: Entry, made: Entry) -> bool:
-        """Move what a marked directory holds below `made`, then remove it."""
+        """Move the content of a marked directory below `made`, then remove the directory."""
 
         async def files(entries: Entries) -> BulkOutcome:
             done = await move_files(self.store, entries, made.path, self.job.turn)
@@ -245,21 +246,20 @@ class _PlainChange(TreeChange):
             raise
         if not clean:
             await self.store.release(marked, self.job)
-        # A mark that stays behind does not undo what was done.
+        # A mark that remains does not undo the change.
         await self.store.release(made, self.job)
         self.count(marked.path, directories=int(clean))
         return clean
 
     async def _stop(self, marked: Entry, made: Entry, error: BaseException) -> None:
-        """After a failure or a cancellation: drop the marks, and see to it that what was moved has
-        its parents."""
+        """After a failure or a cancellation: remove the marks, and make sure that moved entries
+        have parents."""
         if isinstance(error, S3kError):
             await self.store.release(marked, self.job)
             await self.store.release(made, self.job)
         if not self.job.expired:
             return
-        # A client that took the job for expired may have removed the directory that we were moving
-        # into.
+        # A client that considered the job expired may have removed the target directory.
         try:
             await self.store.recreate_directory(made.path)
         except S3kError as failure:
@@ -282,8 +282,8 @@ class _PlainChange(TreeChange):
         return await self._move_below(marked, made)
 
     async def _reap(self, entries: Entries) -> Entries:
-        """The entries without the reservations whose writers are gone; one that was changed
-        meanwhile as it is now."""
+        """The entries without expired reservations, which are removed; one that changed meanwhile
+        in its current state."""
         entries = await self._without_intents(entries)
         if len(entries.without_reservations()) == len(entries):
             return entries
@@ -295,7 +295,7 @@ class _PlainChange(TreeChange):
         return await self.store.get(reservation.path)
 
     async def _confirm(self, made: Entry) -> None:
-        """After a batch: the directory that we move into must still carry our intent. Raises
+        """After a batch, check that the target directory still carries this job's intent. Raises
         LeaseExpiredError."""
         current = await self.store.stored(made.path)
         if current is not None and current.pending == self.job.hold_intent:

@@ -1,8 +1,8 @@
 """The metadata store: files and directories under conditional writes, logged.
 
-Every write is conditional on the id and version on which it was decided, so of concurrent changes
-one succeeds and the others get an error. The operations are those of S3-FileSystem 1.0's metadata
-store; docs/semantics.md has their guarantees.
+Every write is conditional on the id and version that were read, so one of several concurrent
+changes succeeds and the others get an error. The operations are those of S3-FileSystem 1.0's
+metadata store; docs/semantics.md has their guarantees.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ __all__ = ["MetadataStore", "WriteTarget"]
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """A path to be written: the present entry, and the object id of the new data."""
+    """A path to write: the present entry, and the object id of the new data."""
 
     path: str
     current: Entry | None
     object_id: str
     lease_ms: int
-    """Until when the bytes must be published, epoch milliseconds."""
+    """Expiry of the lease for publishing the data, epoch milliseconds."""
 
 
 class MetadataStore(DirectoryStore):
@@ -72,8 +72,8 @@ class MetadataStore(DirectoryStore):
         self._looks = AncestorReads(self.known)
 
     async def prepare(self, path: str) -> WriteTarget:
-        """Read the entry, with the chain above it unless its parent was seen a moment ago, and make
-        missing parents.
+        """Read the entry, with its ancestors unless its parent is in the cache, and create missing
+        parents.
 
         Raises IsDirectoryError, NotDirectoryError (the path leads through a file), BusyError.
         """
@@ -92,11 +92,11 @@ class MetadataStore(DirectoryStore):
         return self.target(path, current)
 
     def ran_out(self, entry: Entry) -> bool:
-        """Whether this is a reservation whose writer's lease has expired."""
+        """Whether this is a reservation with an expired lease."""
         return entry.is_reservation and expired(entry.lease_ms, self.sources.now_ms())
 
     def target(self, path: str, current: Entry | None) -> WriteTarget:
-        """What to write at a path at which `current` was seen."""
+        """The write target for a path with the entry `current`."""
         return WriteTarget(
             path=path,
             current=current,
@@ -105,18 +105,17 @@ class MetadataStore(DirectoryStore):
         )
 
     def new_file(self, path: str, object_id: str) -> Entry:
-        """A file that is created now, without its content."""
+        """A new file, created now, without content."""
         now = self.sources.now_ms()
         return Entry(path, False, object_id, version=1, ctime=now // 1000, mtime_ms=now)
 
     async def publish(
         self, target: WriteTarget, content: Content, *, overwrite: bool = True
     ) -> Entry:
-        """Make `content` the file at the target, in one write.
+        """Publish `content` as the file at the target, in one write.
 
-        Raises PathExistsError (something is there and not `overwrite`), ConflictError (what is
-        there is not what was prepared for; prepare again), LeaseExpiredError, NotDirectoryError,
-        BusyError.
+        Raises PathExistsError (an entry exists, and not `overwrite`), ConflictError (the path has
+        changed since `prepare`; prepare again), LeaseExpiredError, NotDirectoryError, BusyError.
         """
         self.require_writable(target.path)
         self._need_lease(target.lease_ms, target.path)
@@ -134,11 +133,10 @@ class MetadataStore(DirectoryStore):
             ) from error
 
     async def reserve(self, target: WriteTarget, *, exclusive: bool) -> Entry:
-        """Reserve a new path for a writer; where a file is to be replaced, return its entry as it
-        is.
+        """Reserve a new path for a writer. If a file is to be replaced, return its entry unchanged.
 
         The returned entry's `lease_ms` is the writer's lease either way. Raises PathExistsError
-        (`exclusive`, or somebody created the path meanwhile), NotDirectoryError, BusyError.
+        (`exclusive`, or another client created the path meanwhile), NotDirectoryError, BusyError.
         """
         self.require_writable(target.path)
         if target.current is not None:
@@ -150,9 +148,9 @@ class MetadataStore(DirectoryStore):
         return await self._create(reserved, None)
 
     async def commit(self, entry: Entry, content: Content) -> Entry:
-        """Publish the bytes of a reservation, or of an entry that is being replaced.
+        """Publish the data for a reservation, or for an entry that is being replaced.
 
-        Raises LeaseExpiredError, ConflictError (the entry is no longer what it was).
+        Raises LeaseExpiredError, ConflictError (the entry has changed).
         """
         self.require_writable(entry.path)
         self._need_lease(entry.lease_ms, entry.path)
@@ -161,7 +159,7 @@ class MetadataStore(DirectoryStore):
         )
 
     async def abandon(self, entry: Entry) -> None:
-        """Remove a reservation, if it is still the one given; anything else is left alone."""
+        """Remove a reservation, if it is unchanged; any other entry is kept."""
         self.require_writable(entry.path)
         if not entry.is_reservation:
             return
@@ -173,9 +171,9 @@ class MetadataStore(DirectoryStore):
     async def rename_file(self, source: Entry, target: str, *, overwrite: bool = False) -> Entry:
         """Move a file in one transaction and return it at its new path.
 
-        Raises PathNotFoundError (the source is gone: another client moved or deleted it; or the
-        target has no parent), PathExistsError (also for a directory at the target, whatever
-        `overwrite` says), NotDirectoryError, UncommittedFileError, IsDirectoryError (the source),
+        Raises PathNotFoundError (the source was moved or deleted by another client, or the target
+        has no parent), PathExistsError (also for a directory at the target, regardless of
+        `overwrite`), NotDirectoryError, UncommittedFileError, IsDirectoryError (the source),
         BusyError.
         """
         self.require_writable(target)
@@ -202,7 +200,7 @@ class MetadataStore(DirectoryStore):
             current = await self.get(source.path)
 
     async def delete_file(self, entry: Entry) -> None:
-        """Remove a file's entry; its bytes are left to garbage collection.
+        """Remove a file's entry; its data is left to garbage collection.
 
         Raises PathNotFoundError (gone), ConflictError (changed; read it again), IsDirectoryError.
         """
@@ -224,9 +222,10 @@ class MetadataStore(DirectoryStore):
             ) from error
 
     async def restore(self, entry: Entry, current: Entry | None) -> None:
-        """Put an entry as given, id and version included, over what was seen there. Not logged.
+        """Write an entry as given, id and version included, replacing the entry that was seen
+        there. Not logged.
 
-        Raises ConflictError if something else is there by now.
+        Raises ConflictError if the entry there has changed.
         """
         self.require_writable(entry.path)
         try:
@@ -241,11 +240,10 @@ class MetadataStore(DirectoryStore):
     # Writing a file
 
     async def _look(self, path: str) -> Entry | None:
-        """What is at the path; its parents are made and waited for.
+        """The entry at the path. Missing parents are created, and transactions on them are awaited.
 
-        Below a directory that was seen a moment ago, only the path is read, and a new file rests on
-        the look at its parent that follows the write. Tasks that need the same unknown directory
-        let one of them look.
+        Below a cached directory only the path is read; for a new file the parent is read after the
+        write. Of several tasks that need the same unknown directory, one reads it for all.
         """
         parent = _native.split(path)[0]
         if parent == ROOT:
@@ -256,9 +254,9 @@ class MetadataStore(DirectoryStore):
         return None if await self.get(path) is None else await self._look_whole(path)
 
     async def _look_whole(self, path: str) -> Entry | None:
-        """What is at the path, read while its parents stood: they are made and waited for. A file
-        that was read while its directory was going away could be a creation that is about to be
-        withdrawn.
+        """The entry at the path, read while its parents existed without marks; missing ones are
+        created, and transactions on them are awaited. A file that is read while its directory is
+        being removed could be a creation that is about to be withdrawn.
         """
         deadline = self.deadline()
         while True:
@@ -268,8 +266,8 @@ class MetadataStore(DirectoryStore):
             self.still_time(deadline, path)
 
     async def _need_parents(self, chain: list[tuple[str, Entry | None]]) -> bool:
-        """Make the missing parents and wait for those that are marked. False if they all stood as
-        they were read."""
+        """Create missing parents and wait for those with marks. False if all existed without marks
+        when they were read."""
         require_directories(chain[:-1], missing_ok=True)
         if not chain[:-1]:
             return False
@@ -308,8 +306,8 @@ class MetadataStore(DirectoryStore):
                 return entry
 
     async def _create_once(self, entry: Entry, kind: OperationKind) -> None:
-        """Create the entry and make sure that it has a parent. Raises ConditionFailedError when
-        something is at the path.
+        """Create the entry and make sure that it has a parent. Raises ConditionFailedError when an
+        entry is at the path.
         """
         has_parent = True
 
@@ -328,7 +326,7 @@ class MetadataStore(DirectoryStore):
             await self.recreate_parents(entry)
 
     async def _put(self, action: Put) -> None:
-        """The write by which a file appears: a failure, unless the outcome is unknown, changed
+        """The write that creates a file. Unless the outcome is unknown, a failure has changed
         nothing."""
         try:
             await self.items.write(action)
@@ -353,8 +351,8 @@ class MetadataStore(DirectoryStore):
         Readers may have seen the file, so it must not disappear and come back. If another client
         has changed it since, nothing is done; a transaction that is changing it is waited for.
 
-        Raises NotDirectoryError, BusyError and what the table raises, after the file was withdrawn;
-        OutcomeUnknownError.
+        Raises NotDirectoryError, BusyError and the errors of the table, after the file was
+        withdrawn; OutcomeUnknownError.
         """
         try:
             await self._give_parents(entry)
@@ -378,14 +376,14 @@ class MetadataStore(DirectoryStore):
                 and parent.is_dir
                 and job_of(parent.pending) == job_of(ours.pending)
             ):
-                return  # the job takes both along, or leaves both
+                return  # the job moves or removes both, or neither
             has_parent = parent is not None and not parent.pending
             if has_parent and all(above is not None and above.is_dir for _, above in chain[:-1]):
                 return
             self.still_time(deadline, entry.path)
             try:
                 if ours.pending:
-                    await self.settle(ours)  # a job that is undone leaves it without its parents
+                    await self.settle(ours)  # an aborted job leaves it without its parents
                 elif parent is not None and parent.pending:
                     await self.settle(parent)
                 else:
@@ -397,14 +395,14 @@ class MetadataStore(DirectoryStore):
                 await self.settle_refusal(error)
 
     async def withdraw_cancelled(self, entry: Entry) -> None:
-        """Withdraw a creation whose caller is cancelled, and hears of nothing else."""
+        """Withdraw a creation whose caller was cancelled; errors are not raised."""
         with suppress(S3kError):
             await to_the_end(partial(self._withdraw, entry))
 
     async def _withdraw(self, entry: Entry) -> bool:
-        """Take back a creation that was not acknowledged. False if another client has acted on the
-        entry: then it did happen. Raises OutcomeUnknownError, also if a job has marked the entry:
-        whether it acts on it is not decided yet.
+        """Remove a created entry that was not acknowledged. False if another client has changed the
+        entry since: then the creation took effect. Raises OutcomeUnknownError, also if a job has
+        marked the entry, since the outcome of the job is not decided yet.
         """
         lost = OutcomeUnknownError(
             "the file was written, but another client is removing its directory",
@@ -460,7 +458,7 @@ class MetadataStore(DirectoryStore):
     # Renaming a file
 
     async def _rename_target(self, target: str, *, overwrite: bool) -> Entry | None:
-        """What a rename would replace; its parents are checked on the way."""
+        """The entry that a rename would replace; the parents are checked by the same read."""
         if target == ROOT:
             raise PathExistsError("the root exists", path=target)
         chain = await self.chain(target)
@@ -475,11 +473,11 @@ class MetadataStore(DirectoryStore):
         return replaced
 
     async def _move(self, source: Entry, target: str, replaced: Entry | None) -> Entry | None:
-        """One transaction; None if source, target or the target's parent is not what was read.
+        """Move the file in one transaction; None if source, target or the target's parent has
+        changed since the read.
 
-        The parent is checked inside it: a file that was moved under the hands of somebody who moves
-        or deletes the directories could not be moved back, since the old place may be gone by then,
-        too.
+        The transaction checks the parent. Otherwise a file moved into a directory that another
+        client is removing could not be moved back, since its old parent may be gone as well.
         """
         moved, operations, actions = self.plan_move(source, target, replaced)
         try:
@@ -488,8 +486,8 @@ class MetadataStore(DirectoryStore):
             await self.settle_refusal(error)
             return None
         except TransactionConflictError:
-            # Transactions with an item in common take turns, and too many rename into this
-            # directory for that.
+            # Transactions with a common item are serialised, and too many clients rename into this
+            # directory.
             return await self._move_unchecked(source, target, replaced)
         return moved
 
@@ -513,8 +511,8 @@ class MetadataStore(DirectoryStore):
     async def _move_unchecked(
         self, source: Entry, target: str, replaced: Entry | None
     ) -> Entry | None:
-        """As `_move`, but the parent is read afterwards, and the move undone if it does not
-        stand."""
+        """As `_move`, but the parent is read afterwards, and the move is undone if the parent is
+        missing or marked."""
         moved, operations, actions = self.plan_move(source, target, replaced)
         try:
             await self.transact(operations, actions)
@@ -525,13 +523,13 @@ class MetadataStore(DirectoryStore):
             return moved
         if replaced is None:
             return await self._move_back(moved, source)
-        # What was replaced cannot come back, so its place does.
+        # The replaced file cannot be restored, so its parent directory is created again.
         await self._need_parents(await self.chain(moved.path))
         return moved
 
     async def _move_back(self, moved: Entry, source: Entry) -> Entry | None:
-        """Undo a rename whose target lost its parent. None: undone. Otherwise the rename stands
-        after all."""
+        """Undo a rename whose target lost its parent. Returns None if it was undone, otherwise the
+        entry at its new path: the rename remains in effect."""
         back = moved.moved(source.path, operation=self.sources.uuid())
         actions: list[Action] = [
             Delete(self.keys.key(moved.path), unchanged(moved)),
@@ -541,10 +539,11 @@ class MetadataStore(DirectoryStore):
             await self.transact([self.changes.operation("rename", moved, back)], actions)
         except ConditionFailedError as error:
             if 0 in error.current:
-                # Whoever removed the parent saw the file there and took it along: the rename came
-                # first.
+                # The client that removed the parent saw the file and removed it too: the rename
+                # came first.
                 return moved
-            # The old path is taken. Nothing may be lost, so the new one gets its parents back.
+            # The old path is taken. The file must not be lost, so the parents of the new path are
+            # created again.
             await self._need_parents(await self.chain(moved.path))
             return moved
         if not await self._settle(back):

@@ -1,4 +1,4 @@
-"""A change of a directory and all below it, in either mode: `recursive` has the plain one,
+"""A change of a directory and everything below it, in either mode: `recursive` has the plain one,
 `atomic_changes` the atomic one."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OnProgress: TypeAlias = Callable[[Progress], object] | None
 
 
 class TreeChange:
-    """One change under way: what is done so far, and the limit on what is done at a time."""
+    """One change in progress: its counts, and its concurrency limit."""
 
     def __init__(self, store: MetadataStore, job: Job, kind: str, progress: OnProgress) -> None:
         self.store = store
@@ -32,7 +32,7 @@ class TreeChange:
         self._progress = progress
 
     def count(self, path: str, *, files: int = 0, directories: int = 0, size: int = 0) -> None:
-        """Count what is done, and report the progress."""
+        """Count completed changes and report progress."""
         tally = self.tally
         tally.files += files
         tally.directories += directories
@@ -43,8 +43,8 @@ class TreeChange:
 
 
 async def look_ahead(store: MetadataStore, target: str, source: Entry | None = None) -> None:
-    """Check that a directory can go to a target: there is nothing but what an interrupted rename
-    of `source` has left there, in directories that carry no intent.
+    """Check that a directory can be moved to a target: the target is free, or created by an
+    interrupted rename of `source`, and its ancestors carry no intent.
 
     Raises PathExistsError, PathNotFoundError, NotDirectoryError, ObstructedError.
     """

@@ -45,7 +45,7 @@ __all__ = ["GRACE_SECONDS", "MAX_SEGMENTS", "TOMBSTONE_SECONDS", "Compaction", "
 GRACE_SECONDS: Final = 86_400.0
 """Younger operations are kept, so that their history can be read."""
 MAX_SEGMENTS: Final = 50_000
-"""Most segments of one checkpoint: the manifest names them. The next run covers the next."""
+"""Most segments of one checkpoint: the manifest lists them. The next run covers the next."""
 
 TOMBSTONE_SECONDS: Final = 86_400.0
 """Minimum age of dropped tombstones, independent of the grace period. A compaction gives up after

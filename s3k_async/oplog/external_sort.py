@@ -30,10 +30,10 @@ class ExternalSort:
     """Log records by object id. `directory`: parent of the temporary directory; None: the system's
     default.
 
-    with Spill() as spill:
-        spill.add(records)
-        for records in spill.objects():
-            ...
+        with ExternalSort() as sorter:
+            sorter.add(records)
+            for records in sorter.objects():
+                ...
     """
 
     def __init__(self, directory: str | None = None) -> None:

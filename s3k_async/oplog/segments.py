@@ -1,10 +1,10 @@
 """Segments: several operations in one log object.
 
 Lines of JSON as in `entries`. The pending object holds a header, one line for each operation that
-was begun, and the seal. The committed object is the mark that ends them: a header, which names the
+was begun, and the seal. The committed object is the mark that ends them: a header, which lists the
 operations that succeeded (`"all"`, or their ids) and those of unknown outcome, and the seal. It
-does not repeat the operations, so the pending object is kept. An operation that a mark names in
-neither way was not applied.
+does not repeat the operations, so the pending object is kept. An operation in neither list was not
+applied.
 
 In format 1 the committed object held the operations that succeeded, in full; it is still read.
 """

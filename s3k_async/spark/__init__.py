@@ -55,8 +55,8 @@ _NAMES: Final = {
     "source_functions": "read_parquet write_parquet",
     "worker_client": "client each_partition",
 }
-"""Module: its public names. It is imported when one of them is used: PySpark 3.5 has no data
-sources, and a task needs few modules."""
+"""Public names by module. A module is imported when one of its names is used: PySpark 3.5 has no
+data sources, and a task needs few modules."""
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_MODULES)  # noqa: PLE0605

@@ -54,8 +54,8 @@ async def while_held(spark: SparkSession, stage: Callable[[], T]) -> T:
 
 @asynccontextmanager
 async def delegated(config: VolumeConfig, lock: str) -> AsyncIterator[tuple[Volume, LockDelegate]]:
-    """In a task: the locked volume, while the lock of this id certainly is held; then the body is
-    cancelled.
+    """In a task: open the locked volume for as long as the lock with this id is certainly held;
+    after that the body is cancelled.
 
     Raises LeaseExpiredError, and what opening raises.
     """

@@ -59,16 +59,16 @@ def dump(
     """Write the entries at and below `path` to the directory `target`, in parts: a dump that
     `open_dump`, `s3k load` and tasks can read.
 
-    `target`: a path or `file:` URI of a directory that driver and executors share; it is made, or
-    is empty, or holds what an interrupted dump has left, which is removed. The manifest is written
-    when everything else is there: without it, nothing takes the directory for a dump. One dump at a
-    time writes to it.
+    `target`: a path or `file:` URI of a directory that driver and executors share. It is created if
+    it is missing; otherwise it must be empty or hold the remains of an interrupted dump, which are
+    removed. The manifest is written last: a directory without one is not accepted as a dump. Only
+    one dump may write to it at a time.
 
-    What is dumped is what `dump_volume` dumps, subtree by subtree, as `listing` divides them into
-    `tasks` (4 for each core by default): a path that existed for the whole call is in it once,
-    and what is moved from one subtree to another meanwhile may be there twice or not at all. A
+    The content is that of `dump_volume`. `listing` divides the tree into subtrees for `tasks` (4
+    for each core by default): a path that existed for the whole call is in the dump once; an entry
+    that is moved from one subtree to another meanwhile may be in it twice or not at all. A
     directory's own children are written by one task. Raises PathNotFoundError, InvalidPathError,
-    InvalidArgumentError (what `target` cannot be), PermissionDeniedError, NoSpaceError, the
+    InvalidArgumentError (an unsuitable `target`), PermissionDeniedError, NoSpaceError, the
     services' errors; those of tasks as Spark reports them.
     """
     job = JobRun(spark, volume, "dump", tasks=tasks, progress=progress)
@@ -92,7 +92,7 @@ def dump(
 
 
 def shared_directory(place: str) -> str:
-    """The absolute path of a directory that is named by a path or a `file:` URI. Raises
+    """The absolute path of a directory that is given as a path or a `file:` URI. Raises
     InvalidArgumentError."""
     found = urlsplit(place)
     if found.scheme == "file" and found.netloc in ("", "localhost"):
@@ -115,8 +115,9 @@ class Dumper:
     requests: Accumulator[Requests]
     counter: Accumulator[int]
     run: str = field(default_factory=SYSTEM.uuid)
-    """Of this dump, and in the names of its parts: each application numbers its attempts from 0,
-    and a task that outlives its driver touches nothing of the next dump."""
+    """The id of this dump, which is in the names of its parts. Each application numbers its
+    attempts from 0; the id keeps a task that outlives its driver from overwriting parts of the next
+    dump."""
 
     def __call__(self, fs: S3kSyncClient, subtrees: Iterable[tuple[str, bool]]) -> Batches:
         if not os.path.isdir(self.directory):
@@ -139,7 +140,7 @@ class Dumper:
 
 @dataclass(frozen=True, slots=True)
 class _PagesOf:
-    """What is in a directory at or below the one that is dumped; nothing if it is gone by now."""
+    """The pages of a directory at or below the dumped one; none if it no longer exists."""
 
     header: DumpHeader
     directory: str
@@ -156,14 +157,14 @@ class _PagesOf:
             async with aclosing(listing.pages(volume.store, self.directory)) as pages:
                 async for page in pages:
                     if not is_top and page[0].path == self.directory:
-                        return  # a file by now, which is among the children of its directory
+                        return  # it is a file now, and listed among the children of its directory
                     yield [page]
         except PathNotFoundError:
             return
 
 
 class _TaskParts:
-    """The parts of a task, dropped by the stack unless that is emptied first."""
+    """The parts of a task. The exit stack removes them unless it is emptied first."""
 
     def __init__(self, dumper: Dumper, stack: ExitStack) -> None:
         self._name = f"{dumper.run}-{attempt_name()}"
@@ -172,14 +173,14 @@ class _TaskParts:
         self._writers: dict[tuple[Holds, int], PartWriter] = {}
 
     def add(self, page: Entries, level: int) -> None:
-        """Entries of a directory, or of what is below it."""
+        """Add entries of a directory, or of the tree below it."""
         for start in range(0, len(page), CHUNK):
             some = page[start : start + CHUNK]
             self._writer("directories", level).write(some.directories())
             self._writer("files", 0).write(some.files())
 
     def finish(self) -> list[DumpPart]:
-        """What was written."""
+        """Finish the parts and return what was written."""
         return [part for writer in self._writers.values() for part in writer.finish()]
 
     def _writer(self, holds: Holds, level: int) -> PartWriter:

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 ROWS: Final = 1000
-"""Of a batch."""
+"""Rows of a batch."""
 _FIELDS: Final = tuple(Finding.__dataclass_fields__)
 _NUMBERS: Final = frozenset({"size", "version"})
 
@@ -66,7 +66,7 @@ class FindingCounts:
     tags: Counter[str] = field(default_factory=Counter)
 
     def counted(self, rows: Iterable[Result]) -> Iterator[Result]:
-        """The rows, and behind them one that is their sum."""
+        """The rows, followed by one row with their sum."""
         for row in rows:
             self.tags[row["tag"]] += 1
             if row["tag"] == "found":
@@ -95,8 +95,8 @@ class FindingCounts:
 
 
 class Findings:
-    """Findings of the tasks of a stage. The driver takes few rows at once; of many, only those that
-    it needs."""
+    """Findings of the tasks of a stage. The driver collects small results at once; of large ones
+    only the rows that it needs."""
 
     def __init__(self, frame: DataFrame) -> None:
         self.frame = frame
@@ -160,7 +160,7 @@ def repairs_of(repairs: RepairOutcome, number: int) -> Result:
 
 
 def batches_of(rows: Iterable[Result]) -> Batches:
-    """The rows in batches."""
+    """The rows as record batches."""
     return dict_batches(RESULTS, rows, ROWS)
 
 
@@ -176,5 +176,5 @@ def finding_of(row: Any) -> Finding:
 
 
 def _text(value: str) -> str:
-    """As a column can hold it: keys of others may have surrogates."""
+    """The text as a column can hold it: foreign keys may contain surrogates."""
     return value.encode("utf-8", "backslashreplace").decode()

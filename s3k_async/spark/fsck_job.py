@@ -51,13 +51,14 @@ def verify(
     checkpoint: str | None = None,
     progress: ProgressCallback | None = None,
 ) -> JobResult[VerifyReport]:
-    """Check a volume, or what is below a path of it, as `s3k fsck verify` does; read-only.
+    """Check a volume, or the tree below a path of it, as `s3k fsck verify` does; read-only.
 
-    Returns all findings (columns as those of `Finding`) and the report. `grace`: seconds; what is
-    younger is not reported. `deep`: read every byte and compare checksums. `tasks`: of each
-    stage, by default two for each core. `checkpoint`: a directory, or its URI, that executors and
-    driver can write: a run with the same one resumes after the last finished stage. It may be
-    removed when the findings are no longer needed. `progress` is called about once a second.
+    Returns all findings (columns as those of `Finding`) and the report. `grace`: seconds; younger
+    objects and operations are not reported. `deep`: read every byte and compare checksums. `tasks`:
+    of each stage, by default two for each core. `checkpoint`: a directory, or its URI, that
+    executors and driver can write: a run with the same one resumes after the last finished stage.
+    It may be removed when the findings are no longer needed. `progress` is called about once a
+    second.
 
     Raises InvalidArgumentError (the directory is that of another run), the stores' errors; those of
     tasks as Spark reports them.
@@ -97,11 +98,11 @@ def repair(
 ) -> JobResult[RepairReport]:
     """Repair what `verify` finds in a volume, or below a path of it, as `s3k fsck repair` does.
 
-    Returns the repair of each finding (round, outcome, reason, and the columns of `Finding`) and
-    the report. `dry_run`: change nothing and report what would be done. Rounds are repeated until a
+    Returns the report and one row for each repair (round, outcome, reason, and the columns of
+    `Finding`). `dry_run`: change nothing and report what would be done. Rounds are repeated until a
     scan of the volume finds nothing to repair. Safe beside writers, with repeated tasks, and with
     speculation: every action is conditional and rechecked immediately before. The audit trail,
-    below `audit/<report.run>/` of the log's place, has a name for each attempt at each part.
+    `audit/<report.run>/` in the log location, has a separate name for each attempt at each part.
     Repeating it after an error is always safe; with the same `checkpoint` it resumes.
 
     Raises ReadOnlyVolumeError, and as `verify` does.
@@ -119,7 +120,7 @@ def repair(
             report.rounds += 1
             over = f"{report.rounds:02d}/round"
             if job.saved(over) is not None:
-                continue  # an interrupted run has finished it
+                continue  # finished by an interrupted run
             of_round, more = repair_round(scans, _turn(scans, report), report)
             job.save(over, {})
             repairs = repairs.unionAll(of_round)
@@ -129,7 +130,7 @@ def repair(
 
 
 def _turn(scans: ScanJob, report: RepairReport) -> RepairTask:
-    """The next round, which an interrupted run may have begun."""
+    """Run the next round, which an interrupted run may have begun."""
     name = f"{report.rounds:02d}/begun"
     begun = scans.job.saved(name)
     if begun is None:

@@ -1,7 +1,8 @@
 """gc over Spark: mark in stages, sweep in tasks, with the rules of the local runner.
 
-Data, then table, then log, each read to its end before the next: the order is what makes it exact,
-and why no live byte can go is in docs/design/004-nothing-lost.md, and for tasks in 007-spark.md.
+Data, table and log are read in this order, each to its end before the next: the exactness of the
+result depends on it. docs/design/004-nothing-lost.md shows why no live byte can be deleted, and
+007-spark.md shows it for tasks.
 """
 
 from __future__ import annotations
@@ -71,17 +72,17 @@ CANDIDATE: Final = (
     "blob struct<key: string, size: long>, reason string, since_ms long, is_pending boolean, paths "
     "array<string>"
 )
-"""What is shown of a candidate."""
+"""The columns shown for a candidate."""
 OF_A_TASK: Final = 1000
-"""Candidates at least, that a task is worth starting for."""
+"""The minimum number of candidates for a task."""
 
 
 @dataclass(frozen=True, slots=True)
 class GcReport:
-    """What mark found and sweep did."""
+    """The results of the mark and the sweep phase."""
 
     run: str
-    """Names the audit trails, `audit/<run>/` in the log's place; empty for a dry run."""
+    """Names the audit trails, `audit/<run>/` in the log location; empty for a dry run."""
     marked: Marked
     swept: Swept | None
     """None for a dry run."""
@@ -104,14 +105,15 @@ def gc(
 
     Returns the candidates (`key`, `bytes`, `reason`, `since_ms`, `is_pending`, `paths`) and the
     report. `dry_run`: delete nothing. `grace`, `lease`: seconds, as for `s3k gc`; `lease` is the
-    volume's setting unless it is given. `rate`: keys a second at most. `tasks`: of each
-    stage, by default two for each core. `checkpoint`: a directory, or its URI, that executors and
-    driver can write, for one collection: what was finished is not done again, so that a dry run may
-    be swept later by the same call with `dry_run=False`. `progress` is called about once a second.
+    volume's setting unless it is given. `rate`: keys a second at most. `tasks`: of each stage, by
+    default two for each core. `checkpoint`: a directory, or its URI, that executors and driver can
+    write, for one collection: finished stages are not repeated, so that the same call with
+    `dry_run=False` can sweep the candidates of a dry run later. `progress` is called about once a
+    second.
 
-    Safe beside writers, with tasks that are repeated, and with speculation. What could not be
-    deleted is in the report, and found again by the next run. Raises InvalidArgumentError (a volume
-    without a log; the directory is that of another run), ReadOnlyVolumeError, BusyError,
+    Safe beside writers, with repeated tasks, and with speculation. Objects that could not be
+    deleted are in the report, and the next run finds them again. Raises InvalidArgumentError (a
+    volume without a log; the directory is that of another run), ReadOnlyVolumeError, BusyError,
     VolumeMismatchError, LogFormatError, the stores' errors; those of tasks as Spark reports them.
     After LogFormatError (something in the log has to be repaired), and after ConflictError in a
     task (the log was compacted since the mark), the next run needs another directory.
@@ -148,7 +150,8 @@ def gc(
 
 
 def _began(job: JobRun, record: Item, now_ms: int) -> int:
-    """When the collection was begun. Raises BusyError if the volume was locked since then."""
+    """The time at which the collection began. Raises BusyError if the volume was locked since
+    then."""
     text = json.dumps(sorted(record.items()), default=str)
     begun = job.saved("begun")
     if begun is None:
@@ -174,8 +177,8 @@ class _Collection:
     found: _Found
 
     def mark(self) -> tuple[DataFrame, Marked, MarkedState]:
-        """The lines of the last stage, candidates among them; the counts; and the state of the
-        log."""
+        """The lines of the last stage, which include the candidates; the counts; and the state of
+        the log."""
         tasks, place = self.job.tasks, CollectedData.of(self.volume)
         data = self._stage(
             "data", "listing of the data", lambda tick: self._lines(data_splits(place, tasks), tick)
@@ -241,8 +244,8 @@ class _Collection:
     def _of_objects(
         self, frames: Iterable[DataFrame], work: Callable[[Iterable[pa.RecordBatch]], Batches]
     ) -> DataFrame:
-        """What `work` makes of the lines of each hash in one run of rows, without those of the
-        driver and of ranges."""
+        """The rows that `work` returns for lines grouped by hash, without the lines for the driver
+        and for ranges."""
         lines = reduce(DataFrame.unionAll, frames).where(
             (sf.col("part") != NOWHERE) & (sf.col("tag") != "wanted")
         )
@@ -250,7 +253,7 @@ class _Collection:
         return together.mapInArrow(work, spark_schema(LINES))
 
     def _checkpoints(self) -> list[str]:
-        """The keys of the checkpoints that are there before the log is read."""
+        """The keys of the checkpoints that exist before the log is read."""
         saved = self.job.saved("checkpoints")
         if saved is None or self.job.saved("log") is None:
             assert self.volume.log_blobs is not None
@@ -275,8 +278,8 @@ class _Collection:
         return entries.unionAll(_of_wanted(read, unnamed))
 
     def _compacted(self, unnamed: DataFrame) -> Iterator[DataFrame]:
-        """The lines of checkpoints, which are read after the rest of the log; one that was
-        superseded meanwhile is followed by the one that replaced it.
+        """The lines of checkpoints, which are read after the rest of the log. If one is superseded
+        meanwhile, the one that replaced it is read as well.
         """
         done: set[str] = set()
 
@@ -344,7 +347,7 @@ class _Found:
         mark_filter.done.counts["named"] = ObjectCount()
 
     def take(self, frame: DataFrame) -> None:
-        """Take the lines for the driver. Raises LogFormatError, ItemFormatError."""
+        """Collect the lines for the driver. Raises LogFormatError, ItemFormatError."""
         done = self.mark_filter.done
         for row in frame.where(sf.col("part") == NOWHERE).collect():
             text = bytes(row.line).decode()
@@ -363,8 +366,8 @@ class _Found:
 
 
 def _of_wanted(lines: DataFrame, unnamed: DataFrame) -> DataFrame:
-    """The lines about objects whose bytes no item names, or about those of the same hash, and the
-    driver's."""
+    """The lines about objects with unreferenced data, about others of the same hash, and for the
+    driver."""
     wanted = unnamed.where(sf.col("tag").isin("blob", "marked")).select("part").distinct()
     return lines.join(wanted, "part", "left_semi").select("part", "tag", "line")
 

@@ -81,7 +81,7 @@ Line: TypeAlias = tuple[int, str, str]
 """Hash, tag, text."""
 Lines: TypeAlias = AsyncGenerator[list[Line], None]
 Seen: TypeAlias = Callable[[int], object]
-"""Called with the number of lines of each batch."""
+"""A callback that gets the number of lines of each batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class GcSettings:
     config: VolumeConfig
     ages: Ages
     now_ms: int
-    """The start of the collection, by the clock of the data."""
+    """The start of the collection, by the clock of the data store."""
 
     def mark_filter(self, volume: Volume) -> MarkFilter:
         """The filter of the mark phase, for an open volume."""
@@ -170,7 +170,7 @@ def range_of(shard: int, count: int) -> int:
 
 
 def read_lines(terms: GcSettings, seen: Seen, splits: Iterable[GcSplit]) -> Batches:
-    """The lines of splits, and the counts."""
+    """Read splits: their lines, followed by the counts."""
     with opened(terms.config) as (volume, run):
         mark_filter = terms.mark_filter(volume)
         for split in splits:
@@ -179,7 +179,7 @@ def read_lines(terms: GcSettings, seen: Seen, splits: Iterable[GcSplit]) -> Batc
 
 
 def take_unnamed(batches: Iterable[pa.RecordBatch]) -> Batches:
-    """The unreferenced data, and its objects."""
+    """The unreferenced data, and the objects it belongs to."""
     marked = Marked()
 
     def found() -> Iterator[Line]:
@@ -201,7 +201,7 @@ def take_unnamed(batches: Iterable[pa.RecordBatch]) -> Batches:
 def read_entries(
     terms: GcSettings, count: int, seen: Seen, batches: Iterable[pa.RecordBatch]
 ) -> Batches:
-    """The log entries, in some of `entry_ranges(count)`, of the objects wanted in each."""
+    """The log entries of the wanted objects, in some of `entry_ranges(count)`."""
     ranges = entry_ranges(count)
     with opened(terms.config) as (volume, run):
         assert volume.log_blobs is not None
@@ -244,8 +244,8 @@ class ObjectFacts:
 
 
 def objects_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ObjectFacts]]:
-    """Object by object, from lines that are sorted by their hash. In memory are those of one
-    hash."""
+    """Group lines that are sorted by hash into objects. Only the lines of one hash are in
+    memory."""
     for _, lines in _runs(batches):
         found: defaultdict[str, ObjectFacts] = defaultdict(ObjectFacts)
         for tag, text in lines:
@@ -347,7 +347,7 @@ def _held(object_id: str) -> Line:
 
 
 def _damage(key: str, problem: object) -> Line:
-    """An object that is held, or damage for the driver to report."""
+    """A `held` line for the object, or damage for the driver to report."""
     try:
         return _held(held_by(key, problem))
     except LogFormatError:

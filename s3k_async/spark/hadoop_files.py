@@ -22,6 +22,6 @@ def hadoop_file(spark: SparkSession, place: str) -> tuple[Any, Any]:
 
 
 def exists(spark: SparkSession, place: str) -> bool:
-    """Whether there is a file or a directory."""
+    """Whether a file or directory exists."""
     system, path = hadoop_file(spark, place)
     return bool(system.exists(path))

@@ -81,16 +81,16 @@ def import_objects(
     dry_run: bool = True,
     tasks: int | None = None,
 ) -> JobResult[JobReport]:
-    """Make objects files by a DataFrame of `uri`, `path` and, if they are known, `size` and `etag`,
-    without a copy.
+    """Adopt the objects of a DataFrame with the columns `uri`, `path` and optionally `size` and
+    `etag` as files, without a copy.
 
-    The objects lie in the volume's data location; each keeps its key, and is never collected
-    (`S3kClient.adopt_many`). The result has a row for each: `uri path is_dir size outcome error
-    message`, its outcome `done`, `already` (the entry at the path references this object in its
-    present state), `failed`, or `planned` in a dry run. Planning reads the table, and checks
-    existing objects whose size and etag are unknown or differ. Parents are made. The same call
-    finishes an interrupted import. A path or an object that is named twice, in any spelling, is
-    refused before anything is changed. Raises InvalidArgumentError.
+    The objects must be in the volume's data location. Each keeps its key and is never deleted by
+    garbage collection (`S3kClient.adopt_many`). The result has a row for each: `uri path is_dir
+    size outcome error message`, its outcome `done`, `already` (the entry at the path references
+    this object in its present state), `failed`, or `planned` in a dry run. Planning reads the
+    table, and checks existing objects whose size and etag are unknown or differ. Missing parents
+    are created. The same call finishes an interrupted import. If a path or an object occurs twice,
+    in any spelling, the import is refused before anything is changed. Raises InvalidArgumentError.
     """
     need_columns(objects, "uri", "path")
     job = JobRun(spark, volume, "import", tasks=tasks, dry_run=dry_run, patiently=True)
@@ -129,13 +129,13 @@ def objects_below(
     tasks: int | None = None,
 ) -> DataFrame:
     """Columns `uri`, `size`, `path` and `etag` of the objects below a URI of the volume's data
-    location, as if the names behind it were below `target`. The volume's own objects, and markers
-    of directories, are left out. Lazy.
+    location, with the rest of each key as the path below `target`. The volume's own objects and
+    directory markers are excluded. Lazy.
 
-    Tasks list the names behind the URI that end with a `/`. The driver looks for those names, with
-    a request for each, and lists the objects beside them itself, a thousand in a request. With
-    `divide="hex"` tasks list 256 computed ranges instead, for random keys that begin with
-    hexadecimal digits. Raises UnsupportedError for a URI elsewhere.
+    The driver finds the first-level prefixes below the URI (names that end with `/`), with one
+    request for each, and lists the objects beside them itself, a thousand in a request; tasks list
+    the prefixes. With `divide="hex"` tasks list 256 computed ranges instead, for random keys that
+    begin with hexadecimal digits. Raises UnsupportedError for a URI elsewhere.
     """
     if divide not in ("directories", "hex"):
         raise InvalidArgumentError(f"divide is 'directories' or 'hex', not {divide!r:.50}")
@@ -172,13 +172,13 @@ def objects_of_inventory(
     prefix: str = "",
     root: str | None = None,
 ) -> DataFrame:
-    """As `objects_below`, of the objects that an S3 Inventory lists: those whose key begins with
-    `prefix`, as if the rest of the key were below `target`. What lies outside of the volume's data
-    location is not left out.
+    """As `objects_below`, for the objects in an S3 Inventory whose keys begin with `prefix`; the
+    rest of the key is the path below `target`. Objects outside the volume's data location are not
+    excluded.
 
-    `manifest`: the place of its `manifest.json`, as Spark reads it. Its files are read from `root`,
-    without one from the bucket that the manifest names, by S3A. CSV and Parquet; of several
-    versions the latest. Raises UnsupportedError.
+    `manifest`: the URI of its `manifest.json`, as Spark reads it. Its files are read from `root`,
+    by default from the bucket given in the manifest, by S3A. CSV and Parquet; of several versions
+    the latest. Raises UnsupportedError.
     """
     job = JobRun(spark, volume, "import")
     document = json.loads(spark.read.text(manifest, wholetext=True).collect()[0]["value"])
@@ -188,7 +188,7 @@ def objects_of_inventory(
     if form == "CSV":
         names = [_snake(name) for name in document["fileSchema"].split(",")]
         found = spark.read.csv(places, schema=", ".join(f"`{name}` string" for name in names))
-        # Keys are encoded as in a form, also their spaces.
+        # Keys are form-encoded, including spaces.
         found = found.withColumn("key", sf.url_decode("key"))
     elif form == "Parquet":
         found = spark.read.parquet(*places)
@@ -215,7 +215,7 @@ def objects_of_inventory(
 
 
 def _without_own(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
-    """The objects but for those of the volume."""
+    """The objects without those of the volume."""
 
     async def wanted(uris: Sequence[str], volume: Volume) -> list[bool]:
         keys = [volume.storage.place_key(uri) for uri in uris]
@@ -249,9 +249,9 @@ async def _key_prefix(volume: Volume, source: str) -> str:
 
 
 def _before(name: str) -> str:
-    """A key before all that begin with a name of digits and small letters, and behind what comes
-    before it: not the name itself, since SeaweedFS leaves out a directory that a listing is to
-    begin behind.
+    """A key that sorts before all keys with this prefix of digits and lower-case letters, and after
+    those that precede them. Not the prefix itself: SeaweedFS omits a directory that a listing
+    starts after.
     """
     before = chr(ord(name[-1]) - 1)
     return f"{name[:-1]}{'.' if before == '/' else before}~"
@@ -260,7 +260,7 @@ def _before(name: str) -> str:
 def _first_level(
     prefix: str, target: str
 ) -> Callable[[Volume], AsyncIterator[Sequence[str | Found]]]:
-    """The names behind a prefix that end with a `/`, and what is beside them."""
+    """The names below a prefix that end with `/`, and the objects beside them."""
 
     async def pages(volume: Volume) -> AsyncIterator[Sequence[str | Found]]:
         async for page in list_first_level(volume.place, prefix):
@@ -279,7 +279,7 @@ def _first_level(
 
 
 def _is_none(volume: Volume, key: str) -> bool:
-    """Whether an object is not to be imported: the volume's, or the marker of a directory."""
+    """Whether to skip an object: one of the volume, or a directory marker."""
     return key.endswith("/") or is_own(volume, key)
 
 
@@ -349,7 +349,7 @@ def _planned_by(overwrite: bool) -> Callable[[S3kSyncClient, Iterable[pa.RecordB
 
 
 def _canonical(fs: S3kSyncClient, uris: Sequence[str | None]) -> list[str | S3kError]:
-    """The canonical URIs, or the errors of those that have none."""
+    """The canonical URI of each, or its error."""
 
     async def canonical(volume: Volume) -> list[str | S3kError]:
         found: list[str | S3kError] = []

@@ -1,6 +1,6 @@
 """The result of a job: a DataFrame and a report.
 
-Frames are materialised when a job ends: reading them repeats no work.
+Frames are materialised at the end of a job: reading them repeats no work.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 DONE: Final = "done"
 ALREADY: Final = "already"
-"""Another attempt, or an earlier run, has done it."""
+"""The outcome of a row that another attempt, or an earlier run, has completed."""
 PLANNED: Final = "planned"
 FAILED: Final = "failed"
 
@@ -41,8 +41,8 @@ Report = TypeVar("Report")
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """What a bulk job did, or would do. Each row counts in one of `done`, `already`, `planned` and
-    `failed`."""
+    """The report of a bulk job, or of a dry run. Each row counts in one of `done`, `already`,
+    `planned` and `failed`."""
 
     job: str
     dry_run: bool
@@ -52,8 +52,8 @@ class JobReport:
     planned: int = 0
     failed: int = 0
     files: int = 0
-    """Of the rows that are done or planned; a directory that is renamed or deleted as a whole is
-    one, without the files in it."""
+    """Files among the rows that are done or planned; a directory that is renamed or deleted as a
+    whole counts as one directory, without its files."""
     directories: int = 0
     bytes: int = 0
     seconds: float = 0.0
@@ -64,7 +64,7 @@ class JobReport:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing failed."""
+        """Whether no row failed."""
         return self.failed == 0
 
 
@@ -76,8 +76,8 @@ class JobResult(NamedTuple, Generic[Report]):
     report: Report
 
     def raise_for_failures(self: JobResult[JobReport]) -> JobResult[JobReport]:  # type: ignore[misc]
-        """The result itself, if no row failed. Raises PartialFailureError with the failures of the
-        report."""
+        """Return the result if no row failed; otherwise raise PartialFailureError with the failures
+        of the report."""
         if not self.report.complete:
             raise PartialFailureError(
                 f"{self.report.failed} of {self.report.rows} rows of the job {self.report.job} "

@@ -31,7 +31,7 @@ UNIT = "directory string not null, whole boolean not null"
 Division: TypeAlias = list[tuple[str, bool]]
 """Directories, each with everything below it (True), or only its children (False)."""
 SubtreeWork: TypeAlias = Callable[[S3kSyncClient, Iterable[tuple[str, bool]]], Batches]
-"""Works on some parts of a division."""
+"""The work of a task on some subtrees."""
 
 
 def listing(
@@ -46,17 +46,17 @@ def listing(
 
     `by="directories"`: the driver searches for enough subtrees to occupy the `tasks` (4 for each
     core by default), and each task lists some of them. A path that existed for the whole call is in
-    it once. Each subtree is listed as by `list`; what is moved from one subtree to another
+    it once. Each subtree is listed as by `list`; an entry that is moved from one subtree to another
     meanwhile may be in it twice or not at all. The children of one directory are listed by one
     task.
 
-    `by="segments"`: each task scans a part of the table, whatever the shape of the tree. The whole
-    table is read, which is preferable if `path` is most of it. Entries that do not change meanwhile
-    are in it once; of a change, even an atomic one, a part may be seen. Entries without parents
-    (`s3k fsck` reports them) are included. Raises ItemFormatError in a task if other volumes share
-    the table.
+    `by="segments"`: each task scans a part of the table, regardless of the shape of the tree. The
+    whole table is read, which is preferable if `path` is most of it. Entries that do not change
+    meanwhile are in it once; a concurrent change, even an atomic one, may be seen in part. Entries
+    without parents (`s3k fsck` reports them) are included. Raises ItemFormatError in a task if
+    other volumes share the table.
 
-    Lazy: the tasks run when the frame is used, each time. Raises PathNotFoundError,
+    Lazy: the tasks run each time that the frame is used. Raises PathNotFoundError,
     InvalidPathError.
     """
     if by not in ("directories", "segments"):
@@ -80,11 +80,11 @@ def du(
     tasks: int | None = None,
 ) -> DataFrame:
     """Columns `path`, `bytes`, `files` and `directories` of each directory from `path` down to
-    `depth` levels below it, as `content_summary` does: itself included, files being written
-    excluded. Of a file, the file.
+    `depth` levels below it, as `content_summary`: the directory itself included, files being
+    written excluded. For a file, its own row.
 
-    Tasks add up what they list, by subtrees as `listing` does; only sums are shuffled. Lazy, in no
-    order. Raises as `listing`, and InvalidArgumentError for an invalid depth.
+    Tasks sum up the subtrees that they list, divided as by `listing`; only sums are shuffled. Lazy,
+    in no order. Raises as `listing`, and InvalidArgumentError for an invalid depth.
     """
     if not 0 <= depth <= 1000:
         raise InvalidArgumentError(f"a depth is a number from 0 to 1000, not {depth!r:.50}")
@@ -99,7 +99,7 @@ def du(
 
 
 def subtrees(fs: S3kSyncClient, top: str, count: int) -> Division:
-    """The tree below `top` in at least `count` parts, if three levels of it have so many
+    """The tree below `top` in at least `count` parts, if its first three levels have that many
     directories."""
     whole = [top]
     opened: list[str] = []
@@ -114,7 +114,7 @@ def subtrees(fs: S3kSyncClient, top: str, count: int) -> Division:
 def over_subtrees(
     job: JobRun, division: Division, work: SubtreeWork, schema: pa.Schema
 ) -> DataFrame:
-    """The rows that `work` returns for a division, which is spread over the tasks."""
+    """The rows that `work` returns for the parts of a division, spread over the tasks."""
 
     def of_batches(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
         rows = (row for batch in batches for row in batch.to_pylist())
@@ -127,8 +127,8 @@ def over_subtrees(
 
 
 def in_directory(fs: S3kSyncClient, directory: str, top: str, *, recursive: bool) -> Batches:
-    """What is in a directory at or below `top`; nothing if it is gone by now. A file is in itself
-    if it is the top."""
+    """The pages of a directory at or below `top`; none if it no longer exists. For a file as the
+    top, the file itself."""
     try:
         for batch in fs.list_batches(directory, recursive=recursive):
             if (
@@ -179,7 +179,7 @@ async def _scanned(
 
 
 def for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch of a listing as `spark_schema(arrow_schema())` has it: Spark's times are of
+    """A batch of a listing in the schema `spark_schema(arrow_schema())`: Spark's times have
     microseconds."""
     return batch.cast(_SPARK_LISTING)
 
@@ -213,7 +213,7 @@ def _sums_of(top: str, depth: int) -> SubtreeWork:
 
 
 def _sums(batch: pa.RecordBatch, top: str, depth: int) -> Batches:
-    """What a batch adds to each directory down to the depth, counted from the top."""
+    """The sums of a batch for each directory down to the depth, counted from the top."""
     below = "" if top == ROOT else top
     names = pc.utf8_slice_codeunits(batch.column("path"), len(below))
     levels = pc.count_substring(names, "/")
@@ -230,7 +230,7 @@ def _sums(batch: pa.RecordBatch, top: str, depth: int) -> Batches:
             if level or below
             else pc.if_else(True, ROOT, start)
         )
-        # Each directory counts in itself, too; a file that is the top, in itself.
+        # Each directory counts in its own sum, and so does a file as the top.
         within = pc.or_(
             pc.greater(levels, level), pc.and_(pc.equal(levels, level), pc.or_(is_dir, level == 0))
         )

@@ -1,7 +1,7 @@
 """Loading of a dump in parts over Spark: the work of `migrate.load` in tasks.
 
-The parts are read three times: to see that they are whole and what they hold together, to judge
-them for this volume, and to load them.
+The parts are read three times: to verify that they are complete and consistent, to check them
+against this volume, and to load them.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ _SCHEMA: Final = pa.schema(
         ("message", pa.string()),
     ]
 )
-"""Piles: `entry`, and `above` for what is above entries; `missing`, a file without bytes; and the
-class of an error, for what is so however often the task is repeated."""
+"""Tags of rows: `entry`; `above` for a directory above an entry; `missing` for a file without
+bytes; and the class of an error that repeating the task does not change."""
 _REFUSALS: Final = (CorruptDataError, InvalidPathError, NotDirectoryError)
 _NAMES: Final = tuple(each.__name__ for each in _REFUSALS)
 _REMEMBERED: Final = 100_000
-"""Directories that a task does not return again."""
+"""Directories that a task remembers, so as not to return them again."""
 _PARENTS: Final = 1000
-"""Made at once."""
+"""Directories created at the same time."""
 
 
 def load(
@@ -88,13 +88,14 @@ def load(
     tasks: int | None = None,
     progress: ProgressCallback | None = None,
 ) -> LoadResult:
-    """Load the dump in the directory `source`, which `dump` has written, into an empty volume, as
-    `load_volume`, which says what it promises and raises; bytes are not copied along.
+    """Load the dump in the directory `source`, written by `dump`, into an empty volume, with the
+    guarantees and errors of `load_volume`. Data is not copied.
 
-    `source`: a path or `file:` URI of a directory that driver and executors share. One task reads
-    a part; there are at most `tasks` (4 for each core by default). The same call, or `s3k load`,
-    finishes an interrupted load, from the first directory or the first file on. At the end the
-    volume remains locked for 40 seconds, until no task that was considered dead can still write.
+    `source`: a path or `file:` URI of a directory that driver and executors share. One task reads a
+    part; there are at most `tasks` (4 for each core by default). The same call, or `s3k load`,
+    finishes an interrupted load, starting again with the first directory or the first file. At the
+    end the volume remains locked for 40 seconds, until no task that was considered dead can still
+    write.
 
     Also raises PathNotFoundError, InvalidArgumentError (`source` is no directory), and the errors
     of tasks as Spark reports them.
@@ -126,14 +127,14 @@ def _opened(directory: str) -> tuple[Manifest, DumpFacts]:
 
 @dataclass(frozen=True, slots=True)
 class _PartsOfDump:
-    """Some parts of a dump, as they are shipped."""
+    """Some parts of a dump, as shipped to tasks."""
 
     directory: str
     header: DumpHeader
     parts: tuple[DumpPart, ...]
 
     def among(self, count: int) -> list[_PartsOfDump]:
-        """Divided among so many tasks at most: about as many entries for each."""
+        """Divided among at most this many tasks, with about as many entries for each."""
         ordered = sorted(self.parts, key=lambda part: part.entries, reverse=True)
         return [
             replace(self, parts=tuple(ordered[start::count]))
@@ -141,8 +142,7 @@ class _PartsOfDump:
         ]
 
     def of(self, holds: Holds, done: int) -> _PartsOfDump:
-        """Those of one kind, without those that are behind the first so many entries of the
-        dump."""
+        """The parts of one kind that hold entries after the first `done` of the dump."""
         found: list[DumpPart] = []
         seen = 0
         for part in self.parts:
@@ -157,7 +157,7 @@ def _rows_of(job: JobRun, parts: _PartsOfDump, work: _Work) -> DataFrame:
 
 
 def _refuse(rows: Sequence[Any]) -> None:
-    """Raise the error that a task has found the dump to be, if any has."""
+    """Raise the error that a task has found in the dump, if any."""
     for row in rows:
         if row.tag in _NAMES:
             raise error_from(row.tag, row.message, row.path)
@@ -165,8 +165,8 @@ def _refuse(rows: Sequence[Any]) -> None:
 
 @contextmanager
 def _read(job: JobRun, parts: _PartsOfDump) -> Iterator[DataFrame]:
-    """The directories that the dump lacks: the column `path`. Raises for a dump that is damaged,
-    and for what no volume can hold."""
+    """The directories that the dump lacks: the column `path`. Raises for a damaged dump and for
+    entries that no volume can hold."""
     found = _rows_of(job, parts, _Reading()).persist(StorageLevel.DISK_ONLY)
     try:
         with job.described("reading"):
@@ -193,7 +193,7 @@ class _TaskLoader:
     dump: DumpFacts
     parts: _PartsOfDump
     lacking: DataFrame
-    """Directories that the dump names only as parents."""
+    """Directories that occur in the dump only as parents."""
 
     async def judge(self, volume: Volume, lock: VolumeLock, *, check: bool) -> None:
         aim: Aim = "check" if check else "judge"
@@ -205,7 +205,7 @@ class _TaskLoader:
             raise lacking_bytes(missing, self.dump.path)
 
     async def run(self, volume: Volume, lock: VolumeLock) -> int:
-        """Directories first, so that nothing is ever without its directory."""
+        """Load directories first, so that no entry is ever without its parent."""
         made = await self._make_parents(volume, lock)
         end = self.dump.end
         kinds: tuple[tuple[Holds, int], ...] = (
@@ -227,7 +227,7 @@ class _TaskLoader:
         return parents.made
 
     def _stage(self, aim: Aim, parts: _PartsOfDump, lock: str, what: str) -> list[Any]:
-        """The rows of the tasks. Raises the error for which they refuse the dump."""
+        """The rows of the tasks. Raises the error with which they refuse the dump."""
         job = self.job
         with job.described(what), job.counted(what) as counter:
             work = _Delegates(job.volume.executors, lock, aim, self.dump, job.requests, counter)
@@ -240,7 +240,7 @@ class _TaskLoader:
 
 
 class _Work(Protocol):
-    """What is done with some parts."""
+    """The work on some parts."""
 
     def rows(self, parts: _PartsOfDump) -> Iterator[pa.RecordBatch]: ...
 
@@ -261,7 +261,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Returns the paths of entries, and those above them."""
+    """Returns the paths of entries and of the directories above them."""
 
     def rows(self, parts: _PartsOfDump) -> Iterator[pa.RecordBatch]:
         known: set[str] = set()
@@ -283,7 +283,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Delegates:
-    """Judges or loads, under the lock that the driver holds."""
+    """Checks or loads parts, under the lock that the driver holds."""
 
     config: VolumeConfig
     lock: str

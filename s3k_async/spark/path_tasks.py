@@ -40,7 +40,7 @@ BATCH: Final = 1000
 """Rows of one call of a verb."""
 
 Outcome: TypeAlias = tuple[str, str | None, str | None]
-"""The columns of OUTCOME of one row."""
+"""One row with the columns of OUTCOME."""
 Seen: TypeAlias = FileStatus | S3kError | None
 
 
@@ -70,7 +70,7 @@ class ChangeStage:
 
 
 def need_columns(frame: DataFrame, *names: str) -> None:
-    """Raise InvalidArgumentError unless the frame has these columns, of text."""
+    """Raise InvalidArgumentError unless the frame has these columns, all of type string."""
     types = dict(frame.dtypes)
     for name in names:
         if types.get(name) != "string":

@@ -60,15 +60,15 @@ def purge(
     dry_run: bool = True,
     tasks: int | None = None,
 ) -> JobResult[JobReport]:
-    """Remove a directory with all below it, entry by entry, by many tasks; of the root, all that is
-    in it.
+    """Remove a directory and everything below it, entry by entry, by many tasks; for the root, only
+    its content.
 
     Not atomic, as `delete(path, recursive=True, atomic=False)`: a concurrent reader sees a part of
-    the tree. The data is left to garbage collection. The driver divides the tree into subtrees
-    (see `listing`); the result has a row for each of them and for each directory above them: `path
-    files directories bytes outcome error message`, counting what was removed, or in a dry run what
-    is there. After an interruption or a failure, the same call continues. Directories above
-    a failure remain (DirectoryNotEmptyError).
+    the tree. The data is left to garbage collection. The driver divides the tree into subtrees (see
+    `listing`); the result has a row for each of them and for each directory above them: `path files
+    directories bytes outcome error message`, counting what was removed, or in a dry run what
+    exists. After an interruption or a failure, the same call continues. Directories above a failure
+    remain (DirectoryNotEmptyError).
 
     A directory's own files are removed by one task. Raises PathNotFoundError (unless `missing_ok`),
     NotDirectoryError.
@@ -126,7 +126,7 @@ def _above(
         try:
             if failed:
                 raise DirectoryNotEmptyError(
-                    "it was left: not all below it could be removed", path=directory
+                    "not removed: some entries below it could not be removed", path=directory
                 )
             done = fs.delete(directory, recursive=True, missing_ok=True, atomic=False)
         except S3kError as error:
@@ -189,28 +189,27 @@ def _removed_by(requests: Accumulator[Requests], ids: Mapping[str, str]) -> Subt
 def _removed(
     fs: S3kSyncClient, directory: str, identity: str | None, *, whole: bool
 ) -> ChangeResult:
-    """Remove a subtree, or the files in a directory, if the directory has this id."""
+    """Remove a subtree, or the files in a directory, if the directory still has this id."""
     (found,) = fs.stat_many([directory])
     if found is None:
         return ChangeResult(0, 0, 0)
     if found.id != identity:
-        raise ConflictError("another directory is there than when the job began", path=directory)
+        raise ConflictError(
+            "the directory was replaced by another one since the job began", path=directory
+        )
     if whole:
         return fs.delete(directory, recursive=True, missing_ok=True, atomic=False, expected=found)
     return _files(fs, directory)
 
 
 def _files(fs: S3kSyncClient, directory: str) -> ChangeResult:
-    """Remove the files that are in a directory, and leave the directories."""
+    """Remove the files in a directory, but not its subdirectories."""
     files = size = 0
     for batch in in_directory(fs, directory, ROOT, recursive=False):
         paths = batch.filter(pc.invert(batch.column("is_dir"))).column("path").to_pylist()
         done = fs.delete_many(paths, missing_ok=True)
         if done.failures:
-            text = (
-                f"{len(done.failures)} files could not be removed; the same job again finishes the "
-                "work"
-            )
+            text = f"{len(done.failures)} files could not be removed; repeat the job to finish"
             raise PartialFailureError(text, path=directory, failures=done.failures)
         files += done.files
         size += done.bytes

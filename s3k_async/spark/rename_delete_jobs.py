@@ -69,17 +69,17 @@ def rename_files(
     state: str | None = None,
     tasks: int | None = None,
 ) -> JobResult[JobReport]:
-    """Rename by a DataFrame with the columns `source` and `target`, each pair by itself, as
-    `rename_many` does it.
+    """Rename by a DataFrame with the columns `source` and `target`, each pair independently, as by
+    `rename_many`.
 
     The result has a row for each pair: `source target id version is_dir size outcome error
     message`, its outcome `done`, `already` (the object is at the target: an earlier attempt or run
-    has moved it), `failed`, or `planned` in a dry run. A path that several pairs name, or that is
-    below a directory that another pair names, is refused with InvalidArgumentError before anything
-    is changed. `missing_ok`: a pair whose source was missing when the job began is `already` if its
-    target exists; not needed to resume with a `state`. Another object that came to a source
-    meanwhile is not moved: ConflictError. The object is moved in its present state, a directory
-    with everything in it; with `overwrite` it replaces the file that is then at its target.
+    has moved it), `failed`, or `planned` in a dry run. If a path occurs in several pairs, or is
+    below a directory of another pair, the job raises InvalidArgumentError before anything is
+    changed. `missing_ok`: a pair whose source was missing when the job began is `already` if its
+    target exists; not needed to resume with a `state`. If the source was replaced by another object
+    meanwhile, the pair fails with ConflictError. The object is moved in its current state, a
+    directory with everything in it; with `overwrite` it replaces a file at its target.
 
     Pairs whose targets have the same parent are processed by one task: transactions on one parent
     are serialised. Raises InvalidArgumentError (columns, or a `state` of another job).
@@ -110,15 +110,15 @@ def delete_files(
     state: str | None = None,
     tasks: int | None = None,
 ) -> JobResult[JobReport]:
-    """Remove what is at the paths of a DataFrame with the column `path`, each by itself, as
-    `delete_many` does it.
+    """Remove the files and directories at the paths of a DataFrame with the column `path`, each
+    independently, as by `delete_many`.
 
     The result has a row for each path: `path id version is_dir size outcome error message`, its
     outcome `done`, `already` (it existed when the job began, and no longer when it was to be
     removed; with `missing_ok` also a path that did not exist), `failed`, or `planned` in a dry run.
-    Another object that came to the path meanwhile, or a new version of a file, is not removed:
-    ConflictError. A directory is removed with everything then in it. Files are removed first, then
-    directories, the deepest first. Raises as `rename_files`.
+    If the path was taken by another object meanwhile, or the file has a new version, the row fails
+    with ConflictError. A directory is removed with everything that it contains by then. Files are
+    removed first, then directories, the deepest first. Raises as `rename_files`.
     """
     need_columns(paths, "path")
     job = JobRun(spark, volume, "delete", tasks=tasks, dry_run=dry_run, patiently=True)
@@ -133,7 +133,7 @@ def delete_files(
         return job.kept(job.over_rows(frame.repartition(job.tasks), change, _DELETIONS))
 
     with job.described("deleting"):
-        plan = job.kept(plan)  # or each of what follows would look for duplicates anew
+        plan = job.kept(plan)  # otherwise each later stage would search for duplicates again
         is_dir = sf.expr("coalesce(is_dir, false)")
         depth = sf.length("path") - sf.length(sf.regexp_replace("path", "/", ""))
         directories = plan.filter(is_dir & (sf.col("outcome") == PLANNED))
@@ -151,7 +151,7 @@ def delete_files(
 def _planned(
     job: JobRun, state: str | None, rows: DataFrame, work: Work, schema: pa.Schema
 ) -> DataFrame:
-    """The rows with the objects that they mean, saved in the directory `state` if there is one."""
+    """The rows with the objects at their paths, saved in the directory `state` if one is given."""
     if state is not None:
         digest = sf.xxhash64(*rows.columns).cast("decimal(38,0)")
         total = rows.agg(sf.count("*"), sf.coalesce(sf.sum(digest), sf.lit(0)).cast("string"))
@@ -160,7 +160,7 @@ def _planned(
 
 
 def _refuse_shared(plan: DataFrame) -> None:
-    """Raise if several pairs name a path: what they lead to would depend on their order."""
+    """Raise if a path occurs in several pairs: the result would depend on their order."""
     named = sf.array_distinct(sf.array("source", "target"))
     shared = (
         plan.select(sf.explode(named).alias("path"))
@@ -171,12 +171,11 @@ def _refuse_shared(plan: DataFrame) -> None:
     )
     found = shared.orderBy("path").limit(1).collect()
     if found:
-        raise InvalidArgumentError("several pairs name the path", path=found[0]["path"])
+        raise InvalidArgumentError("the path occurs in several pairs", path=found[0]["path"])
 
 
 def _refuse_below(plan: DataFrame) -> None:
-    """Raise if a pair names a path below a directory that another pair renames, or is to put in
-    place."""
+    """Raise if a path of a pair is below the source or target directory of another pair."""
     moving = plan.filter(sf.col("is_dir") & (sf.col("outcome") == PLANNED))
     roots = moving.select(sf.explode(sf.array("source", "target")).alias("above"))
     if roots.isEmpty():
@@ -273,7 +272,7 @@ def _deleted(fs: S3kSyncClient, rows: list[dict[str, Any]], recursive: bool) -> 
         for row in rows
     ]
     errors = on_client(fs, lambda client: delete_expected(client, wanted, recursive=recursive))
-    # What is missing was deleted by another attempt, or with a directory above.
+    # Missing objects were deleted by another attempt, or with a directory above.
     return [
         _outcome(isinstance(errors.get(row["path"]), PathNotFoundError), errors.get(row["path"]))
         for row in rows

@@ -59,7 +59,7 @@ class RepairTask:
     number: int
     now_ms: int
     position: LogPosition = field(default_factory=LogPosition)
-    """Where the log ended when it was scanned."""
+    """The end of the log when it was scanned."""
     unfinished: frozenset[str] = frozenset()
     """As of `Facts`."""
 
@@ -73,7 +73,7 @@ class RepairTask:
     def round(
         self, volume: Volume, collector: Collector, name: str
     ) -> tuple[RepairRound, RepairReport]:
-        """What repairs what a gatherer knows, and its report. `name`: of its audit trail."""
+        """The repairer of a collector's facts, and its report. `name`: that of its audit trail."""
         audit = AuditTrail(volume.log_blobs, self.trail(name)) if self.run else None
         report = self.report()
         return RepairRound(
@@ -81,7 +81,7 @@ class RepairTask:
         ), report
 
     def report(self) -> RepairReport:
-        """A report that lists everything, from which rows are made."""
+        """A report that lists all findings and repairs, as the source of the rows."""
         return RepairReport(
             self.run, not self.run, self.number, left=VerifyReport(listed=maxsize), listed=maxsize
         )
@@ -107,7 +107,8 @@ class RepairTask:
 
 
 def repair_round(scans: ScanJob, turn: RepairTask, report: RepairReport) -> tuple[DataFrame, bool]:
-    """Scan the volume and repair; rows of REPAIRS, and whether another round is needed."""
+    """Scan the volume and repair it. Returns rows of REPAIRS, and whether another round is
+    needed."""
     within = f"{turn.number:02d}/"
     job = scans.job
     job.resumed = False
@@ -159,7 +160,7 @@ def repair_round(scans: ScanJob, turn: RepairTask, report: RepairReport) -> tupl
 
 
 def _own(scans: ScanJob, turn: RepairTask, report: RepairReport) -> DataFrame:
-    """The repairs of the driver itself, as rows of REPAIRS."""
+    """The driver's own repairs, as rows of REPAIRS."""
     frame = frame_of(
         scans.job.spark, [repairs_of(repairs, turn.number) for repairs in report.repairs]
     )
@@ -173,7 +174,7 @@ def _take(found: Findings, report: RepairReport) -> None:
 
 
 def _was_repeated(scans: ScanJob, turn: RepairTask, results: Sequence[Findings]) -> bool:
-    """Whether there are audit trails of attempts whose rows are not among the results."""
+    """Whether audit trails exist of attempts whose rows are not among the results."""
     blobs = scans.volume.log_blobs
     if blobs is None:
         return False

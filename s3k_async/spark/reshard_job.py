@@ -42,7 +42,7 @@ _SCHEMA: Final = pa.schema(
     ]
 )
 _REFUSALS: Final = (ItemFormatError, InvalidPathError, CorruptDataError)
-"""What is so however often the task is repeated."""
+"""Errors that repeating the task does not change."""
 
 
 def reshard(
@@ -54,9 +54,9 @@ def reshard(
     tasks: int | None = None,
     progress: ProgressCallback | None = None,
 ) -> ReshardResult:
-    """Give a volume another suffix count, and hash if one is named, as `reshard_volume`, which says
-    what it promises and raises; the passes over the table are stages of `tasks` (4 for each core
-    by default).
+    """Give a volume another suffix count, and optionally another hash, with the guarantees and
+    errors of `reshard_volume`. The passes over the table are stages of `tasks` (4 for each core by
+    default).
 
     The same call, here or on one machine, finishes an interrupted run. After the last pass the
     volume remains locked for 40 seconds, until no task that was considered dead can still write.
@@ -72,7 +72,7 @@ def reshard(
 
 @dataclass(frozen=True, slots=True)
 class _TaskWalker:
-    """Tasks, each of which passes over a segment of the table."""
+    """Runs a pass as tasks, one for each segment of the table."""
 
     job: JobRun
 

@@ -75,16 +75,16 @@ def restore(
     entries below a path.
 
     Returns the reported outcomes (`rule`, `path`, `object_id`, `detail`) and the report. `dry_run`:
-    write nothing. The volume is locked meanwhile; a restore that was interrupted is finished by the
-    same call, or by `s3k fsck restore`, which begin anew and write what is not there. The driver
-    holds the lock, tasks work under it, and one that outlives it writes nothing more: for that the
-    driver waits 40 s before the first change and after the last one.
+    write nothing. The volume is locked meanwhile. The same call, or `s3k fsck restore`, finishes an
+    interrupted restore: it starts again and writes the missing entries. The driver holds the lock
+    and tasks write under it. The driver waits 40 s before the first change and after the last one,
+    so that a task that outlives the lock writes nothing.
 
-    `tasks`: of each stage, by default two for each core. `checkpoint`: a directory, or
-    its URI, that executors and driver can write, for what the stages have made, in a subdirectory
-    for each run; without one, an executor that is lost ends the run. `temporary`: a directory on
-    the driver for a file of some hundred bytes for each directory of the volume. `progress` is
-    called about once a second.
+    `tasks`: of each stage, by default two for each core. `checkpoint`: a directory, or its URI,
+    that executors and driver can write, for the results of stages, in a subdirectory for each run;
+    without one, the loss of an executor ends the run. `temporary`: a directory on the driver for a
+    file of some hundred bytes for each directory of the volume. `progress` is called about once a
+    second.
 
     Raises as `restore_volume` does: VolumeNotFoundError, NotAVolumeError, DirectoryNotEmptyError,
     BusyError, UnsupportedError, ReadOnlyVolumeError, ItemFormatError, the services' errors; those
@@ -119,7 +119,7 @@ def restore(
 
 @dataclass(frozen=True, slots=True)
 class LostPlace:
-    """A volume whose table may not be there, as it is shipped. `config`: with name, suffix count
+    """A volume whose table may be missing, as shipped to tasks. `config`: with name, suffix count
     and hash."""
 
     config: VolumeConfig
@@ -128,7 +128,7 @@ class LostPlace:
 
     @contextmanager
     def opened_scope(self) -> Iterator[tuple[Scope, Run]]:
-        """Its table, log and bytes."""
+        """Its table, log and data, open in the body."""
         run = current_bridge().run
         stack = AsyncExitStack()
         config = with_local_secrets(self.config)
@@ -152,7 +152,7 @@ class LostPlace:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """What is to be restored: the plan of the driver, and files that tasks write."""
+    """The plan of a restore: the entries that the driver writes, and the files that tasks write."""
 
     tree: TreePlan
     files: DataFrame
@@ -166,7 +166,7 @@ class _Planned:
         return self.tree.report
 
     async def write(self, volume: Volume, lock: VolumeLock) -> None:
-        """Directories first, so that nothing is ever without its directory."""
+        """Write directories first, so that no entry is ever without its parent."""
         report = self.report
         trail = AuditTrail(volume.log_blobs, f"{report.run}/tree")
         await write_tree(
@@ -201,7 +201,7 @@ def _plan(
     lost: DamagedVolume,
     temporary: str | None,
 ) -> _Planned:
-    """`here`: as the driver sees what is lost, `there`: as tasks do."""
+    """Plan the restore. `here`: the lost volume as the driver opens it; `there`: as tasks do."""
     with here.opened_scope() as (scope, run):
         scans = ScanPlan(job, there, scope, run)
         scanned = scans.scan("", job.now_ms, table=lost.table is not None)
@@ -246,7 +246,7 @@ def _need_understood(scanned: ScanResult) -> None:
 
 
 class _Decided:
-    """What tasks have decided, and which of it the driver has to see."""
+    """The decisions of the tasks, and the selection that the driver needs."""
 
     def __init__(self, frame: DataFrame) -> None:
         self.frame = frame
@@ -272,20 +272,20 @@ class _Decided:
         return self.frame.where(sf.col("tag") == name)
 
     def files(self) -> DataFrame:
-        """Files that matter to no other claim; `occupied`: whether the table has another object at
-        its path."""
+        """Files that affect no other claim; `occupied`: whether the table has another object at the
+        path."""
         standing = self.tag("standing").select("path").distinct().withColumn("taken", sf.lit(True))
         occupied = sf.coalesce(sf.col("taken"), sf.lit(False)).alias("occupied")
         return self._left.join(standing, "path", "left").select(*self._left.columns, occupied)
 
     def removed(self) -> DataFrame:
-        """Of where directories are gone, what is above a claim."""
+        """The paths of removed directories that are above a claim."""
         return (
             self.tag("removed").select("path").distinct().join(self._touched, "path", "left_semi")
         )
 
     def standing(self) -> DataFrame:
-        """Of what the table has, what is at the path of something special or above a claim."""
+        """The existing entries at the path of a special claim, or above a claim."""
         columns = self.tag("standing").select("path", "object_id", "isdir")
         return columns.join(self._touched, "path", "left_semi").select("path", "object_id", "isdir")
 
@@ -318,7 +318,7 @@ def _decision_of(row: Any) -> RestoreDecision:
 def _judged(
     spark: SparkSession, tree: TreePlan, files: DataFrame
 ) -> tuple[DataFrame, list[DataFrame]]:
-    """The files that are to be written, and by frames of their own what becomes of the others."""
+    """The files to write; the other outcomes as separate frames."""
     free = files.where(~sf.col("occupied"))
     dropped = [
         files.where("occupied").withColumns({"rule": sf.lit("occupied"), "detail": sf.lit("")})
@@ -345,8 +345,8 @@ def _reported(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def _count(report: RestoreReport, kept: DataFrame, others: Sequence[DataFrame]) -> None:
-    """Add what the driver has not seen to the report: `kept`, files to be written, and what is not
-    restored."""
+    """Add the outcomes that the driver has not seen to the report: `kept`, the files to write, and
+    the objects that are not restored."""
     published = sf.col("published")
     sums = [
         sf.sum(sf.when(published, 1).otherwise(0)).alias("files"),

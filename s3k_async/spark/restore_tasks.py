@@ -45,13 +45,13 @@ DECIDED: Final = pa.schema(
         ("came_from", pa.string()),
     ]
 )
-"""Decisions. Piles: `claim`, the restored state of an object (`line`; without what was taken as
-done, `before`, at `came_from`; `published`: no reservation); `outcome` of an object that is not
-restored; `removed`, the path of a directory that certainly was removed; `above`, a path above a
-claim, each once for a task as far as it remembers; `standing`, an entry of the table."""
+"""Decisions. Tags: `claim`, the restored state of an object (`line`; `before` and `came_from`: its
+state and path without the assumed operation; `published`: no reservation); `outcome` of an object
+that is not restored; `removed`, the path of a directory that was certainly removed; `above`, a path
+above a claim, usually once for each task; `standing`, an existing entry of the table."""
 WRITTEN: Final = pa.schema([("written", pa.int64())])
 AT_ONCE: Final = 20_000
-"""Entries that are in memory and written with the volume opened once."""
+"""Entries held in memory and written while the volume is open once."""
 REMEMBERED: Final = 200_000
 ROWS: Final = 2000
 
@@ -59,7 +59,7 @@ Row = dict[str, Any]
 
 
 def decider(now_ms: int, within: str) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    """Decides the objects of parts: rows of LINES in, of DECIDED out."""
+    """The function that decides the objects of parts: from rows of LINES to rows of DECIDED."""
     return lambda batches: dict_batches(DECIDED, _decided(batches, now_ms, within), ROWS)
 
 
@@ -120,8 +120,8 @@ def _row(object_id: str, decision: RestoreDecision, entry: Entry | None) -> Row:
 def writer(
     config: VolumeConfig, lock: str, run: str, counter: Accumulator[int]
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    """Writes entries, given as lines, under the lock, each after it is in the audit trail of the
-    attempt; returns rows of WRITTEN. A second attempt writes the same.
+    """The function that writes entries, given as lines, under the lock, after recording each in the
+    audit trail of the attempt; returns rows of WRITTEN. A second attempt writes the same entries.
     """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Batches:

@@ -1,13 +1,13 @@
-"""The runner of Spark jobs: what every job has on its driver.
+"""The runner of Spark jobs: the part of a job that runs on the driver.
 
 A job is a function that makes a `JobRun` and calls `stage` for each of its stages. A stage is
 complete before the next begins. With a checkpoint directory its rows are Parquet in `<stage>`, and
 `<stage>.over` is written when they are complete; a repeated run skips such a stage. Without one,
-Spark keeps the rows; if it loses them, the job fails, since a stage must not be repeated out of
-turn.
+Spark keeps the rows; if it loses them, the job fails, since a stage must not be repeated after
+later ones.
 
-Counts come from rows, of which each exists once. Accumulators, to which repeated tasks add again,
-serve only for progress and for the requests of tasks.
+Counts come from rows, each of which exists once. Accumulators count repeated tasks again and serve
+only for progress and for the requests of tasks.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ DESCRIPTION: Final = "spark.job.description"
 TICK_SECONDS: Final = 1.0
 """Interval of progress reports."""
 TASKS_PER_CORE: Final = 4
-"""Subtrees differ in size: with several tasks for each core, none waits long for the last one."""
+"""Subtrees differ in size: with several tasks for each core, no core is idle for long at the
+end."""
 SHOWN: Final = 1000
 """Failures that a report lists; the frame has all of them."""
 
@@ -71,7 +72,7 @@ class JobRun:
         progress: ProgressCallback | None = None,
     ) -> None:
         """`tasks`: of each stage, by default `per_core` for each core. `patiently`: wait longer for
-        the changes of others, as `patient` says."""
+        concurrent changes, as `patient` describes."""
         self.spark = spark
         self.volume = spark_volume(spark, volume)
         if patiently:
@@ -93,9 +94,9 @@ class JobRun:
     # Stages
 
     def resume(self, directory: str | None, scope: Sequence[Any], now_ms: int = 0) -> None:
-        """Keep stages in a directory, a path or URI that Spark can write, and skip those that it
-        has. `scope`: what identifies the job. Raises InvalidArgumentError if the directory is that
-        of another one.
+        """Save stages in a directory, a path or URI that Spark can write, and skip those already
+        saved there. `scope`: what identifies the job. Raises InvalidArgumentError if the directory
+        belongs to another job.
         """
         self._directory, self.now_ms = directory, now_ms
         begun = self.saved("job")
@@ -112,8 +113,8 @@ class JobRun:
     def stage(
         self, name: str, text: str, schema: pa.Schema, make: Callable[[], MaybeFrame]
     ) -> DataFrame | MaybeFrame:
-        """The rows of a stage, saved or made now; `make` may find that there is nothing to do.
-        `text` describes its Spark jobs."""
+        """The rows of a stage, saved or computed now; `make` may return None if there is nothing to
+        do. `text` describes its Spark jobs."""
         if self.saved(name) is None:
             with self.described(text):
                 frame = make()
@@ -129,15 +130,16 @@ class JobRun:
         return saved.parquet(f"{self._directory}/{name}")
 
     def save(self, name: str, document: dict[str, Any]) -> None:
-        """Save that a stage is over, with some values; nothing without a directory."""
+        """Record that a stage has finished, with some values. Without a directory nothing is
+        saved."""
         if self._directory is not None:
             row = self.spark.createDataFrame([(json.dumps(document),)], "line string")
             row.coalesce(1).write.mode("overwrite").parquet(f"{self._directory}/{name}.over")
 
     def saved(self, name: str) -> dict[str, Any] | None:
-        """The values of a stage that is over; None for one that is not."""
+        """The values of a finished stage; None for an unfinished one."""
         place = f"{self._directory}/{name}.over"
-        # Spark warns at length if it is to read what is missing.
+        # Spark logs a long warning when it reads a missing path.
         if self._directory is None or not exists(self.spark, place):
             return None
         rows = self.spark.read.schema("line string").parquet(place).collect()
@@ -157,7 +159,7 @@ class JobRun:
         work: Callable[[Iterator[Split]], Batches],
         schema: pa.Schema,
     ) -> DataFrame:
-        """The rows that `work` returns for splits, each of which is a task."""
+        """The rows that `work` returns for splits, one task for each."""
         if not splits:
             return self.spark.createDataFrame([], spark_schema(schema))
         numbers = self.spark.range(0, len(splits), 1, len(splits))
@@ -173,7 +175,7 @@ class JobRun:
 
     @contextmanager
     def described(self, text: str) -> Iterator[None]:
-        """Describe what Spark runs in the body, in its user interface."""
+        """Set the description in Spark's user interface of the jobs that the body runs."""
         context = self.spark.sparkContext
         before: Any = context.getLocalProperty(DESCRIPTION)
         context.setJobDescription(f"s3k {self.name} {self.volume.driver.name}: {text}")
@@ -184,8 +186,8 @@ class JobRun:
 
     @contextmanager
     def counted(self, phase: str) -> Iterator[Accumulator[int]]:
-        """A counter that tasks add to, reported while the body runs and at its end. What repeated
-        tasks did is in it twice.
+        """A counter that tasks add to, reported while the body runs and at its end. It counts
+        repeated tasks twice.
         """
         counter = self.spark.sparkContext.accumulator(0)
         if self._progress is None:

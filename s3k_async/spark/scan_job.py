@@ -43,7 +43,7 @@ from s3k_async.volumes import Volume
 __all__ = ["CORE_TASKS", "ScanJob", "ScanPlan", "ScanResult", "job_on"]
 
 PARTS_OF_A_PARTITION: Final = 8
-"""Parts at least of a partition, so that partitions are of similar size."""
+"""Minimum number of parts in a partition, so that partitions are of similar size."""
 CORE_TASKS: Final = 2
 """Tasks for each core."""
 
@@ -55,7 +55,7 @@ class ScanResult:
     facts: DataFrame
     """Rows of LINES."""
     collector: Collector
-    """On the driver: the counts, and what has no object id."""
+    """On the driver: the counts, and the facts without an object id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class ScanPlan:
     run: Run
 
     def scan(self, within: str, now_ms: int, *, table: bool = True) -> ScanResult:
-        """Read the volume, or all but its table. `within`: the prefix of the names of the stages.
-        `now_ms`: the start of the scan.
+        """Scan the volume, optionally without its table. `within`: the prefix of the names of the
+        stages. `now_ms`: the start of the scan.
         """
         position = self._position(within)
         collector = Collector(self.scope, Shuffle(), now_ms=now_ms, position=position)
@@ -79,7 +79,7 @@ class ScanPlan:
         done: set[str] = set()
 
         def read(name: str, what: str, splits: Callable[[], Sequence[ScanSplit]]) -> bool:
-            """Whether a checkpoint was replaced meanwhile by one that is not read yet."""
+            """Whether a checkpoint was replaced meanwhile by another one, not yet read."""
             with self.job.counted(name) as counter:
                 frame = self.job.stage(
                     within + name, what, LINES, lambda: self._read(splits(), counter)
@@ -107,7 +107,7 @@ class ScanPlan:
         return ScanResult(reduce(DataFrame.unionAll, frames), collector)
 
     def _position(self, within: str) -> LogPosition:
-        """Where the log ended before any of it was scanned, by this run or an interrupted one."""
+        """The end of the log before any of it was scanned, by this run or an interrupted one."""
         log, name = self.scope.log, f"{within}position"
         if not isinstance(log, LogReader):
             return LogPosition()
@@ -121,8 +121,7 @@ class ScanPlan:
         return found
 
     def by_part(self, scanned: ScanResult) -> DataFrame:
-        """The facts of the same part together: as many parts as it takes for one to fit into
-        memory."""
+        """The facts partitioned into parts, as many as needed for one to fit into memory."""
         counts = scanned.collector.counts
         facts = (
             3 * (counts.files + counts.directories + counts.reservations)
@@ -155,7 +154,7 @@ def job_on(
     grace: float,
     checkpoint: str | None = None,
 ) -> Iterator[ScanJob]:
-    """The scans of a job, with the volume open on the driver. `scope`: what the job does.
+    """The scans of a job, with the volume open on the driver. `scope`: what identifies the job.
 
     Raises InvalidArgumentError (the directory is that of another job), the services' errors.
     """
@@ -176,8 +175,8 @@ def job_on(
 
 
 def _take(frame: DataFrame, collector: Collector, done: set[str]) -> bool:
-    """Give the driver its rows; whether there is more to be read. `done`: gets the keys of
-    checkpoints that were read, perhaps by a run that was interrupted.
+    """Collect the rows for the driver. Returns whether there is more to read. `done` is extended by
+    the keys of checkpoints that were read, perhaps by an interrupted run.
     """
     rows = frame.where(sf.col("part") == NOWHERE).collect()
     collector.put(facts_of(rows))

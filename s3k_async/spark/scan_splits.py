@@ -65,11 +65,11 @@ __all__ = [
 T = TypeVar("T")
 
 COUNTS = "counts"
-"""A tag: the counts of a split, as JSON."""
+"""Tag of a line: the counts of a split, as JSON."""
 CHECKPOINTS = "checkpoints"
 """In such a line: the keys of the checkpoints of the split."""
 SUPERSEDED = "superseded"
-"""A tag: checkpoints that were replaced before they were read."""
+"""Tag of a line: checkpoints that were replaced before they were read."""
 AT_ONCE = 2
 """Segments and parts of checkpoints that a task reads at the same time."""
 
@@ -103,12 +103,12 @@ class ScanTarget(Protocol):
     """The target of a scan, as shipped to tasks."""
 
     def opened_scope(self) -> AbstractContextManager[tuple[Scope, Run]]:
-        """What is scanned, open in the body, and what runs coroutines on it."""
+        """The scope, open in the body, and the function that runs coroutines on it."""
 
 
 @contextmanager
 def opened(config: VolumeConfig) -> Iterator[tuple[Volume, Run]]:
-    """A volume, open in the body, and what runs coroutines on it."""
+    """A volume, open in the body, and the function that runs coroutines on it."""
     run = current_bridge().run
     volume = run(lambda: open_volume(with_local_secrets(config)))
     try:
@@ -121,7 +121,7 @@ class ScanSplit(Protocol):
     """A split of a scan."""
 
     def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
-        """Its contents, which are added to the counts."""
+        """The facts of the split, which are added to the counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +242,8 @@ def blob_splits(scope: Scope, count: int) -> list[ScanSplit]:
 
 async def log_splits(scope: Scope, count: int) -> list[ScanSplit]:
     """Entries and segments of the log, in about twice `count` splits; segments are listed here and
-    given out by size. Checkpoints have to be read when all of these are, because what is compacted
-    meanwhile is in them.
+    divided by size. Checkpoints must be read after all of these, because they hold the records that
+    are compacted meanwhile.
     """
     log = scope.log
     if log is None:
@@ -262,8 +262,8 @@ async def segment_splits(scope: Scope, count: int) -> list[ScanSplit]:
 
 
 async def checkpoint_splits(scope: Scope, count: int, done: set[str]) -> list[ScanSplit]:
-    """The checkpoints that are valid and were not read yet, in about `count` splits each; `done`:
-    their keys, to which those that are given out are added.
+    """The valid checkpoints that were not read yet, in about `count` splits each. `done`: the keys
+    of those already read; the keys of the returned ones are added.
     """
     if not isinstance(scope.log, LogReader):
         return []
@@ -292,8 +292,8 @@ async def _damage(scope: Scope, damage: Sequence[DamagedLog]) -> list[ScanSplit]
 
 
 def _by_size(sizes: dict[str, int], count: int) -> list[tuple[str, ...]]:
-    """The names in groups of about the same size together: the largest first, each to the group
-    that has least."""
+    """The names in groups of about the same total size: largest first, each into the smallest
+    group."""
     groups: list[list[str]] = [[] for _ in range(min(count, len(sizes)))]
     least = [(0, number) for number in range(len(groups))]
     for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
@@ -304,7 +304,7 @@ def _by_size(sizes: dict[str, int], count: int) -> list[tuple[str, ...]]:
 
 
 def each_page(stream: AsyncIterator[T], run: Run) -> Iterator[T]:
-    """The pages of a stream, awaited one by one."""
+    """The pages of an asynchronous stream, as a blocking iterator."""
     try:
         while (page := run(lambda: anext(stream, None))) is not None:
             yield page

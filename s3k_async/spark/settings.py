@@ -3,7 +3,8 @@
 
 S3-FileSystem 1.0 takes its context from the Java property `fs.s3k.metastore.context.id`, which the
 driver and the executors may be given differently (`spark.driver.extraJavaOptions`,
-`spark.executor.extraJavaOptions`); so a volume has a configuration for each.
+`spark.executor.extraJavaOptions`); so a volume has one configuration for the driver and one for the
+executors.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ EXECUTOR_OPTIONS = ("spark.executor.defaultJavaOptions", "spark.executor.extraJa
 SECRET_KEY = re.compile(
     r"fs\.s3k\.(.*[.-])?(access|secret|token|password|key)\..*|fs\.s3a\.(.*[.-])?(access|secret|token|password|key)(\..*)?"
 )
-"""Keys whose values stay on the driver, unless they name a key of KMS, which is no secret."""
+"""Keys whose values stay on the driver. The name of a KMS key is no secret and is excepted."""
 KMS_KEY = re.compile(r"arn:[a-z-]+:kms:.*|alias/.*|(mrk-)?[0-9a-f-]{32,36}")
 SPARK_DEFAULTS = "Set by Spark to default values"
-"""The source of a property, as Spark names it, that Spark sets where nothing else does."""
+"""Spark's name for the source of a property that Spark itself sets as a default."""
 PATIENCE = 300.0
-"""Seconds that a job at least waits for entries that others are changing. A dead attempt of a task
-holds entries until its lease expires, a live one until it has finished."""
+"""Minimum seconds that a job waits for entries that other clients are changing. A dead attempt of a
+task holds entries until its lease expires, a live one until it has finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class SparkSettings:
         return SparkVolume(driver, executors)
 
     def without_secrets(self) -> SparkSettings:
-        """As it may be shipped."""
+        """The configuration in the form in which it may be shipped."""
         shown = {
             name: value
             for name, value in self.hadoop.items()
@@ -97,8 +98,8 @@ class SparkSettings:
 def hadoop_settings(spark: SparkSession) -> dict[str, str]:
     """The S3K and S3A properties of the session's Hadoop configuration, including cluster files.
 
-    Defaults of Hadoop and Spark are not among it: they are not set on purpose, and would take
-    precedence over what is set for all services.
+    Defaults of Hadoop and Spark are excluded: they are not set on purpose, and would take
+    precedence over settings for all services.
     """
     configuration = hadoop_configuration(spark)
     return {
@@ -115,7 +116,8 @@ def _with_prefix(configuration: Any, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_default(sources: Sequence[str] | None) -> bool:
-    """Whether the last that set a property is a file of defaults, or Spark with its own."""
+    """Whether the value of a property comes from a file of defaults, or from Spark's own
+    default."""
     last = sources[-1] if sources else ""
     return last.endswith("-default.xml") or last == SPARK_DEFAULTS
 
@@ -139,14 +141,14 @@ def spark_volume(
     """A volume by the session's configuration; `volume`, `config` and
     `settings` are those of `S3kClient`.
 
-    `context`: for driver and executors, in the place of what their Java options say. A
-    configuration is taken as it is. Raises ConfigError.
+    `context`: for driver and executors, instead of that in their Java options. A configuration is
+    used unchanged. Raises ConfigError.
     """
     return spark_settings(spark).volume(volume, config=config, context=context, **settings)
 
 
 def patient(volume: SparkVolume) -> SparkVolume:
-    """A volume as a job opens it to change it."""
+    """The configuration with which a job opens a volume to change it."""
 
     def waiting(config: VolumeConfig) -> VolumeConfig:
         tuning = config.tuning
@@ -158,7 +160,7 @@ def patient(volume: SparkVolume) -> SparkVolume:
 
 
 def _context(configuration: Mapping[str, str], options: tuple[str, ...]) -> str | None:
-    """The context that Java options define; the last one counts, as Java has it."""
+    """The context that Java options define; the last one counts, as in Java."""
     found = None
     for option in options:
         for word in shlex.split(configuration.get(option, "")):

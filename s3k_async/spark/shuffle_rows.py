@@ -43,8 +43,9 @@ def batch_of(facts: Iterable[FactRecord]) -> pa.RecordBatch:
 
 
 def _first_children(facts: Iterable[FactRecord]) -> Iterator[FactRecord]:
-    """The facts, but of each parent's children only the first by name: others are not needed
-    (`Collector.lonely`), and all of a parent's are in one part, which has to fit into memory.
+    """The facts, with only the first child by name of each parent: others are not needed
+    (`Collector.lonely`), and all children of a parent would be in one part, which has to fit into
+    memory.
     """
     first: dict[str, Any] = {}
     for kind, key, fact in facts:
@@ -64,13 +65,13 @@ def facts_of(rows: Iterable[Any]) -> Iterator[FactRecord]:
 
 
 def divided(facts: DataFrame, parts: int, partitions: int) -> DataFrame:
-    """The facts, each part of them in one partition and in one run of rows."""
+    """The facts partitioned so that the rows of a part are adjacent in one partition."""
     numbered = facts.where(sf.col("part") != NOWHERE).withColumn("part", sf.col("part") % parts)
     return numbered.repartition(partitions, "part").sortWithinPartitions("part")
 
 
 def parts_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Shuffle]]:
-    """The parts that are in a partition with their numbers, one at a time in memory."""
+    """The parts in a partition with their numbers, one at a time in memory."""
     current: int | None = None
     parts = Shuffle(held=sys.maxsize)
     for batch in batches:

@@ -2,13 +2,14 @@
 
     from s3k_async.spark import register
 
-    register(spark) events = spark.read.format("s3k").load("s3k://analytics/warehouse/events")
-    events.write.format("s3k").option("partition_columns",
-    "day").mode("append").save("s3k://analytics/copy")
+    register(spark)
+    events = spark.read.format("s3k").load("s3k://analytics/warehouse/events")
+    copy = events.write.format("s3k").option("partition_columns", "day")
+    copy.mode("append").save("s3k://analytics/copy")
 
-Reading: the path is listed where the driver runs; tasks get physical keys and ask the table
-nothing. Writing: tasks upload, and one transaction publishes: readers see what was there before, or
-all of what was written.
+Reading: the driver lists the path; tasks get physical keys and send no requests to the table.
+Writing: tasks upload, and one transaction publishes: readers see either the previous state or the
+complete result.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def register(
 
 
 class S3kDataSource(DataSource):
-    """The data source of `format("s3k")`, a subclass of which `register` makes for the session."""
+    """The data source of `format("s3k")`; `register` creates a subclass for the session."""
 
     session: SourceSettings
 
@@ -105,7 +106,7 @@ class S3kDataSource(DataSource):
         return cls.session.short_name
 
     def schema(self) -> StructType:
-        """That of the files, and partition columns behind it; of `columns` alone, where that is
+        """The schema of the files, followed by the partition columns; only `columns`, if they are
         given."""
         options, volume = self._asked()
         with _on_the_driver(volume) as fs:
@@ -115,7 +116,7 @@ class S3kDataSource(DataSource):
             )
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """One that takes filters if Spark pushes them."""
+        """A reader, with support for filters if Spark pushes them."""
         options, volume = self._asked()
         if options.columns is not None and set(schema.names) != set(options.columns):
             raise InvalidArgumentError("give either a schema or columns: a schema selects, too")
@@ -130,7 +131,7 @@ class S3kDataSource(DataSource):
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """One that appends, or replaces the directory or the partitions that are written."""
+        """A writer that appends, or replaces the directory or the written partitions."""
         options, volume = self._asked()
         if not overwrite and PARTITION_OVERWRITE_MODE not in self.options:
             # Of the format, which appends as well.
@@ -170,11 +171,11 @@ class S3kReader(DataSourceReader):
         self._files: list[SourceFile] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What tasks need, which the listing is no part of."""
+        """The state that tasks need, without the listing."""
         return {**self.__dict__, "_files": None}
 
     def partitions(self) -> list[InputPartition]:
-        """Files, joined or cut to `max_partition_bytes`."""
+        """Input partitions: files, combined or split to `max_partition_bytes`."""
         limit = self._options.max_partition_bytes
         with _on_the_driver(self._volume) as fs:
             groups = planned(
@@ -183,7 +184,7 @@ class S3kReader(DataSourceReader):
         return [TaskSplits(group) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition; of none, if there are no files."""
+        """The rows of a partition; no rows if there are no files."""
         return read_splits(client(self._volume.executors), self._plan, partition.value or [])
 
     def _listed(self, fs: S3kSyncClient) -> list[SourceFile]:

@@ -30,7 +30,7 @@ __all__ = ["publish", "volume_to_write"]
 CONCURRENT = 16
 """Old files that are read concurrently."""
 ATTEMPTS = 20
-"""Attempts of an overwrite, which conflicts with concurrent changes of what it replaces."""
+"""Attempts of an overwrite, which conflicts with concurrent changes of the replaced files."""
 
 
 def volume_to_write(volume: SparkVolume, lease: float) -> SparkVolume:
@@ -97,11 +97,11 @@ def _publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) -
 
 
 def _replaced(fs: S3kSyncClient, tops: Iterable[str], places: set[str]) -> Iterator[FileStatus]:
-    """What goes: all below the tops, directories as wholes where nothing new comes to be below
-    them.
+    """The entries to remove: everything below the tops, whole directories where no new file is
+    below them.
 
-    Raises NotDirectoryError for a file where a directory is to be: one transaction cannot put one
-    in the other's place.
+    Raises NotDirectoryError for a file where a directory is needed: one transaction cannot replace
+    a file by a directory.
     """
     left = list(tops)
     kept = places.union(left, *(ancestors(place) for place in places))

@@ -1,5 +1,5 @@
-"""The files of a write task: uploaded, unpublished Parquet files, one for each partition it
-meets."""
+"""The files of a write task: uploaded, unpublished Parquet files, one for each partition among its
+rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROW_GROUP = 64 * 1024 * 1024
 HELD = 128 * 1024 * 1024
 """Bytes of rows that a task holds for all of its partitions together."""
 OPEN_FILES = 16
-"""Files that a task has open: of more partitions, some get several files."""
+"""Files that a task keeps open. With more partitions than that, some get several files."""
 
 Directory = str
 """`a=1/b=x`, or empty."""
@@ -45,24 +45,24 @@ class WritePlan:
     schema: StructType
     path: str
     overwrite: bool
-    """Whether what is there goes."""
+    """Whether existing files are removed."""
     job: str
-    """A UUID, which makes the names of files its own."""
+    """A UUID that makes the names of the files unique."""
     dynamic: bool = False
-    """Whether only in the partitions that are written."""
+    """Whether only the written partitions are overwritten."""
     partition_columns: tuple[str, ...] = ()
     max_records: int = 0
     compression: str = "snappy"
 
     def name(self, task: int, number: int) -> str:
-        """Of the file `number` of a task."""
+        """The name of the file `number` of a task."""
         codec = "" if self.compression == "none" else f".{self.compression}"
         return f"part-{task:05d}-{self.job}-{number:03d}{codec}.parquet"
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A file that is complete and not published."""
+    """A complete, unpublished file."""
 
     directory: Directory
     name: str
@@ -72,7 +72,7 @@ class WrittenFile:
 def write_plan(
     options: SourceOptions, schema: StructType, job: str, *, overwrite: bool
 ) -> WritePlan:
-    """What is to be written. Raises ConfigError (options that contradict each other),
+    """The plan of a write. Raises ConfigError (options that contradict each other),
     InvalidArgumentError (partition columns that the schema does not have, or that cannot be names
     of directories).
     """
@@ -108,7 +108,7 @@ def write_plan(
 def written_files(
     fs: S3kSyncClient, plan: WritePlan, task: int, batches: Iterable[pa.RecordBatch]
 ) -> list[WrittenFile]:
-    """Upload the rows of a task. What is raised has dropped the uploads."""
+    """Upload the rows of a task. If an error is raised, the uploads were dropped."""
     files = _Files(fs, plan, task)
     expected = arrow_schema(plan.schema)
     try:
@@ -124,7 +124,7 @@ def written_files(
 
 
 def task_number() -> int:
-    """The number of this task among those of its stage; repeated, it is the same."""
+    """The number of this task in its stage; the same in repeated attempts."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 
@@ -140,7 +140,7 @@ def discard(fs: S3kSyncClient, files: Iterable[WrittenFile]) -> None:
 
 @dataclass
 class _RowBuffer:
-    """Rows of one partition that are in no file yet."""
+    """Buffered rows of one partition, not yet written to a file."""
 
     tables: list[pa.Table] = field(default_factory=list)
     size: int = 0
@@ -156,8 +156,8 @@ class _Open:
 
 
 class _Files:
-    """The files of a task. Rows are held until there are enough for a row group, so that in
-    whatever order they come a partition has one file where all of its rows fit."""
+    """The files of a task. Rows are buffered until there are enough for a row group, so that a
+    partition has one file if all of its rows fit, in whatever order they arrive."""
 
     def __init__(self, fs: S3kSyncClient, plan: WritePlan, task: int) -> None:
         self._fs = fs
@@ -181,7 +181,7 @@ class _Files:
             self._write(max(self._held, key=lambda each: self._held[each].size))
 
     def finish(self) -> list[WrittenFile]:
-        """Write what is held, and complete all files."""
+        """Write the buffered rows and complete all files."""
         for directory in list(self._held):
             self._write(directory)
             self._close(directory)
@@ -193,14 +193,14 @@ class _Files:
         """Drop everything."""
         for each in self._open.values():
             each.file.discard()
-            with suppress(Exception):  # its footer has nowhere to go
+            with suppress(Exception):  # the footer cannot be written any more
                 each.parquet.close()
         self._open.clear()
         discard(self._fs, self._done)
 
     def _write(self, directory: Directory) -> None:
-        """What is held of a partition, as a row group; of several files, if they are not to have so
-        many rows."""
+        """Write the buffered rows of a partition as a row group; into several files if the rows of
+        a file are limited."""
         held = self._held.pop(directory)
         self._size -= held.size
         rows = pa.concat_tables(held.tables)
@@ -248,7 +248,7 @@ def _by_partition(
     """The rows of each partition, without the partition columns, in their order."""
     table = pa.Table.from_batches([batch])
     rows = table.drop_columns(list(columns))
-    # Every column may be null, as in files of Spark's own.
+    # Every column may be null, as in Spark's own files.
     rows = rows.cast(pa.schema([each.with_nullable(True) for each in rows.schema]))
     if not columns or not table.num_rows:
         yield from [("", rows)] if table.num_rows else []
@@ -266,7 +266,7 @@ def _by_partition(
 
 
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Partition values as names of directories have them; times are in UTC."""
+    """Partition values as in directory names; times are in UTC."""
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
         column = pc.cast(column, pa.timestamp(column.type.unit))
     return pc.cast(column, pa.string())

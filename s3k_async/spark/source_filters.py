@@ -47,7 +47,7 @@ _TEXTS: Final[Mapping[str, tuple[Callable[[str, str], bool], Callable[..., pc.Ex
 
 @dataclass(frozen=True, slots=True)
 class ColumnFilter:
-    """What rows must meet: `column operator value`, three-valued as in SQL.
+    """A condition on rows: `column operator value`, three-valued as in SQL.
 
     Operators are `=`, `<=>` (null equals null), `<`, `<=`, `>`, `>=`, `in` (of a tuple), `null`,
     `starts`, `ends` and `contains`.
@@ -73,7 +73,8 @@ class ColumnFilter:
         )
 
     def holds(self, value: Any) -> bool | None:
-        """Whether a value meets it; None is SQL's null, which is no yes."""
+        """Whether a value meets the condition; None is SQL's null, for which the result is
+        false."""
         found = self._holds(value)
         return not found if self.negated and found is not None else found
 
@@ -91,8 +92,8 @@ class ColumnFilter:
         return bool(_COMPARISONS[self.operator](value, self.value))
 
     def expression(self, name: str, type: pa.DataType) -> pc.Expression | None:
-        """For pyarrow, about a column of a file, of a superset of the rows that meet it; None
-        if there is none.
+        """The filter for pyarrow on a column of a file, which selects a superset of the matching
+        rows; None if there is none.
 
         There is none for floating-point numbers: NaN is equal to itself in Spark, but not in
         pyarrow.
@@ -135,7 +136,8 @@ class ColumnFilter:
 
 
 def condition_of(pushed: Any) -> ColumnFilter | None:
-    """What Spark pushes; None for a kind that is not known here, and for a nested column."""
+    """The condition for a filter that Spark pushes; None for an unsupported kind and for a nested
+    column."""
     negated = False
     while type(pushed).__name__ == "Not":
         pushed, negated = pushed.child, not negated

@@ -3,9 +3,11 @@ Python.
 
     from s3k_async.spark import read_parquet, write_parquet
 
-    events = read_parquet(spark, "s3k://analytics/warehouse/events", filters=[("day", ">=",
-    date(2026, 1, 1))]) write_parquet(events, "s3k://analytics/copy", mode="overwrite",
-    partition_columns=["day"])
+    recent = [("day", ">=", date(2026, 1, 1))]
+    events = read_parquet(spark, "s3k://analytics/warehouse/events", filters=recent)
+    write_parquet(
+        events, "s3k://analytics/copy", mode="overwrite", partition_columns=["day"]
+    )
 
 Planning and commit are done in the driver's own process.
 """
@@ -116,12 +118,11 @@ def write_parquet(
     context: str | None = None,
     **options: Any,
 ) -> None:
-    """Write a DataFrame as `format("s3k")` does: it is there as a whole when this returns, and
-    before nothing is.
+    """Write a DataFrame as `format("s3k")` does: all of it becomes visible when this returns, and
+    nothing before.
 
-    `options` are those of the data source. Where a task fails, what other tasks have uploaded is
-    left to garbage collection. Raises ConfigError, InvalidArgumentError, and as
-    `Transaction.commit`.
+    `options` are those of the data source. If a task fails, the uploads of other tasks are left to
+    garbage collection. Raises ConfigError, InvalidArgumentError, and as `Transaction.commit`.
     """
     if mode not in ("append", "overwrite"):
         raise InvalidArgumentError(f"the mode is append or overwrite, not {mode!r}")

@@ -37,12 +37,17 @@ _OWN: Final[Mapping[str, Option]] = {
     option.name: option
     for option in (
         Option("path", "text", "client", "The path, or a URL `s3k://volume/path`."),
-        Option("paths", "text", "client", "Several, as a JSON list: what `load` makes of a list."),
+        Option(
+            "paths",
+            "text",
+            "client",
+            "Several paths, as a JSON list, into which `load` converts a list.",
+        ),
         Option(
             "volume",
             "text",
             "client",
-            "The volume, as `S3kClient` takes it; the path's URL may say it, too.",
+            "The volume, as for `S3kClient`; the path's URL may contain it instead.",
         ),
         Option(
             "context",
@@ -50,13 +55,13 @@ _OWN: Final[Mapping[str, Option]] = {
             "client",
             "Context id of S3-FileSystem 1.0, for driver and executors.",
         ),
-        Option("format", "choice", "client", "What the files are.", choices=FORMATS),
+        Option("format", "choice", "client", "Format of the files.", choices=FORMATS),
         Option("columns", "text", "client", "Columns to read, with commas between them."),
         Option(
             "merge_schema",
             "boolean",
             "client",
-            "Whether the schema is that of all files, not of the newest.",
+            "Whether to merge the schemas of all files instead of using that of the newest.",
         ),
         Option(
             "max_partition_bytes",
@@ -125,8 +130,8 @@ class SourceOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, object]) -> SourceOptions:
-        """By name, in any case. Raises ConfigError (an unknown option, a value that is none, a
-        secret)."""
+        """The options by name, case-insensitive. Raises ConfigError (an unknown option, an invalid
+        value, a secret)."""
         values: dict[str, Any] = {}
         settings: dict[str, Any] = {}
         for name, value in given.items():
@@ -147,14 +152,14 @@ class SourceOptions:
         return cls(paths=tuple(paths), settings=settings, **values)
 
     def one_path(self) -> str:
-        """The path, where there can only be one. Raises ConfigError."""
+        """The path, for a table or a write, which has exactly one. Raises ConfigError."""
         if len(self.paths) != 1:
-            raise ConfigError(f"one path is wanted, not {len(self.paths)}")
+            raise ConfigError(f"expected one path, not {len(self.paths)}")
         return self.paths[0]
 
 
 def need_no_secrets(settings: Iterable[str]) -> None:
-    """Raise ConfigError if one of the options is a secret: what is shipped is in plans, and in
+    """Raise ConfigError if one of the options is a secret: shipped options appear in plans and in
     Spark's own files."""
     for name in settings:
         if name in OPTIONS and OPTIONS[name].type == "secret":
@@ -164,8 +169,9 @@ def need_no_secrets(settings: Iterable[str]) -> None:
 
 
 def is_of_a_table(given: Mapping[str, object]) -> bool:
-    """Whether these are not options but the properties of a table that is being created in Spark's
-    catalog: its own options begin with `option.`, and Spark adds others (`TableCatalog.PROP_*`).
+    """Whether these are the properties of a table that is being created in Spark's catalog instead
+    of options: there the options of the table begin with `option.`, and Spark adds other properties
+    (`TableCatalog.PROP_*`).
     """
     return {"provider", "owner"} <= given.keys()
 
@@ -184,12 +190,12 @@ class SourceSettings:
     options: Mapping[str, object] = field(default_factory=dict)
     """Defaults of reads and writes; its path is the only one."""
     pushes_filters: bool = False
-    """Whether Spark pushes filters (`spark.sql.python.filterPushdown.enabled`): a reader that can
-    take some is refused where it does not."""
+    """Whether Spark pushes filters (`spark.sql.python.filterPushdown.enabled`): Spark refuses a
+    reader with filter support if it does not."""
 
     def asked(self, given: Mapping[str, object]) -> SourceOptions:
         """The options of a read or write. Raises ConfigError, InvalidArgumentError (no path, or
-        two)."""
+        more than one)."""
         fixed = SourceOptions.of(self.options)
         if is_of_a_table(given):
             found = SourceOptions.of({**self.options, **_of_table(given)})
@@ -208,8 +214,8 @@ class SourceSettings:
         return found
 
     def volume_of(self, options: SourceOptions) -> SparkVolume:
-        """The volume that the options mean, else the one of the path's URL, else the one given.
-        Raises ConfigError."""
+        """The volume of the options, else that of the path's URL, else the given one. Raises
+        ConfigError."""
         volume: str | SparkVolume | None = options.volume
         if volume is None and not {"directory", "table"} & options.settings.keys():
             named = {
@@ -240,8 +246,8 @@ def _of_table(properties: Mapping[str, object]) -> dict[str, object]:
 
 
 def _may_be_another(volume: str | SparkVolume | None, name: str) -> bool:
-    """Whether the volume of a URL has to be resolved by its name; otherwise the given volume takes
-    or refuses the path."""
+    """Whether the volume of a URL has to be resolved by its name; otherwise the given volume
+    accepts or refuses the path."""
     if isinstance(volume, SparkVolume):
         return volume.driver.name not in ("", name)
     return volume is None or _is_url(volume)

@@ -31,7 +31,7 @@ __all__ = ["ReadPlan", "planned", "read_splits"]
 
 BATCH_ROWS = 65_536
 WHOLE = 4 * 1024 * 1024
-"""Files of so many bytes are fetched by one request, instead of one for the footer and one for each
+"""Files up to this size are fetched by one request, instead of one for the footer and one for each
 row group."""
 AHEAD = 4
 """Files that are fetched at the same time."""
@@ -39,13 +39,13 @@ AHEAD = 4
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """What all tasks of one read have in common."""
+    """The settings shared by all tasks of one read."""
 
     schema: StructType
-    """Of what is read, partition columns included."""
+    """The schema of the result, partition columns included."""
     format: str
     conditions: tuple[ColumnFilter, ...] = ()
-    """What rows must meet that are wanted; more may come."""
+    """The conditions on rows; the result may include rows that do not meet them."""
 
 
 def planned(
@@ -85,7 +85,7 @@ def read_splits(
 
 
 def _fetched(fs: S3kSyncClient, split: ReadSplit) -> pa.Buffer | None:
-    """The bytes of a small file."""
+    """The content of a small file."""
     if split.file.size > WHOLE:
         return None
     with opened(fs, split.file) as reader:
@@ -100,7 +100,7 @@ class _Source:
     stack: ExitStack
 
     def open(self) -> pa.Buffer | pa.PythonFile:
-        """What pyarrow reads from, once: looking at the schema of text is the end of a file."""
+        """The source for one read by pyarrow: reading the schema of a text file consumes it."""
         if self.data is not None:
             return self.data
         return pa.PythonFile(self.stack.enter_context(opened(self.fs, self.split.file)), mode="r")
@@ -138,7 +138,7 @@ def _filter(
     present: pa.Schema,
     expected: pa.Schema,
 ) -> pc.Expression | None:
-    """The conditions that are about columns of the file and of its types."""
+    """The conditions on columns that the file has, with the same types."""
     found = []
     for condition in conditions:
         name = names.get(condition.column)

@@ -1,8 +1,8 @@
 """Schemas of files as Spark types, and conversion of record batches to the schema that Spark
 expects.
 
-Nothing here loads `pyarrow.dataset` before a task reads, since that loads pandas, and Spark plans
-and commits each in a process of its own.
+Nothing here loads `pyarrow.dataset` before a task reads, since that loads pandas, and Spark starts
+a new process for each plan and commit.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ FILES_AT_ONCE = 8
 """Footers that are read at the same time."""
 
 _INT96 = "us"
-"""INT96 is how Spark has long written times: in microseconds, like its own."""
+"""INT96 is Spark's former format of times; read in microseconds, like Spark's own."""
 
 
 def file_format(name: str, schema: pa.Schema | None = None) -> ds.FileFormat:
-    """How pyarrow reads files of a format; `schema`: the types of columns of text files, where they
-    are known."""
+    """The pyarrow format for files; `schema`: the types of columns of text files, if they are
+    known."""
     import pyarrow.dataset as ds
 
     match name:
@@ -67,7 +67,7 @@ def file_format(name: str, schema: pa.Schema | None = None) -> ds.FileFormat:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """A schema of Spark's as its batches have it, times in UTC."""
+    """The Arrow schema of Spark's batches, times in UTC."""
     zone: dict[str, Any] = (
         {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     )  # PySpark 4
@@ -82,8 +82,7 @@ def inferred_schema(
     merged: bool,
     columns: Sequence[str] | None = None,
 ) -> StructType:
-    """The schema of the newest file, or of all of them together, and the partition columns behind
-    it.
+    """The schema of the newest file, or of all files merged, followed by the partition columns.
 
     `columns`: only these, in their order. Raises InvalidArgumentError (no files, types that
     contradict each other, a column that is not there).
@@ -113,7 +112,8 @@ def inferred_schema(
                 f"there is no column {missing[0]!r} among {', '.join(by_name)}"
             )
         fields = [by_name[name] for name in columns]
-    # What a file promises, others need not: every column may be null, as in Spark's own sources.
+    # Other files may not guarantee non-null values: every column is nullable, as in Spark's own
+    # sources.
     spark: StructType = from_arrow_schema(
         pa.schema([pa.field(field.name, field.type) for field in fields])
     )
@@ -123,10 +123,10 @@ def inferred_schema(
 def as_expected(
     batch: pa.RecordBatch, expected: pa.Schema, constants: Mapping[str, pa.Scalar]
 ) -> pa.RecordBatch:
-    """A batch of a file as Spark expects it: partition values added, columns that the file lacks
-    null, types cast.
+    """A batch of a file as Spark expects it: with partition values, with nulls for missing columns,
+    and with types cast.
 
-    Raises InvalidArgumentError (a value that its type cannot hold).
+    Raises InvalidArgumentError (a value that the type cannot hold).
     """
     names = named_like(batch.schema.names, expected.names)
     columns = []
@@ -142,7 +142,8 @@ def as_expected(
 
 
 def named_like(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
-    """The wanted names that exist, and their spelling: in another case, if that is unambiguous."""
+    """The wanted names that exist, with their spelling in the file, which may differ in case if
+    that is unambiguous."""
     present = set(names)
     found = {name: name for name in wanted if name in present}
     for name in wanted:
@@ -185,7 +186,7 @@ def _int96_columns(schema: pq.ParquetSchema) -> set[str]:
 
 
 def _plain(type: pa.DataType, *, zoned: bool) -> pa.DataType:
-    """A type that Spark has, and that holds what the given one does."""
+    """A type that Spark supports, with the same values as the given one."""
     types = pa.types
 
     def inner(field: pa.Field) -> pa.Field:

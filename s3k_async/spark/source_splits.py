@@ -1,5 +1,5 @@
-"""Splits of a read: committed files below a path, with partition values, divided and joined to even
-sizes."""
+"""Splits of a read: committed files below a path, with partition values, split and combined to
+similar sizes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 FOOTERS = 8
 """Footers that are read at the same time."""
 LEAST_WEIGHT = 1024 * 1024
-"""Bytes that a file counts for at least, since opening it takes a while."""
+"""The minimum number of bytes that a file counts for, since opening it takes time."""
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -50,7 +50,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file at the version that was listed: all that a task needs to read it."""
+    """A file at the listed version, with everything that a task needs to read it."""
 
     path: str
     physical: str
@@ -87,7 +87,7 @@ class ReadSplit:
 
 
 def opened(fs: S3kSyncClient, file: SourceFile) -> SyncFileReader:
-    """The file's bytes, without a request to the table."""
+    """Open the file, without a request to the table."""
 
     async def reader(client: S3kClient) -> FileReader:
         return reader_of(client, file.entry)
@@ -98,10 +98,11 @@ def opened(fs: S3kSyncClient, file: SourceFile) -> SyncFileReader:
 def found_files(
     fs: S3kSyncClient, paths: Iterable[str], *, missing_ok: bool = False
 ) -> list[SourceFile]:
-    """The committed files below the paths, sorted, without hidden ones: whose name, or a
-    directory's below the path, begins with `.`, or with `_` and has no `=`.
+    """The committed files below the paths, sorted, without hidden ones. A file is hidden if its
+    name, or that of a directory between the path and it, begins with `.`, or begins with `_` and
+    has no `=`.
 
-    Raises PathNotFoundError, unless with `missing_ok` a path that does not exist has no files.
+    Raises PathNotFoundError; with `missing_ok` a missing path has no files.
     """
     found: dict[str, SourceFile] = {}
     for path in paths:
@@ -138,7 +139,7 @@ def partition_names(files: Sequence[SourceFile]) -> tuple[str, ...]:
 
 
 def with_names(files: Sequence[SourceFile], names: Mapping[str, str]) -> list[SourceFile]:
-    """The files with partition columns that have other names: `names` are new to old."""
+    """The files with renamed partition columns: `names` maps new to old."""
     new = {old: name for name, old in names.items() if old != name}
     if not new:
         return list(files)
@@ -149,7 +150,7 @@ def with_names(files: Sequence[SourceFile], names: Mapping[str, str]) -> list[So
 
 
 def inferred_type(values: Iterable[str | None]) -> pa.DataType:
-    """Of a partition column: int, long or date if every value is one, else string."""
+    """The type of a partition column: int, long or date if every value is one, else string."""
     texts = {value for value in values if value is not None}
     if texts and all(_INTEGER.fullmatch(text) for text in texts):
         widest = max(max(int(text), -int(text) - 1) for text in texts)
@@ -161,8 +162,8 @@ def inferred_type(values: Iterable[str | None]) -> pa.DataType:
 
 
 def typed(text: str | None, type: pa.DataType) -> pa.Scalar:
-    """A partition value as one of a type. Raises InvalidArgumentError. Times without a zone are in
-    UTC."""
+    """A partition value converted to a type. Raises InvalidArgumentError. Times without a zone are
+    in UTC."""
     try:
         found = pa.scalar(text, pa.string())
         if pa.types.is_timestamp(type) and type.tz is not None:
@@ -175,8 +176,7 @@ def typed(text: str | None, type: pa.DataType) -> pa.Scalar:
 def pruned(
     files: Sequence[SourceFile], conditions: Iterable[ColumnFilter], schema: pa.Schema
 ) -> list[SourceFile]:
-    """The files whose partition values meet the conditions that are about them, as far as that is
-    decided here."""
+    """The files whose partition values meet the conditions, as far as these can be decided here."""
     kept = list(files)
     for condition in conditions:
         if condition.column in schema.names:
@@ -205,8 +205,8 @@ def _meeting(
 def splits_of(
     fs: S3kSyncClient, files: Sequence[SourceFile], limit: int, *, parquet: bool
 ) -> list[ReadSplit]:
-    """The files that have bytes; Parquet files of more than `limit` bytes are cut by row groups,
-    for which their footers are read."""
+    """Splits of the non-empty files. Parquet files of more than `limit` bytes are divided by row
+    groups; for that their footers are read."""
     whole = [file for file in files if file.size]
 
     def cut(file: SourceFile) -> list[ReadSplit]:
@@ -220,8 +220,8 @@ def splits_of(
 
 
 def joined(splits: Sequence[ReadSplit], limit: int, parallelism: int = 1) -> list[list[ReadSplit]]:
-    """Neighbours together, up to `limit` bytes, or less where that leaves some of `parallelism`
-    tasks idle."""
+    """Adjacent splits combined up to `limit` bytes, or less if some of `parallelism` tasks would be
+    idle."""
     total = sum(max(split.size, LEAST_WEIGHT) for split in splits)
     bound = min(limit, max(LEAST_WEIGHT, total // max(1, parallelism)))
     groups: list[list[ReadSplit]] = []

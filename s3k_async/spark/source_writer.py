@@ -34,21 +34,21 @@ class S3kWriter(DataSourceArrowWriter):
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
-        """Upload the rows of a task; a task that fails drops what it has uploaded."""
+        """Upload the rows of a task; a failed task drops its uploads."""
         fs = client(self._volume.executors)
         return TaskCommit(tuple(written_files(fs, self._plan, task_number(), iterator)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish. What is raised has changed nothing, but for OutcomeUnknownError."""
+        """Publish the files. If it raises an error other than OutcomeUnknownError, nothing was
+        changed."""
         with self._opened() as fs:
             publish(fs, self._plan, _files(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Drop what the tasks have uploaded.
+        """Drop the uploads of the tasks.
 
-        If none has failed, it is the commit that did, and its transaction has dropped what
-        certainly unreferenced: after OutcomeUnknownError that is nothing, since the files may be
-        published.
+        If no task has failed, the commit has, and its transaction has dropped the files that are
+        certainly unreferenced: none after OutcomeUnknownError, since they may be published.
         """
         if None in messages:
             with self._opened() as fs:

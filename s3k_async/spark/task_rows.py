@@ -34,7 +34,7 @@ ERROR: Final = (pa.field("error", pa.string()), pa.field("message", pa.string())
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The same columns in Spark's types; timestamps have microseconds."""
+    """An Arrow schema in Spark's types; timestamps have microseconds."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     found: StructType = from_arrow_schema(schema)
@@ -64,14 +64,14 @@ def error_fields(error: Exception) -> tuple[str, str]:
 
 
 def error_from(name: str, message: str, path: str | None = None) -> S3kError:
-    """The error that a task has returned as columns."""
+    """The error in the columns of a row."""
     kind: type[S3kError] = getattr(errors, name, S3kError)
     return kind(message, path=path)
 
 
 def attempt_name(number: int | None = None) -> str:
-    """A name for what an attempt of the running task writes. `number`: of its part, by default its
-    partition."""
+    """A unique name for the output of this attempt of the running task. `number`: of its part, by
+    default its partition."""
     context = TaskContext.get()
     partition, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
     return f"{partition if number is None else number:06d}-{attempt}"

@@ -1,7 +1,7 @@
 """The client of a Spark worker process: one for each volume, shared by all tasks of the process.
 
 Spark forks workers from a daemon that imports none of this, and uses a worker again for later
-tasks. So a client is made in the worker by the first task that needs it and stays for the next one.
+tasks. So the first task that needs a client creates it in the worker, and later tasks use it again.
 A worker ends without running exit handlers: deferred requests are therefore awaited at the end of
 each task. A task that is killed ends its worker; the leases of its changes expire.
 """
@@ -29,15 +29,15 @@ Work: TypeAlias = Callable[[S3kSyncClient, Iterator[Row]], Iterable[T]]
 """The work of a task with its rows."""
 
 _clients: Final[dict[tuple[int, VolumeConfig], S3kSyncClient]] = {}
-"""By process id, since a child must not use what its parent had opened, and configuration as it was
-shipped."""
+"""By process id, since a child must not use connections of its parent, and by shipped
+configuration."""
 
 
 def client(config: VolumeConfig) -> S3kSyncClient:
     """The open client of this process for a volume: the same at each call, never to be closed by
-    the caller; another one if the volume was loaded, restored, resharded or made anew since.
+    the caller; a new one if the volume was loaded, restored, resharded or created again since.
 
-    `config` as it arrives in the task: without secrets, which are resolved here. Raises as
+    `config` as shipped to the task: without secrets, which are resolved here. Raises as
     `S3kSyncClient` does when it opens.
     """
     key = os.getpid(), config
@@ -49,7 +49,7 @@ def client(config: VolumeConfig) -> S3kSyncClient:
         if _clients.get(key) is found:
             del _clients[key]
             found.close()
-    # Before it is opened: of two threads that come at the same time, both open the same one.
+    # Before it is opened: two concurrent threads then open the same client.
     found = _clients.setdefault(key, S3kSyncClient(config=with_local_secrets(config)))
     found.open_volume()
     return found
@@ -58,11 +58,11 @@ def client(config: VolumeConfig) -> S3kSyncClient:
 def each_partition(
     config: VolumeConfig, work: Work[Row, T]
 ) -> Callable[[Iterable[Row]], Iterator[T]]:
-    """What `RDD.mapPartitions`, `DataFrame.mapInArrow` and their like take: `work(client, rows)` in
-    each task.
+    """A function for `RDD.mapPartitions`, `DataFrame.mapInArrow` and similar: calls `work(client,
+    rows)` in each task.
 
-    `work` runs again when Spark repeats a task, also at the same time as before (speculation): what
-    it changes must be right when it is done twice. Its rows go on as they come.
+    `work` runs again when Spark repeats a task, also at the same time as before (speculation): its
+    changes must be idempotent. Its rows are passed on as they arrive.
     """
 
     def of_partition(rows: Iterable[Row]) -> Iterator[T]:

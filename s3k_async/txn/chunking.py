@@ -14,16 +14,16 @@ from s3k_async.table.keys import KeyScheme
 __all__ = ["CHUNK", "PARTS", "chunks", "cost", "cost_of_files", "mixed_chunks", "reread"]
 
 PARTS = 64
-"""Portions and subdirectories of one recursive change that are worked on at the same time."""
+"""Chunks and subdirectories of one recursive change that are processed concurrently."""
 CHUNK = SEGMENT_OPERATIONS
 """Entries of one directory that are changed together, and logged in one segment."""
 FULL_CHUNK = 8
-"""Of the `PARTS`, what a portion of `CHUNK` entries counts as: they and their segment are held in
-memory."""
+"""The share of `PARTS` that a chunk of `CHUNK` entries takes: the entries and their segment are
+held in memory."""
 
 
 def cost(chunk: Entries) -> int:
-    """How many of the `PARTS` a portion counts as."""
+    """The share of `PARTS` that a chunk takes."""
     return 1 + (FULL_CHUNK - 1) * len(chunk) // CHUNK
 
 
@@ -33,10 +33,10 @@ def cost_of_files(chunk: Entries) -> int:
 
 
 async def chunks(pages: AsyncGenerator[Entries, None]) -> AsyncGenerator[Entries, None]:
-    """The children of a directory: files by the `CHUNK`, directories as they come.
+    """The children of a directory: files in chunks of `CHUNK`, directories in arrival order.
 
-    The files of a portion are in the order of their names, and hence come from all suffixes in
-    turn: no partition is hammered, and a transaction is full however few files each suffix has.
+    The files of a chunk are sorted by name, and hence alternate between the suffixes: no partition
+    gets all requests at once, and transactions are full even if each suffix has few files.
     """
     held = _EntryBuffer()
     async with aclosing(pages):
@@ -67,7 +67,7 @@ async def reread(
     current: Callable[[Entry], Awaitable[Entry | None]],
     keys: KeyScheme,
 ) -> Entries:
-    """The entries, those at some places as `current` gives them; without those that are gone."""
+    """The entries, with those at some places read again by `current`; without missing ones."""
     if not places:
         return entries
     kept = []
@@ -78,16 +78,16 @@ async def reread(
 
 
 class _EntryBuffer:
-    """Entries until there are enough of them."""
+    """Buffers entries until a chunk is full."""
 
     def __init__(self) -> None:
         self._parts: list[Entries] = []
         self._count = 0
 
     def add(self, entries: Entries, page: Entries) -> list[Entries]:
-        """The portions that are full with these entries of a page."""
+        """Add the entries of a page; returns the chunks that are full."""
         if len(entries) > 0:
-            # A view would keep the page, of which it may be a small part.
+            # A slice would keep the whole page in memory.
             self._parts.append(entries if len(entries) == len(page) else Entries.joined([entries]))
             self._count += len(entries)
         full = []

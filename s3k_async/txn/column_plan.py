@@ -23,7 +23,7 @@ ENTROPY = 16
 
 
 class ColumnPlan:
-    """What to do to each of some entries: an `executor.Plan`."""
+    """The changes of some entries, in columns: an `executor.Plan`."""
 
     def __init__(
         self,
@@ -33,16 +33,16 @@ class ColumnPlan:
     ) -> None:
         self.entries = entries
         self.operations = operations
-        """What to log; nothing for a change that the log has heard of already."""
+        """The operations to log; none for a change that is already logged."""
         self.width = 2 if isinstance(changes, Moves) else 1
-        """Actions to each entry; the first is on its own item."""
+        """Actions for each entry; the first is on its own item."""
         self._changes = changes
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def lanes(self) -> list[Lane]:
-        """All rows, in full transactions that do not wait for each other."""
+        """All rows, in full transactions that can be sent concurrently."""
         return [(rows,) for rows in by_transaction(range(len(self)), self.width)]
 
     def identities(self, rows: Iterable[int]) -> list[str]:
@@ -69,8 +69,8 @@ def plan_moves(
     sources: Sources,
     marks: tuple[str, str] | None = None,
 ) -> ColumnPlan:
-    """Move entries into the directory `target`; with `marks`, prepare it: what goes gets the first,
-    what comes the second of them.
+    """Move entries into the directory `target`. With `marks`, prepare the move: the sources get the
+    first mark, the targets the second.
     """
     entropy = sources.entropy(ENTROPY * len(entries))
     moves = Moves(entries, keys.volume, target, keys.suffix_count, keys.hash, entropy, marks)
@@ -78,11 +78,11 @@ def plan_moves(
 
 
 def plan_deletes(entries: Entries, sources: Sources, mark: str | None = None) -> ColumnPlan:
-    """Delete entries; with `mark`, prepare it: they get the mark."""
+    """Delete entries. With `mark`, prepare the deletion: the entries get the mark."""
     deletes = Deletes(entries, sources.entropy(ENTROPY * len(entries)), mark)
     return ColumnPlan(entries, deletes, deletes.operations(sources.now_ms()))
 
 
 def plan_resolutions(entries: Entries, *, remove: bool) -> ColumnPlan:
-    """Remove marked entries, or take their marks from them; the log has heard of it."""
+    """Remove marked entries, or remove their marks; already logged."""
     return ColumnPlan(entries, Endings(entries, remove))

@@ -40,19 +40,19 @@ __all__ = [
 ]
 
 TRANSACTIONS = 8
-"""Transactions of one segment that are under way at the same time."""
+"""Concurrent transactions of one segment."""
 
 Refusal: TypeAlias = dict[int, Item | None]
-"""By their role, the actions of a row whose conditions failed, each with the item that is stored.
+"""The actions of a row whose conditions failed, by role, each with the stored item.
 """
 Lane: TypeAlias = Iterable[Sequence[int]]
-"""Rows, by the transaction; these transactions go one after the other."""
+"""Rows divided into transactions, which are sent one after the other."""
 Turn: TypeAlias = Callable[[], Awaitable[None]]
 """Returns when a transaction may be sent."""
 LoggedBody: TypeAlias = Callable[[LoggedOutcome], Awaitable[object]]
 Log: TypeAlias = Callable[[Operations, LoggedBody], Awaitable[None]]
-"""Logs operations around the table writes of a body, which notes what became of them: `run_parts`
-or, to wait for the end after a cancellation, `run` of `LoggedWriter`."""
+"""Logs operations around the table writes of a body, which records their outcome:
+`LoggedWriter.run_parts` or, to wait for the end after a cancellation, `LoggedWriter.run`."""
 
 
 class Plan(Protocol):
@@ -63,7 +63,7 @@ class Plan(Protocol):
 
     @property
     def operations(self) -> Sequence[Operation]:
-        """What to log, for all rows."""
+        """The operations to log, for all rows."""
 
     def identities(self, rows: Iterable[int]) -> list[str]:
         """The operation ids of the rows."""
@@ -76,7 +76,7 @@ class Plan(Protocol):
         each."""
 
     def path(self, row: int) -> str:
-        """The path that errors of the row name."""
+        """The path in errors about the row."""
 
 
 @dataclass(slots=True)
@@ -87,10 +87,10 @@ class ExecutionResult:
     refused: dict[int, Refusal] = field(default_factory=dict)
     failed: dict[int, S3kError] = field(default_factory=dict)
     unknown: set[int] = field(default_factory=set)
-    """Rows, failed as well, that may have been changed."""
+    """Rows that may have been changed, including failed ones."""
 
     def raise_failure(self) -> None:
-        """Raise the error of a row that failed; refused ones did not."""
+        """Raise the error of a failed row; refused rows have none."""
         for error in self.failed.values():
             raise error
 
@@ -105,7 +105,7 @@ def by_transaction(rows: Sequence[int], width: int = 1) -> list[Sequence[int]]:
 
 
 async def unlogged(operations: Operations, body: LoggedBody) -> None:  # noqa: ARG001
-    """The log of changes that are in the log already."""
+    """The log for changes that are already logged: writes nothing."""
     await body(LoggedOutcome())
 
 
@@ -119,13 +119,13 @@ async def execute(
     turn: Turn = checkpoint_if_cancelled,
     confirm: Confirm | None = None,
 ) -> ExecutionResult:
-    """Log the plan's operations as pending, send the transactions of all lanes, and log what became
-    of them.
+    """Log the plan's operations as pending, send the transactions of all lanes, and log the
+    outcome.
 
-    `turn` is awaited before each transaction; what it raises ends the work. So does a cancellation:
-    what was sent is seen to its end, and the rest is not. `confirm` reads what the successful rows
-    depend on, and moves those for which that is unknown. Raises S3kError, with nothing changed, if
-    the log cannot be written.
+    `turn` is awaited before each transaction; an error of it ends the work. So does a cancellation:
+    transactions in flight are awaited, the others are not sent. `confirm` reads the entries that
+    the successful rows depend on, and moves rows to `unknown` if that fails. Raises S3kError, with
+    nothing changed, if the log cannot be written.
     """
     report = ExecutionResult()
     work = _PlanExecution(items, plan, token, turn, report)
@@ -165,10 +165,10 @@ class _PlanExecution:
             await self._transact(rows)
 
     async def _transact(self, rows: Sequence[int]) -> None:
-        """Change the rows, leaving out those whose conditions fail."""
+        """Change the rows, excluding those whose conditions fail."""
         left = rows
         while left:
-            # What is seen to its end does not notice that the others were cancelled meanwhile.
+            # A shielded transaction does not detect the cancellation of the others.
             await checkpoint_if_cancelled()
             await self.turn()
             try:
@@ -200,7 +200,7 @@ class _PlanExecution:
         except S3kError as error:
             self._fail(rows, error)
         except BaseException:
-            # The event loop ends, or the store is broken: the outcome is unknown.
+            # The event loop ends, or the store fails unexpectedly: the outcome is unknown.
             self.report.unknown.update(rows)
             raise
         else:

@@ -45,7 +45,7 @@ __all__ = ["IntentResolver"]
 
 
 class IntentResolver:
-    """Resolves the write intents of a volume for the calls that meet them."""
+    """Resolves the write intents of a volume for calls that encounter them."""
 
     def __init__(
         self, reader: StoredReader, jobs: Jobs, sources: Sources, busy_timeout: float
@@ -56,10 +56,10 @@ class IntentResolver:
         self._busy_timeout = busy_timeout
 
     async def settle(self, entry: Entry) -> None:
-        """Return when the stored item does not carry the mark of `entry` any more, or may not: read
-        it again.
+        """Wait until the stored item no longer carries the mark of `entry`, or may not; read it
+        again afterwards.
 
-        Raises BusyError when another client's job has not come to its end within the busy timeout.
+        Raises BusyError when another client's job has not ended within the busy timeout.
         """
         deadline = self._sources.monotonic() + self._busy_timeout
         delay = POLL_SECONDS
@@ -69,7 +69,8 @@ class IntentResolver:
                 await self._end_one(entry, published=False)
                 return
             if record.is_published and not entry.is_dir:
-                # One file's mark is no other client's concern; what is below a directory is.
+                # The mark of a file affects only that file; the mark of a directory affects
+                # everything below it.
                 await self._end_one(entry, published=True)
                 return
             if not self._jobs.lease_runs(record):
@@ -85,8 +86,8 @@ class IntentResolver:
                 return
 
     async def _complete_around(self, entry: Entry, record: TransactionRecord) -> None:
-        """Bring a job to its end, or, where a damaged item is in the way of that, at least this
-        entry. The marks that stay behind mean the old side, with the record and without it.
+        """Finish a job, or, if a damaged item prevents that, at least this entry. The remaining
+        marks mean the old side, with the record and without it.
         """
         try:
             await self.complete(record)
@@ -96,8 +97,8 @@ class IntentResolver:
             await self._end_one(entry, published=False)
 
     async def keeps_directory(self, directory: Entry) -> bool:
-        """Whether no transaction removes or moves a directory with an intent. An intent that
-        means nothing by now is dropped.
+        """Whether no transaction removes or moves a directory with an intent. An intent without
+        effect is removed.
         """
         record = await self._jobs.record(job_of(directory.pending))
         state = _new_state(directory)
@@ -108,8 +109,8 @@ class IntentResolver:
         return await self._end_one(directory, published=False) and state != CREATED
 
     async def complete(self, record: TransactionRecord) -> bool:
-        """Take a job over whose lease has run out, and bring it to its end. False if another client
-        was faster."""
+        """Take over a job whose lease has expired, and finish it. False if another client was
+        faster."""
         async with self._jobs.take_over(record) as job:
             if job is None:
                 return False
@@ -117,7 +118,7 @@ class IntentResolver:
             return True
 
     async def end(self, job: Job, source: str, target: str, *, published: bool) -> None:
-        """Fold in, or drop, all marks of a job. What fails is raised, and can be done again."""
+        """Apply or remove all marks of a job. Raises the first failure; can be repeated."""
         if job.kind == "transaction":
             await self._end_parts(job, published=published)
         await self._end_trees(job, source, target, published=published)
@@ -132,8 +133,8 @@ class IntentResolver:
             await _TreeResolution(reader, job, intent, not published, sources).run(target)
 
     async def _end_parts(self, job: Job, *, published: bool) -> None:
-        """From the last part to the first, so that a directory which the transaction made comes
-        after what is in it."""
+        """From the last part to the first, so that a directory that the transaction created comes
+        after its content."""
         damage: ItemFormatError | None = None
         for number in reversed(range(job.parts)):
             try:
@@ -144,7 +145,7 @@ class IntentResolver:
             if part is not None:
                 await self._end_part(job, part, published=published)
         if damage is not None and published:
-            # The marks that the part lists mean the new side only as long as the record is there.
+            # The listed marks mean the new side only as long as the record exists.
             raise damage
         await remove_parts(self._reader.items, job)
 
@@ -162,7 +163,7 @@ class IntentResolver:
         await self._carry_out(job, plan, [by_transaction(directories)])
 
     async def _carry_out(self, job: Job, plan: RowPlan[Entry], lanes: Sequence[Lane]) -> None:
-        """What is no longer as it was read has been ended by another client."""
+        """Entries that have changed since the read were resolved by another client."""
         report = await execute(
             self._reader.items, unlogged, plan, lanes, self._sources.uuid, turn=job.turn
         )
@@ -173,7 +174,7 @@ class IntentResolver:
         return stored is None or stored.pending != entry.pending
 
     async def _end_one(self, entry: Entry, *, published: bool) -> bool:
-        """Fold in or drop one mark. False if it cannot be known to be gone."""
+        """Apply or remove one mark. False if it may still exist."""
         try:
             await self._reader.items.write(self._resolution(entry, published=published))
         except (ConditionFailedError, OutcomeUnknownError):
@@ -188,13 +189,13 @@ class IntentResolver:
             return Delete(key, marked)
         if published and isinstance(state, Entry):
             return Put(to_item(state, keys), marked)
-        # A listing knows a directory by its operation.
+        # Listings detect changes of a directory by its operation id.
         stamp: dict[str, Value] = {OPERATION: self._sources.uuid()} if entry.is_dir else {}
         return Update(key, marked, set=stamp, remove=(NEXT,))
 
 
 def _new_state(entry: Entry) -> NewState:
-    """What a marked entry becomes; a mark that cannot be read leaves it as it is."""
+    """The new state of a marked entry; an unreadable mark changes nothing."""
     try:
         return parse_intent(entry.pending).new_state
     except ItemFormatError:
@@ -202,7 +203,7 @@ def _new_state(entry: Entry) -> NewState:
 
 
 class _TreeResolution:
-    """The walk over one side of a job: what carries its mark is removed, or loses the mark."""
+    """The walk over one side of a job: entries with its mark are removed, or lose the mark."""
 
     def __init__(
         self, reader: StoredReader, job: Job, mark: str, remove: bool, sources: Sources
@@ -215,7 +216,7 @@ class _TreeResolution:
         self._budget = Budget(PARTS)
 
     async def run(self, top: str) -> None:
-        """End the entry at `top` and all below it."""
+        """Resolve the entry at `top` and everything below it."""
         entry = await self._reader.stored(top)
         if entry is None or entry.pending != self._mark:
             return
@@ -235,7 +236,7 @@ class _TreeResolution:
                 yield page.carrying(self._mark)
 
     async def _end(self, entries: Entries) -> None:
-        """What is no longer as it was listed has been ended by another client."""
+        """Entries that have changed since the listing were resolved by another client."""
         plan = plan_resolutions(entries, remove=self._remove)
         items, token = self._reader.items, self._sources.uuid
         report = await execute(items, unlogged, plan, plan.lanes(), token, turn=self._job.turn)

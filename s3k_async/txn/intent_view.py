@@ -19,14 +19,14 @@ from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent, parse_inte
 __all__ = ["IntentView", "Seeing"]
 
 Seeing: TypeAlias = Callable[[Entries], Awaitable[Entries]]
-"""What readers see of stored entries: `IntentView.seen`."""
+"""The visible states of stored entries: `IntentView.seen`."""
 
 
 class IntentView:
-    """What one call sees of jobs. The record of each is read once, after an entry that it marks was
-    read, so that all entries of the call are on the same side of it.
+    """The states of jobs as seen by one call. The record of each job is read once, after an entry
+    with its mark was read, so that all entries of the call are on the same side of it.
 
-    With `holds`, also of jobs that only hold an entry and change nothing of it.
+    With `holds`, records of jobs that only hold an entry without changing it are read too.
     """
 
     def __init__(self, items: ItemStore, keys: KeyScheme, *, holds: bool = False) -> None:
@@ -36,11 +36,10 @@ class IntentView:
         self._records: dict[str, TransactionRecord | None] = {}
 
     async def seen(self, entries: Entries) -> Entries:
-        """The entries of one directory's page, or of different paths, without those that are
-        nothing for readers, in their order if that is the order of paths. One that is marked keeps
-        its mark.
+        """The visible entries of one directory's page, or of different paths; sorted by path if the
+        input is. A marked entry keeps its mark.
 
-        Raises ItemFormatError for the record of a job that cannot be understood.
+        Raises ItemFormatError for an unreadable record of a job.
         """
         marked = entries.marked()
         if not marked:
@@ -72,21 +71,19 @@ class IntentView:
         return kept if len(parts) == 1 else Entries.sorted(parts)
 
     async def is_unchanged(self) -> bool:
-        """Whether the jobs that this call took for unpublished are so still."""
+        """Whether the jobs that this call treated as unpublished still are."""
         open_jobs = [
             job
             for job, record in self._records.items()
             if record is not None and record.state == "preparing"
         ]
         records = await self._read(open_jobs) if open_jobs else {}
-        # One without a record is over: it may have been published and all that it changed folded
-        # in.
+        # A job without a record is over: it may have been published, and all of its marks applied.
         return all(job in records and not records[job].is_published for job in open_jobs)
 
     async def _seen_again(self, marked: list[Entry]) -> Entries:
-        """Entries whose jobs were over when their records were looked for, read again. A mark that
-        is still there is a late one, of an owner that lost its job before it was published: the old
-        side holds.
+        """Read entries again whose jobs had no record. A mark that is still present was written
+        late by an owner that lost its job before publication: the old side is visible.
         """
         before = {entry.path: entry.pending for entry in marked}
         found = await self._items.get_many(self._keys.keys(list(before)))
@@ -107,7 +104,7 @@ class IntentView:
             return
         found = await self._read(unknown)
         for job in unknown:
-            # Of two that look at the same time, the first answer counts for both.
+            # Of two concurrent reads, the first result counts for both.
             self._records.setdefault(job, found.get(job))
 
     async def _read(self, jobs: Iterable[str]) -> dict[str, TransactionRecord]:
@@ -116,7 +113,7 @@ class IntentView:
 
 
 def _understood(text: str) -> WriteIntent:
-    """What a mark says; one that cannot be understood changes nothing of what its item says."""
+    """The write intent of a mark; an unreadable one leaves the stored state visible."""
     try:
         return parse_intent(text)
     except ItemFormatError:

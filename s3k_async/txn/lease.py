@@ -7,7 +7,7 @@ before its request was sent, by a wall clock and a monotonic one, and stops a ma
 The leases and their margins:
 
 - transaction record (`txn_record`): 30 s, renewed every 10 s. No margin, since each write of the
-  transaction is conditional on the owner in the record, or on what the item was.
+  transaction is conditional on the owner in the record, or on the state of the item.
 - volume lock (`volume_lock`): 90 s, renewed every 15 s. Margin 45 s: bulk loads are unconditional,
   so the last one has to arrive before a takeover.
 - lock delegate (`lock_delegate`): the holder's lease, read every 5 s and relied on for 15 s after a
@@ -49,36 +49,36 @@ class Moment:
         return cls(sources.monotonic(), sources.now_ms())
 
     def age(self, sources: Sources) -> float:
-        """Seconds since, by the clock that advanced more: a monotonic one may stop while the
-        machine sleeps."""
+        """Seconds since this moment, by the clock that advanced more: a monotonic clock may stop
+        while the machine sleeps."""
         wall = (sources.now_ms() - self.wall_ms) / 1000
         return max(sources.monotonic() - self.monotonic, wall)
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease as its holder, or a delegate of the holder, may rely on it."""
+    """A lease as seen by its holder, or by a delegate of the holder."""
 
     owner: str
     """The fencing token: writes under the lease are conditional on it."""
     expiry_ms: int
     """When other clients may take over, epoch milliseconds; the stored attribute."""
     since: Moment
-    """Before the request that granted, renewed or read it was sent."""
+    """The moment before the request that granted, renewed or read the lease was sent."""
     duration: float
-    """Seconds after `since` for which it is relied on."""
+    """Seconds after `since` for which the lease is relied on."""
     margin: float = 0.0
-    """Seconds before the expiry at which it ends for the holder: time for the last requests to
-    arrive, and for clocks that differ."""
+    """Seconds before the expiry at which the lease ends for the holder: allows for requests in
+    flight and for clock differences."""
 
     @classmethod
     def granted(cls, owner: str, since: Moment, seconds: float, margin: float = 0.0) -> Self:
-        """A lease of so many seconds, by a request that is sent after `since`."""
+        """A lease of so many seconds, from a request sent after `since`."""
         return cls(owner, expiry_ms(since.wall_ms, seconds), since, seconds - margin, margin)
 
     @classmethod
     def none(cls, owner: str) -> Self:
-        """A lease that was not granted, or is lost."""
+        """A lease that was not granted, or was lost."""
         return cls(owner, 0, Moment(-math.inf, 0), 0.0)
 
     def valid(self, sources: Sources) -> bool:
@@ -93,7 +93,7 @@ def expiry_ms(now_ms: int, seconds: float) -> int:
 
 
 def expired(expiry_ms: int, now_ms: int) -> bool:
-    """Whether another client may take over what a stored lease protects."""
+    """Whether a stored lease has expired, so that another client may take over."""
     return expiry_ms <= now_ms
 
 
@@ -114,8 +114,8 @@ async def keep_renewed(
     *,
     check: Callable[[], object] | None = None,
 ) -> AsyncIterator[None]:
-    """Await `renew` every `interval` seconds for the time of the body. Its requests do not wait for
-    their turn.
+    """Await `renew` every `interval` seconds for the time of the body. Its requests bypass the
+    concurrency limit.
 
     LeaseExpiredError of `renew` ends the renewals, not the body: the holder checks its lease before
     each write. Any other S3kError is followed by the next attempt, since the lease may still be

@@ -27,29 +27,29 @@ __all__ = ["LockDelegate"]
 
 EVERY_SECONDS: Final = 5.0
 MARGIN_SECONDS: Final = LEASE_SECONDS - HELD_SECONDS
-"""As the holder's own: what was sent last has this much time to arrive before a takeover."""
+"""As the holder's margin: the time for the last requests to arrive before a takeover."""
 
 
 class LockDelegate:
-    """One worker process. `lock`: the id of the lock that it works under."""
+    """The delegate in one worker process. `lock`: the id of the lock."""
 
     def __init__(self, lock: str, sources: Sources) -> None:
         self._sources = sources
         self._lease = Lease.none(lock)
 
     def check(self) -> None:
-        """Raises LeaseExpiredError unless the lock certainly is held."""
+        """Raise LeaseExpiredError unless the lock is certainly held."""
         if not self._lease.valid(self._sources):
             raise LeaseExpiredError("the volume lock of this job is no longer held")
 
     @asynccontextmanager
     async def at_work(self, items: ReliableItems) -> AsyncIterator[None]:
-        """For the time of the body `items.load` may be used, as long as the lock is held. Raises
-        LeaseExpiredError if it is not, the body being cancelled, and the store's errors.
+        """Allow `items.load` for the time of the body. If the lock is not held, or is lost, the
+        body is cancelled and LeaseExpiredError raised. Also raises the store's errors.
         """
         await self._look(items)
-        # The check ends the work with what it has under way: a request that waits for credentials
-        # or a connection was checked already, and must not be sent any more.
+        # The check cancels the work with its requests in progress: a request that waits for
+        # credentials or a connection has passed its own check, and must not be sent any more.
         look = partial(self._look, items)
         async with keep_renewed(look, EVERY_SECONDS, self._sources, check=self.check):
             with items.loading(self.check):

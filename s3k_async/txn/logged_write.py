@@ -23,9 +23,9 @@ class LoggedOutcome:
     """The outcome of logged operations, by id."""
 
     succeeded: set[str] | None = None
-    """Those that were applied; None: all but the unknown."""
+    """Operations that were applied; None: all but the unknown ones."""
     unknown: set[str] = field(default_factory=set)
-    """Those of which it is not known; they stay pending."""
+    """Operations with an unknown outcome; they stay pending."""
 
 
 class LoggedWriter:
@@ -38,8 +38,8 @@ class LoggedWriter:
     def operation(
         self, kind: OperationKind, before: Entry | None, after: Entry | None
     ) -> Operation:
-        """One change of one entry. The operation id is that of `after`; a removal gets one of its
-        own."""
+        """The log record of one change of one entry. The operation id is that of `after`; a removal
+        gets a new one."""
         if after is not None:
             identity, object_id, version = after.operation, after.id, after.version
         else:
@@ -58,12 +58,12 @@ class LoggedWriter:
     async def run(
         self, operations: Operations, body: Callable[[LoggedOutcome], Awaitable[object]]
     ) -> None:
-        """Log the operations around the table writes of `body`; the committed mark is not waited
-        for.
+        """Log the operations around the table writes of `body`; the committed mark is written
+        asynchronously.
 
-        Once the pending entry is there, cancellation waits for the end: what follows is short, and
-        abandoning it half-way would leave its outcome unknown. A definite failure rolls the log
-        back; an unknown outcome leaves it pending, for fsck to decide.
+        After the pending entry is written, a cancellation waits for the end: the rest is short, and
+        abandoning it would leave the outcome unknown. A definite failure rolls the log back; an
+        unknown outcome leaves it pending, for fsck to decide.
         """
         pending = await self.begin(operations)
 
@@ -85,9 +85,9 @@ class LoggedWriter:
     async def run_parts(
         self, operations: Operations, body: Callable[[LoggedOutcome], Awaitable[object]]
     ) -> None:
-        """As `run`, for a body of many parts: a cancellation reaches it. Whatever ends it, what it
-        has noted by then is logged: operations that are noted neither as succeeded nor as unknown
-        did not happen.
+        """As `run`, for a body of many parts, which a cancellation interrupts. The outcomes
+        recorded by then are logged in any case: operations recorded neither as succeeded nor as
+        unknown were not applied.
         """
         pending = await self.begin(operations)
         outcome = LoggedOutcome(succeeded=set())
@@ -101,7 +101,7 @@ class LoggedWriter:
             )
 
     async def begin(self, operations: Operations, transaction: str = "") -> PendingLog:
-        """Log the operations as pending; a failure of that precedes any change."""
+        """Log the operations as pending. A failure of this precedes any change."""
         try:
             return await self.log.begin(operations, job=transaction)
         except S3kError as error:
@@ -120,7 +120,8 @@ class TransactionLog:
     async def run_parts(
         self, operations: Operations, body: Callable[[LoggedOutcome], Awaitable[object]]
     ) -> None:
-        """As `LoggedWriter.run_parts`, but what the body notes counts only after the commit."""
+        """As `LoggedWriter.run_parts`, but the recorded outcomes take effect only after the
+        commit."""
         pending = await self._writer.begin(operations, self._transaction)
         outcome = LoggedOutcome(succeeded=set())
         try:

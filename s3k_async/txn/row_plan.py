@@ -23,7 +23,7 @@ T = TypeVar("T", bound=Row)
 
 
 class RowPlan(Generic[T]):
-    """What to do to each of some rows: an `executor.Plan`.
+    """The changes of some rows: an `executor.Plan`.
 
     `actions` gives the `width` actions of a row, `operations` its log records, and `checks` the
     conditions on other items. Rows of one transaction share equal checks, which come after all
@@ -50,7 +50,7 @@ class RowPlan(Generic[T]):
         return len(self._rows)
 
     def lanes(self) -> list[Lane]:
-        """All rows, in full transactions that do not wait for each other."""
+        """All rows, in full transactions that can be sent concurrently."""
         return [(rows,) for rows in by_transaction(range(len(self)), self.width)]
 
     def identities(self, rows: Iterable[int]) -> list[str]:

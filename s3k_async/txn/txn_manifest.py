@@ -37,21 +37,21 @@ __all__ = ["ManifestPart", "divided", "read_part", "remove_parts", "write_parts"
 
 PART_PATHS = 2000
 PART_BYTES = 200_000
-"""A part ends with whichever it reaches first; an item holds 400 KB."""
+"""Limits of a part, of which the first one reached applies; an item holds 400 KB."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestPart:
-    """Some of the paths that a job marks."""
+    """Some of the paths with marks of a job."""
 
     paths: tuple[str, ...] = ()
-    """In the order in which they are marked: a directory before what is in it."""
+    """In the order in which they are marked: a directory before its content."""
     trees: tuple[str, ...] = ()
 
 
 def divided(paths: Iterable[str], trees: Iterable[str] = ()) -> list[ManifestPart]:
-    """The paths by the part, the trees at the end: a job is ended from its last part to its
-    first."""
+    """The paths divided into parts, with the trees at the end: a job is resolved from its last part
+    to its first."""
     return [
         *(ManifestPart(paths=tuple(some)) for some in _chunks(paths)),
         *(ManifestPart(trees=tuple(some)) for some in _chunks(trees)),
@@ -75,8 +75,8 @@ def _chunks(paths: Iterable[str]) -> Iterator[list[str]]:
 async def write_parts(
     items: ItemStore, job: Job, parts: Sequence[ManifestPart], sources: Sources
 ) -> None:
-    """Write the parts, as long as the job is ours. Raises LeaseExpiredError, and the service's
-    errors."""
+    """Write the parts, as long as this client owns the job. Raises LeaseExpiredError, and the
+    service's errors."""
     ours = Check(job_key(job.id), Condition(equals={"owner": job.owner, "state": "preparing"}))
     for number, part in enumerate(parts):
         job.check()
@@ -89,15 +89,15 @@ async def write_parts(
 
 
 async def read_part(items: ItemStore, job_id: str, number: int) -> ManifestPart | None:
-    """A part of a job, or None if it is not there. Raises ItemFormatError."""
+    """A part of a job, or None if it does not exist. Raises ItemFormatError."""
     item = await items.get(_key(job_id, number))
     return None if item is None else ManifestPart(_texts(item, "paths"), _texts(item, "trees"))
 
 
 async def remove_parts(items: ItemStore, job: Job) -> None:
-    """Remove the parts of a job that has no marks any more."""
+    """Remove the parts of a job without remaining marks."""
     for number in range(job.parts):
-        with suppress(ConditionFailedError):  # it was removed before, or never written
+        with suppress(ConditionFailedError):  # already removed, or never written
             await items.write(Delete(_key(job.id, number), Condition()))
 
 

@@ -2,9 +2,10 @@
 
 A write intent, the `next` attribute of an item, names a transaction. The transaction's record
 decides about all of its intents: one conditional write of it makes every prepared change visible at
-once. A record has one owner at a time, who renews its lease; after the expiry any client that needs
-an entry takes the transaction over (`intent_resolver`). Every write of a record is conditional on
-its owner, so the writes of a former owner fail. Commands and stored fields call it a job.
+once. A record has one owner at a time, which renews the lease; after the expiry any client that
+needs an entry takes the transaction over (`intent_resolver`). Every write of a record is
+conditional on its owner, so the writes of a former owner fail. Commands and stored fields call it a
+job.
 """
 
 from __future__ import annotations
@@ -66,12 +67,12 @@ JOB_PARTITION = "s3k:job"
 LEASE_SECONDS = 30.0
 RENEW_SECONDS = 10.0
 LATE_SECONDS = 3.0
-"""After which a renewal that was not answered holds back the job's other requests."""
+"""Seconds after which a renewal without a response holds back the job's other requests."""
 POLL_SECONDS = 0.05
 POLL_CAP_SECONDS = 1.0
 
 JobKind = Literal["rename", "delete", "transaction", "mark"]
-"""`mark`: a change that is not atomic; its record only says until when to believe its marks."""
+"""`mark`: a change that is not atomic; its record only shows until when its marks are valid."""
 JobState = Literal["preparing", "published", "aborted", ""]
 """Empty for a job of kind `mark`, which is never published."""
 
@@ -81,10 +82,10 @@ PART_SEPARATOR = "#"
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """What the table says of a rename or deletion of many entries. Times are epoch milliseconds.
+    """The stored record of a change of many entries. Times are epoch milliseconds.
 
-    While `lease_ms` is ahead, its owner is at work; afterwards any client that needs an entry of it
-    brings it to its end.
+    Until `lease_ms` its owner is considered alive; afterwards any client that needs an entry of it
+    finishes the job.
     """
 
     id: str
@@ -93,9 +94,9 @@ class TransactionRecord:
     source: str
     """Of a rename or delete: the directory; empty for a transaction."""
     target: str
-    """Of a rename: where the directory goes; empty for everything else."""
+    """Of a rename: the new path of the directory; empty otherwise."""
     parts: int
-    """Of a transaction: how many more items list the paths that it marks."""
+    """Of a transaction: the number of manifest items."""
     lease_ms: int
     started_ms: int
     published_ms: int
@@ -103,7 +104,7 @@ class TransactionRecord:
     operation: str
     """The id of the last write of the record."""
     owner: str = ""
-    """Who renews the lease; an id of no meaning."""
+    """A random id of the client that renews the lease."""
 
     @property
     def is_published(self) -> bool:
@@ -127,7 +128,7 @@ class TransactionRecord:
 
 
 def job_key(job_id: str) -> Key:
-    """Where the record of a job is."""
+    """The key of a job's record."""
     return Key(JOB_PARTITION, job_id)
 
 
@@ -165,7 +166,7 @@ def record_from(item: Item) -> TransactionRecord:
 
 
 def _damaged(item: Item, reason: str) -> ItemFormatError:
-    remedy = "s3k fsck repair puts it into quarantine, and what it marked stays as it was"
+    remedy = "s3k fsck repair puts it into quarantine, and the entries it marked stay unchanged"
     return ItemFormatError(
         f"a damaged job record: {reason} ({remedy})", path=f"{JOB_PARTITION} / {item.get(SORT)}"
     )
@@ -181,12 +182,12 @@ class Job:
         self.kind = kind
         self.lease = lease
         self.parts = parts
-        """Of a transaction: how many items list the paths that it marks."""
+        """Of a transaction: the number of manifest items."""
         self.hold_intent = WriteIntent(identity).text()
         self.removal_intent = WriteIntent(identity, REMOVED).text()
         self.creation_intent = WriteIntent(identity, CREATED).text()
         self.over = kind == "mark"
-        """Whether no mark of it is left that means anything: then its record goes."""
+        """Whether no effective mark of it is left: then its record is removed."""
         self._sources = sources
         self._calm = asyncio.Event()
         self._calm.set()
@@ -197,13 +198,13 @@ class Job:
         return self.lease.owner
 
     def extend(self, lease: Lease) -> None:
-        """The lease was renewed. An expired one stays expired: the operation may have reacted to
-        that."""
+        """Record a renewal of the lease. An expired lease stays expired, since the operation may
+        have reacted to that."""
         if not self.expired:
             self.lease = lease
 
     def lose(self) -> None:
-        """Another client took the job over."""
+        """Record that another client has taken the job over."""
         self.lease = Lease.none(self.owner)
 
     @property
@@ -212,21 +213,21 @@ class Job:
         return not self.lease.valid(self._sources)
 
     def check(self) -> None:
-        """Raise LeaseExpiredError unless the lease certainly still runs."""
+        """Raise LeaseExpiredError unless the lease is certainly valid."""
         if self.expired:
             raise LeaseExpiredError(
                 "transaction lease expired; repeat the call to finish the operation"
             )
 
     async def turn(self) -> None:
-        """Wait while a renewal of the lease is late, so that the service comes to it, and then
-        raise as `check`. For those who send many requests, before each."""
+        """Called before each of many requests: while a renewal of the lease is late, wait, so that
+        the service can process it; then raise as `check`."""
         await self._calm.wait()
         self.check()
 
     @contextmanager
     def renewing(self) -> Iterator[None]:
-        """For the time of one renewal."""
+        """A context for one renewal."""
         late = asyncio.get_running_loop().call_later(LATE_SECONDS, self._calm.clear)
         try:
             yield
@@ -246,10 +247,10 @@ class Jobs:
     async def hold(
         self, kind: JobKind, source: str, target: str = "", *, parts: int = 0
     ) -> AsyncIterator[Job]:
-        """Own a new job for the time of the body, its lease renewed in the background.
+        """Own a new job for the time of the body, with its lease renewed in the background.
 
-        Afterwards the record of a job that is `over` is removed; that of any other is left to
-        the next client.
+        Afterwards the record is removed if the job is `over`; otherwise it is left to the next
+        client.
         """
         identity, lease = self._sources.uuid(), self._new_lease(self._sources.uuid())
         job = Job(identity, kind, lease, self._sources, parts=parts)
@@ -271,7 +272,7 @@ class Jobs:
         try:
             await to_the_end(partial(self._items.write, Put(record, ABSENT)))
         except (asyncio.CancelledError, OutcomeUnknownError):
-            job.over = True  # nothing carries a mark of it
+            job.over = True  # no entry carries a mark of it
             await to_the_end(partial(self._end, job))
             raise
         async with self._owned(job):
@@ -279,8 +280,8 @@ class Jobs:
 
     @asynccontextmanager
     async def take_over(self, record: TransactionRecord) -> AsyncIterator[Job | None]:
-        """Own a job whose owner's lease has expired, for the time of the body; one that was not
-        published is aborted by that. None: another client was faster. Afterwards as for `hold`.
+        """Take over a job with an expired lease for the time of the body; if it is not published,
+        this aborts it. None: another client was faster. Afterwards as for `hold`.
         """
         lease = self._new_lease(self._sources.uuid())
         job = Job(record.id, record.kind, lease, self._sources, parts=record.parts)
@@ -306,9 +307,9 @@ class Jobs:
             yield job
 
     async def publish(self, job: Job) -> None:
-        """From this write on, the job's marks mean their new side.
+        """Publish the job: from this write on its marks mean their new side.
 
-        Raises LeaseExpiredError (another client took the job for expired and aborted it),
+        Raises LeaseExpiredError (another client considered the job expired and aborted it),
         OutcomeUnknownError, and the service's errors: then it was not published.
         """
         job.check()
@@ -326,9 +327,9 @@ class Jobs:
             raise LeaseExpiredError("transaction lease expired; no changes were applied") from error
 
     async def abort(self, job: Job) -> JobState:
-        """See to it that the job is not published, and return what it is by now: `published` if
-        that came first; empty if its record is gone or another client's. Raises the service's
-        errors, OutcomeUnknownError too.
+        """Abort the job unless it is published, and return its state: `published` if that came
+        first; empty if its record is missing or owned by another client. Raises the service's
+        errors, including OutcomeUnknownError.
         """
         try:
             await self._become(job, "aborted")
@@ -337,12 +338,12 @@ class Jobs:
         return "aborted"
 
     async def record(self, job_id: str) -> TransactionRecord | None:
-        """The record of a job, or None: it is over, or never was. Raises ItemFormatError."""
+        """The record of a job; None if the job is over or never existed. Raises ItemFormatError."""
         item = await self._items.get(job_key(job_id))
         return None if item is None else record_from(item)
 
     async def record_many(self, job_ids: Iterable[str]) -> dict[str, TransactionRecord]:
-        """The records that there are of some jobs, by id. Raises ItemFormatError."""
+        """The existing records of some jobs, by id. Raises ItemFormatError."""
         found = await self._items.get_many([job_key(job_id) for job_id in dict.fromkeys(job_ids)])
         return {key.sort: record_from(item) for key, item in found.items()}
 
@@ -354,7 +355,7 @@ class Jobs:
                     yield record_from(item)
 
     def lease_runs(self, record: TransactionRecord) -> bool:
-        """Whether the owner's lease still runs."""
+        """Whether the owner's lease is valid."""
         return not expired(record.lease_ms, self._sources.now_ms())
 
     async def _become(self, job: Job, state: JobState) -> None:
@@ -391,8 +392,8 @@ class Jobs:
         job.extend(lease)
 
     async def _end(self, job: Job) -> None:
-        """Remove the record of a job that is over; the lease of any other is given up, so that
-        nobody waits for it."""
+        """Remove the record of a job that is over; otherwise release its lease, so that no client
+        waits for it."""
         mine = Condition(equals={"owner": job.owner})
         try:
             if job.over:
@@ -401,9 +402,9 @@ class Jobs:
                 given_up: dict[str, Value] = {"lease": 0, OPERATION: self._sources.uuid()}
                 await self._items.write(Update(job_key(job.id), mine, set=given_up))
         except ConditionFailedError:
-            return  # another client took the job for expired: the record is his, or gone
+            return  # another client took the job over
         except S3kError as error:
-            # A record that stays behind ends with its lease.
+            # A record that remains expires with its lease.
             _LOG.warning("the record of job %s could not be given up: %s", job.id, error)
 
     def _new_lease(self, owner: str) -> Lease:
@@ -411,7 +412,7 @@ class Jobs:
 
 
 def _state_of(item: Item | None, job: Job) -> JobState:
-    """The state of a job in the stored item, if that is still ours."""
+    """The state of a job in the stored item, if this client still owns it."""
     if item is None or item.get("owner") != job.owner:
         return ""
     return record_from(item).state

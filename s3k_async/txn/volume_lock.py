@@ -63,37 +63,36 @@ __all__ = [
 LockPurpose: TypeAlias = Literal["load", "restore", "reshard"]
 
 LEASE_SECONDS: Final = 90.0
-"""Until then nobody takes the lock over."""
+"""Until this expires no other client takes the lock over."""
 HELD_SECONDS: Final = 45.0
-"""So long its holder counts on it after a renewal: what it sent last has this much time less to
-arrive."""
+"""How long the holder relies on the lock after a renewal: the rest of the lease is for its last
+requests to arrive."""
 RENEW_SECONDS: Final = 15.0
 LOOK_SECONDS: Final = 15.0
-"""How old a client's look at the record may be when it sends a request."""
+"""Maximum age of a client's last read of the record when it sends a request."""
 BELIEVED_SECONDS: Final = 30.0
-"""How old it may be when the answer comes."""
+"""Maximum age of that read when the response arrives."""
 QUIET_SECONDS: Final = 40.0
-"""What the holder waits before it changes anything; more than BELIEVED_SECONDS, as no two clocks
-run alike."""
+"""Seconds that the holder waits before its first change; more than BELIEVED_SECONDS to allow for
+clock drift."""
 _ATTEMPTS: Final = 10
 
 
 class VolumeLock:
-    """One holding of the lock. `subject` says what exactly is done (of a load, the dump; of a
-    reshard, the target): interrupted work is only finished by work with the same purpose and
-    subject."""
+    """One acquisition of the lock. `subject` identifies the work (the dump of a load, the target of
+    a reshard): only work with the same purpose and subject can finish interrupted work."""
 
     def __init__(self, purpose: LockPurpose, subject: str, sources: Sources) -> None:
         self.purpose = purpose
         self.subject = subject
         self.done = 0
-        """How far the work is, as the record has it from the next renewal on; what interrupted work
-        had come to."""
+        """The progress of the work, stored in the record from the next renewal on; initially that
+        of interrupted work."""
         self.touched = False
-        """Whether something was changed, so that the volume cannot be opened unless the work is
+        """Whether something was changed, so that the volume cannot be opened until the work is
         finished."""
         self.alone = False
-        """Whether the volume was made with the lock, so that nobody can ever have had it open."""
+        """Whether the volume was created with the lock, so that no client can have it open."""
         self._sources = sources
         self._lease = Lease.none(sources.uuid())
         self._turn = anyio.Lock()
@@ -104,7 +103,7 @@ class VolumeLock:
         return self._lease.owner
 
     def fields(self) -> dict[str, Value]:
-        """What the record says while the lock is held. The lease begins now."""
+        """The fields of the record while the lock is held. The lease begins now."""
         self._lease = self._new_lease()
         return {
             LOCK: self.id,
@@ -116,14 +115,14 @@ class VolumeLock:
         }
 
     def check(self) -> None:
-        """Raises LeaseExpiredError unless the lock certainly is held."""
+        """Raise LeaseExpiredError unless the lock is certainly held."""
         if not self._lease.valid(self._sources):
             raise LeaseExpiredError(
                 f"the volume lock was lost; repeat the {self.purpose} to finish it"
             )
 
     async def take(self, items: ReliableItems, record: VolumeRecord, where: str) -> None:
-        """Lock a volume, or take over the lock of the same work that was interrupted.
+        """Lock a volume, or take over the lock of the same work after an interruption.
 
         Raises BusyError (another client holds the lock, other work was interrupted, or the record
         is no longer the one given), VolumeNotFoundError.
@@ -146,8 +145,8 @@ class VolumeLock:
             except ConditionFailedError:
                 continue
             except BaseException:
-                # It may be ours all the same, and would keep everybody out for work that nobody
-                # began.
+                # This client may have taken the lock after all, and would lock out all others
+                # without doing any work.
                 with anyio.CancelScope(shield=True):
                     await self._give_up(items, finished=False)
                 raise
@@ -164,11 +163,11 @@ class VolumeLock:
 
     @asynccontextmanager
     async def held(self, items: ReliableItems) -> AsyncIterator[None]:
-        """Keep the lock, which was taken, for the time of the body, in which `items.load` may be
-        used; then give it up.
+        """Renew the acquired lock for the time of the body, in which `items.load` may be used; then
+        release it.
 
-        After an error the volume stays locked for the client that finishes the work, unless nothing
-        was touched.
+        After an error the volume stays locked for a client that finishes the work, unless nothing
+        was changed.
         """
         finished = False
         try:
@@ -195,9 +194,9 @@ class VolumeLock:
             raise self._lose() from error
 
     async def dismiss(self, items: ReliableItems) -> None:
-        """Change the lock id, so that all delegates (`txn.lock_delegate`) stop, and wait until
-        none can be at work. Needed before the lock is given up for good: a task that Spark has
-        given up may still run. Raises LeaseExpiredError if the lock was lost.
+        """Change the lock id, so that all delegates (`txn.lock_delegate`) stop, and wait until none
+        can be writing. Needed before the lock is finally released: a task that Spark considers lost
+        may still run. Raises LeaseExpiredError if the lock was lost.
         """
         async with self._turn:
             new = self._sources.uuid()
@@ -207,7 +206,7 @@ class VolumeLock:
         self.check()
 
     async def wait_for_clients_to_stop(self) -> None:
-        """Wait until every client that had the volume open has noticed."""
+        """Wait until every client with the volume open has detected the lock."""
         if self.alone:
             return
         await self._sources.sleep(QUIET_SECONDS)
@@ -220,7 +219,8 @@ class VolumeLock:
             self._lease = lease
 
     async def _give_up(self, items: ReliableItems, *, finished: bool) -> None:
-        """Unlock; or, with the work half done, leave the lock to the next one, at once."""
+        """Unlock; if the work is unfinished, expire the lease, so that the next client can take
+        over at once."""
         operation = self._sources.uuid()
         if finished or not self.touched:
             gone = (LOCK, LOCK_LEASE, LOCK_PURPOSE, LOCK_SUBJECT, LOCK_DONE)
@@ -250,7 +250,7 @@ class VolumeLock:
 
 
 class RecordFence:
-    """Stops an open client once its volume was locked; see above.
+    """Stops an open client after its volume was locked; see the module.
 
     `read` gives the record item, strongly consistent; `record` was read after the moment `since`.
     """
@@ -272,24 +272,24 @@ class RecordFence:
         self._failures: list[S3kError] = []
 
     def due(self) -> bool:
-        """Whether the record has to be looked at before a request is sent."""
+        """Whether the record must be read before a request is sent."""
         return self._age() >= LOOK_SECONDS
 
     def late(self) -> bool:
-        """Whether it has to be looked at before an answer is believed."""
+        """Whether the record must be read before a response is used."""
         return self._age() >= BELIEVED_SECONDS
 
     async def look(self) -> None:
-        """Read the record, unless another client has done so by now. Raises BusyError (the volume
-        is locked), VolumeMismatchError (it was), VolumeNotFoundError (it was removed), and the
-        errors of the read."""
+        """Read the record, unless a concurrent call has done so. Raises BusyError (the volume is
+        locked), VolumeMismatchError (it was locked since it was opened), VolumeNotFoundError (it
+        was removed), and the errors of the read."""
         failures = self._failures
         async with self._turn:
             if not self.due():
                 return
             if failures:
-                # Many wait at once, and one after the other would wait for a table that does not
-                # answer.
+                # Many calls wait at once, and would otherwise wait one after the other for an
+                # unresponsive table.
                 raise copy(failures[0])
             try:
                 await self._look()

@@ -1,9 +1,9 @@
 """The volume record: the settings that all clients of a volume share.
 
 It is an item of the table, and a tag of the table that encodes the same fields, so that a lost item
-can be restored: a suffix count that somebody had to guess would put every later entry into the
-wrong partition. The rules for an item and a tag that are missing or disagree follow S3Guard's
-version marker (HADOOP-16520); see `load_or_repair`.
+can be restored: with a guessed suffix count every later entry would go into the wrong partition.
+The rules for a missing or contradictory item or tag follow S3Guard's version marker (HADOOP-16520);
+see `load_or_repair`.
 
 The tag reads `f:1 k:native n:analytics ...`: fields in a fixed order, a space between them, a byte
 that the service does not allow in a tag written as `=` and two hexadecimal digits.
@@ -90,15 +90,15 @@ __all__ = [
 FORMAT: Final = 1
 """The layout of the record itself."""
 PROTOCOL: Final = 1
-"""What this client speaks; a record may ask for more (`min_client`)."""
+"""The protocol of this client; a record may require a newer one (`min_client`)."""
 SCOPED: Final = "scoped"
 """The flag of a volume whose data keys and log keys lie below its own `scope` in their locations.
 """
 FLAGS: Final = frozenset({SCOPED})
-"""Features that this version knows. A record that names another one is refused."""
+"""Features that this version supports. A record with any other is refused."""
 SCOPE: Final = "s3k-"
-"""What scopes begin with. S3-FileSystem 1.0 lists, and deletes, keys that begin with a hexadecimal
-digit only."""
+"""Prefix of scopes. S3-FileSystem 1.0 lists, and deletes, only keys that begin with a hexadecimal
+digit."""
 RECORD_KEY: Final = Key("s3k:volume", "record")
 TAG: Final = "s3k-volume"
 
@@ -109,29 +109,29 @@ _TAG_LIMIT = 256
 STATE: Final = "state"
 DESTROYING: Final = "destroying"
 LOCK: Final = "loading"
-"""Id of the holding of the exclusive lock, while there is one: see `txn.volume_lock`."""
+"""Id of the present acquisition of the exclusive lock, if any: see `txn.volume_lock`."""
 LOCK_LEASE: Final = "loading_lease"
-"""Until when it is believed, epoch ms; 0 after work that was interrupted."""
+"""Expiry of its lease, epoch ms; 0 after interrupted work."""
 LOCK_PURPOSE: Final = "loading_for"
 LOCK_SUBJECT: Final = "loading_of"
 LOCK_DONE: Final = "loading_done"
 LOCK_EPOCH: Final = "epoch"
-"""Id of the last holding there was; it stays."""
+"""Id of the last acquisition; never removed."""
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeRecord:
-    """What is fixed when a volume is made."""
+    """The settings that are fixed when a volume is created."""
 
     name: str
     suffix_count: int
     hash: HashName
     data: str
-    """Where the bytes are, as `location_text` writes it."""
+    """The data location, as `location_text` writes it."""
     log_mode: LogMode
     log: str
-    """Where the operation log is; empty when it is disabled."""
+    """The location of the operation log; empty when it is disabled."""
     volume_id: str
     created_ms: int
     kind: VolumeKind = "native"
@@ -139,13 +139,13 @@ class VolumeRecord:
     min_client: int = PROTOCOL
     format: int = FORMAT
     epoch: str = field(default="", compare=False)
-    """The last time that the volume was locked exclusively, by the id of the lock. Not in the tag.
+    """The id of the last exclusive lock. Not in the tag.
     """
 
     @property
     def scope(self) -> str:
-        """What every key of the volume begins with in its data location and in its log location;
-        empty for a volume made before there were scopes. Adopted objects keep the keys they had.
+        """Prefix of every key of the volume in its data and log locations; empty for a volume
+        created before scopes existed. Adopted objects keep their keys.
         """
         return scope_of(self.volume_id, self.flags)
 
@@ -179,7 +179,7 @@ class VolumeRecord:
         return replace(record, epoch=str(item.get(LOCK_EPOCH, "")))
 
     def to_tag(self) -> str:
-        """The tag's value. Raises ConfigError when it would be longer than a tag may be."""
+        """The tag's value. Raises ConfigError when it would exceed the length of a tag."""
         values = {name: str(value) for name, value in self.to_item("").items() if name in _FIELDS}
         if self.log == beside(self.data):
             values["log"] = "."
@@ -213,8 +213,8 @@ class VolumeRecord:
         return _checked(values, what, where)
 
     def differences(self, wanted: Mapping[str, object]) -> str:
-        """What differs from the wanted fields, as `name (ours, not wanted)`; empty when nothing
-        does. None: any."""
+        """The differences from the wanted fields, as `name (ours, not wanted)`; empty if there are
+        none. A wanted value of None matches any."""
         return ", ".join(
             f"{name} ({getattr(self, name)!r}, not {value!r})"
             for name, value in wanted.items()
@@ -231,8 +231,7 @@ class VolumeRecord:
 
 
 def scope_of(volume_id: str, flags: Collection[str]) -> str:
-    """What every key of a volume with these flags begins with, in its data location and in its log
-    location."""
+    """Prefix of every key of a volume with these flags, in its data and log locations."""
     return f"{SCOPE}{volume_id}/" if SCOPED in flags else ""
 
 
@@ -254,8 +253,8 @@ _NUMBERS: Final = frozenset({"format", "suffix_count", "min_client", "created"})
 
 
 def _checked(values: Mapping[str, Any], what: str, where: str) -> VolumeRecord:
-    """Judge the format before anything else: a later one may mean something else by the other
-    fields."""
+    """Check the format before anything else: in a later format the other fields may have another
+    meaning."""
     written = values.get("format")
     if type(written) is not int or written < 1:
         raise NotAVolumeError(f"{what} has no format number", path=where)
@@ -313,7 +312,7 @@ def _unescaped(text: str) -> str:
 
 
 def location_text(location: BlobLocation, table: TableLocation) -> str:
-    """How the record names a place for bytes: `s3://bucket/prefix/`, `memory://name/`,
+    """The form of a location in the record: `s3://bucket/prefix/`, `memory://name/`,
     `file:///directory/`, or, for a directory below that of the table's file, `./directory/`, so
     that such a volume can be moved."""
     return location.text(table.home)
@@ -365,9 +364,9 @@ async def load_or_repair(
     | unsupported or not readable | any | any | the item alone rules |
 
     Item or tag damaged: NotAVolumeError; in need of a newer client: VolumeFormatError; both name
-    which of the two. A volume that is being destroyed is VolumeNotFoundError, except to who
-    destroys it (`destroying`). One that is locked exclusively is BusyError, except to who is about
-    to take the lock (`locked`): then the item alone rules.
+    which of the two. A volume that is being destroyed raises VolumeNotFoundError, except for the
+    caller that destroys it (`destroying`). An exclusively locked one raises BusyError, except for a
+    caller that is about to take the lock (`locked`): then the item alone counts.
     """
     record = await find_or_repair(
         store,
@@ -404,8 +403,7 @@ async def find_or_repair(
         tag, tags = await _read_tag(table, sources, policy)
         if item is None and tag is None:
             if not await is_empty(store):
-                # What is there may have been written after the first look, by a creator that was
-                # quick.
+                # The items may have been written after the first read, by a concurrent creator.
                 if await store.get(RECORD_KEY) is None:
                     return None
                 continue
@@ -440,7 +438,7 @@ def is_locked(item: Item, now_ms: int) -> bool:
 
 
 def locked_message(item: Item, now_ms: int) -> str:
-    """What is told of a volume whose record says that it is locked."""
+    """The error message for a locked volume."""
     purpose = str(item.get(LOCK_PURPOSE, ""))
     if is_locked(item, now_ms):
         return (
@@ -477,11 +475,11 @@ async def create_record(
     policy: RetryPolicy,
     lock: Mapping[str, Value] | None = None,
 ) -> None:
-    """Write the record of a new volume, item first; `lock`: the fields of a lock that it is born
+    """Write the record of a new volume, item first; `lock`: the fields of a lock that it is created
     with.
 
-    Raises VolumeExistsError if the table has one by now, ConfigError before anything is written if
-    the record does not fit into a tag.
+    Raises VolumeExistsError if the table has a record by now, ConfigError before anything is
+    written if the record does not fit into a tag.
     """
     record.to_tag()
     try:
@@ -494,8 +492,8 @@ async def create_record(
 async def mark_destroying(
     store: ItemStore, record: VolumeRecord, where: str, *, sources: Sources
 ) -> None:
-    """Make the volume one that nobody can open any more. Raises VolumeNotFoundError if it is
-    another one by now, BusyError if another client holds its exclusive lock."""
+    """Mark the volume as being destroyed, so that no client can open it. Raises VolumeNotFoundError
+    if the table has another volume by now, BusyError if another client holds its exclusive lock."""
     item = await store.get(RECORD_KEY) or {}
     seen = {name: item[name] for name in (LOCK, LOCK_LEASE) if name in item}
     if is_locked(item, sources.now_ms()):
@@ -512,7 +510,7 @@ async def mark_destroying(
 async def _read_tag(
     table: ItemTable, sources: Sources, policy: RetryPolicy
 ) -> tuple[str | None, bool]:
-    """The tag, and whether the table lets us have tags at all."""
+    """The tag, and whether the table supports tags and allows reading them."""
     try:
         return await retry(lambda: table.read_tag(TAG), policy, sources), True
     except CredentialsError:
@@ -538,8 +536,8 @@ async def _restore_item(
 async def write_tag(
     table: ItemTable, record: VolumeRecord, sources: Sources, policy: RetryPolicy
 ) -> None:
-    """Tag the table with the record, for sure; nothing where the engine has no tags. Raises the
-    service's errors."""
+    """Tag the table with the record; no effect if the engine has no tags. Raises the service's
+    errors."""
     value = record.to_tag()
     try:
         await retry(lambda: table.write_tag(TAG, value), policy, sources)
@@ -550,8 +548,7 @@ async def write_tag(
 async def _write_tag(
     table: ItemTable, record: VolumeRecord, sources: Sources, policy: RetryPolicy, where: str
 ) -> None:
-    """The item is what counts: without the tag the volume works, so a failure is not the
-    caller's."""
+    """The volume works without the tag, so a failure is only logged."""
     try:
         await write_tag(table, record, sources, policy)
     except S3kError as error:

@@ -29,26 +29,26 @@ REMOVED: Literal["gone"] = "gone"
 CREATED: Literal["here"] = "here"
 
 NOBODY = "-"
-"""An id that no job has: that of a mark which cannot be read."""
+"""An id that no job has, used for an unreadable mark."""
 
 NewState: TypeAlias = Entry | Literal["gone", "here"] | None
 
 
 @dataclass(frozen=True, slots=True)
 class WriteIntent:
-    """A job, by its id, and what the entry becomes once the job is published; None: the same as
-    before."""
+    """A job id and the state of the entry after the job is published; None: unchanged."""
 
     job: str
     new_state: NewState = None
 
     @property
     def is_hidden(self) -> bool:
-        """Whether the entry is nothing for as long as the job is not published."""
+        """Whether the entry is invisible as long as the job is not published."""
         return self.new_state == CREATED
 
     def text(self) -> str:
-        """The mark as it is stored. Raises UnicodeEncodeError for no entry that was ever stored."""
+        """The stored text of the mark. Never raises UnicodeEncodeError for an entry that was
+        stored."""
         document: dict[str, object] = {"job": self.job}
         if isinstance(self.new_state, Entry):
             document["then"] = entry_document(self.new_state)
@@ -57,10 +57,10 @@ class WriteIntent:
         return json.dumps(document, separators=(",", ":"))
 
     def resolve(self, entry: Entry, *, published: bool) -> Entry | None:
-        """What a marked entry is to those who read it, before its job is published or afterwards;
-        None: nothing.
+        """The visible state of a marked entry, before or after its job is published; None: no
+        entry.
 
-        One that is still the stored item keeps its mark; the entry of `new_state` has none.
+        The stored entry keeps its mark; the entry of `new_state` has none.
         """
         if not published:
             return None if self.new_state == CREATED else entry
@@ -91,7 +91,7 @@ def parse_intent(text: str) -> WriteIntent:
 
 
 def job_of(text: str) -> str:
-    """The id of the job that a mark names; NOBODY's for one that cannot be read."""
+    """The job id in a mark; `NOBODY` for an unreadable one."""
     try:
         return parse_intent(text).job
     except ItemFormatError:

@@ -1,8 +1,8 @@
 """Ownership claims: the mark of a volume at the root of each of its locations.
 
 A location belongs to one native volume: the mark names the volume and its table. A second table
-with the same record (a copy, or one restored from a backup under another name) differs from the
-mark, and may not use the location.
+with the same record (a copy, or one restored from a backup under another name) does not match the
+mark, and must not use the location.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Claim:
 
 def table_identity(config: VolumeConfig, location: BlobLocation) -> str:
     """Identity of the table in the mark of a location; without the directory if the location is in
-    it, too, since an embedded volume may be moved as a whole."""
+    the same one, since an embedded volume may be moved as a whole."""
     embedded = location_text(location, config.table).startswith("./")
     return config.table.identity(embedded=embedded)
 
@@ -100,8 +100,8 @@ def _same_table(one: str, other: str) -> bool:
 
 
 def belongs_to_a_volume(key: str) -> bool:
-    """Whether a key is of data, log or mark of a volume: a native one of any version, or one of
-    S3-FileSystem 1.0."""
+    """Whether a key belongs to data, log or mark of a volume: a native one of any version, or one
+    of S3-FileSystem 1.0."""
     *directories, name = key.split("/")
     return (
         any(_SCOPED.fullmatch(each) for each in directories)
@@ -112,9 +112,9 @@ def belongs_to_a_volume(key: str) -> bool:
 
 
 async def require_unclaimed(blobs: BlobStore, *, adopting: bool = False) -> None:
-    """Check that a location without a mark has no objects of a volume, or, if its objects are to be
-    adopted, of no native one with a scope. Only the first level is listed, with one request for
-    each directory. Raises VolumeExistsError."""
+    """Check that a location without a mark has no objects of a volume; if its objects are to be
+    adopted, only that it has none of a native volume with a scope. Only the first level is listed,
+    with one request for each directory. Raises VolumeExistsError."""
     async for page in list_first_level(blobs):
         for info in page:
             first, slash, _ = info.key.partition("/")

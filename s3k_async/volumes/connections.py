@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def log_location(config: VolumeConfig) -> BlobLocation:
-    """Location of a native volume's log, never among the data."""
+    """Location of a native volume's log, never inside the data location."""
     if config.log is None or config.log.place == config.data.place:
         return config.data.below("oplog")
     return config.log
@@ -34,7 +34,7 @@ def log_location(config: VolumeConfig) -> BlobLocation:
 class VolumeConnections:
     """Adapters of one volume, closed with `stack`.
 
-    `session`: an aioboto3 session, or a mapping of `table`, `data` and `log` to one each.
+    `session`: an aioboto3 session, or a mapping from `table`, `data` and `log` to sessions.
     """
 
     config: VolumeConfig

@@ -56,16 +56,17 @@ async def init_volume(
 
     Of concurrent calls exactly one creates it. An existing volume raises VolumeExistsError; with
     `exist_ok`, its record is returned, if it agrees with `config` (else VolumeMismatchError). Also
-    raises ConfigError (also for an open kind, which only an existing volume decides),
+    raises ConfigError (also for an unspecified kind, which only an existing volume can determine),
     NotAVolumeError (the table holds something else), VolumeExistsError if the data or log location
     is another volume's, UnsupportedError for kind `s3k-1.0`, and the services' errors. After a
     failure, the same call continues. A volume created with a `lock` was never open to another
     client.
 
-    A location with objects of another volume is refused: VolumeExistsError. `adopting`: a volume of
-    S3-FileSystem 1.0 whose files are to be adopted is allowed. `take_over`: the table exists, and
-    replaces the one in the marks of its locations, after a restore from a backup under another
-    name, or a renaming. The other table must no longer be used. Missing marks are written again.
+    A location with objects of another volume is refused: VolumeExistsError. `adopting`: allow
+    objects of a volume of S3-FileSystem 1.0, whose files are to be adopted. `take_over`: the table
+    exists, and replaces the one in the marks of its locations, after a restore from a backup under
+    another name, or after a rename. The other table must no longer be used. Missing marks are
+    written again.
     """
     wanted = _new_record(config, sources)
     where = config.table.label
@@ -148,8 +149,8 @@ def _new_record(config: VolumeConfig, sources: Sources) -> VolumeRecord:
 
 
 def _require_kind(config: VolumeConfig, where: str) -> None:
-    """Refuse an open kind: a native record in a table of S3-FileSystem 1.0 breaks its scans, and
-    its writers would overwrite native entries."""
+    """Refuse an unspecified kind: a native record in a table of S3-FileSystem 1.0 breaks its scans,
+    and its writers would overwrite native entries."""
     if config.kind is None:
         raise ConfigError(
             "the Hadoop settings do not say whose volume this is, and a table of S3-FileSystem 1.0 "

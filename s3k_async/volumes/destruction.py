@@ -57,9 +57,10 @@ async def destroy_volume(
     volume open notice within seconds, and are not waited for. Without `force` only a volume without
     files and directories is removed (DirectoryNotEmptyError). Only the volume's own objects are
     deleted: bytes and log below its scope, in locations with the mark of the volume and of its
-    table; a bucket is kept. Of a volume without a scope, the bytes in its table or its log. Raises
-    VolumeNotFoundError, NotAVolumeError, VolumeMismatchError, ReadOnlyVolumeError for kind
-    `s3k-1.0`, PartialFailureError for objects that could not be deleted.
+    table; a bucket is kept. For a volume without a scope, the data objects that its table or log
+    references are deleted. Raises VolumeNotFoundError, NotAVolumeError, VolumeMismatchError,
+    ReadOnlyVolumeError for kind `s3k-1.0`, PartialFailureError for objects that could not be
+    deleted.
     """
     where = config.table.label
     if config.kind == "s3k-1.0":
@@ -122,14 +123,14 @@ async def _require_owner(
     blobs: ReliableBlobs, own_keys: re.Pattern[str], record: VolumeRecord, table: str
 ) -> None:
     """Raises NotAVolumeError or VolumeMismatchError unless the location has the mark of the volume
-    and of this table, or nothing that could be the volume's."""
+    and of this table, or no objects that could belong to the volume."""
     if not await blobs.exists():
         return
     if await read_claim(blobs) is not None:
         await require_claim(blobs, record, table)
         return
     if own_keys is _DATA and not record.scope:
-        return  # only bytes in table and log are deleted
+        return  # only data referenced by table and log is deleted
     async for info in list_all(blobs.below(record.scope)):
         if own_keys.fullmatch(info.key):
             raise NotAVolumeError(
@@ -163,8 +164,8 @@ async def _clear_scope(scope: str, data: ReliableBlobs, log: ReliableBlobs | Non
 async def _clear_named(
     items: ItemStore, data: ReliableBlobs, log: ReliableBlobs | None, within: str | None
 ) -> int:
-    """As `_clear_scope`, for a volume without a scope: of the bytes, only those in its table and
-    its log; others may belong to another volume. `within`: the log's prefix in the data location.
+    """As `_clear_scope`, for a volume without a scope: only data referenced by its table and log;
+    other objects may belong to another volume. `within`: the log's prefix in the data location.
     """
     has_log = log is not None and await log.exists()
     left = 0
@@ -184,8 +185,8 @@ async def _clear_named(
 
 
 async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[str]]:
-    """The physical keys in entries of the table and records of the log, in batches; some more than
-    once."""
+    """The physical keys in entries of the table and records of the log, in batches, with
+    duplicates."""
     async for page in scan_all(items):
         keys = [str(item.get("physpath", "")) for item in page]
         yield [key for key in keys if _DATA.fullmatch(key)]

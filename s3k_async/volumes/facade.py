@@ -31,8 +31,8 @@ async def init_volume(
 
     The volume is given as to `S3kClient`. Of concurrent calls exactly one creates it. An existing
     volume raises VolumeExistsError, unless `exist_ok` and it agrees with the settings. `take_over`
-    is for a table that was restored or renamed: it replaces the table that the marks of its
-    locations name, which must no longer be used. After a failure, call it again.
+    is for a table that was restored or renamed: it replaces the table in the marks of its
+    locations, which must no longer be used. After a failure, call it again.
 
     Raises ConfigError, VolumeExistsError (also if a location belongs to another volume),
     VolumeMismatchError, NotAVolumeError (the table holds something else), VolumeNotFoundError
@@ -55,11 +55,11 @@ async def destroy_volume(
     force: bool = False,
     **settings: Unpack[Settings],
 ) -> int:
-    """Remove a volume with all its data; return the number of foreign objects left.
+    """Remove a volume with all its data; return the number of foreign objects, which are kept.
 
     The volume is given as to `S3kClient`, and cannot be opened from then on; clients that have it
     open notice within seconds. Without `force` only a volume without files and directories is
-    removed. Only what belongs to the volume is deleted; a bucket stays.
+    removed. Only objects of the volume are deleted; a bucket is kept.
 
     Raises ConfigError, DirectoryNotEmptyError (not `force`), VolumeNotFoundError, NotAVolumeError,
     VolumeMismatchError, ReadOnlyVolumeError (kind `s3k-1.0`), PartialFailureError (objects that

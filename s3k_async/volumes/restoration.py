@@ -48,12 +48,12 @@ class DamagedVolume:
     """A volume that lost its table, or entries of it."""
 
     config: VolumeConfig
-    """With what the marks say of the lost table."""
+    """Completed from the settings of the lost table in the marks."""
     volume_id: str
     scope: str
-    """What the keys of its objects begin with in its locations: `log` and `data` are below that."""
+    """Prefix of its keys in its locations: `log` and `data` are below it."""
     path: str
-    """What is at and below is restored."""
+    """Entries at and below this path are restored."""
     log: BlobStore
     data: BlobStore
     table: Volume | None
@@ -62,7 +62,8 @@ class DamagedVolume:
 
     @property
     def keys(self) -> KeyScheme:
-        """The keys of its entries. Without a suffix count nothing can be restored, only planned."""
+        """The key scheme of its entries. Without a suffix count a restore can be planned, but not
+        made."""
         if self.table is not None:
             return self.table.store.keys
         return KeyScheme(
@@ -71,26 +72,26 @@ class DamagedVolume:
 
 
 class PlannedRestore(Protocol):
-    """What is to be restored."""
+    """The plan of a restore."""
 
     @property
     def report(self) -> RestoreReport:
-        """What was decided."""
+        """The report of the decisions."""
 
     async def write(self, volume: Volume, lock: VolumeLock) -> None:
-        """Write it into the table, under the lock."""
+        """Write the entries to the table, under the lock."""
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Release its resources."""
 
 
 Planner: TypeAlias = Callable[[DamagedVolume], Awaitable[PlannedRestore]]
-"""Reads log, bytes and what the table still has, and decides. Changes nothing."""
+"""Reads the log, the data keys and the existing entries, and decides. Changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class _LocalRestore:
-    """Planned and written by this process."""
+    """A restore planned and written by this process."""
 
     plan: RestorePlan
     audit: str | None
@@ -142,20 +143,20 @@ async def restore_volume(
     progress: Callable[[Progress], object] | None = None,
     planner: Planner | None = None,
 ) -> RestoreReport:
-    """Make the lost table of a volume again, and fill it from the log; or, with `subtree`, put back
-    what the table lost at and below a path.
+    """Create the lost table of a volume again and fill it from the log; or, with `subtree`, restore
+    the lost entries at and below a path.
 
-    The volume is locked for that: no other client can open it, and who had it open is refused. What
-    the volume was is read from the marks of its places and from `config`. Without `subtree` the
-    table must hold no entries (DirectoryNotEmptyError), unless a restore was interrupted: it is
-    finished by the same call. What the table holds is never changed. Each entry is named in the
-    log's place under `audit/<run>/` before it is written.
+    The volume is locked meanwhile: other clients cannot open it, and open clients stop. Its
+    settings are read from the marks of its locations and from `config`. Without `subtree` the table
+    must hold no entries (DirectoryNotEmptyError), unless a restore was interrupted, which the same
+    call finishes. Existing entries are never changed. Each entry is recorded in the audit trail,
+    `audit/<run>/` in the log location, before it is written.
 
-    With `dry_run` nothing is written. `audit`: a local file for the audit trail, too. `directory`:
-    where a temporary file is made, about the size of the log. `planner`: who decides and writes, if
-    not this machine alone.
+    With `dry_run` nothing is written. `audit`: a local file for a copy of the audit trail.
+    `directory`: for a temporary file of about the size of the log. `planner`: decides and writes
+    instead of this process, as the Spark job does.
 
-    Raises VolumeNotFoundError (no place carries the volume's mark), NotAVolumeError,
+    Raises VolumeNotFoundError (no location has the volume's mark), NotAVolumeError,
     ReadOnlyVolumeError for kind `s3k-1.0`, UnsupportedError for a volume without log, BusyError,
     ItemFormatError (repair the table first), and the services' errors. Damage is in the report.
     """
@@ -203,7 +204,7 @@ async def restore_volume(
         ) as volume:
             if create and not lock.touched:
                 await _need_empty(volume, where)
-            # Even a table that is made anew here may have been in use until it was lost.
+            # Clients may have used the table until it was lost, even if it is created again here.
             lock.alone = False
             await lock.wait_for_clients_to_stop()
             lock.touched = True
@@ -217,8 +218,7 @@ async def restore_volume(
 
 
 async def _mark(data: BlobStore, log: BlobStore) -> Claim:
-    """What the mark of the data's place says. Raises unless the log's place is the same
-    volume's."""
+    """The mark of the data location. Raises unless the log location belongs to the same volume."""
     found = await read_claim(data) if await data.exists() else None
     if found is None:
         raise VolumeNotFoundError(
@@ -236,14 +236,13 @@ async def _mark(data: BlobStore, log: BlobStore) -> Claim:
         )
     scope = scope_of(found.volume_id, {SCOPED})
     if not found.scope and (await log.list(scope, limit=1)).blobs:
-        # The mark was written anew by hand, or by a version that knows no scopes.
+        # The mark was written again by hand, or by a version without scopes.
         return replace(found, document={**found.document, "flags": SCOPED})
     return found
 
 
 def _as_marked(config: VolumeConfig, found: Claim) -> VolumeConfig:
-    """The configuration of the table that is made anew, with what the mark knows of the lost
-    one."""
+    """The configuration for the new table, with the settings of the lost one in the mark."""
     count, name = found.document.get("suffix_count"), found.document.get("name")
     if config.suffix_count is None and isinstance(count, int):
         config = replace(config, suffix_count=count)
@@ -254,7 +253,8 @@ def _as_marked(config: VolumeConfig, found: Claim) -> VolumeConfig:
 
 
 async def _is_half_restored(volume: Volume) -> bool:
-    """Whether what the table holds is of a restore that was interrupted, or is under way."""
+    """Whether the entries of the table are from a restore that was interrupted or is in
+    progress."""
     return (await volume.items.get(RECORD_KEY) or {}).get(LOCK_PURPOSE) == "restore"
 
 
@@ -263,14 +263,15 @@ async def _need_empty(volume: Volume, where: str) -> None:
     async for entries in _entries(volume):
         if entries:
             raise DirectoryNotEmptyError(
-                "the table holds entries; only what is missing below a path can be put back "
+                "the table holds entries; only lost entries below a path can be restored "
                 "(--subtree)",
                 path=where,
             )
 
 
 async def _entries(volume: Volume) -> AsyncIterator[Sequence[Entry]]:
-    """What the table holds. Raises ItemFormatError for what is no entry: repair comes first."""
+    """The entries of the table. Raises ItemFormatError for an invalid item, which must be repaired
+    first."""
     async for items in scan_all(volume.items):
         yield from_items(items, volume.store.keys, records=True)
 
@@ -281,7 +282,8 @@ async def write_tree(
     trail: AuditTrail,
     tell: Callable[[Progress], object] = lambda _: None,
 ) -> None:
-    """Write the entries of a plan, level by level, each batch named in the audit trail before."""
+    """Write the entries of a plan, level by level, each batch after recording it in the audit
+    trail."""
     report = tree.report
     pending = [
         await volume.log.begin([_creation(entry) for entry in entries])
@@ -296,7 +298,7 @@ async def write_tree(
 
 
 async def write_entries(volume: Volume, entries: Sequence[Entry], trail: AuditTrail) -> None:
-    """Write some entries, under the lock, named in the audit trail before."""
+    """Write some entries, under the lock, after recording them in the audit trail."""
     await trail.write([_audit_record(entry) for entry in entries])
     await volume.items.load([to_item(entry, volume.store.keys) for entry in entries])
 

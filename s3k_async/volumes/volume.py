@@ -73,10 +73,10 @@ class Volume:
     store: MetadataStore
     tree: Tree
     atomic: AtomicTree
-    """As `tree`, for changes that are visible at once."""
+    """As `tree`, for atomic changes."""
     read_only: bool
     calls: Calls
-    """Active calls of its client."""
+    """The active calls of its client."""
     counter: RequestCounter
     """Counter of requests to all of its parts."""
     _ballast: Ballast | None
@@ -102,12 +102,12 @@ async def open_volume(
 ) -> Volume:
     """Open an existing volume.
 
-    `session`: an aioboto3 session, or a mapping of `table`, `data` and `log` to one each. `counter`
-    counts the requests. `locked`: for a caller that is about to take the volume's exclusive lock
-    (see `volumes.exclusive_volume`).
+    `session`: an aioboto3 session, or a mapping from `table`, `data` and `log` to sessions.
+    `counter` counts the requests. `locked`: for a caller that is about to take the volume's
+    exclusive lock (see `volumes.exclusive_volume`).
 
     Raises VolumeNotFoundError (no table, record, bucket or directory), BusyError (another client
-    holds that lock, or was interrupted with it), NotAVolumeError, VolumeFormatError,
+    holds that lock, or was interrupted while holding it), NotAVolumeError, VolumeFormatError,
     VolumeMismatchError (`config` contradicts the record or the table's keys), ConfigError, and the
     services' errors; all connections are closed then.
     """
@@ -200,11 +200,11 @@ def require_agreement(record: VolumeRecord, config: VolumeConfig, where: str) ->
 
 
 async def require_table(connections: VolumeConnections, table: ItemTable, where: str) -> None:
-    """Raises VolumeNotFoundError without a table, NotAVolumeError for one of other keys."""
+    """Raises VolumeNotFoundError without a table, NotAVolumeError for a table with other keys."""
     try:
         exists = await connections.retry_read(table.exists)
     except PermissionDeniedError:
-        # Describing a table needs a permission of its own; the first use reports a missing table.
+        # Describing a table needs a separate permission; the first use reports a missing table.
         return
     if not exists:
         raise VolumeNotFoundError("no volume is here: the table does not exist", path=where)

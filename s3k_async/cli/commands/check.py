@@ -65,7 +65,7 @@ fsck = _FsckCommands(
 
 
 def _options(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The options that the commands share; `what` is done to what is old enough."""
+    """The options that the commands share; `what`: the participle for the help of `--grace`."""
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         for option in (
@@ -165,7 +165,7 @@ def repair(
 
 
 def print_repair(invocation: Invocation, report: RepairReport) -> None:
-    """List what was repaired, or would be, and what is left, and sum up. Raises Exit if a problem
+    """List repairs, or planned ones, and remaining findings, and sum up. Raises Exit if a problem
     is left."""
     remaining = [
         finding

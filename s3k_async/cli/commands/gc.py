@@ -30,7 +30,7 @@ __all__ = ["gc", "print_collection", "sweeping"]
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What the options say."""
+    """The options of the command."""
 
     yes: bool
     mark_to: str | None
@@ -43,7 +43,7 @@ class _Asked:
 
 
 def sweeping(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of whatever sweeps: yes, grace, lease, rate."""
+    """The options of commands that sweep: yes, grace, lease, rate."""
     options = (
         click.option(
             "--yes", is_flag=True, help="Delete. Without it, only show what would be deleted."
@@ -149,8 +149,8 @@ async def _collect(
 
 
 def print_collection(invocation: Invocation, marked: Marked | None, swept: Swept | None) -> None:
-    """Say what was found, and what was deleted if something was to be. Raises FailedOperandsError
-    for what could not be.
+    """Print the candidates, and the deletions unless it was a dry run. Raises FailedOperandsError
+    for failed deletions.
     """
     if invocation.json:
         invocation.output.json(_document(marked, swept))

@@ -74,8 +74,7 @@ def restore(
 
 
 def print_restore(invocation: Invocation, report: RestoreReport, *, yes: bool) -> None:
-    """Print what a restore found and did. Exits with 9 if anything could not be decided or
-    restored."""
+    """Print the result of a restore. Exits with 9 if anything could not be decided or restored."""
     if invocation.json:
         invocation.output.json(_document(report))
     else:

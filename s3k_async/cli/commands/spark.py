@@ -120,8 +120,7 @@ def _form_option() -> Callable[[Callable[..., None]], Callable[..., None]]:
 def _changing(
     rows: tuple[str, str] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The options of jobs that change something; `rows`: flag and meaning of the list that they are
-    given."""
+    """The options of jobs that change something; `rows`: flag and help of the list."""
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         options: list[Callable[[Callable[..., None]], Callable[..., None]]] = [
@@ -382,7 +381,7 @@ def purge(
 
 
 def _checking(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The options of both fsck jobs; `what` is done to what is old enough."""
+    """The options of both fsck jobs; `what`: the participle for the help of `--grace`."""
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         for option in (
@@ -612,7 +611,7 @@ def write_output(frame: DataFrame, output: str | None) -> None:
 def _print_report(
     invocation: Invocation, report: JobReport, did: str, would: str, *, whole: bool = False
 ) -> None:
-    """Print the report. `whole`: a directory counts as one, whatever is in it. Raises
+    """Print the report. `whole`: a directory counts as one, regardless of its content. Raises
     FailedOperandsError if a row failed."""
     did_what = f"would {would}" if report.dry_run else did
     files, directories = plural(report.files, "file"), plural(report.directories, "directory")

@@ -318,7 +318,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "the record of a job that was cancelled before it began",
         "txn/txn_record.py",
-        "            job.over = True  # nothing carries a mark of it",
+        "            job.over = True  # no entry carries a mark of it",
         "            raise",
         "tests/metadata/test_late.py::test_a_job_that_is_cancelled_while_its_record_is_written_leaves_none",
     ),
