@@ -32,7 +32,7 @@ mod _native {
     #[pymodule_export]
     use crate::digest::{Xxh3_128, crc32, sha256_hex, xxh3_64};
     #[pymodule_export]
-    use crate::dynamodb::actions::{Deletes, Endings, Moves};
+    use crate::dynamodb::actions::{Deletes, Moves, Resolutions};
     #[pymodule_export]
     use crate::dynamodb::request::{
         encode_batch_get, encode_get, encode_load, encode_query, encode_scan, encode_transaction,

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from s3k_async.namespace.addresses import Path
     from s3k_async.settings.keywords import Settings
     from s3k_async.transaction import Transaction
-    from s3k_async.txn.txn_record import JobKind, JobState, TransactionRecord
+    from s3k_async.txn.txn_record import TransactionKind, TransactionRecord, TransactionState
     from s3k_async.volumes.facade import destroy_volume, init_volume
 
     __version__: str
@@ -72,8 +72,8 @@ if TYPE_CHECKING:
         "FileStatus",
         "FileWriter",
         "HashName",
-        "JobKind",
-        "JobState",
+        "TransactionKind",
+        "TransactionState",
         "LocalDirectory",
         "LogMode",
         "MemoryBlobs",
@@ -123,7 +123,7 @@ _NAMES: Final = {
     ),
     "files.open_files": "FileReader FileWriter Opening",
     "listing.listings": "EntryType Walked arrow_schema",
-    "txn.txn_record": "JobKind JobState TransactionRecord",
+    "txn.txn_record": "TransactionKind TransactionState TransactionRecord",
     "model": (
         "ChangeResult Content ContentSummary Failure FileStatus HashName Progress StagedFile "
         "VolumeKind"

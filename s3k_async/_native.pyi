@@ -17,12 +17,12 @@ from s3k_async.oplog.entries import Operation
 
 __all__ = [
     "Deletes",
-    "Endings",
     "Entries",
     "FileStatus",
     "Moves",
     "Operations",
     "Page",
+    "Resolutions",
     "Rows",
     "Signer",
     "Xxh3_128",
@@ -263,13 +263,13 @@ class Deletes(Sequence[Action]):
         """What the log says of them, begun at a time in epoch milliseconds."""
 
 @final
-class Endings(Sequence[Action]):
+class Resolutions(Sequence[Action]):
     """Resolutions of marks, which are already logged: for each entry a Delete of the stored item,
     if it is unchanged, or, unless `remove`, an Update that removes its `next`.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
-    def __new__(cls, entries: Entries, remove: bool) -> Endings: ...
+    def __new__(cls, entries: Entries, remove: bool) -> Resolutions: ...
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, key: int, /) -> Action: ...
@@ -283,7 +283,7 @@ class Endings(Sequence[Action]):
     def count(self, value: object) -> int:
         """How many elements are equal."""
 
-    def take(self, rows: Sequence[int]) -> Endings:
+    def take(self, rows: Sequence[int]) -> Resolutions:
         """The resolutions of some entries, by index. Raises ValueError for an index out of
         range."""
 

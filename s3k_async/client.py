@@ -363,7 +363,7 @@ class S3kClient:
     async def jobs(self) -> builtins.list[TransactionRecord]:
         """Changes of many entries that are in progress, or whose owner has failed. Raises
         ItemFormatError."""
-        return [record async for record in self._volume().store.jobs.records()]
+        return [record async for record in self._volume().store.transactions.records()]
 
     @call
     async def checksum(self, path: Path) -> str:

@@ -201,7 +201,7 @@ class Transaction:
         self._intents.append(
             WriteFile(
                 path=place,
-                object_id=volume.store.sources.uuid(),
+                object_id=volume.store.runtime.uuid(),
                 content=content,
                 lease_ms=0,
                 replaces=False,
@@ -496,7 +496,7 @@ class _Writer(FileWriter):
         *,
         overwrite: bool,
     ) -> None:
-        now = volume().store.sources.now_ms()
+        now = volume().store.runtime.now_ms()
         blank = Entry(
             target.path, False, target.object_id, 1, now // 1000, now, physical=UNCOMMITTED
         )

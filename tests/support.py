@@ -18,10 +18,10 @@ from typing import TypeVar
 import pytest
 from anyio.lowlevel import checkpoint
 
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.testing import FaultPlan
 
-__all__ = ["FakeClock", "fake_sources", "fork_and_run", "run_program", "under"]
+__all__ = ["FakeClock", "fake_runtime", "fork_and_run", "run_program", "under"]
 
 T = TypeVar("T")
 
@@ -51,11 +51,11 @@ class FakeClock:
         await checkpoint()
 
 
-def fake_sources(clock: FakeClock | None = None, *, seed: int = 0) -> Sources:
+def fake_runtime(clock: FakeClock | None = None, *, seed: int = 0) -> Runtime:
     """Sources over `clock` (a new one unless given) whose randomness repeats for the same seed."""
     clock = clock or FakeClock()
     generator = random.Random(seed)
-    return Sources(
+    return Runtime(
         now_ms=clock.now_ms,
         monotonic=clock.monotonic,
         entropy=generator.randbytes,

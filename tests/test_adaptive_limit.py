@@ -14,10 +14,10 @@ import pytest
 from s3k_async._core.concurrency import AdaptiveLimit
 from s3k_async._core.metering import Meter
 from s3k_async._core.retry import Retries, RetryPolicy
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.retrying.request_pipeline import Sender
 from s3k_async.errors import PathNotFoundError, ThrottledError
-from tests.support import fake_sources
+from tests.support import fake_runtime
 
 # The rule
 
@@ -179,12 +179,12 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual.seconds
 
 
-def in_virtual_time(main: Callable[[Sources], Coroutine[Any, Any, None]]) -> None:
+def in_virtual_time(main: Callable[[Runtime], Coroutine[Any, Any, None]]) -> None:
     """Run a simulation: hours of it take what its computing takes."""
     with asyncio.Runner(loop_factory=_VirtualLoop) as runner:
         loop = runner.get_loop()
-        usual = fake_sources(seed=7)
-        sources = Sources(
+        usual = fake_runtime(seed=7)
+        runtime = Runtime(
             now_ms=lambda: int(loop.time() * 1000),
             monotonic=loop.time,
             entropy=usual.entropy,
@@ -192,7 +192,7 @@ def in_virtual_time(main: Callable[[Sources], Coroutine[Any, Any, None]]) -> Non
             sleep=asyncio.sleep,
             file_ms=lambda _: int(loop.time() * 1000),
         )
-        runner.run(main(sources))
+        runner.run(main(runtime))
 
 
 @dataclass
@@ -200,7 +200,7 @@ class Service:
     """Answers within `latency` seconds so many requests a second, and refuses the others, as
     DynamoDB does."""
 
-    sources: Sources
+    runtime: Runtime
     capacity: float
     latency: float = 0.01
     tokens: float = 100.0
@@ -209,7 +209,7 @@ class Service:
     refused: int = 0
 
     async def request(self) -> None:
-        now = self.sources.monotonic()
+        now = self.runtime.monotonic()
         self.tokens = min(
             max(1.0, self.capacity / 20), self.tokens + (now - self.seen) * self.capacity
         )
@@ -220,7 +220,7 @@ class Service:
         else:
             self.tokens -= 1.0
             self.served += 1
-        await self.sources.sleep(self.latency)
+        await self.runtime.sleep(self.latency)
         if refused:
             raise ThrottledError("slow down")
 
@@ -235,12 +235,12 @@ class Load:
 
     def __post_init__(self) -> None:
         retries = Retries(write=RetryPolicy(attempts=50, deadline=1000.0))
-        self.sender = Sender(retries, self.service.sources, self.limit, Meter("table"))
+        self.sender = Sender(retries, self.service.runtime, self.limit, Meter("table"))
 
     async def run(self, seconds: float, workers: int = 64) -> None:
         """Send for so long; an error of the sender ends the test."""
         self.samples.clear()
-        clock = self.service.sources.monotonic
+        clock = self.service.runtime.monotonic
         end = clock() + seconds
 
         async def work() -> None:
@@ -261,8 +261,8 @@ class Load:
 def test_the_limit_finds_the_capacity_and_keeps_near_it() -> None:
     """1,000 requests a second of 10 ms each are 10 in flight."""
 
-    async def main(sources: Sources) -> None:
-        load = Load(Service(sources, capacity=1000), AdaptiveLimit(64))
+    async def main(runtime: Runtime) -> None:
+        load = Load(Service(runtime, capacity=1000), AdaptiveLimit(64))
         await load.run(2)
         load.service.refused = 0
         served = await load.served(load.run(6))
@@ -274,8 +274,8 @@ def test_the_limit_finds_the_capacity_and_keeps_near_it() -> None:
 
 
 def test_the_limit_recovers_with_the_capacity() -> None:
-    async def main(sources: Sources) -> None:
-        load = Load(Service(sources, capacity=200), AdaptiveLimit(64))
+    async def main(runtime: Runtime) -> None:
+        load = Load(Service(runtime, capacity=200), AdaptiveLimit(64))
         await load.run(10)
         assert max(load.samples[-100:]) <= 10
         load.service.capacity = 100_000
@@ -286,8 +286,8 @@ def test_the_limit_recovers_with_the_capacity() -> None:
 
 
 def test_without_throttling_nothing_is_held_back() -> None:
-    async def main(sources: Sources) -> None:
-        load = Load(Service(sources, capacity=1e9), AdaptiveLimit(64))
+    async def main(runtime: Runtime) -> None:
+        load = Load(Service(runtime, capacity=1e9), AdaptiveLimit(64))
         served = await load.served(load.run(1))
         assert load.limit.limit == 64
         assert served >= 0.98 * 64 / load.service.latency
@@ -299,8 +299,8 @@ def test_a_service_that_can_do_next_to_nothing_is_served_to_the_end() -> None:
     """Five requests a second, for many who want more: nobody fails, and nearly all that can be done
     is done."""
 
-    async def main(sources: Sources) -> None:
-        load = Load(Service(sources, capacity=5), AdaptiveLimit(64))
+    async def main(runtime: Runtime) -> None:
+        load = Load(Service(runtime, capacity=5), AdaptiveLimit(64))
         served = await load.served(load.run(120, workers=16))
         assert served >= 0.7 * 5 * 120
 

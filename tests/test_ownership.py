@@ -137,14 +137,14 @@ async def compact(config: VolumeConfig, directory: Path) -> None:
 
 
 async def reshard(config: VolumeConfig, directory: Path) -> None:
-    await reshard_volume(replace(config, suffix_count=None), 5, sources=HURRIED)
+    await reshard_volume(replace(config, suffix_count=None), 5, runtime=HURRIED)
 
 
 async def restore(config: VolumeConfig, directory: Path) -> None:
     """The table is lost, and made again."""
     assert isinstance(config.table, MemoryTable)
     await MemoryItems(config.table.name).drop()
-    await restore_volume(replace(config, suffix_count=None), dry_run=False, sources=HURRIED)
+    await restore_volume(replace(config, suffix_count=None), dry_run=False, runtime=HURRIED)
 
 
 async def load(config: VolumeConfig, directory: Path) -> None:
@@ -154,7 +154,7 @@ async def load(config: VolumeConfig, directory: Path) -> None:
         await dump_volume(volume, dump)
     assert isinstance(config.table, MemoryTable)
     await MemoryItems(config.table.name).drop()
-    await load_volume(dump, replace(config, suffix_count=None), sources=HURRIED)
+    await load_volume(dump, replace(config, suffix_count=None), runtime=HURRIED)
 
 
 TOOLS: dict[str, Callable[[VolumeConfig, Path], Awaitable[None]]] = {
@@ -224,7 +224,7 @@ def unscoped(monkeypatch: pytest.MonkeyPatch) -> None:
     """New volumes are as they were before there were scopes."""
     make = creation._new_record
     monkeypatch.setattr(
-        creation, "_new_record", lambda config, sources: replace(make(config, sources), flags=())
+        creation, "_new_record", lambda config, runtime: replace(make(config, runtime), flags=())
     )
 
 
@@ -305,7 +305,7 @@ async def test_a_copied_table_cannot_use_the_location(tmp_path: Path) -> None:
     with pytest.raises(VolumeMismatchError, match="take-over"):
         await destroy_volume(copy, force=True)
     with pytest.raises(VolumeMismatchError, match="take-over"):
-        await restore_volume(copy, subtree="/d", dry_run=False, sources=HURRIED)
+        await restore_volume(copy, subtree="/d", dry_run=False, runtime=HURRIED)
     with pytest.raises((VolumeExistsError, VolumeNotFoundError)):
         await restore(replace(copy, table=MemoryTable(fresh_name("third"))), tmp_path)
     assert await everything(MemoryBlobStore(config.data.name)) == stored
@@ -399,7 +399,7 @@ async def test_a_missing_mark_is_written_again() -> None:
         await destroy_volume(replace(config, suffix_count=None), force=True)
     await init_volume(config, take_over=True)
     await restore_volume(
-        replace(config, suffix_count=None), subtree="/", dry_run=False, sources=HURRIED
+        replace(config, suffix_count=None), subtree="/", dry_run=False, runtime=HURRIED
     )
     assert await contents(config) == before
 
@@ -434,7 +434,7 @@ async def test_a_location_with_objects_of_another_volume_is_refused(
     await blobs.put(key, b"precious")
     for make in (
         lambda: init_volume(config),
-        lambda: load_volume(str(tmp_path / "dump"), config, sources=HURRIED),
+        lambda: load_volume(str(tmp_path / "dump"), config, runtime=HURRIED),
     ):
         with pytest.raises(VolumeExistsError, match=r"docs/moving\.md"):
             await make()
@@ -542,7 +542,7 @@ async def test_a_volume_whose_table_is_lost_is_not_made_anew_over_its_bytes(tmp_
     await MemoryItems(config.table.name).drop()
     with pytest.raises(VolumeExistsError, match="restore"):
         await init_volume(config)
-    await restore_volume(replace(config, suffix_count=None), dry_run=False, sources=HURRIED)
+    await restore_volume(replace(config, suffix_count=None), dry_run=False, runtime=HURRIED)
     assert await contents(config) == before
 
 

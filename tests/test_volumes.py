@@ -46,7 +46,7 @@ from s3k_async.txn.volume_record import TAG, VolumeRecord
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.claims import CLAIM
 from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
-from tests.support import fake_sources, under
+from tests.support import fake_runtime, under
 
 everywhere = volume_backends(
     "memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs", "dynoxide+moto"
@@ -670,7 +670,7 @@ sys.exit(repr(heavy) if heavy else 0)
 
 async def test_ids_and_times_come_from_the_sources() -> None:
     one, two = in_memory(), in_memory()
-    first = await init_volume(one, sources=fake_sources(seed=3))
-    second = await init_volume(two, sources=fake_sources(seed=3))
+    first = await init_volume(one, runtime=fake_runtime(seed=3))
+    second = await init_volume(two, runtime=fake_runtime(seed=3))
     assert (first.volume_id, first.created_ms) == (second.volume_id, second.created_ms)
     assert first.created_ms == 1_700_000_000_000

@@ -28,7 +28,7 @@ impl Actions {
         Self { change, view }
     }
 
-    /// The actions of `Moves`, `Deletes` or `Endings`; None for anything else.
+    /// The actions of `Moves`, `Deletes` or `Resolutions`; None for anything else.
     fn of<'a>(actions: &'a Bound<'_, PyAny>) -> Option<&'a Self> {
         if let Ok(moves) = actions.cast::<Moves>() {
             return Some(&moves.get().0);
@@ -36,7 +36,7 @@ impl Actions {
         if let Ok(deletes) = actions.cast::<Deletes>() {
             return Some(&deletes.get().0);
         }
-        actions.cast::<Endings>().ok().map(|endings| &endings.get().0)
+        actions.cast::<Resolutions>().ok().map(|resolutions| &resolutions.get().0)
     }
 
     fn len(&self) -> usize {
@@ -247,10 +247,10 @@ impl Deletes {
 /// Resolutions of marks: entries are removed, or lose their marks, each if it is unchanged. They
 /// are already logged.
 #[pyclass(frozen, sequence, module = "s3k_async._native")]
-pub struct Endings(Actions);
+pub struct Resolutions(Actions);
 
 #[pymethods]
-impl Endings {
+impl Resolutions {
     #[new]
     fn new(entries: Py<Entries>, remove: bool) -> Self {
         Self(Actions::new(Change::unlogged(
@@ -276,7 +276,7 @@ impl Endings {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Endings of {} entries>", self.0.view.len())
+        format!("<Resolutions of {} entries>", self.0.view.len())
     }
 
     /// Place of the first equal element from `start` up to `stop`.

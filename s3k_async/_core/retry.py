@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import anyio
 
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.errors import (
     ConditionFailedError,
     RequestTimeoutError,
@@ -101,13 +101,13 @@ class Retries:
         return cls(policy, policy, policy)
 
 
-def backoff(policy: RetryPolicy, sources: Sources) -> Iterator[float]:
+def backoff(policy: RetryPolicy, runtime: Runtime) -> Iterator[float]:
     """The waits between attempts, with the deadline from the first wait on; ends when no further
     attempt is allowed. So the duration of the first attempt does not count."""
-    start = sources.monotonic()
+    start = runtime.monotonic()
     for attempt in range(policy.attempts - 1):
-        delay = sources.uniform(0.0, min(policy.cap, policy.base * 2**attempt))
-        if sources.monotonic() + delay - start > policy.deadline:
+        delay = runtime.uniform(0.0, min(policy.cap, policy.base * 2**attempt))
+        if runtime.monotonic() + delay - start > policy.deadline:
             return
         yield delay
 
@@ -166,11 +166,11 @@ def seconds_left() -> float:
 class RetryAccount:
     """The tokens of a budget, shared by all requests to one service. Belongs to one event loop."""
 
-    def __init__(self, budget: RetryBudget, sources: Sources) -> None:
+    def __init__(self, budget: RetryBudget, runtime: Runtime) -> None:
         self._budget = budget
-        self._sources = sources
+        self._runtime = runtime
         self._tokens = budget.burst
-        self._seen = sources.monotonic()
+        self._seen = runtime.monotonic()
 
     def earn(self) -> None:
         """Record the first attempt of a request."""
@@ -183,7 +183,7 @@ class RetryAccount:
         """
         if isinstance(error, TransactionConflictError | ConditionFailedError):
             return True
-        now = self._sources.monotonic()
+        now = self._runtime.monotonic()
         self._tokens = min(
             self._budget.burst, self._tokens + (now - self._seen) * self._budget.rate
         )
@@ -197,7 +197,7 @@ class RetryAccount:
 async def retry(
     call: Callable[[], Awaitable[T]],
     policy: RetryPolicy,
-    sources: Sources,
+    runtime: Runtime,
     *,
     on: tuple[type[S3kError], ...] = TRANSIENT,
     account: RetryAccount | None = None,
@@ -209,8 +209,8 @@ async def retry(
     is exhausted; the last error is raised, a lost answer as RequestTimeoutError, since only the
     answer of an idempotent call matters. `failure`: the error of a first attempt made before, and
     `began` its start. `time` ends the attempts, too."""
-    start = sources.monotonic() if began is None else began
-    delays = backoff(policy, sources)
+    start = runtime.monotonic() if began is None else began
+    delays = backoff(policy, runtime)
     attempts = 0 if failure is None else 1
     while True:
         if failure is None:
@@ -225,11 +225,11 @@ async def retry(
             if not isinstance(failure, ResponseLostError):
                 raise failure
             raise RequestTimeoutError(
-                f"no whole answer came in {tried(attempts, sources.monotonic() - start)} "
+                f"no whole answer came in {tried(attempts, runtime.monotonic() - start)} "
                 f"({failure.message})",
                 path=failure.path,
             ) from failure
-        await sources.sleep(delay)
+        await runtime.sleep(delay)
         failure = None
 
 

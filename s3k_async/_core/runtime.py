@@ -14,14 +14,14 @@ import anyio
 from s3k_async import _native
 from s3k_async.errors import InvalidPathError, ItemFormatError
 
-__all__ = ["SYSTEM", "Sources"]
+__all__ = ["SYSTEM", "Runtime"]
 
 _SHOWN = 100
 """Characters of an id in an error."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class Runtime:
     """Clock, randomness and ids."""
 
     now_ms: Callable[[], int]
@@ -62,7 +62,7 @@ def _file_ms(descriptor: int) -> int:
     return os.fstat(descriptor).st_mtime_ns // 1_000_000
 
 
-SYSTEM = Sources(
+SYSTEM = Runtime(
     now_ms=_now_ms,
     monotonic=time.monotonic,
     entropy=os.urandom,

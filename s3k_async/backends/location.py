@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.ballast import Ballast
 from s3k_async.backends.ports.blobs import BlobStore
@@ -32,7 +32,7 @@ class OpenContext:
 
     session: object | None = None
     """An aioboto3 session, for backends on AWS; None: one of its own."""
-    sources: Sources = SYSTEM
+    runtime: Runtime = SYSTEM
     """Clock, randomness and ids."""
 
 

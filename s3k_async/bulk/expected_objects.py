@@ -171,10 +171,10 @@ async def _delete_files(client: S3kClient, files: Sequence[Entry], errors: Error
     store = volume_of(client).store
     if not files:
         return set()
-    plan = plan_deletes(in_columns(files, store.keys), store.sources)
+    plan = plan_deletes(in_columns(files, store.keys), store.runtime)
     try:
         report = await execute(
-            store.items, store.changes.run_parts, plan, plan.lanes(), store.sources.uuid
+            store.items, store.changes.run_parts, plan, plan.lanes(), store.runtime.uuid
         )
     except LogFormatError:
         # The log cannot hold one of them, and nothing was changed.

@@ -46,7 +46,7 @@ class StagedWriter(FileWriter):
         upload: PhysicalWriter,
         volume_id: str,
     ) -> None:
-        now = volume().store.sources.now_ms()
+        now = volume().store.runtime.now_ms()
         entry = Entry(
             upload.physical, False, target.object_id, 1, now // 1000, now, physical=UNCOMMITTED
         )

@@ -11,7 +11,7 @@ from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.segments import Segment, SegmentCommit
 from s3k_async.table.codec import from_item
-from s3k_async.txn.write_intent import job_of, parse_intent
+from s3k_async.txn.write_intent import parse_intent, transaction_of
 
 __all__ = ["happened", "segment_commit"]
 
@@ -78,7 +78,7 @@ def happened(
         return None
     if not published or not here.pending:
         return False
-    if job_of(here.pending) != job:
+    if transaction_of(here.pending) != job:
         return None
     side = _side(here, job, published=True)
     return True if side is None or side.id != operation.object_id else None
@@ -86,7 +86,7 @@ def happened(
 
 def _side(entry: Entry, job: str, *, published: bool) -> Entry | None:
     """The state of a stored entry, with a mark of this job resolved; None if it does not exist."""
-    if not entry.pending or job_of(entry.pending) != job:
+    if not entry.pending or transaction_of(entry.pending) != job:
         return entry
     return parse_intent(entry.pending).resolve(entry, published=published)
 

@@ -76,7 +76,7 @@ class Collector:
         self.shuffle = shuffle
         self.counts = ScanCounts()
         self.loose = Unkeyed()
-        self.now_ms = scope.sources.now_ms() if now_ms is None else now_ms
+        self.now_ms = scope.runtime.now_ms() if now_ms is None else now_ms
         self.position = position or LogPosition()
         self.decided = 0
         """Parts that an earlier run has decided."""

@@ -14,7 +14,7 @@ from typing import Final, Literal
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.errors import ItemFormatError
 from s3k_async.model import Entry
-from s3k_async.oplog.entries import job_of_segment
+from s3k_async.oplog.entries import transaction_of_segment
 from s3k_async.oplog.log_reader import ObjectState
 from s3k_async.storage.physical import is_uri
 from s3k_async.txn.lease import expired
@@ -164,7 +164,7 @@ class Facts:
     def is_reported_with_job(self, entry: Entry) -> bool:
         """Whether the entry's mark is reported, and removed, with the job that set it."""
         mark = intent_of(entry)
-        job = self.jobs.get(mark.job) if mark is not None else None
+        job = self.jobs.get(mark.txn) if mark is not None else None
         return job is not None and job.kind != "mark" and job.id not in self.unfinished
 
     def is_young(self, time_ms: int) -> bool:
@@ -220,7 +220,7 @@ class OpenSegment:
     @property
     def job(self) -> str:
         """The id of the job that logged the operations; empty for a change without a job."""
-        return job_of_segment(self.id)
+        return transaction_of_segment(self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,9 +264,9 @@ def visibility_of(facts: Facts) -> Visibility:
             sides.append(entry)
             continue
         mark = intent_of(entry)
-        job = facts.jobs.get(mark.job) if mark else None
+        job = facts.jobs.get(mark.txn) if mark else None
         in_flux |= (job is not None and not expired(job.lease_ms, facts.now_ms)) or (
-            mark is not None and mark.job in facts.unreadable_jobs
+            mark is not None and mark.txn in facts.unreadable_jobs
         )
         stale.append(entry)
         side = (

@@ -31,7 +31,7 @@ from s3k_async.integrity.references import (
     References,
     digest_of,
     names_in,
-    need_settled,
+    need_unlocked,
     scan_segment,
 )
 from s3k_async.integrity.repair_actions import FsckVolume
@@ -275,7 +275,7 @@ class Marker:
             _judge(mark_filter, sorter, writer)
             writer.end.lost = mark_filter.done.of("lost").objects
             done = await mark_filter.finish()
-            await need_settled(place.store.items, record)
+            await need_unlocked(place.store.items, record)
         return done
 
     async def _list(self, mark_filter: MarkFilter, sorter: ExternalSort) -> None:
@@ -377,7 +377,7 @@ async def need_collectable(place: CollectedData) -> Item:
     """
     if place.store.read_only:
         raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be garbage collected")
-    return await need_settled(place.store.items)
+    return await need_unlocked(place.store.items)
 
 
 def object_of(blob: BlobInfo) -> str:

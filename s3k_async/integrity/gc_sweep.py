@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from s3k_async._core.concurrency import gather, run_all
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import MAX_DELETION, BlobStore, Unfinished
 from s3k_async.backends.ports.items import Item
 from s3k_async.backends.ports.pagination import list_all
@@ -32,7 +32,7 @@ from s3k_async.integrity.gc_mark import (
     table_digest,
 )
 from s3k_async.integrity.gc_rules import Ages, Verdict, named_by
-from s3k_async.integrity.references import names_in, need_settled, open_transactions
+from s3k_async.integrity.references import names_in, need_unlocked, open_transactions
 from s3k_async.model import Entry, Progress
 from s3k_async.oplog.entries import EntryKey, decode, history_prefix, parse_key
 from s3k_async.oplog.log_objects import ENTRY_BYTES, read_object
@@ -76,7 +76,7 @@ class GarbageCollector:
     def __init__(
         self,
         place: CollectedData,
-        sources: Sources,
+        runtime: Runtime,
         ages: Ages,
         audit: AuditTrail,
         *,
@@ -90,7 +90,7 @@ class GarbageCollector:
                 "moment: no other client may change the volume meanwhile (exclusive)"
             )
         self._place = place
-        self._sources = sources
+        self._runtime = runtime
         self._ages = ages
         self._audit = audit
         self._rate = rate
@@ -128,7 +128,7 @@ class GarbageCollector:
         seen = MarkedState(candidates.segments, candidates.checkpoints, candidates.end.lost)
         sweeper = Sweeper(
             place,
-            self._sources,
+            self._runtime,
             self._ages,
             self._audit,
             seen,
@@ -200,7 +200,7 @@ class Sweeper:
     def __init__(
         self,
         place: CollectedData,
-        sources: Sources,
+        runtime: Runtime,
         ages: Ages,
         audit: AuditTrail,
         seen: MarkedState,
@@ -215,7 +215,7 @@ class Sweeper:
         """
         self.swept = swept or Swept()
         self._place = place
-        self._sources = sources
+        self._runtime = runtime
         self._ages = ages
         self._audit = audit
         self._seen = seen
@@ -226,7 +226,7 @@ class Sweeper:
 
     async def sweep(self, batch: list[Verdict]) -> None:
         """Delete the candidates that are still unreferenced. Raises as `GarbageCollector.sweep`."""
-        await need_settled(self._place.store.items, self._record)
+        await need_unlocked(self._place.store.items, self._record)
         grace_ms = self._ages.grace_ms
         # A list by another version of the package may hold unknown verdicts.
         left = self._leave("damaged", batch, lambda verdict: not verdict.is_deletable)
@@ -283,11 +283,11 @@ class Sweeper:
         await self._audit.write([_audit_record(verdict) for verdict in verdicts])
         step = MAX_DELETION if self._rate is not None else BATCH
         for start in range(0, len(verdicts), step):
-            some, began = verdicts[start : start + step], self._sources.monotonic()
+            some, began = verdicts[start : start + step], self._runtime.monotonic()
             if start:
                 # A slow deletion must stop when another client locks the volume meanwhile, perhaps
                 # to restore it.
-                await need_settled(self._place.store.items, self._record)
+                await need_unlocked(self._place.store.items, self._record)
             failures = await self._place.data.delete_many([verdict.blob.key for verdict in some])
             left = {failure.key: failure.error for failure in failures}
             self.swept.failures += left.items()
@@ -297,8 +297,8 @@ class Sweeper:
                         verdict.blob.size
                     )
             if self._rate is not None:
-                pause = len(some) / self._rate - (self._sources.monotonic() - began)
-                await self._sources.sleep(max(0.0, pause))
+                pause = len(some) / self._rate - (self._runtime.monotonic() - began)
+                await self._runtime.sleep(max(0.0, pause))
 
 
 def _audit_record(verdict: Verdict) -> AuditRecord:

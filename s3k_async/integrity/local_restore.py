@@ -15,7 +15,7 @@ from typing import Final
 import anyio.to_thread
 
 from s3k_async._core.concurrency import merge
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
 from s3k_async.backends.ports.key_ranges import HEX
 from s3k_async.backends.ports.pagination import list_all
@@ -36,7 +36,7 @@ _SCHEMA: Final = "CREATE TABLE blobs (key TEXT PRIMARY KEY, size INTEGER NOT NUL
 async def plan_restore(
     log: BlobStore,
     data: BlobStore,
-    sources: Sources,
+    runtime: Runtime,
     *,
     volume_id: str,
     has_key: Callable[[str], bool] | None = None,
@@ -60,7 +60,7 @@ async def plan_restore(
             async for entries in standing:
                 plan.add_standing(entries)
         # In a thread, so that the lock can be renewed meanwhile.
-        await anyio.to_thread.run_sync(plan.decide, sources.now_ms())
+        await anyio.to_thread.run_sync(plan.decide, runtime.now_ms())
         await anyio.to_thread.run_sync(plan.tree.make_a_tree)
     except BaseException:
         plan.close()

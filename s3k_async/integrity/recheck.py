@@ -32,7 +32,7 @@ from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
 from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, ObjectState, latest
 from s3k_async.oplog.tail import LogTail
 from s3k_async.table.codec import from_item
-from s3k_async.txn.txn_record import JOB_PARTITION, TransactionRecord, record_from
+from s3k_async.txn.txn_record import TRANSACTION_PARTITION, TransactionRecord, record_from
 
 __all__ = [
     "CHUNK",
@@ -66,12 +66,12 @@ async def read_item(store: MetadataStore, path: str) -> Entry | None:
 async def with_jobs(scope: Scope, facts: Sequence[Facts]) -> list[Facts]:
     """The facts with the records of the jobs that mark their entries."""
     marked = [entry for each in facts for entry in each.entries if entry.pending]
-    ids = {intent.job for entry in marked if (intent := intent_of(entry)) is not None}
+    ids = {intent.txn for entry in marked if (intent := intent_of(entry)) is not None}
     if not ids:
         return list(facts)
     jobs: dict[str, TransactionRecord] = {}
     unreadable = set()
-    keys = [Key(JOB_PARTITION, job) for job in sorted(ids)]
+    keys = [Key(TRANSACTION_PARTITION, job) for job in sorted(ids)]
     for key, item in (await scope.store.items.get_many(keys)).items():
         try:
             jobs[key.sort] = record_from(item)
@@ -170,7 +170,7 @@ async def fresh_facts(
 
 
 async def _read(scope: Scope, suspects: Sequence[Facts], tail: LogTail | None) -> list[Facts]:
-    now_ms = scope.sources.now_ms()
+    now_ms = scope.runtime.now_ms()
     seen = {each.object_id: _Seen() for each in suspects}
     await _entries(scope, suspects, seen)
     await _records(scope, suspects, seen, tail)
@@ -308,7 +308,7 @@ async def item_facts(scope: Scope, found: Sequence[ItemFacts]) -> list[ItemFacts
         if item is None or facts.is_foreign:
             return None if item is None else facts
         try:
-            if here.partition == JOB_PARTITION:
+            if here.partition == TRANSACTION_PARTITION:
                 record_from(item)
                 return None
             key = store.keys.key(checked_entry(scope, item).path)
@@ -350,7 +350,7 @@ async def parent_facts(scope: Scope, lonely: Iterable[Child]) -> list[ParentFact
             return None
         if await read_item(scope.store, path) != entry:
             return None  # moved or removed, perhaps with its parent before the parent was read
-        young = mtime_ms > scope.sources.now_ms() - scope.grace_ms
+        young = mtime_ms > scope.runtime.now_ms() - scope.grace_ms
         return ParentFacts(parent_path, path, object_id, young, parent is not None)
 
     return [facts for facts in await gather(look, list(lonely), limit=READS) if facts is not None]

@@ -15,7 +15,7 @@ from s3k_async.integrity.gc_rules import PHYSICAL_KEY, KeyOf
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.storage.physical import is_uri
 from s3k_async.table.keys import ENTRY_PREFIX
-from s3k_async.txn.txn_record import JOB_PARTITION, PART_SEPARATOR
+from s3k_async.txn.txn_record import PART_SEPARATOR, TRANSACTION_PARTITION
 from s3k_async.txn.volume_record import LOCK, RECORD_KEY, STATE
 from s3k_async.txn.write_intent import parse_intent
 
@@ -25,7 +25,7 @@ __all__ = [
     "digest_of",
     "nameless_item",
     "names_in",
-    "need_settled",
+    "need_unlocked",
     "open_transactions",
     "scan_segment",
 ]
@@ -127,7 +127,7 @@ def digest_of(items: Iterable[Item]) -> int:
 async def open_transactions(items: ItemStore) -> bool:
     """Whether a job of kind `transaction` exists, running or abandoned: pending operations of the
     log may then become visible regardless of their age."""
-    async with aclosing(query_all(items, JOB_PARTITION)) as pages:
+    async with aclosing(query_all(items, TRANSACTION_PARTITION)) as pages:
         async for page in pages:
             if any(
                 PART_SEPARATOR not in str(item[SORT]) and item.get("kind") == "transaction"
@@ -137,7 +137,7 @@ async def open_transactions(items: ItemStore) -> bool:
     return False
 
 
-async def need_settled(items: ItemStore, before: Item | None = None) -> Item:
+async def need_unlocked(items: ItemStore, before: Item | None = None) -> Item:
     """The volume's record. Raises BusyError if the volume is being loaded, moved to another layout
     or destroyed, or if the record differs from the one read `before`."""
     record = await items.get(RECORD_KEY)

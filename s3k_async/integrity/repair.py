@@ -141,7 +141,7 @@ def scope_of(volume: FsckVolume, *, grace: float = GRACE_SECONDS, path: str = RO
         volume.blobs,
         log,
         volume.log_blobs,
-        volume.store.sources,
+        volume.store.runtime,
         int(grace * 1000),
         path,
         legacy=volume.record.kind == "s3k-1.0",
@@ -196,7 +196,7 @@ async def repair_volume(
             "the volume is open for reading only", path=volume.record.name
         )
     scope = scope_of(volume, grace=grace, path=path)
-    audit = None if dry_run else AuditTrail(volume.log_blobs, scope.sources.uuid(), audit_file)
+    audit = None if dry_run else AuditTrail(volume.log_blobs, scope.runtime.uuid(), audit_file)
     report = RepairReport(audit.run if audit else "", dry_run)
     raced = False
     while report.rounds < ROUNDS:
@@ -352,7 +352,7 @@ class RepairRound:
         head = {
             "run": self._audit.run,
             "round": self._report.rounds,
-            "time_ms": self._scope.sources.now_ms(),
+            "time_ms": self._scope.runtime.now_ms(),
         }
         await self._audit.write([{**head, **line} for line in lines])
 

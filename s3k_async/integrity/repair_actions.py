@@ -62,10 +62,10 @@ from s3k_async.oplog.entries import (
     encode,
     entry_document,
     entry_key,
-    job_segments,
     operation_line,
     parse_key,
     segment_key,
+    transaction_segments,
 )
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.segments import encode_segment_commit
@@ -155,7 +155,7 @@ class Repairer:
         self._store = volume.store
         self._storage = volume.storage
         self._log_blobs = volume.log_blobs
-        self._sources = volume.store.sources
+        self._runtime = volume.store.runtime
 
     async def repair_action(self, task: Task) -> None:
         """Carry out the action of the finding. Raises LeftError and the stores' errors."""
@@ -200,7 +200,7 @@ class Repairer:
         """Log the entry of the table again, at an unused version."""
         facts = self._facts(task)
         entry = self._entry(task)
-        after = replace(entry, version=next_version(facts), operation=self._sources.uuid())
+        after = replace(entry, version=next_version(facts), operation=self._runtime.uuid())
         await self._change("update", entry, after)
 
     async def _log_removal(self, task: Task) -> None:
@@ -244,7 +244,7 @@ class Repairer:
             if stored is None:
                 raise MissingDirectoryError("its directory is not there yet", path=parent)
             checks.append(Check(self._store.keys.key(parent), is_unmarked_directory()))
-        await self._store.items.transact([put, *checks], self._sources.uuid())
+        await self._store.items.transact([put, *checks], self._runtime.uuid())
         if await self._was_changed(facts):
             if current is None and not state.is_dir:
                 with suppress(ConditionFailedError):
@@ -259,7 +259,7 @@ class Repairer:
         operations: they may have taken effect before this restore, or depend on it.
         """
         for wait in WAITS:
-            await self._sources.sleep(wait)
+            await self._runtime.sleep(wait)
             now = next(iter(await fresh_facts(self._scope, [facts], self._tail)), None)
             if now is None:
                 continue
@@ -275,9 +275,9 @@ class Repairer:
     async def _renumber(self, task: Task) -> None:
         """Give an entry a new id, and a file its own copy of the data."""
         entry = self._entry(task)
-        identity = self._sources.uuid()
+        identity = self._runtime.uuid()
         after = replace(
-            entry, id=identity, version=1 if entry.is_dir else 2, operation=self._sources.uuid()
+            entry, id=identity, version=1 if entry.is_dir else 2, operation=self._runtime.uuid()
         )
         if not entry.is_dir and entry.committed:
             content = await self._storage.copy_from(self._storage, entry.content, identity)
@@ -300,7 +300,7 @@ class Repairer:
             for entry in self._facts(task).entries
             if entry.path == task.finding.path and entry.pending
         )
-        await self._store.settle(marked)
+        await self._store.resolve(marked)
 
     async def _finish_change(self, task: Task) -> None:
         """Finish an interrupted change as a whole: apply or remove all marks of its job, and record
@@ -309,23 +309,23 @@ class Repairer:
         job = task.facts.job
         if job is None:
             name = task.facts.segments[0]
-            if name.job and await self._store.jobs.record(name.job) is not None:
+            if name.job and await self._store.transactions.record(name.job) is not None:
                 # The record is written before the first segment, but the scan did not see it.
                 raise LeftError("the job began after the table was scanned", path=task.facts.key)
-            prefix = job_segments(name.job) if name.job else task.facts.key
+            prefix = transaction_segments(name.job) if name.job else task.facts.key
             if not await self._mark_segments(prefix, name.job, published=False):
                 raise LeftError("another client has finished it", path=task.facts.key)
             return
         current = await self._abandoned(job)
         if current.is_published:
             # Marks identify the deletions of the job; they are lost when they are applied.
-            await self._mark_segments(job_segments(job.id), job.id, published=True)
+            await self._mark_segments(transaction_segments(job.id), job.id, published=True)
             await self._complete(current)
             return
         await self._complete(current)
         if isinstance(self._scope.log, LogReader):
             # The job is aborted and its record removed: its operations can no longer take effect.
-            for segment in await self._scope.log.open_segments(job_segments(job.id)):
+            for segment in await self._scope.log.open_segments(transaction_segments(job.id)):
                 await self._log().delete(segment_key(segment, "pending"))
 
     async def _mark_segments(self, prefix: str, job: str, *, published: bool) -> int:
@@ -350,8 +350,8 @@ class Repairer:
 
     async def _abandoned(self, job: TransactionRecord) -> TransactionRecord:
         """The record of a job with an expired lease, read again."""
-        current = await self._store.jobs.record(job.id)
-        if current is None or not expired(current.lease_ms, self._sources.now_ms()):
+        current = await self._store.transactions.record(job.id)
+        if current is None or not expired(current.lease_ms, self._runtime.now_ms()):
             raise LeftError("the transaction is active, or has ended", path=job.source)
         return current
 
@@ -373,7 +373,7 @@ class Repairer:
         except ItemFormatError as error:
             raise LeftError("the item cannot be read any more", path=task.finding.key) from error
         put = Put(to_item(entry, self._store.keys), ABSENT)
-        await self._store.items.transact([_removal(item), put], self._sources.uuid())
+        await self._store.items.transact([_removal(item), put], self._runtime.uuid())
 
     async def _quarantine(self, task: Task) -> None:
         if isinstance(task.facts, LogObjectFacts):

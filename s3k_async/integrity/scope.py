@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
 from s3k_async.backends.ports.key_ranges import KeyRange, hex_ranges, key_ranges
 from s3k_async.errors import InvalidPathError
@@ -39,7 +39,7 @@ class Scope:
     """None for a volume without one."""
     log_blobs: BlobStore | None
     """The location of the log; None without one."""
-    sources: Sources
+    runtime: Runtime
     grace_ms: int
     path: str = ROOT
     legacy: bool = False

@@ -32,7 +32,7 @@ from s3k_async.integrity.facts import (
 )
 from s3k_async.integrity.rule_table import Rule, RuleTable
 from s3k_async.model import Entry
-from s3k_async.oplog.entries import LogRecord, Operation, job_of_segment, pending_segment
+from s3k_async.oplog.entries import LogRecord, Operation, pending_segment, transaction_of_segment
 from s3k_async.storage.physical import is_uri
 from s3k_async.txn.lease import expired
 
@@ -513,7 +513,7 @@ def _is_open(record: LogRecord, unfinished: Collection[str]) -> bool:
     """Whether the segment of a pending operation has no committed mark: then the operation is
     reported, and finished, with its change. `unfinished`: as in `Facts`."""
     segment = pending_segment(record.key)
-    return bool(segment) and (job_of_segment(segment) or record.key) not in unfinished
+    return bool(segment) and (transaction_of_segment(segment) or record.key) not in unfinished
 
 
 def next_version(facts: Facts) -> int:

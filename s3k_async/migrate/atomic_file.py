@@ -10,7 +10,7 @@ from typing import BinaryIO
 from s3k_async._core.file_modes import open_private
 from s3k_async._core.file_replacement import replaceable
 from s3k_async._core.os_errors import os_errors, sync_directory
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 
 __all__ = ["appearing", "flush", "place"]
 
@@ -28,10 +28,10 @@ def place(building: str, path: str) -> None:
 
 
 @contextmanager
-def appearing(path: str, sources: Sources = SYSTEM) -> Iterator[BinaryIO]:
+def appearing(path: str, runtime: Runtime = SYSTEM) -> Iterator[BinaryIO]:
     """A temporary file, renamed into place at the end of the body."""
     path = replaceable(path)
-    building = f"{path}.{sources.uuid()}.part"
+    building = f"{path}.{runtime.uuid()}.part"
     with os_errors(path):
         try:
             with open(building, "xb", opener=open_private) as file:

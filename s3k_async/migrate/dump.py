@@ -14,7 +14,7 @@ from s3k_async._core.file_modes import open_private
 from s3k_async._core.file_replacement import replaceable
 from s3k_async._core.metering import Requests, counted
 from s3k_async._core.os_errors import os_errors
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async._native import Entries
 from s3k_async.errors import PathNotFoundError
 from s3k_async.listing.listings import Listing
@@ -47,7 +47,7 @@ async def dump_volume(
     path: str = ROOT,
     include_uncommitted: bool = False,
     progress: Callable[[Progress], object] | None = None,
-    sources: Sources = SYSTEM,
+    runtime: Runtime = SYSTEM,
 ) -> DumpResult:
     """Write the entries at and below `path` to the file `target`, which is replaced atomically.
     Memory is bounded.
@@ -60,10 +60,10 @@ async def dump_volume(
     """
     target = await run_sync(replaceable, target)
     top, header = await dump_top(
-        volume, path, include_uncommitted=include_uncommitted, sources=sources
+        volume, path, include_uncommitted=include_uncommitted, runtime=runtime
     )
     end = DumpEnd()
-    async with _appearing(target, sources) as file:
+    async with _appearing(target, runtime) as file:
         writer = _writer(form, file, header)
 
         async def add(page: Entries) -> None:
@@ -82,7 +82,7 @@ async def dump_volume(
 
 
 async def dump_top(
-    volume: Volume, path: str, *, include_uncommitted: bool, sources: Sources = SYSTEM
+    volume: Volume, path: str, *, include_uncommitted: bool, runtime: Runtime = SYSTEM
 ) -> tuple[Entry, DumpHeader]:
     """The status of the path, and the header of its dump. Raises PathNotFoundError,
     InvalidPathError."""
@@ -98,7 +98,7 @@ async def dump_top(
         data=record.data,
         path=path,
         uncommitted=include_uncommitted,
-        time_ms=sources.now_ms(),
+        time_ms=runtime.now_ms(),
     )
     return top, header
 
@@ -129,9 +129,9 @@ def _create(path: str) -> BinaryIO:
 
 
 @asynccontextmanager
-async def _appearing(path: str, sources: Sources) -> AsyncIterator[BinaryIO]:
+async def _appearing(path: str, runtime: Runtime) -> AsyncIterator[BinaryIO]:
     """A temporary file, renamed into place at the end of the body."""
-    building = f"{path}.{sources.uuid()}.part"
+    building = f"{path}.{runtime.uuid()}.part"
     with os_errors(path):
         file = await run_sync(_create, building)
         try:

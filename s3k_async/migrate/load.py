@@ -12,7 +12,7 @@ from anyio.to_thread import run_sync
 from s3k_async._core.concurrency import gather
 from s3k_async._core.metering import RequestCounter, Requests, counted
 from s3k_async._core.os_errors import os_errors
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.items import ItemStore
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -95,7 +95,7 @@ async def load_volume(
     adopt: bool = False,
     bytes_from: Volume | None = None,
     progress: Callable[[Progress], object] | None = None,
-    sources: Sources = SYSTEM,
+    runtime: Runtime = SYSTEM,
     session: object | Mapping[str, object] | None = None,
     counter: RequestCounter | None = None,
 ) -> LoadResult:
@@ -119,7 +119,7 @@ async def load_volume(
             "bytes are adopted where they are, or copied; not both", path=source
         )
     loader = await run_sync(
-        _alone, source, bytes_from, adopt, progress or (lambda _: None), sources
+        _alone, source, bytes_from, adopt, progress or (lambda _: None), runtime
     )
     if adopt and loader.dump.header.volume_id:
         raise InvalidArgumentError(
@@ -133,7 +133,7 @@ async def load_volume(
         check=check or adopt,
         adopt=adopt,
         bytes_from=bytes_from,
-        sources=sources,
+        runtime=runtime,
         session=session,
         counter=counter,
     )
@@ -147,13 +147,13 @@ async def load_by(
     check: bool = False,
     adopt: bool = False,
     bytes_from: Volume | None = None,
-    sources: Sources = SYSTEM,
+    runtime: Runtime = SYSTEM,
     session: object | Mapping[str, object] | None = None,
     counter: RequestCounter | None = None,
 ) -> LoadResult:
     """`load_volume` with a runner."""
     dump, end = loader.dump, loader.dump.end
-    lock = VolumeLock("load", dump.name, sources)
+    lock = VolumeLock("load", dump.name, runtime)
     made = config
     if config.suffix_count is None:
         made = replace(
@@ -165,7 +165,7 @@ async def load_by(
         create=True,
         made=made,
         adopting=adopt,
-        sources=sources,
+        runtime=runtime,
         session=session,
         counter=counter,
     ) as volume:
@@ -195,7 +195,7 @@ def _alone(
     bytes_from: Volume | None,
     adopt: bool,
     progress: Callable[[Progress], object],
-    sources: Sources,
+    runtime: Runtime,
 ) -> _LocalLoader:
     with os_errors(source):
         try:
@@ -203,7 +203,7 @@ def _alone(
         except FileNotFoundError as error:
             raise PathNotFoundError("no such file", path=source) from error
         facts = DumpFacts(source, dump.header, dump.verify(), dump.digest())
-        return _LocalLoader(facts, dump, bytes_from, adopt, progress, sources)
+        return _LocalLoader(facts, dump, bytes_from, adopt, progress, runtime)
 
 
 async def _require_empty(items: ItemStore, config: VolumeConfig) -> None:
@@ -245,7 +245,7 @@ class _LocalLoader:
     bytes_from: Volume | None
     adopt: bool
     progress: Callable[[Progress], object]
-    sources: Sources
+    runtime: Runtime
 
     async def judge(self, volume: Volume, lock: VolumeLock, *, check: bool) -> None:  # noqa: ARG002
         landing = self.dump.landing(volume)
@@ -265,7 +265,7 @@ class _LocalLoader:
     async def run(self, volume: Volume, lock: VolumeLock) -> int:
         landing, parents, seen = (
             self.dump.landing(volume),
-            MissingParents(volume.store, self.sources),
+            MissingParents(volume.store, self.runtime),
             0,
         )
         async with aclosing(off_loop(self.file.chunks())) as chunks:

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 from s3k_async import _native
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.errors import CorruptDataError, NotDirectoryError
 from s3k_async.model import Entry
 from s3k_async.namespace.store import MetadataStore
@@ -20,9 +20,9 @@ class MissingParents:
     """Creates the missing parents of entries. Memory is bounded: evicted parents are read from the
     table again."""
 
-    def __init__(self, store: MetadataStore, sources: Sources) -> None:
+    def __init__(self, store: MetadataStore, runtime: Runtime) -> None:
         self._store = store
-        self._sources = sources
+        self._runtime = runtime
         self._known: OrderedDict[str, None] = OrderedDict()
         self._made: set[str] = set()
 
@@ -57,16 +57,16 @@ class MissingParents:
                 raise NotDirectoryError(
                     "the path of an entry of the dump leads through a file", path=path
                 )
-        now = self._sources.now_ms()
+        now = self._runtime.now_ms()
         made = [
             Entry(
                 path,
                 True,
-                self._sources.uuid(),
+                self._runtime.uuid(),
                 1,
                 now // 1000,
                 now,
-                operation=self._sources.uuid(),
+                operation=self._runtime.uuid(),
             )
             for path, entry in zip(paths, found, strict=True)
             if entry is None

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from s3k_async._core.concurrency import run_all
 from s3k_async._core.metering import RequestCounter, Requests, counted
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ConfigError
 from s3k_async.migrate.reshard_pass import PassName, PassResult, ReshardPass
@@ -63,7 +63,7 @@ async def reshard_volume(
     *,
     hash: HashName | None = None,
     progress: Callable[[Progress], object] | None = None,
-    sources: Sources = SYSTEM,
+    runtime: Runtime = SYSTEM,
     session: object | Mapping[str, object] | None = None,
     counter: RequestCounter | None = None,
     walker: TableWalker | None = None,
@@ -85,19 +85,19 @@ async def reshard_volume(
             f"the suffix count is 1 to {MAX_SUFFIX_COUNT}, not {suffix_count}", path=config.name
         )
     config = replace(config, suffix_count=None, hash=None)
-    volume = await open_volume(config, sources=sources, session=session, locked=True)
+    volume = await open_volume(config, runtime=runtime, session=session, locked=True)
     wanted = hash or volume.record.hash
     await volume.close()
-    lock = VolumeLock("reshard", f"{suffix_count} {wanted}", sources)
+    lock = VolumeLock("reshard", f"{suffix_count} {wanted}", runtime)
     async with exclusive_volume(
-        config, lock, sources=sources, session=session, counter=counter
+        config, lock, runtime=runtime, session=session, counter=counter
     ) as volume:
         target = replace(volume.record, suffix_count=suffix_count, hash=wanted)
         if target == volume.record and not lock.touched:
             return ReshardResult(suffix_count, wanted, 0, 0)
         target.to_tag()  # checked before the first change
         await lock.wait_for_clients_to_stop()
-        return await _Reshard(volume, target, lock, walker or _LocalWalker(progress)).run(sources)
+        return await _Reshard(volume, target, lock, walker or _LocalWalker(progress)).run(runtime)
 
 
 class _Reshard:
@@ -114,7 +114,7 @@ class _Reshard:
         self._old = KeyScheme(record.name, record.suffix_count, record.hash)
         self._new = KeyScheme(target.name, target.suffix_count, target.hash)
 
-    async def run(self, sources: Sources) -> ReshardResult:
+    async def run(self, runtime: Runtime) -> ReshardResult:
         volume, target, policy = self._volume, self._target, self._volume.config.tuning.retry.write
         copied = PassResult()
         if target != volume.record:
@@ -122,7 +122,7 @@ class _Reshard:
                 self._lock.touched = False  # the interrupted run had not started to copy
                 await self._everywhere("check")
                 await write_tag(
-                    volume.table, volume.record, sources, policy
+                    volume.table, volume.record, runtime, policy
                 )  # checks that must not fail later
                 self._lock.touched = True
                 self._lock.done = _CHECKED
@@ -132,7 +132,7 @@ class _Reshard:
                 volume.items, {"suffix_count": target.suffix_count, "hash": target.hash}
             )
         self._lock.check()
-        await write_tag(volume.table, target, sources, policy)
+        await write_tag(volume.table, target, runtime, policy)
         layout = {"suffix_count": target.suffix_count, "hash": target.hash}
         await renew(volume.place, target.volume_id, layout)
         cleaned = await self._everywhere("clean")

@@ -137,7 +137,7 @@ async def _remove(volume: Volume, deletes: Sequence[Delete], held: Callable[[], 
     while left:
         held()
         try:
-            await volume.items.transact(left, volume.store.sources.uuid())
+            await volume.items.transact(left, volume.store.runtime.uuid())
         except ConditionFailedError:
             # A second attempt of the same task runs concurrently.
             found = await volume.items.get_many([delete.key for delete in left])

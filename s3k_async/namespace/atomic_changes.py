@@ -41,15 +41,15 @@ from s3k_async.txn.chunking import cost, mixed_chunks, reread
 from s3k_async.txn.column_plan import ColumnPlan, plan_deletes, plan_moves
 from s3k_async.txn.executor import Refusal, execute
 from s3k_async.txn.logged_write import LoggedOutcome, TransactionLog
-from s3k_async.txn.txn_record import Job
-from s3k_async.txn.write_intent import job_of
+from s3k_async.txn.txn_record import OwnedTransaction
+from s3k_async.txn.write_intent import transaction_of
 
 __all__ = ["AtomicChange", "AtomicTree"]
 
 _LOG = logging.getLogger(__name__)
 
 UNDO_SECONDS = 10.0
-"""Seconds that a cancelled change may spend on removing its marks; the next client removes the
+"""Seconds that a cancelled change may spend on removing its intents; the next client removes the
 rest."""
 
 
@@ -69,11 +69,11 @@ class AtomicTree:
         everything was deleted, or nothing.
         """
         self._store.require_writable(entry.path)
-        async with self._store.jobs.hold("delete", entry.path) as job:
-            change = AtomicChange(self._store, job, entry.path, "", progress)
+        async with self._store.transactions.hold("delete", entry.path) as txn:
+            change = AtomicChange(self._store, txn, entry.path, "", progress)
 
             async def prepare() -> None:
-                await change.log_removal(await change.mark_top(entry, same=True))
+                await change.log_removal(await change.hold_top(entry, same=True))
                 await change.below(entry.path, "")
 
             await change.run(prepare)
@@ -94,7 +94,7 @@ class AtomicTree:
         store.require_writable(target)
         if target == source.path or target.startswith(source.path + "/"):
             raise RenameIntoSelfError("a directory cannot be moved into itself", path=target)
-        # Checked before anything is marked as well, so that a refusal changes nothing.
+        # Checked before anything is held as well, so that a refusal changes nothing.
         existing = await store.get(target)
         if existing is not None and existing.id == source.id:
             # An interrupted plain rename of the same directory is finished in the plain mode.
@@ -104,15 +104,15 @@ class AtomicTree:
         return await until_unobstructed(store, lambda: self._rename(source, target, progress))
 
     async def _rename(self, source: Entry, target: str, progress: OnProgress) -> ChangeResult:
-        async with self._store.jobs.hold("rename", source.path, target) as job:
-            change = AtomicChange(self._store, job, source.path, target, progress)
+        async with self._store.transactions.hold("rename", source.path, target) as txn:
+            change = AtomicChange(self._store, txn, source.path, target, progress)
 
             async def prepare() -> None:
-                marked = await change.mark_top(source)
-                # The mark is set before these reads: of two directories renamed into each other,
+                held = await change.hold_top(source)
+                # The intent is set before these reads: of two directories renamed into each other,
                 # one sees the other.
                 await look_ahead(self._store, target)
-                await change.put_top(marked)
+                await change.put_top(held)
                 await change.below(source.path, target)
 
             await change.run(prepare)
@@ -120,19 +120,24 @@ class AtomicTree:
 
 
 class AtomicChange(TreeChange):
-    """One atomic change in progress, owned by a job: prepare, publish, resolve the intents, or
-    undo.
+    """One atomic change in progress, owned by a transaction: prepare, publish, resolve the intents,
+    or undo.
 
     `target`: empty for a deletion.
     """
 
     def __init__(
-        self, store: MetadataStore, job: Job, source: str, target: str, progress: OnProgress
+        self,
+        store: MetadataStore,
+        txn: OwnedTransaction,
+        source: str,
+        target: str,
+        progress: OnProgress,
     ) -> None:
-        super().__init__(store, job, job.kind, progress)
+        super().__init__(store, txn, txn.kind, progress)
         self._source = source
         self._target = target
-        self._log = TransactionLog(store.changes, job.id)
+        self._log = TransactionLog(store.changes, txn.id)
         self._published: bool | None = False
         """None: unknown."""
 
@@ -145,7 +150,7 @@ class AtomicChange(TreeChange):
             for parent in dict.fromkeys(
                 _native.split(path)[0] for path in (self._source, self._target) if path
             ):
-                self.job.check()
+                self.txn.check()
                 await self.store.touch(parent)
             await to_the_end(self._publish)
         except BaseException as error:
@@ -157,7 +162,7 @@ class AtomicChange(TreeChange):
     async def _publish(self) -> None:
         self._published = None  # until the answer, also if the task is stopped meanwhile
         try:
-            await self.store.jobs.publish(self.job)
+            await self.store.transactions.publish(self.txn)
         except OutcomeUnknownError as error:
             await self._find_out(error)
         except S3kError:
@@ -167,10 +172,10 @@ class AtomicChange(TreeChange):
         await self._log.commit()
 
     async def _find_out(self, unknown: OutcomeUnknownError) -> None:
-        """Return if the job is published after all: trying to abort it decides, whether the abort
-        comes first or too late."""
+        """Return if the transaction is published after all: trying to abort it decides, whether the
+        abort comes first or too late."""
         try:
-            state = await self.store.jobs.abort(self.job)
+            state = await self.store.transactions.abort(self.txn)
         except S3kError as error:
             # an unreachable service is no proof that nothing has happened
             raise unknown from error
@@ -185,11 +190,13 @@ class AtomicChange(TreeChange):
     async def _fold(self) -> None:
         try:
             with optional():
-                await self.store.resolver.end(self.job, self._source, self._target, published=True)
+                await self.store.resolver.end(self.txn, self._source, self._target, published=True)
         except S3kError as error:
             # The change is committed. The next client resolves the remaining intents.
             _LOG.warning(
-                "job %s is published, but not all of it could be folded in: %s", self.job.id, error
+                "transaction %s is published, but not all of it could be folded in: %s",
+                self.txn.id,
+                error,
             )
 
     async def _take_back(self, error: BaseException) -> None:
@@ -205,51 +212,53 @@ class AtomicChange(TreeChange):
 
     async def _undo(self) -> None:
         """The change was not applied and cannot be any more, since only this client could publish
-        it. The next client removes the marks that cannot be removed now.
+        it. The next client removes the intents that cannot be removed now.
         """
         try:
-            if await self.store.jobs.abort(self.job) == "aborted":
-                await self.store.resolver.end(self.job, self._source, self._target, published=False)
+            if await self.store.transactions.abort(self.txn) == "aborted":
+                await self.store.resolver.end(self.txn, self._source, self._target, published=False)
         except S3kError as error:
             _LOG.warning(
-                "job %s is aborted, but its marks could not be dropped: %s", self.job.id, error
+                "transaction %s is aborted, but its intents could not be dropped: %s",
+                self.txn.id,
+                error,
             )
         await self._log.rollback()
 
     # Preparing
 
-    async def mark_top(self, entry: Entry, *, same: bool = False) -> Entry:
-        """Mark the directory itself, in its current state. Raises as
-        `DirectoryStore.mark_current`."""
-        marked = await self.store.mark_current(entry, self.job, self.job.removal_intent, same=same)
+    async def hold_top(self, entry: Entry, *, same: bool = False) -> Entry:
+        """Hold the directory itself, in its current state. Raises as
+        `DirectoryStore.hold_current`."""
+        held = await self.store.hold_current(entry, self.txn, self.txn.removal_intent, same=same)
         self.tally.directories += 1
-        return marked
+        return held
 
-    async def log_removal(self, marked: Entry) -> None:
+    async def log_removal(self, held: Entry) -> None:
         """Log the removal of the directory itself."""
-        removal = self.store.changes.operation("delete", replace(marked, pending=""), None)
+        removal = self.store.changes.operation("delete", replace(held, pending=""), None)
 
         async def nothing_more(outcome: LoggedOutcome) -> None:
             outcome.succeeded = {removal.id}
 
         await self._log.run_parts([removal], nothing_more)
 
-    async def put_top(self, marked: Entry) -> None:
+    async def put_top(self, held: Entry) -> None:
         """Create the directory at the target. Raises PathExistsError, ObstructedError."""
         store = self.store
-        source = replace(marked, pending="")
-        moved = source.moved(self._target, operation=store.sources.uuid())
-        hidden = replace(moved, pending=self.job.creation_intent)
+        source = replace(held, pending="")
+        moved = source.moved(self._target, operation=store.runtime.uuid())
+        hidden = replace(moved, pending=self.txn.creation_intent)
         actions: list[Action] = [
             Put(to_item(hidden, store.keys), ABSENT),
             *store.require_parent(self._target),
         ]
 
         async def put(outcome: LoggedOutcome) -> None:
-            await to_the_end(lambda: store.items.transact(actions, store.sources.uuid()))
+            await to_the_end(lambda: store.items.transact(actions, store.runtime.uuid()))
             outcome.succeeded = {moved.operation}
 
-        self.job.check()
+        self.txn.check()
         try:
             await self._log.run_parts([store.changes.operation("rename", source, moved)], put)
         except ConditionFailedError as error:
@@ -259,7 +268,7 @@ class AtomicChange(TreeChange):
             raise ObstructedError(self._target, store.obstacles(error.current.values())) from error
 
     async def below(self, directory: str, target: str) -> None:
-        """Prepare the content of a marked directory, for the new path in `target`."""
+        """Prepare the content of a held directory, for the new path in `target`."""
 
         async def chunk(entries: Entries) -> None:
             await self.budget.run_all(child, await self._prepare(entries, target))
@@ -276,9 +285,9 @@ class AtomicChange(TreeChange):
         deadline = store.deadline()
         while len(work := await self._ready(work, target)) > 0:
             plan = self._plan(work, target)
-            lanes, token = plan.lanes(), store.sources.uuid
+            lanes, token = plan.lanes(), store.runtime.uuid
             report = await execute(
-                store.items, self._log.run_parts, plan, lanes, token, turn=self.job.turn
+                store.items, self._log.run_parts, plan, lanes, token, turn=self.txn.turn
             )
             report.raise_failure()
             done = work if not report.refused else work.take(sorted(report.succeeded))
@@ -291,12 +300,13 @@ class AtomicChange(TreeChange):
 
     def _plan(self, entries: Entries, target: str) -> ColumnPlan:
         if not target:
-            return plan_deletes(entries, self.store.sources, self.job.removal_intent)
-        marks = (self.job.removal_intent, self.job.creation_intent)
-        return plan_moves(entries, target, self.store.keys, self.store.sources, marks)
+            return plan_deletes(entries, self.store.runtime, self.txn.removal_intent)
+        intents = (self.txn.removal_intent, self.txn.creation_intent)
+        return plan_moves(entries, target, self.store.keys, self.store.runtime, intents)
 
     async def _ready(self, entries: Entries, target: str) -> Entries:
-        """The current entries, without marks of other jobs and without expired reservations."""
+        """The current entries, without intents of other transactions and without expired
+        reservations."""
         odd = {place for place, _ in entries.marked()}
         if target and len(entries.without_reservations()) < len(entries):
             odd |= {place for place, entry in enumerate(entries) if entry.is_reservation}
@@ -307,9 +317,9 @@ class AtomicChange(TreeChange):
         return await reread(entries, odd, resolved, self.store.keys)
 
     async def _resolved(self, entry: Entry, *, moves: bool) -> Entry | None:
-        if job_of(entry.pending) == self.job.id:
+        if transaction_of(entry.pending) == self.txn.id:
             raise BusyError("the transaction encountered its own write intent", path=entry.path)
-        current = await self.store.settled(entry)
+        current = await self.store.resolved(entry)
         if not moves or current is None or not current.is_reservation:
             return current
         if not self.store.ran_out(current):
@@ -320,8 +330,8 @@ class AtomicChange(TreeChange):
         return await self.store.stored(entry.path)
 
     async def _refused(self, plan: ColumnPlan, refused: Mapping[int, Refusal]) -> Entries:
-        """The current entries at paths where the condition failed; marks on entries at a target are
-        resolved."""
+        """The current entries at paths where the condition failed; intents on entries at a target
+        are resolved."""
         again = []
         for row, refusal in refused.items():
             there = refusal.get(1)
@@ -332,7 +342,7 @@ class AtomicChange(TreeChange):
                         "an entry without a parent directory is at the target; s3k fsck reports it",
                         path=path,
                     )
-                await self.store.settle(from_item(there, self.store.keys))
+                await self.store.resolve(from_item(there, self.store.keys))
             if 0 not in refusal:
                 again.append(plan.entries[row])
             elif (item := refusal[0]) is not None:

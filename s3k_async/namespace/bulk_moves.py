@@ -59,7 +59,7 @@ async def delete_files(
     transaction; an error of it ends the work.
     """
     return await _BulkChange(
-        store, lambda entries: plan_deletes(entries, store.sources), turn
+        store, lambda entries: plan_deletes(entries, store.runtime), turn
     ).apply(entries)
 
 
@@ -71,7 +71,7 @@ async def move_files(
     """
 
     def plan(entries: Entries) -> ColumnPlan:
-        return plan_moves(entries, target, store.keys, store.sources)
+        return plan_moves(entries, target, store.keys, store.runtime)
 
     committed = entries.without_reservations()
     refused = BulkOutcome()
@@ -107,7 +107,7 @@ class _BulkChange:
         """Change the entries; repeat with those that changed meanwhile."""
         work = entries
         for _ in range(ROUNDS):
-            work = await self._settled(work)
+            work = await self._resolved(work)
             if len(work) > 0:
                 await self._page(work)
             changed, self._changed = self._changed, []
@@ -118,17 +118,17 @@ class _BulkChange:
             self._fail(path, BusyError("gave up: concurrent changes to this file", path=path))
         return self._done
 
-    async def _settled(self, entries: Entries) -> Entries:
-        """The entries after their marks are resolved, read again: a state with a mark is never a
-        condition of the change."""
-        marked = entries.marked()
-        if not marked:
+    async def _resolved(self, entries: Entries) -> Entries:
+        """The entries after their intents are resolved, read again: a state with an intent is never
+        a condition of the change."""
+        held = entries.marked()
+        if not held:
             return entries
-        places = {place for place, _ in marked}
+        places = {place for place, _ in held}
         kept = []
         for place, entry in enumerate(entries):
             try:
-                current = await self._store.settled(entry) if place in places else entry
+                current = await self._store.resolved(entry) if place in places else entry
             except BusyError as error:
                 self._fail(entry.path, error)
                 continue
@@ -147,7 +147,7 @@ class _BulkChange:
         plan = self._plan(entries)
         store = self._store
         try:
-            lanes, token = plan.lanes(), store.sources.uuid
+            lanes, token = plan.lanes(), store.runtime.uuid
             report = await execute(
                 store.items, store.changes.run_parts, plan, lanes, token, turn=self._turn
             )

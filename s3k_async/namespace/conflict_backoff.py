@@ -52,15 +52,15 @@ class ConflictBackoff:
         """Wait until the obstructing transactions have ended, and for a random time, so that two
         conflicting changes do not retry at the same moment. Raises `error` when the time is up.
         """
-        sources = self._store.sources
+        runtime = self._store.runtime
         if self._deadline is None:
             self._deadline = self._store.deadline()
-        elif sources.monotonic() >= self._deadline:
+        elif runtime.monotonic() >= self._deadline:
             raise error.gave_up() if isinstance(error, ObstructedError) else error
         if isinstance(error, ObstructedError):
             for entry in error.obstacles:
-                await self._store.settle(entry)
-        await sources.sleep(sources.uniform(0.0, self._bound))
+                await self._store.resolve(entry)
+        await runtime.sleep(runtime.uniform(0.0, self._bound))
         self._bound = min(self._longest, self._bound * 2)
 
 

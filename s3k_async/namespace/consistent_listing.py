@@ -33,7 +33,7 @@ ATTEMPTS = 10
 T = TypeVar("T")
 
 _Stamp: TypeAlias = tuple[str, str] | None
-"""The operation id and the mark of an entry, which every change of the entry changes; None for a
+"""The operation id and the intent of an entry, which every change of the entry changes; None for a
 missing entry."""
 
 
@@ -91,7 +91,7 @@ class SnapshotView:
 
     async def is_unchanged(self) -> bool:
         """Read everything again. Returns whether all results were valid at one moment, the start of
-        this second read, with respect to jobs."""
+        this second read, with respect to transactions."""
         if self.is_large or not self._watched or (not self._listed and len(self._looked_up) < 2):
             return True
         stamps = [*self._looked_up, *self._visited()]
@@ -173,7 +173,7 @@ def _stamp(entry: Entry | None) -> _Stamp:
 
 
 def _root(record: Item | None) -> Entry:
-    """The root, with the operation id of the last job that changed something in it."""
+    """The root, with the operation id of the last transaction that changed something in it."""
     return (
         ROOT_ENTRY
         if record is None

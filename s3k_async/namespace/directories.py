@@ -1,4 +1,4 @@
-"""Directories: create, mark and remove."""
+"""Directories: create, hold by a write intent, and remove."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from s3k_async import _native
 from s3k_async._core.active_calls import incidental
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import (
     ABSENT,
     OPERATION,
@@ -50,7 +50,7 @@ from s3k_async.table.keys import ROOT_KEY, KeyScheme
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn.intent_resolver import IntentResolver
 from s3k_async.txn.logged_write import LoggedWriter
-from s3k_async.txn.txn_record import Job, Jobs
+from s3k_async.txn.txn_record import OwnedTransaction, TransactionRecords
 
 __all__ = ["DirectoryStore", "require_directories"]
 
@@ -72,19 +72,19 @@ class DirectoryStore(EntryReader):
         items: ItemStore,
         keys: KeyScheme,
         log: OperationLog,
-        sources: Sources,
+        runtime: Runtime,
         tuning: Tuning,
         *,
         read_only: bool = False,
     ) -> None:
         super().__init__(items, keys)
-        self.changes = LoggedWriter(log, sources)
-        self.jobs = Jobs(items, sources)
-        self.resolver = IntentResolver(self, self.jobs, sources, tuning.busy_timeout)
-        self.sources = sources
+        self.changes = LoggedWriter(log, runtime)
+        self.transactions = TransactionRecords(items, runtime)
+        self.resolver = IntentResolver(self, self.transactions, runtime, tuning.busy_timeout)
+        self.runtime = runtime
         self.tuning = tuning
         self.read_only = read_only
-        self.known = ParentCache(sources.monotonic)
+        self.known = ParentCache(runtime.monotonic)
         self.root_has_record = False
         """Whether the record that indicates changes in the root is known to exist."""
         self._shared = SingleFlight(self.directory_exists)
@@ -126,7 +126,7 @@ class DirectoryStore(EntryReader):
                 return self._seen(await self._make_missing(chain))
             except ConditionFailedError as error:
                 self.still_time(deadline, path)
-                await self.settle_refusal(error)
+                await self.resolve_refusal(error)
 
     def _seen(self, directory: Entry) -> Entry:
         """Add a directory that was just read or created to the parent cache, and return it."""
@@ -136,12 +136,12 @@ class DirectoryStore(EntryReader):
 
     def new_directory(self, path: str) -> Entry:
         """A new directory, created now."""
-        now, operation = self.sources.now_ms(), self.sources.uuid()
-        return Entry(path, True, self.sources.uuid(), 1, now // 1000, now, operation=operation)
+        now, operation = self.runtime.now_ms(), self.runtime.uuid()
+        return Entry(path, True, self.runtime.uuid(), 1, now // 1000, now, operation=operation)
 
     async def _make_missing(self, chain: list[tuple[str, Entry | None]], *checks: Check) -> Entry:
         """Create the missing directories of a chain that begins with the root. Raises
-        ConditionFailedError when the chain has changed or carries a mark, or one of the checks
+        ConditionFailedError when the chain has changed or carries an intent, or one of the checks
         fails.
         """
         made: list[Entry] = []
@@ -152,7 +152,7 @@ class DirectoryStore(EntryReader):
                 if above is not None and above.path != ROOT:
                     bases.append(above)
         for base in bases:
-            await self.settle(base)
+            await self.resolve(base)
         for start in range(0, len(made), CHAIN_PART):
             part = made[start : start + CHAIN_PART]
             checked = [base.path for base in bases] if start == 0 else [made[start - 1].path]
@@ -168,40 +168,40 @@ class DirectoryStore(EntryReader):
         """Apply logged operations in one transaction. Raises ConditionFailedError,
         OutcomeUnknownError."""
         await self.changes.run(
-            operations, lambda _: self.items.transact(actions, self.sources.uuid())
+            operations, lambda _: self.items.transact(actions, self.runtime.uuid())
         )
 
-    async def settle(self, entry: Entry) -> None:
-        """Wait until no live job has a mark on the entry, and resolve a mark left behind. The entry
-        may have changed by then. Raises BusyError.
+    async def resolve(self, entry: Entry) -> None:
+        """Wait until no live transaction has an intent on the entry, and resolve an intent left
+        behind. The entry may have changed by then. Raises BusyError.
         """
         if entry.pending:
-            await self.resolver.settle(entry)
+            await self.resolver.resolve(entry)
 
-    async def settled(self, entry: Entry) -> Entry | None:
+    async def resolved(self, entry: Entry) -> Entry | None:
         """The entry at the path once it carries no intent. Raises BusyError."""
         deadline = self.deadline()
         current: Entry | None = entry
         while current is not None and current.pending:
             self.still_time(deadline, entry.path)
-            await self.resolver.settle(current)
+            await self.resolver.resolve(current)
             current = await self.stored(entry.path)
         return current
 
-    async def settle_refusal(self, error: ConditionFailedError) -> bool:
-        """Resolve the marks on items whose conditions failed; returns whether there were any.
+    async def resolve_refusal(self, error: ConditionFailedError) -> bool:
+        """Resolve the intents on items whose conditions failed; returns whether there were any.
         Raises BusyError."""
-        marked = self.obstacles(error.current.values())
-        for entry in marked:
-            await self.settle(entry)
-        return bool(marked)
+        held = self.obstacles(error.current.values())
+        for entry in held:
+            await self.resolve(entry)
+        return bool(held)
 
     def obstacles(self, items: Iterable[Item | None]) -> list[Entry]:
         """The entries with intents among items whose conditions failed."""
         return [from_item(item, self.keys) for item in items if item is not None and item.get(NEXT)]
 
     async def retry_past_intents(self, change: Callable[[], Awaitable[T]], path: str) -> T:
-        """Make a change, repeated after resolving marks whenever they made it fail. Raises its
+        """Make a change, repeated after resolving intents whenever they made it fail. Raises its
         other errors, and BusyError.
         """
         deadline = self.deadline()
@@ -209,47 +209,50 @@ class DirectoryStore(EntryReader):
             try:
                 return await change()
             except ConditionFailedError as error:
-                late = self.sources.monotonic() >= deadline
-                if not await self.settle_refusal(error):
+                late = self.runtime.monotonic() >= deadline
+                if not await self.resolve_refusal(error):
                     raise
                 if late:  # before this wait, after which the change may succeed
                     raise BusyError(
                         "gave up: other transactions kept changing this path", path=path
                     ) from error
 
-    async def mark(self, entry: Entry, job: Job, text: str = "") -> Entry:
-        """Put a job's mark on a directory; `text`: the mark, by default the one that only holds the
-        entry. Raises BusyError (the mark of another live job), ConflictError (the directory
-        changed; read it again).
+    async def hold(self, entry: Entry, txn: OwnedTransaction, text: str = "") -> Entry:
+        """Put a transaction's intent on a directory; `text`: the intent, by default the one that
+        only holds the entry. Raises BusyError (the intent of another live transaction),
+        ConflictError (the directory changed; read it again).
         """
-        mark = text or job.hold_intent
-        if entry.pending == mark:
+        intent = text or txn.hold_intent
+        if entry.pending == intent:
             return entry
-        current = await self.settled(entry)
-        # It may be a file now, if the job that marked it is over.
+        current = await self.resolved(entry)
+        # It may be a file now, if the transaction that held it is over.
         if current is None or current.id != entry.id:
             raise ConflictError("another client removed the directory", path=entry.path)
-        return await self._set_mark(current, mark)
+        return await self._set_intent(current, intent)
 
-    async def unmark(self, entry: Entry, job: Job) -> None:
-        """Remove a job's mark, if the entry still carries it."""
+    async def drop_intent(self, entry: Entry, txn: OwnedTransaction) -> None:
+        """Remove a transaction's intent, if the entry still carries it."""
         try:
-            await self._set_mark(replace(entry, pending=job.hold_intent), "")
+            await self._set_intent(replace(entry, pending=txn.hold_intent), "")
         except ConflictError:
-            # Another client considered the job expired, removed the mark and changed the entry: no
-            # mark of this job is left.
+            # Another client considered the transaction expired, removed the intent and changed the
+            # entry: no intent of this transaction is left.
             return
 
-    async def release(self, entry: Entry, job: Job) -> None:
-        """Remove a job's mark after a failure. An error of this is only logged, so that the caller
-        gets the failure."""
+    async def release(self, entry: Entry, txn: OwnedTransaction) -> None:
+        """Remove a transaction's intent after a failure. An error of this is only logged, so that
+        the caller gets the failure."""
         try:
-            await self.unmark(entry, job)
+            await self.drop_intent(entry, txn)
         except S3kError as error:
-            # The mark blocks no client once the job is over; the next one that needs the entry
-            # removes it.
+            # The intent blocks no client once the transaction is over; the next one that needs the
+            # entry removes it.
             _LOG.warning(
-                "the mark of job %s on %s could not be dropped: %s", job.id, entry.path, error
+                "the intent of transaction %s on %s could not be dropped: %s",
+                txn.id,
+                entry.path,
+                error,
             )
 
     async def need_directory(self, path: str) -> None:
@@ -257,7 +260,7 @@ class DirectoryStore(EntryReader):
         `make_directory`.
         """
         with incidental():
-            await self.settle(await self.make_directory(path))
+            await self.resolve(await self.make_directory(path))
 
     async def recreate_directory(self, path: str) -> None:
         """Create the directory of an existing entry again if it was removed, and wait for a
@@ -270,24 +273,24 @@ class DirectoryStore(EntryReader):
             if not made.pending:
                 return
             self.still_time(deadline, path)
-            await self.settle(made)
+            await self.resolve(made)
 
-    async def _set_mark(self, entry: Entry, mark: str) -> Entry:
-        if mark:
+    async def _set_intent(self, entry: Entry, intent: str) -> Entry:
+        if intent:
             self.known.discard(entry.path)
-        operation = self.sources.uuid()
+        operation = self.runtime.uuid()
         stamp = {OPERATION: operation}
         action = Update(
             self.keys.key(entry.path),
             unchanged(entry),
-            set=stamp | {NEXT: mark} if mark else stamp,
-            remove=() if mark else (NEXT,),
+            set=stamp | {NEXT: intent} if intent else stamp,
+            remove=() if intent else (NEXT,),
         )
         try:
             await self.items.write(action)
         except ConditionFailedError as error:
             raise ConflictError("another client changed the directory", path=entry.path) from error
-        return replace(entry, pending=mark, operation=operation)
+        return replace(entry, pending=intent, operation=operation)
 
     async def remove_directory(self, entry: Entry) -> None:
         """Remove an empty directory. Raises DirectoryNotEmptyError, PathNotFoundError,
@@ -295,31 +298,32 @@ class DirectoryStore(EntryReader):
         """
         self.require_writable(entry.path)
         if await self.has_children(entry.path):
-            # Checked before anything is marked, so that a refusal changes nothing.
+            # Checked before anything is held, so that a refusal changes nothing.
             raise DirectoryNotEmptyError("the directory is not empty", path=entry.path)
-        async with self.jobs.hold("mark", entry.path) as job:
-            marked = await self.mark_current(entry, job, same=True)
+        async with self.transactions.hold("mark", entry.path) as txn:
+            held = await self.hold_current(entry, txn, same=True)
             try:
                 await self.need_empty(entry.path)
-                await self.delete_marked(marked, job)
+                await self.delete_held(held, txn)
             except S3kError:
-                await self.release(marked, job)
+                await self.release(held, txn)
                 raise
 
     async def need_empty(self, path: str) -> None:
         """Raise DirectoryNotEmptyError unless no item is stored below a directory: a hidden entry
-        of a job would be left without a parent. Waits for the end of jobs with marks there.
+        of a transaction would be left without a parent. Waits for the end of transactions with
+        intents there.
         """
         async with aclosing(self.stored_children(path)) as pages:
             async for page in pages:
                 for entry in page:
-                    if not entry.pending or await self.settled(entry) is not None:
+                    if not entry.pending or await self.resolved(entry) is not None:
                         raise DirectoryNotEmptyError("the directory is not empty", path=path)
 
-    async def mark_current(
-        self, entry: Entry, job: Job, text: str = "", *, same: bool = False
+    async def hold_current(
+        self, entry: Entry, txn: OwnedTransaction, text: str = "", *, same: bool = False
     ) -> Entry:
-        """Mark a directory, reading it again when it changed. Raises as `mark`, and
+        """Hold a directory, reading it again when it changed. Raises as `hold`, and
         PathNotFoundError or NotDirectoryError when it is no longer there; with `same`,
         ConflictError when another object is there.
         """
@@ -333,43 +337,44 @@ class DirectoryStore(EntryReader):
             if same and current.id != entry.id:
                 raise ConflictError("another directory is now at this path", path=entry.path)
             try:
-                return await self.mark(current, job, text)
+                return await self.hold(current, txn, text)
             except ConflictError:
-                late = self.sources.monotonic() >= deadline
+                late = self.runtime.monotonic() >= deadline
                 current = await self.get(entry.path)
                 if late and current is not None:
                     raise BusyError(
                         "gave up: concurrent changes to this path", path=entry.path
                     ) from None
 
-    async def delete_marked(self, marked: Entry, job: Job) -> None:
-        """Remove a directory that carries this job's mark. Raises ConflictError if it no longer
-        does."""
-        job.check()
+    async def delete_held(self, held: Entry, txn: OwnedTransaction) -> None:
+        """Remove a directory that carries this transaction's intent. Raises ConflictError if it no
+        longer does."""
+        txn.check()
         try:
             await self.transact(
-                [self.changes.operation("delete", marked, None)],
-                [Delete(self.keys.key(marked.path), unchanged(marked))],
+                [self.changes.operation("delete", held, None)],
+                [Delete(self.keys.key(held.path), unchanged(held))],
             )
         except ConditionFailedError as error:
             raise ConflictError(
-                "another client changed the directory during its removal", path=marked.path
+                "another client changed the directory during its removal", path=held.path
             ) from error
 
-    async def forget(self, marked: Entry) -> None:
+    async def forget(self, held: Entry) -> None:
         """Remove the old entry of a directory that has moved. Not logged, since the object still
-        exists at its new path. Raises ConflictError if it no longer carries this job's mark.
+        exists at its new path. Raises ConflictError if it no longer carries this transaction's
+        intent.
         """
         try:
-            await self.items.write(Delete(self.keys.key(marked.path), unchanged(marked)))
+            await self.items.write(Delete(self.keys.key(held.path), unchanged(held)))
         except ConditionFailedError as error:
             raise ConflictError(
-                "another client changed the directory during its rename", path=marked.path
+                "another client changed the directory during its rename", path=held.path
             ) from error
 
     async def parent_exists(self, path: str) -> bool:
-        """Whether the parent of a path is a directory without a mark of a live job, by a read that
-        begins now.
+        """Whether the parent of a path is a directory without an intent of a live transaction, by a
+        read that begins now.
 
         Creations depend on this: it is called after the entry was written and before it is
         acknowledged. Concurrent calls for the same parent share a read that begins after all of
@@ -379,7 +384,7 @@ class DirectoryStore(EntryReader):
         return parent == ROOT or await self._shared.ask(parent)
 
     async def directory_exists(self, directory: str) -> bool:
-        """Whether the path is now a directory without a mark of a live job."""
+        """Whether the path is now a directory without an intent of a live transaction."""
         exists = await self._read_directory(directory)
         (self.known.add if exists else self.known.discard)(directory)
         return exists
@@ -410,7 +415,7 @@ class DirectoryStore(EntryReader):
         self.root_has_record |= directory == ROOT
 
     async def _touch_once(self, directory: str, required: bool) -> None:
-        stamp: dict[str, Value] = {OPERATION: self.sources.uuid()}
+        stamp: dict[str, Value] = {OPERATION: self.runtime.uuid()}
         if directory != ROOT:
             when = is_unmarked_directory() if required else Condition(equals={"isdir": True})
             try:
@@ -428,11 +433,11 @@ class DirectoryStore(EntryReader):
 
     def deadline(self) -> float:
         """The monotonic time until which an operation may be retried."""
-        return self.sources.monotonic() + self.tuning.busy_timeout
+        return self.runtime.monotonic() + self.tuning.busy_timeout
 
     def still_time(self, deadline: float, path: str) -> None:
         """Raise BusyError once the deadline has passed."""
-        if self.sources.monotonic() >= deadline:
+        if self.runtime.monotonic() >= deadline:
             raise BusyError("gave up: concurrent changes to this path", path=path)
 
 

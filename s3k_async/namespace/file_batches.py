@@ -108,13 +108,13 @@ async def _entries(
 async def _make_parents(
     store: MetadataStore, parents: Sequence[str], found: dict[str, Entry | None]
 ) -> dict[str, S3kError]:
-    """Create missing parents, topmost first, and wait for those with marks; returns the errors by
+    """Create missing parents, topmost first, and wait for those with intents; returns the errors by
     parent."""
     refused: dict[str, S3kError] = {}
     missing: dict[int, list[str]] = {}
     for parent in parents:
         chain = [found[path] for path in [*_native.ancestors(parent), parent]]
-        if all(entry is not None and entry.is_dir for entry in chain) and not _marked(chain[-1]):
+        if all(entry is not None and entry.is_dir for entry in chain) and not _is_held(chain[-1]):
             store.known.add(parent)
         else:
             missing.setdefault(len(chain), []).append(parent)
@@ -130,7 +130,7 @@ async def _make_parents(
     return refused
 
 
-def _marked(entry: Entry | None) -> bool:
+def _is_held(entry: Entry | None) -> bool:
     return entry is not None and bool(entry.pending)
 
 
@@ -144,7 +144,7 @@ def _not_directory(error: S3kError, parent: str) -> S3kError:
 
 
 async def _standing(store: MetadataStore, parents: set[str]) -> set[str]:
-    """The parents that exist without a mark, read after the files below them: see
+    """The parents that exist without an intent, read after the files below them: see
     `MetadataStore._look_whole`."""
     wanted = sorted(parents)
     found = await store.get_each(wanted) if wanted else []
@@ -198,12 +198,12 @@ class _Batch:
     overwrite: bool
     published: Published = field(default_factory=dict)
     files: list[_Publication] = field(default_factory=list)
-    unsettled: dict[str, _Publication] = field(default_factory=dict)
+    undecided: dict[str, _Publication] = field(default_factory=dict)
     """By path: files created below directories that are being removed, not yet handled."""
 
     def add(self, target: WriteTarget, content: Content) -> None:
         store, path, current = self.store, target.path, target.current
-        now = store.sources.now_ms()
+        now = store.runtime.now_ms()
         if current is not None and not self.overwrite:
             self.published[path] = PathExistsError("the file exists", path=path)
             return
@@ -214,7 +214,7 @@ class _Batch:
             return
         base = current or store.new_file(path, target.object_id)
         entry = replace(
-            base.with_content(content, mtime_ms=now, operation=store.sources.uuid()), pending=""
+            base.with_content(content, mtime_ms=now, operation=store.runtime.uuid()), pending=""
         )
         operation = store.changes.operation("update", current, entry)
         put = Put(to_item(entry, store.keys), ABSENT if current is None else unchanged(current))
@@ -223,7 +223,7 @@ class _Batch:
     async def publish(self) -> None:
         try:
             await self._publish()
-            await run_all(self._keep, list(self.unsettled.values()), limit=DIRECTORIES)
+            await run_all(self._keep, list(self.undecided.values()), limit=DIRECTORIES)
         except asyncio.CancelledError:
             await to_the_end(self._withdraw)
             raise
@@ -239,7 +239,7 @@ class _Batch:
                 store.changes.run,
                 plan,
                 plan.lanes(),
-                store.sources.uuid,
+                store.runtime.uuid,
                 confirm=self._confirm,
             )
         except LogFormatError as error:
@@ -257,7 +257,7 @@ class _Batch:
             return
         middle = len(self.files) // 2
         for files in (self.files[:middle], self.files[middle:]):
-            await replace(self, files=files, unsettled={}).publish()
+            await replace(self, files=files, undecided={}).publish()
 
     async def _confirm(self, result: ExecutionResult) -> None:
         """Read each directory with new files once."""
@@ -321,10 +321,10 @@ class _Batch:
                 )
             return
         if not exists:
-            self.unsettled |= {file.path: file for file in files}
+            self.undecided |= {file.path: file for file in files}
 
     async def _withdraw(self) -> None:
-        entries = [file.entry for file in self.unsettled.values()]
+        entries = [file.entry for file in self.undecided.values()]
         await run_all(self.store.withdraw_cancelled, entries, limit=DIRECTORIES)
 
     async def _keep(self, file: _Publication) -> None:
@@ -334,4 +334,4 @@ class _Batch:
             self._not_known(file, error.message, error)
         except S3kError as error:
             self.published[file.path] = error
-        del self.unsettled[file.path]
+        del self.undecided[file.path]

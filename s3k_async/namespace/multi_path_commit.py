@@ -45,7 +45,7 @@ from s3k_async.table.keys import ROOT_KEY, KeyScheme
 from s3k_async.txn.executor import by_transaction, execute
 from s3k_async.txn.row_plan import RowPlan
 from s3k_async.txn.txn_manifest import ManifestPart, divided, write_parts
-from s3k_async.txn.txn_record import Job
+from s3k_async.txn.txn_record import OwnedTransaction
 from s3k_async.txn.write_intent import WriteIntent
 
 __all__ = ["Renew", "commit_mutations"]
@@ -106,7 +106,7 @@ async def _in_one(store: MetadataStore, plan: CommitPlan) -> None:
     that the directory of a new path exists.
     """
     keys = store.keys
-    stamp: dict[str, Value] = {OPERATION: store.sources.uuid()}
+    stamp: dict[str, Value] = {OPERATION: store.runtime.uuid()}
     touched: list[str] = []
     if len(plan.changes) > 1:
         touched = plan.parents()
@@ -162,8 +162,8 @@ def _touching(keys: KeyScheme, directory: str, stamp: dict[str, Value]) -> Updat
 async def _by_job(store: MetadataStore, plan: CommitPlan) -> None:
     trees = [path for subtree in plan.subtrees for path in (subtree.source, subtree.target) if path]
     parts = divided(plan.changes, trees)
-    async with store.jobs.hold("transaction", "", parts=len(parts)) as job:
-        change = _RecordedCommit(store, job, plan, parts)
+    async with store.transactions.hold("transaction", "", parts=len(parts)) as txn:
+        change = _RecordedCommit(store, txn, plan, parts)
         await change.run(change.prepare)
 
 
@@ -177,34 +177,38 @@ class _RecordedCommit(AtomicChange):
     """A commit by a transaction record. It waits for no other client while it has intents."""
 
     def __init__(
-        self, store: MetadataStore, job: Job, plan: CommitPlan, parts: Sequence[ManifestPart]
+        self,
+        store: MetadataStore,
+        txn: OwnedTransaction,
+        plan: CommitPlan,
+        parts: Sequence[ManifestPart],
     ) -> None:
-        super().__init__(store, job, "", "", None)
+        super().__init__(store, txn, "", "", None)
         self.tally = plan.tally
         self._commit_plan = plan
         self._parts = parts
 
     async def prepare(self) -> None:
-        """Put all marks. Raises ObstructedError if an entry has changed since the decision."""
-        await write_parts(self.store.items, self.job, self._parts, self.store.sources)
+        """Put all intents. Raises ObstructedError if an entry has changed since the decision."""
+        await write_parts(self.store.items, self.txn, self._parts, self.store.runtime)
         plan = self._commit_plan
-        await self._mark(plan.going)
+        await self._hold(plan.going)
         await self._look_ahead(plan.subtrees)
         # A directory is written, hidden, before its content.
-        await self._mark(plan.coming, in_turn=True)
+        await self._hold(plan.coming, in_turn=True)
         for subtree in plan.subtrees:
             await self._prepare_below(subtree)
-        await self._mark(plan.files)
+        await self._hold(plan.files)
         await run_all(self._touch, plan.parents(), limit=TOUCHES)
 
     async def _look_ahead(self, subtrees: Sequence[SubtreeMutation]) -> None:
         """Check again: of two directories moved into each other, one sees the other, since both are
-        marked by now."""
+        held by now."""
         for subtree in subtrees:
             chain = await self.store.chain(subtree.target) if subtree.target else []
-            marked = [entry for _, entry in chain if entry is not None and entry.pending]
-            if marked:
-                raise ObstructedError(subtree.target, marked)
+            held = [entry for _, entry in chain if entry is not None and entry.pending]
+            if held:
+                raise ObstructedError(subtree.target, held)
 
     async def _prepare_below(self, subtree: SubtreeMutation) -> None:
         self.store.known.discard(subtree.source)
@@ -213,8 +217,8 @@ class _RecordedCommit(AtomicChange):
             return
         await self.below(subtree.source, subtree.target)
 
-    async def _mark(self, changes: Sequence[Change], *, in_turn: bool = False) -> None:
-        """Log the changes and mark their paths, transaction after transaction, or several at the
+    async def _hold(self, changes: Sequence[Change], *, in_turn: bool = False) -> None:
+        """Log the changes and hold their paths, transaction after transaction, or several at the
         same time."""
         if not changes:
             return
@@ -223,7 +227,7 @@ class _RecordedCommit(AtomicChange):
         transactions = by_transaction(range(len(changes)))
         lanes = [transactions] if in_turn else [[each] for each in transactions]
         report = await execute(
-            store.items, self._log.run_parts, plan, lanes, store.sources.uuid, turn=self.job.turn
+            store.items, self._log.run_parts, plan, lanes, store.runtime.uuid, turn=self.txn.turn
         )
         report.raise_failure()
         if report.refused:
@@ -234,16 +238,18 @@ class _RecordedCommit(AtomicChange):
         keys, before, after = self.store.keys, change.before, change.after
         if before is None:
             assert after is not None
-            return [Put(to_item(replace(after, pending=self.job.creation_intent), keys), ABSENT)]
-        mark = self.job.removal_intent if after is None else WriteIntent(self.job.id, after).text()
+            return [Put(to_item(replace(after, pending=self.txn.creation_intent), keys), ABSENT)]
+        intent = (
+            self.txn.removal_intent if after is None else WriteIntent(self.txn.id, after).text()
+        )
         # A listing knows a directory by its operation.
-        stamp: dict[str, Value] = {OPERATION: self.store.sources.uuid()} if before.is_dir else {}
-        return [Update(keys.key(change.path), unchanged(before), set={NEXT: mark, **stamp})]
+        stamp: dict[str, Value] = {OPERATION: self.store.runtime.uuid()} if before.is_dir else {}
+        return [Update(keys.key(change.path), unchanged(before), set={NEXT: intent, **stamp})]
 
     async def _touch(self, directory: str) -> None:
         """Touch the directory: a later transaction that moves or removes it then finds the new
         entries."""
-        self.job.check()
+        self.txn.check()
         try:
             await self.store.touch(directory, required=True)
         except ConditionFailedError as error:

@@ -28,7 +28,7 @@ from s3k_async.namespace.directories import require_directories
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation, OperationKind
 from s3k_async.txn.lease import require_unexpired
-from s3k_async.txn.write_intent import job_of
+from s3k_async.txn.write_intent import transaction_of
 
 __all__ = [
     "Change",
@@ -42,8 +42,8 @@ __all__ = [
     "decide",
 ]
 
-SETTLED_AT_ONCE = 16
-"""Entries with marks of other jobs that are awaited concurrently."""
+RESOLVED_AT_ONCE = 16
+"""Entries with intents of other transactions that are awaited concurrently."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ Mutation: TypeAlias = WriteFile | Move | Remove | MakeDirectory
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change of one path: the present entry, without a mark, and the new one; None: no
+    """The change of one path: the present entry, without an intent, and the new one; None: no
     entry."""
 
     path: str
@@ -168,8 +168,8 @@ class CommitPlan:
 
 
 async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitPlan:
-    """The effect of the mutations on the current table. Changes nothing except for resolving marks
-    of finished jobs.
+    """The effect of the mutations on the current table. Changes nothing except for resolving
+    intents of finished transactions.
 
     Raises PathNotFoundError, PathExistsError, IsDirectoryError, NotDirectoryError,
     UncommittedFileError, ConflictError (an entry to be moved or removed has another version by
@@ -205,26 +205,26 @@ def _paths(mutations: Iterable[Mutation]) -> Iterable[str]:
 
 
 async def _look(store: MetadataStore, paths: list[str]) -> dict[str, Entry | None]:
-    """The entries at the paths; marks are resolved first. Raises BusyError."""
+    """The entries at the paths; intents are resolved first. Raises BusyError."""
     deadline = store.deadline()
     late = False
     while True:
         found = dict(zip(paths, await store.get_many(paths), strict=True))
-        marked = [entry for entry in found.values() if entry is not None and entry.pending]
-        if not marked:
+        held = [entry for entry in found.values() if entry is not None and entry.pending]
+        if not held:
             return found
         if late:
             raise BusyError(
-                "gave up: other transactions kept changing this path", path=marked[0].path
+                "gave up: other transactions kept changing this path", path=held[0].path
             )
-        # Before this wait, after which no mark may be left.
-        late = store.sources.monotonic() >= deadline
-        # Usually the end of a job resolves all of its marks.
-        first = {job_of(entry.pending): entry for entry in reversed(marked)}
+        # Before this wait, after which no intent may be left.
+        late = store.runtime.monotonic() >= deadline
+        # Usually the end of a transaction resolves all of its intents.
+        first = {transaction_of(entry.pending): entry for entry in reversed(held)}
         for entry in first.values():
-            await store.settle(entry)
-        rest = [entry for entry in marked if first[job_of(entry.pending)] is not entry]
-        await run_all(store.settle, rest, limit=SETTLED_AT_ONCE)
+            await store.resolve(entry)
+        rest = [entry for entry in held if first[transaction_of(entry.pending)] is not entry]
+        await run_all(store.resolve, rest, limit=RESOLVED_AT_ONCE)
 
 
 def _is_there(mutation: WriteFile, current: Entry) -> bool:
@@ -244,7 +244,7 @@ class _Evaluation:
     def __init__(self, store: MetadataStore, found: dict[str, Entry | None]) -> None:
         self._store = store
         self._found = found
-        self._now = store.sources.now_ms()
+        self._now = store.runtime.now_ms()
         self.plan = CommitPlan()
 
     def make(self, mutation: MakeDirectory) -> None:
@@ -270,7 +270,7 @@ class _Evaluation:
         self._need_directory(_native.split(path)[0])
         base = current if same and current else self._store.new_file(path, mutation.object_id)
         after = base.with_content(
-            mutation.content, mtime_ms=self._now, operation=self._store.sources.uuid()
+            mutation.content, mtime_ms=self._now, operation=self._store.runtime.uuid()
         )
         operations = [self._operation("update", current if same else None, after)]
         if current is not None and not same:

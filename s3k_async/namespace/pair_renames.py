@@ -168,7 +168,7 @@ class PairRenames:
         )
         try:
             report = await execute(
-                store.items, store.changes.run_parts, plan, _lanes(moves), store.sources.uuid
+                store.items, store.changes.run_parts, plan, _lanes(moves), store.runtime.uuid
             )
         except LogFormatError:
             # It cannot hold one of them, and nothing was changed.

@@ -59,10 +59,10 @@ class Tree:
         directories above them remain.
         """
         self._store.require_writable(entry.path)
-        async with self._store.jobs.hold("mark", entry.path) as job:
-            change = _PlainChange(self._store, job, "delete", progress)
-            marked = await self._store.mark_current(entry, job, same=True)
-            await change.delete_below(marked)
+        async with self._store.transactions.hold("mark", entry.path) as txn:
+            change = _PlainChange(self._store, txn, "delete", progress)
+            held = await self._store.hold_current(entry, txn, same=True)
+            await change.delete_below(held)
             return change.tally.result()
 
     async def rename(
@@ -78,13 +78,13 @@ class Tree:
         self._store.require_writable(target)
         if target == source.path or target.startswith(source.path + "/"):
             raise RenameIntoSelfError("a directory cannot be moved into itself", path=target)
-        # Checked before anything is marked as well, so that a refusal changes nothing.
+        # Checked before anything is held as well, so that a refusal changes nothing.
         with suppress(ObstructedError):
             await look_ahead(self._store, target, source)
 
         async def attempt() -> ChangeResult:
-            async with self._store.jobs.hold("mark", source.path, target) as job:
-                change = _PlainChange(self._store, job, "rename", progress)
+            async with self._store.transactions.hold("mark", source.path, target) as txn:
+                change = _PlainChange(self._store, txn, "rename", progress)
                 await change.rename(source, target)
                 return change.tally.result()
 
@@ -97,23 +97,23 @@ class _PlainChange(TreeChange):
 
     async def _below(
         self,
-        marked: Entry,
+        held: Entry,
         ready: Callable[[Entries], Awaitable[Entries]],
         change_files: Callable[[Entries], Awaitable[BulkOutcome]],
         change_directory: Callable[[Entry], Awaitable[bool]],
     ) -> bool:
-        """Change the content of a marked directory, once it is `ready`: files in chunks,
+        """Change the content of a held directory, once it is `ready`: files in chunks,
         directories one by one."""
         clean = True
 
         async def chunk(entries: Entries) -> None:
             nonlocal clean
-            self.job.check()
+            self.txn.check()
             entries = await ready(entries)
             if files := entries.files():
                 done = await change_files(files)
                 self.tally.failures += done.failures
-                self.count(marked.path, files=done.files, size=done.bytes)
+                self.count(held.path, files=done.files, size=done.bytes)
                 clean = clean and not done.failures
             await self.budget.run_all(directory, entries.directories())
 
@@ -128,37 +128,37 @@ class _PlainChange(TreeChange):
                 changed = False
             clean = clean and changed
 
-        pages = chunks(self.store.stored_children(marked.path))
+        pages = chunks(self.store.stored_children(held.path))
         await self.budget.run_all(chunk, pages, cost=cost_of_files)
         return clean
 
     async def _without_intents(self, entries: Entries) -> Entries:
         """The entries after resolving intents of other transactions; those of this one are kept."""
-        foreign = {place for place, text in entries.marked() if text != self.job.hold_intent}
-        return await reread(entries, foreign, self.store.settled, self.store.keys)
+        foreign = {place for place, text in entries.marked() if text != self.txn.hold_intent}
+        return await reread(entries, foreign, self.store.resolved, self.store.keys)
 
     # Deleting
 
-    async def delete_below(self, marked: Entry) -> bool:
-        """Delete the content of a marked directory, then the directory."""
+    async def delete_below(self, held: Entry) -> bool:
+        """Delete the content of a held directory, then the directory."""
         try:
             ready, files, child = self._without_intents, self._delete_files, self._delete_child
-            if not await self._below(marked, ready, files, child):
-                await self.store.release(marked, self.job)
+            if not await self._below(held, ready, files, child):
+                await self.store.release(held, self.txn)
                 return False
-            await self.store.delete_marked(marked, self.job)
+            await self.store.delete_held(held, self.txn)
         except S3kError:
-            await self.store.release(marked, self.job)
+            await self.store.release(held, self.txn)
             raise
-        self.count(marked.path, directories=1)
+        self.count(held.path, directories=1)
         return True
 
     async def _delete_files(self, files: Entries) -> BulkOutcome:
-        return await delete_files(self.store, files, self.job.turn)
+        return await delete_files(self.store, files, self.txn.turn)
 
     async def _delete_child(self, entry: Entry) -> bool:
         try:
-            return await self.delete_below(await self.store.mark_current(entry, self.job))
+            return await self.delete_below(await self.store.hold_current(entry, self.txn))
         except PathNotFoundError:
             return True
 
@@ -166,51 +166,51 @@ class _PlainChange(TreeChange):
 
     async def rename(self, source: Entry, target: str) -> bool:
         """Move a directory. Raises ObstructedError."""
-        marked = await self.store.mark_current(source, self.job)
+        held = await self.store.hold_current(source, self.txn)
         try:
-            # The mark is set before these reads: of two directories renamed into each other, one
+            # The intent is set before these reads: of two directories renamed into each other, one
             # sees the other.
-            await look_ahead(self.store, target, marked)
-            made = await self._make_top(marked, target)
+            await look_ahead(self.store, target, held)
+            made = await self._make_top(held, target)
         except S3kError:
-            await self.store.release(marked, self.job)
+            await self.store.release(held, self.txn)
             raise
-        return await self._move_below(marked, made)
+        return await self._move_below(held, made)
 
-    async def _make_top(self, marked: Entry, target: str) -> Entry:
+    async def _make_top(self, held: Entry, target: str) -> Entry:
         """The directory at the target. Raises ObstructedError if its parent was removed or carries
         an intent, or if a hidden entry is at the target."""
         store = self.store
         if not await store.directory_exists(_native.split(target)[0]):
             raise ObstructedError(target)
         try:
-            return await self._make_target(marked, target, *store.require_parent(target))
+            return await self._make_target(held, target, *store.require_parent(target))
         except ConflictError as error:
             hidden = await store.stored(target)
             raise ObstructedError(target, [hidden] if hidden and hidden.pending else ()) from error
 
-    async def _make_target(self, marked: Entry, target: str, *checks: Check) -> Entry:
-        """The directory at the target, with this job's mark: created now, or by an interrupted
-        rename. Raises PathExistsError, ConflictError (a check failed).
+    async def _make_target(self, held: Entry, target: str, *checks: Check) -> Entry:
+        """The directory at the target, with this transaction's intent: created now, or by an
+        interrupted rename. Raises PathExistsError, ConflictError (a check failed).
         """
         store = self.store
         existing = await store.get(target)
         if existing is not None:
-            if existing.id != marked.id:
+            if existing.id != held.id:
                 raise PathExistsError("the target exists", path=target)
-            existing = await store.mark_current(existing, self.job)
-            if existing.version > marked.version:
+            existing = await store.hold_current(existing, self.txn)
+            if existing.version > held.version:
                 return existing
             # An interrupted rename went in the opposite direction: the entry at the target is the
             # older one.
         moved = replace(
-            marked.moved(target, operation=store.sources.uuid()),
-            pending=self.job.hold_intent,
+            held.moved(target, operation=store.runtime.uuid()),
+            pending=self.txn.hold_intent,
         )
-        self.job.check()
+        self.txn.check()
         try:
             await store.transact(
-                [store.changes.operation("rename", marked, moved)],
+                [store.changes.operation("rename", held, moved)],
                 [
                     Put(
                         to_item(moved, store.keys),
@@ -228,38 +228,38 @@ class _PlainChange(TreeChange):
             ) from error
         return moved
 
-    async def _move_below(self, marked: Entry, made: Entry) -> bool:
-        """Move the content of a marked directory below `made`, then remove the directory."""
+    async def _move_below(self, held: Entry, made: Entry) -> bool:
+        """Move the content of a held directory below `made`, then remove the directory."""
 
         async def files(entries: Entries) -> BulkOutcome:
-            done = await move_files(self.store, entries, made.path, self.job.turn)
+            done = await move_files(self.store, entries, made.path, self.txn.turn)
             await self._confirm(made)
             return done
 
         try:
-            clean = await self._below(marked, self._reap, files, partial(self._move_child, made))
+            clean = await self._below(held, self._reap, files, partial(self._move_child, made))
             if clean:
-                self.job.check()
-                await self.store.forget(marked)
+                self.txn.check()
+                await self.store.forget(held)
         except BaseException as error:
-            await to_the_end(partial(self._stop, marked, made, error))
+            await to_the_end(partial(self._stop, held, made, error))
             raise
         if not clean:
-            await self.store.release(marked, self.job)
-        # A mark that remains does not undo the change.
-        await self.store.release(made, self.job)
-        self.count(marked.path, directories=int(clean))
+            await self.store.release(held, self.txn)
+        # An intent that remains does not undo the change.
+        await self.store.release(made, self.txn)
+        self.count(held.path, directories=int(clean))
         return clean
 
-    async def _stop(self, marked: Entry, made: Entry, error: BaseException) -> None:
-        """After a failure or a cancellation: remove the marks, and make sure that moved entries
+    async def _stop(self, held: Entry, made: Entry, error: BaseException) -> None:
+        """After a failure or a cancellation: remove the intents, and make sure that moved entries
         have parents."""
         if isinstance(error, S3kError):
-            await self.store.release(marked, self.job)
-            await self.store.release(made, self.job)
-        if not self.job.expired:
+            await self.store.release(held, self.txn)
+            await self.store.release(made, self.txn)
+        if not self.txn.expired:
             return
-        # A client that considered the job expired may have removed the target directory.
+        # A client that considered the transaction expired may have removed the target directory.
         try:
             await self.store.recreate_directory(made.path)
         except S3kError as failure:
@@ -267,19 +267,19 @@ class _PlainChange(TreeChange):
 
     async def _move_child(self, into: Entry, entry: Entry) -> bool:
         try:
-            marked = await self.store.mark_current(entry, self.job)
+            held = await self.store.hold_current(entry, self.txn)
         except PathNotFoundError:
             return True
         target = _native.join(into.path, _native.split(entry.path)[1])
         try:
-            made = await self._make_target(marked, target)
+            made = await self._make_target(held, target)
         except LeaseExpiredError:
             raise
         except S3kError:
-            await self.store.release(marked, self.job)
+            await self.store.release(held, self.txn)
             raise
         await self._confirm(into)
-        return await self._move_below(marked, made)
+        return await self._move_below(held, made)
 
     async def _reap(self, entries: Entries) -> Entries:
         """The entries without expired reservations, which are removed; one that changed meanwhile
@@ -295,12 +295,12 @@ class _PlainChange(TreeChange):
         return await self.store.get(reservation.path)
 
     async def _confirm(self, made: Entry) -> None:
-        """After a batch, check that the target directory still carries this job's intent. Raises
-        LeaseExpiredError."""
+        """After a batch, check that the target directory still carries this transaction's intent.
+        Raises LeaseExpiredError."""
         current = await self.store.stored(made.path)
-        if current is not None and current.pending == self.job.hold_intent:
+        if current is not None and current.pending == self.txn.hold_intent:
             return
-        self.job.lose()
+        self.txn.lose()
         raise LeaseExpiredError(
             "transaction lease expired; repeat the call to finish the operation", path=made.path
         )

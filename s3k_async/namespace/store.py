@@ -14,7 +14,7 @@ from functools import partial
 
 from s3k_async import _native
 from s3k_async._core.concurrency import to_the_end
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import ABSENT, Action, Check, Delete, ItemStore, Put
 from s3k_async.config import Tuning
 from s3k_async.errors import (
@@ -39,7 +39,7 @@ from s3k_async.table.keys import KeyScheme
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn.lease import expired, expiry_ms, require_unexpired
 from s3k_async.txn.logged_write import LoggedOutcome
-from s3k_async.txn.write_intent import job_of
+from s3k_async.txn.write_intent import transaction_of
 
 __all__ = ["MetadataStore", "WriteTarget"]
 
@@ -63,12 +63,12 @@ class MetadataStore(DirectoryStore):
         items: ItemStore,
         keys: KeyScheme,
         log: OperationLog,
-        sources: Sources,
+        runtime: Runtime,
         tuning: Tuning,
         *,
         read_only: bool = False,
     ) -> None:
-        super().__init__(items, keys, log, sources, tuning, read_only=read_only)
+        super().__init__(items, keys, log, runtime, tuning, read_only=read_only)
         self._looks = AncestorReads(self.known)
 
     async def prepare(self, path: str) -> WriteTarget:
@@ -88,25 +88,25 @@ class MetadataStore(DirectoryStore):
             if current is None or not (current.pending or self.ran_out(current)):
                 break
             self.still_time(deadline, path)
-            await (self.settle(current) if current.pending else self.abandon(current))
+            await (self.resolve(current) if current.pending else self.abandon(current))
         return self.target(path, current)
 
     def ran_out(self, entry: Entry) -> bool:
         """Whether this is a reservation with an expired lease."""
-        return entry.is_reservation and expired(entry.lease_ms, self.sources.now_ms())
+        return entry.is_reservation and expired(entry.lease_ms, self.runtime.now_ms())
 
     def target(self, path: str, current: Entry | None) -> WriteTarget:
         """The write target for a path with the entry `current`."""
         return WriteTarget(
             path=path,
             current=current,
-            object_id=current.id if current is not None else self.sources.uuid(),
-            lease_ms=expiry_ms(self.sources.now_ms(), self.tuning.lease),
+            object_id=current.id if current is not None else self.runtime.uuid(),
+            lease_ms=expiry_ms(self.runtime.now_ms(), self.tuning.lease),
         )
 
     def new_file(self, path: str, object_id: str) -> Entry:
         """A new file, created now, without content."""
-        now = self.sources.now_ms()
+        now = self.runtime.now_ms()
         return Entry(path, False, object_id, version=1, ctime=now // 1000, mtime_ms=now)
 
     async def publish(
@@ -180,7 +180,7 @@ class MetadataStore(DirectoryStore):
         deadline = self.deadline()
         current: Entry | None = source
         while True:
-            late = self.sources.monotonic() >= deadline
+            late = self.runtime.monotonic() >= deadline
             if current is None:
                 raise PathNotFoundError("no such file", path=source.path)
             if current.is_dir:
@@ -254,7 +254,7 @@ class MetadataStore(DirectoryStore):
         return None if await self.get(path) is None else await self._look_whole(path)
 
     async def _look_whole(self, path: str) -> Entry | None:
-        """The entry at the path, read while its parents existed without marks; missing ones are
+        """The entry at the path, read while its parents existed without intents; missing ones are
         created, and transactions on them are awaited. A file that is read while its directory is
         being removed could be a creation that is about to be withdrawn.
         """
@@ -266,8 +266,8 @@ class MetadataStore(DirectoryStore):
             self.still_time(deadline, path)
 
     async def _need_parents(self, chain: list[tuple[str, Entry | None]]) -> bool:
-        """Create missing parents and wait for those with marks. False if all existed without marks
-        when they were read."""
+        """Create missing parents and wait for those with intents. False if all existed without
+        intents when they were read."""
         require_directories(chain[:-1], missing_ok=True)
         if not chain[:-1]:
             return False
@@ -287,16 +287,16 @@ class MetadataStore(DirectoryStore):
         PathExistsError."""
         deadline = self.deadline()
         while True:
-            operation = self.sources.uuid()
+            operation = self.runtime.uuid()
             if content is None:
                 entry = replace(blank, operation=operation)
             else:
                 entry = blank.with_content(content, mtime_ms=blank.mtime_ms, operation=operation)
-            late = self.sources.monotonic() >= deadline
+            late = self.runtime.monotonic() >= deadline
             try:
                 await self._create_once(entry, "create" if content is None else "update")
             except ConditionFailedError as error:
-                if not await self.settle_refusal(error):
+                if not await self.resolve_refusal(error):
                     raise PathExistsError("the path exists", path=entry.path) from error
                 if late:
                     raise BusyError(
@@ -374,25 +374,25 @@ class MetadataStore(DirectoryStore):
                 ours.pending
                 and parent is not None
                 and parent.is_dir
-                and job_of(parent.pending) == job_of(ours.pending)
+                and transaction_of(parent.pending) == transaction_of(ours.pending)
             ):
-                return  # the job moves or removes both, or neither
+                return  # the transaction moves or removes both, or neither
             has_parent = parent is not None and not parent.pending
             if has_parent and all(above is not None and above.is_dir for _, above in chain[:-1]):
                 return
             self.still_time(deadline, entry.path)
             try:
                 if ours.pending:
-                    await self.settle(ours)  # an aborted job leaves it without its parents
+                    await self.resolve(ours)  # an aborted transaction leaves it without its parents
                 elif parent is not None and parent.pending:
-                    await self.settle(parent)
+                    await self.resolve(parent)
                 else:
                     require_directories(chain[:-1], missing_ok=True)
                     await self._make_missing(
                         [(ROOT, ROOT_ENTRY), *chain[:-1]], Check(key, unchanged(entry))
                     )
             except ConditionFailedError as error:
-                await self.settle_refusal(error)
+                await self.resolve_refusal(error)
 
     async def withdraw_cancelled(self, entry: Entry) -> None:
         """Withdraw a creation whose caller was cancelled; errors are not raised."""
@@ -401,8 +401,8 @@ class MetadataStore(DirectoryStore):
 
     async def _withdraw(self, entry: Entry) -> bool:
         """Remove a created entry that was not acknowledged. False if another client has changed the
-        entry since: then the creation took effect. Raises OutcomeUnknownError, also if a job has
-        marked the entry, since the outcome of the job is not decided yet.
+        entry since: then the creation took effect. Raises OutcomeUnknownError, also if a
+        transaction has held the entry, since the outcome of the transaction is not decided yet.
         """
         lost = OutcomeUnknownError(
             "the file was written, but another client is removing its directory",
@@ -435,7 +435,7 @@ class MetadataStore(DirectoryStore):
 
         async def put() -> Entry:
             entry = current.with_content(
-                content, mtime_ms=self.sources.now_ms(), operation=self.sources.uuid()
+                content, mtime_ms=self.runtime.now_ms(), operation=self.runtime.uuid()
             )
             await self.changes.run(
                 [self.changes.operation("update", current, entry)],
@@ -453,7 +453,7 @@ class MetadataStore(DirectoryStore):
 
     def _need_lease(self, lease_ms: int, path: str) -> None:
         if lease_ms:
-            require_unexpired(lease_ms, self.sources.now_ms(), path)
+            require_unexpired(lease_ms, self.runtime.now_ms(), path)
 
     # Renaming a file
 
@@ -464,10 +464,10 @@ class MetadataStore(DirectoryStore):
         chain = await self.chain(target)
         require_directories(chain[:-1])
         if len(chain) > 1 and (parent := chain[-2][1]) is not None and parent.pending:
-            await self.settle(parent)
+            await self.resolve(parent)
         replaced = chain[-1][1]
         if replaced is not None and replaced.pending:
-            replaced = await self.settled(replaced)
+            replaced = await self.resolved(replaced)
         if replaced is not None and (replaced.is_dir or not overwrite):
             raise PathExistsError("the target exists", path=target)
         return replaced
@@ -483,7 +483,7 @@ class MetadataStore(DirectoryStore):
         try:
             await self.transact(operations, [*actions, *self.require_parent(target)])
         except ConditionFailedError as error:
-            await self.settle_refusal(error)
+            await self.resolve_refusal(error)
             return None
         except TransactionConflictError:
             # Transactions with a common item are serialised, and too many clients rename into this
@@ -495,7 +495,7 @@ class MetadataStore(DirectoryStore):
         self, source: Entry, target: str, replaced: Entry | None
     ) -> tuple[Entry, list[Operation], list[Action]]:
         """A file at its new path, and the log records and actions of its move."""
-        moved = source.moved(target, operation=self.sources.uuid())
+        moved = source.moved(target, operation=self.runtime.uuid())
         operations = [self.changes.operation("rename", source, moved)]
         if replaced is not None:
             operations.append(self.changes.operation("delete", replaced, None))
@@ -512,12 +512,12 @@ class MetadataStore(DirectoryStore):
         self, source: Entry, target: str, replaced: Entry | None
     ) -> Entry | None:
         """As `_move`, but the parent is read afterwards, and the move is undone if the parent is
-        missing or marked."""
+        missing or held."""
         moved, operations, actions = self.plan_move(source, target, replaced)
         try:
             await self.transact(operations, actions)
         except ConditionFailedError as error:
-            await self.settle_refusal(error)
+            await self.resolve_refusal(error)
             return None
         if await self._settle(moved):
             return moved
@@ -530,7 +530,7 @@ class MetadataStore(DirectoryStore):
     async def _move_back(self, moved: Entry, source: Entry) -> Entry | None:
         """Undo a rename whose target lost its parent. Returns None if it was undone, otherwise the
         entry at its new path: the rename remains in effect."""
-        back = moved.moved(source.path, operation=self.sources.uuid())
+        back = moved.moved(source.path, operation=self.runtime.uuid())
         actions: list[Action] = [
             Delete(self.keys.key(moved.path), unchanged(moved)),
             Put(to_item(back, self.keys), ABSENT),

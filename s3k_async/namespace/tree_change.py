@@ -13,7 +13,7 @@ from s3k_async.namespace.conflict_backoff import ObstructedError
 from s3k_async.namespace.directories import require_directories
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.txn.chunking import PARTS
-from s3k_async.txn.txn_record import Job
+from s3k_async.txn.txn_record import OwnedTransaction
 
 __all__ = ["OnProgress", "TreeChange", "look_ahead"]
 
@@ -23,9 +23,11 @@ OnProgress: TypeAlias = Callable[[Progress], object] | None
 class TreeChange:
     """One change in progress: its counts, and its concurrency limit."""
 
-    def __init__(self, store: MetadataStore, job: Job, kind: str, progress: OnProgress) -> None:
+    def __init__(
+        self, store: MetadataStore, txn: OwnedTransaction, kind: str, progress: OnProgress
+    ) -> None:
         self.store = store
-        self.job = job
+        self.txn = txn
         self.tally = ChangeTally()
         self.budget = Budget(PARTS)
         self._kind = kind
@@ -54,6 +56,6 @@ async def look_ahead(store: MetadataStore, target: str, source: Entry | None = N
     same = existing is not None and source is not None and existing.id == source.id
     if existing is not None and not existing.pending and not same:
         raise PathExistsError("the target exists", path=target)
-    marked = next((entry for _, entry in chain if entry is not None and entry.pending), None)
-    if marked is not None:
-        raise ObstructedError(target, [marked])
+    held = next((entry for _, entry in chain if entry is not None and entry.pending), None)
+    if held is not None:
+        raise ObstructedError(target, [held])

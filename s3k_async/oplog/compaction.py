@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import MAX_DELETION, BlobStore
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import LeaseExpiredError, PartialFailureError
@@ -83,18 +83,18 @@ class Compactor:
     def __init__(
         self,
         blobs: BlobStore,
-        sources: Sources,
+        runtime: Runtime,
         *,
         grace: float = GRACE_SECONDS,
         directory: str | None = None,
         part_bytes: int = PART_BYTES,
     ) -> None:
         self._blobs = blobs
-        self._sources = sources
+        self._runtime = runtime
         self._directory = directory
         self._part_bytes = part_bytes
         self._reader = LogReader(blobs)
-        self._began_ms = sources.now_ms()
+        self._began_ms = runtime.now_ms()
         self._settled_ms = self._began_ms - int(grace * 1000)
         self._forgotten_ms = self._began_ms - int(max(grace, TOMBSTONE_SECONDS) * 1000)
 
@@ -121,7 +121,7 @@ class Compactor:
             writer = None
             if not dry_run and done.removable:
                 writer = CheckpointWriter(
-                    self._blobs, self._sources.uuid(), self._began_ms, part_bytes=self._part_bytes
+                    self._blobs, self._runtime.uuid(), self._began_ms, part_bytes=self._part_bytes
                 )
             await self._write(sorter, writer, done)
             if writer is not None:
@@ -252,7 +252,7 @@ class Compactor:
         )
 
     def _need_time(self) -> None:
-        if self._sources.now_ms() - self._began_ms > TOMBSTONE_SECONDS * 1000 / 2:
+        if self._runtime.now_ms() - self._began_ms > TOMBSTONE_SECONDS * 1000 / 2:
             raise LeaseExpiredError("compaction exceeded its time limit; nothing was removed")
 
     async def _remove(

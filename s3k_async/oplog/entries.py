@@ -36,8 +36,6 @@ __all__ = [
     "entry_of_line",
     "history_prefix",
     "is_id",
-    "job_of_segment",
-    "job_segments",
     "operation_from",
     "operation_line",
     "parse_key",
@@ -47,6 +45,8 @@ __all__ = [
     "seal",
     "segment_id",
     "segment_key",
+    "transaction_of_segment",
+    "transaction_segments",
     "unseal",
 ]
 
@@ -66,7 +66,7 @@ _ENTRY_KEY: Final = re.compile(
 )
 _SEGMENT_KEY: Final = re.compile(rf"segments/({_ID})\.(pending|committed)", re.ASCII)
 _IS_ID: Final = re.compile(_ID, re.ASCII)
-JOB_SEPARATOR: Final = "_"
+TRANSACTION_SEPARATOR: Final = "_"
 """Separator of the job's id and the rest in a segment's id. No UUID contains it."""
 _LEAST: Final = -(2**63)
 _LARGEST: Final = 2**63 - 1
@@ -129,19 +129,19 @@ def entry_key(operation: Operation, state: LogState) -> str:
     return f"entries/{object_id[:2]}/{object_id}.{operation.version:010d}.{operation_id}.{state}"
 
 
-def segment_id(unique: str, job: str = "") -> str:
+def segment_id(unique: str, txn: str = "") -> str:
     """The id of a segment: `<job id>_<unique>`, or `unique` alone outside a job."""
-    return f"{job}{JOB_SEPARATOR}{unique}" if job else unique
+    return f"{txn}{TRANSACTION_SEPARATOR}{unique}" if txn else unique
 
 
-def job_of_segment(segment_id: str) -> str:
+def transaction_of_segment(segment_id: str) -> str:
     """The job id in the id of a segment; empty outside a job."""
-    return segment_id.rpartition(JOB_SEPARATOR)[0]
+    return segment_id.rpartition(TRANSACTION_SEPARATOR)[0]
 
 
-def job_segments(job: str) -> str:
+def transaction_segments(txn: str) -> str:
     """The key prefix of the segments of a job, below the log root."""
-    return f"segments/{_id(job, 'job id')}{JOB_SEPARATOR}"
+    return f"segments/{_id(txn, 'job id')}{TRANSACTION_SEPARATOR}"
 
 
 def segment_key(segment_id: str, state: LogState) -> str:

@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 import anyio
 
 from s3k_async._core.concurrency import gather, to_the_end
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.errors import (
     BlobExistsError,
@@ -128,7 +128,7 @@ class OperationLog(Protocol):
         """Number of pending log objects that could not be removed since this log was opened."""
 
     async def begin(
-        self, operations: Operations, *, together: bool = False, job: str = ""
+        self, operations: Operations, *, together: bool = False, txn: str = ""
     ) -> PendingLog:
         """Write the operations as pending: one as an entry (unless `together`), more as segments.
 
@@ -159,7 +159,7 @@ class DisabledLog:
         operations: Operations,  # noqa: ARG002 - nothing is logged
         *,
         together: bool = False,  # noqa: ARG002 - nothing is logged
-        job: str = "",  # noqa: ARG002 - nothing is logged
+        txn: str = "",  # noqa: ARG002 - nothing is logged
     ) -> PendingLog:
         """Write nothing; the handle always reports success."""
         return _NOTHING_PENDING
@@ -199,27 +199,27 @@ class NativeLog:
     """The log as immutable objects, one for each entry or segment and state, created by conditional
     puts."""
 
-    def __init__(self, blobs: BlobStore, sources: Sources, *, settle_timeout: float = 30.0) -> None:
+    def __init__(self, blobs: BlobStore, runtime: Runtime, *, settle_timeout: float = 30.0) -> None:
         """`blobs`: rooted at the log, with retries.
 
         `settle_timeout`: limit in seconds for writing or removing one object after the table's
         answer, since a cancelled caller waits for it.
         """
         self._blobs = blobs
-        self._sources = sources
+        self._runtime = runtime
         self._settle_timeout = settle_timeout
         self._marks = DeferredCommits()
         self.failed_commits = 0
         self.failed_rollbacks = 0
 
     async def begin(
-        self, operations: Operations, *, together: bool = False, job: str = ""
+        self, operations: Operations, *, together: bool = False, txn: str = ""
     ) -> PendingLog:
         """As `OperationLog.begin`; more than SEGMENT_OPERATIONS or SEGMENT_BYTES become several
         segments."""
         if not operations:
             return _NOTHING_PENDING
-        handle = _NativePending(self, self._objects(operations, together=together, job=job))
+        handle = _NativePending(self, self._objects(operations, together=together, txn=txn))
         await handle.begin()
         return handle
 
@@ -276,17 +276,17 @@ class NativeLog:
         _logger.warning("operation log: %s %s (%s)", key, failure, reason)
         return False
 
-    def _objects(self, operations: Operations, *, together: bool, job: str) -> list[_LogObject]:
-        if len(operations) == 1 and not (together or job):
+    def _objects(self, operations: Operations, *, together: bool, txn: str) -> list[_LogObject]:
+        if len(operations) == 1 and not (together or txn):
             return [_EntryObject(operations[0])]
         parts: list[_LogObject] = []
         for first in range(0, len(operations), SEGMENT_OPERATIONS):
             start, end = first, min(len(operations), first + SEGMENT_OPERATIONS)
             for count, lines in cut_lines(segment_lines(operations, start, end), SEGMENT_BYTES):
                 # After the job's id a part of a UUID suffices, and keeps the key short.
-                unique = self._sources.uuid()[-UNIQUE_DIGITS:] if job else self._sources.uuid()
+                unique = self._runtime.uuid()[-UNIQUE_DIGITS:] if txn else self._runtime.uuid()
                 ids = operation_ids(operations, start, start + count)
-                parts.append(_SegmentObject(segment_id(unique, job), ids, lines))
+                parts.append(_SegmentObject(segment_id(unique, txn), ids, lines))
                 start += count
         return parts
 

@@ -114,7 +114,7 @@ def repair(
             raise ReadOnlyVolumeError(
                 "the volume is open for reading only", path=scans.volume.record.name
             )
-        report = RepairReport("" if dry_run else scans.scope.sources.uuid(), dry_run)
+        report = RepairReport("" if dry_run else scans.scope.runtime.uuid(), dry_run)
         repairs = spark.createDataFrame([], spark_schema(REPAIRS))
         while report.rounds < ROUNDS:
             report.rounds += 1
@@ -134,7 +134,7 @@ def _turn(scans: ScanJob, report: RepairReport) -> RepairTask:
     name = f"{report.rounds:02d}/begun"
     begun = scans.job.saved(name)
     if begun is None:
-        begun = {"now_ms": scans.scope.sources.now_ms()}
+        begun = {"now_ms": scans.scope.runtime.now_ms()}
         scans.job.save(name, begun)
     return RepairTask(scans.target, report.run, report.rounds, begun["now_ms"])
 

@@ -34,7 +34,7 @@ from s3k_async.integrity.gc_mark import (
 )
 from s3k_async.integrity.gc_rules import GRACE_SECONDS, Ages
 from s3k_async.integrity.gc_sweep import BATCH, GarbageCollector, MarkedState, Sweeper, Swept
-from s3k_async.integrity.references import nameless_item, need_settled
+from s3k_async.integrity.references import nameless_item, need_unlocked
 from s3k_async.integrity.repair import scope_of
 from s3k_async.integrity.shuffle import from_line
 from s3k_async.oplog.log_reader import LogReader
@@ -135,7 +135,7 @@ def gc(
             ages.unpublishable_ms,
         ]
         record = run(partial(need_collectable, CollectedData.of(driver)))
-        job.resume(checkpoint, scope, driver.store.sources.now_ms())
+        job.resume(checkpoint, scope, driver.store.runtime.now_ms())
         began = _began(job, record, run(driver.blobs.now_ms))
         terms = GcSettings(job.volume.executors, ages, began)
         found = _Found(terms.mark_filter(driver))
@@ -144,7 +144,7 @@ def gc(
         frame = judged.where(sf.col("tag") == "candidate")
         if dry_run:
             return JobResult(_shown(frame), GcReport("", marked, None))
-        name = driver.store.sources.uuid()
+        name = driver.store.runtime.uuid()
         swept = collection.sweep(name, frame, marked, seen, rate)
         return JobResult(_shown(frame), GcReport(name, marked, swept))
 
@@ -199,7 +199,7 @@ class _Collection:
             lambda _: self._of_objects(frames, partial(judge_objects, self.terms)),
         )
         marked = self.run(self.found.mark_filter.finish)
-        self.run(partial(need_settled, self.volume.store.items, self.record))
+        self.run(partial(need_unlocked, self.volume.store.items, self.record))
         lost = marked.of("lost").objects
         state = MarkedState(frozenset(self.found.segments), frozenset(checkpoints), lost)
         return judged, marked, state
@@ -208,10 +208,10 @@ class _Collection:
         self, name: str, frame: DataFrame, marked: Marked, seen: MarkedState, rate: float | None
     ) -> Swept:
         """Delete the candidates that are still unreferenced, and what else mark found."""
-        place, sources = CollectedData.of(self.volume), self.volume.store.sources
+        place, runtime = CollectedData.of(self.volume), self.volume.store.runtime
         trail = AuditTrail(self.volume.log_blobs, f"{name}/driver")
         swept = self.run(
-            partial(GarbageCollector(place, sources, self.terms.ages, trail).clean_up, marked)
+            partial(GarbageCollector(place, runtime, self.terms.ages, trail).clean_up, marked)
         )
         candidates = frame.count()
         if candidates:
@@ -324,7 +324,7 @@ class _Sweep:
         with opened(self.terms.config) as (volume, run):
             sweeper = Sweeper(
                 CollectedData.of(volume),
-                volume.store.sources,
+                volume.store.runtime,
                 self.terms.ages,
                 AuditTrail(volume.log_blobs, f"{self.run}/{attempt_name()}"),
                 self.seen,

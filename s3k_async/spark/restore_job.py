@@ -106,7 +106,7 @@ def restore(
         )
         run = SYSTEM.uuid()
         directory = checkpoint and f"{checkpoint}/{run}"
-        job.resume(directory, ["restore", run], lost.sources.now_ms())
+        job.resume(directory, ["restore", run], lost.runtime.now_ms())
         plan = await while_held(spark, partial(_plan, job, here, there, lost, temporary))
         frames.append(plan.outcomes)
         return plan

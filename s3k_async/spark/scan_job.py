@@ -169,7 +169,7 @@ def job_on(
             path,
             int(grace * 1000),
         ]
-        job.resume(checkpoint, whole, driver.store.sources.now_ms())
+        job.resume(checkpoint, whole, driver.store.runtime.now_ms())
         target = VolumeTarget(job.volume.executors, grace, path)
         yield ScanJob(job, target, target.scope(driver), run, driver)
 

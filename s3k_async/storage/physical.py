@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import anyio
 
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async._native import Xxh3_128
 from s3k_async.backends.ports.blob_keys import check_key, check_unchanged
 from s3k_async.backends.ports.blobs import BlobStore, Buffer
@@ -52,7 +52,7 @@ class PhysicalStorage:
     def __init__(
         self,
         blobs: BlobStore,
-        sources: Sources,
+        runtime: Runtime,
         tuning: Tuning,
         *,
         place: BlobStore | None = None,
@@ -64,7 +64,7 @@ class PhysicalStorage:
         self.place = place or blobs
         """The data location. Adopted objects are below it, and never written or deleted."""
         self.tuning = tuning
-        self._sources = sources
+        self._runtime = runtime
         self._scope = scope
         self._slots = anyio.Semaphore(max(1, min(tuning.max_concurrency, PARTS_IN_FLIGHT)))
 
@@ -90,7 +90,7 @@ class PhysicalStorage:
 
     async def _put_whole(self, object_id: str, view: memoryview) -> Content:
         whole = view.obj if isinstance(view.obj, bytes) and len(view.obj) == len(view) else view
-        key = self._sources.physical_key(object_id)
+        key = self._runtime.physical_key(object_id)
         info = await self.blobs.put(key, whole)
         if info.size != len(view):
             raise CorruptDataError(f"{len(view)} bytes were sent and {info.size} stored", path=key)
@@ -99,7 +99,7 @@ class PhysicalStorage:
     def writer(self, object_id: str) -> PhysicalWriter:
         """A writer to a fresh physical key."""
         return PhysicalWriter(
-            self.blobs, self._sources.physical_key(object_id), self.tuning, self._slots
+            self.blobs, self._runtime.physical_key(object_id), self.tuning, self._slots
         )
 
     async def read(
@@ -160,7 +160,7 @@ class PhysicalStorage:
         physical, size = content.physical, content.size
         if size > SERVICE_COPY_LIMIT or not self.blobs.can_copy_from(source.blobs):
             return await self._stream_from(source, content, object_id)
-        key = self._sources.physical_key(object_id)
+        key = self._runtime.physical_key(object_id)
         blobs, source_key = source.located(physical)
         try:
             info = await self.blobs.copy(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from s3k_async._core.runtime import Sources
-from s3k_async._native import Deletes, Endings, Entries, Moves
+from s3k_async._core.runtime import Runtime
+from s3k_async._native import Deletes, Entries, Moves, Resolutions
 from s3k_async.backends.ports.items import Action
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.segments import operation_ids
@@ -28,7 +28,7 @@ class ColumnPlan:
     def __init__(
         self,
         entries: Entries,
-        changes: Moves | Deletes | Endings,
+        changes: Moves | Deletes | Resolutions,
         operations: Sequence[Operation] = (),
     ) -> None:
         self.entries = entries
@@ -66,23 +66,23 @@ def plan_moves(
     entries: Entries,
     target: str,
     keys: KeyScheme,
-    sources: Sources,
-    marks: tuple[str, str] | None = None,
+    runtime: Runtime,
+    intents: tuple[str, str] | None = None,
 ) -> ColumnPlan:
-    """Move entries into the directory `target`. With `marks`, prepare the move: the sources get the
-    first mark, the targets the second.
+    """Move entries into the directory `target`. With `intents`, prepare the move: the sources get
+    the first intent, the targets the second.
     """
-    entropy = sources.entropy(ENTROPY * len(entries))
-    moves = Moves(entries, keys.volume, target, keys.suffix_count, keys.hash, entropy, marks)
-    return ColumnPlan(entries, moves, moves.operations(sources.now_ms()))
+    entropy = runtime.entropy(ENTROPY * len(entries))
+    moves = Moves(entries, keys.volume, target, keys.suffix_count, keys.hash, entropy, intents)
+    return ColumnPlan(entries, moves, moves.operations(runtime.now_ms()))
 
 
-def plan_deletes(entries: Entries, sources: Sources, mark: str | None = None) -> ColumnPlan:
-    """Delete entries. With `mark`, prepare the deletion: the entries get the mark."""
-    deletes = Deletes(entries, sources.entropy(ENTROPY * len(entries)), mark)
-    return ColumnPlan(entries, deletes, deletes.operations(sources.now_ms()))
+def plan_deletes(entries: Entries, runtime: Runtime, intent: str | None = None) -> ColumnPlan:
+    """Delete entries. With `intent`, prepare the deletion: the entries get the intent."""
+    deletes = Deletes(entries, runtime.entropy(ENTROPY * len(entries)), intent)
+    return ColumnPlan(entries, deletes, deletes.operations(runtime.now_ms()))
 
 
 def plan_resolutions(entries: Entries, *, remove: bool) -> ColumnPlan:
-    """Remove marked entries, or remove their marks; already logged."""
-    return ColumnPlan(entries, Endings(entries, remove))
+    """Remove held entries, or remove their intents; already logged."""
+    return ColumnPlan(entries, Resolutions(entries, remove))

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from s3k_async._core.concurrency import Budget
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async._native import Entries
 from s3k_async.backends.ports.items import (
     OPERATION,
@@ -35,11 +35,11 @@ from s3k_async.txn.txn_manifest import ManifestPart, read_part, remove_parts
 from s3k_async.txn.txn_record import (
     POLL_CAP_SECONDS,
     POLL_SECONDS,
-    Job,
-    Jobs,
+    OwnedTransaction,
     TransactionRecord,
+    TransactionRecords,
 )
-from s3k_async.txn.write_intent import CREATED, REMOVED, NewState, job_of, parse_intent
+from s3k_async.txn.write_intent import CREATED, REMOVED, NewState, parse_intent, transaction_of
 
 __all__ = ["IntentResolver"]
 
@@ -48,46 +48,52 @@ class IntentResolver:
     """Resolves the write intents of a volume for calls that encounter them."""
 
     def __init__(
-        self, reader: StoredReader, jobs: Jobs, sources: Sources, busy_timeout: float
+        self,
+        reader: StoredReader,
+        transactions: TransactionRecords,
+        runtime: Runtime,
+        busy_timeout: float,
     ) -> None:
         self._reader = reader
-        self._jobs = jobs
-        self._sources = sources
+        self._transactions = transactions
+        self._runtime = runtime
         self._busy_timeout = busy_timeout
 
-    async def settle(self, entry: Entry) -> None:
-        """Wait until the stored item no longer carries the mark of `entry`, or may not; read it
+    async def resolve(self, entry: Entry) -> None:
+        """Wait until the stored item no longer carries the intent of `entry`, or may not; read it
         again afterwards.
 
-        Raises BusyError when another client's job has not ended within the busy timeout.
+        Raises BusyError when another client's transaction has not ended within the busy timeout.
         """
-        deadline = self._sources.monotonic() + self._busy_timeout
+        deadline = self._runtime.monotonic() + self._busy_timeout
         delay = POLL_SECONDS
         while True:
-            record = await self._jobs.record(job_of(entry.pending))
-            if record is None or (record.kind == "mark" and not self._jobs.lease_runs(record)):
+            record = await self._transactions.record(transaction_of(entry.pending))
+            if record is None or (
+                record.kind == "mark" and not self._transactions.lease_runs(record)
+            ):
                 await self._end_one(entry, published=False)
                 return
             if record.is_published and not entry.is_dir:
-                # The mark of a file affects only that file; the mark of a directory affects
+                # The intent of a file affects only that file; the intent of a directory affects
                 # everything below it.
                 await self._end_one(entry, published=True)
                 return
-            if not self._jobs.lease_runs(record):
+            if not self._transactions.lease_runs(record):
                 await self._complete_around(entry, record)
-            elif self._sources.monotonic() >= deadline:
+            elif self._runtime.monotonic() >= deadline:
                 raise BusyError(
                     "gave up: another client is moving or deleting this entry", path=entry.path
                 )
             else:
-                await self._sources.sleep(self._sources.uniform(delay / 2, delay))
+                await self._runtime.sleep(self._runtime.uniform(delay / 2, delay))
                 delay = min(POLL_CAP_SECONDS, delay * 2)
             if await self._is_over(entry):
                 return
 
     async def _complete_around(self, entry: Entry, record: TransactionRecord) -> None:
-        """Finish a job, or, if a damaged item prevents that, at least this entry. The remaining
-        marks mean the old side, with the record and without it.
+        """Finish a transaction, or, if a damaged item prevents that, at least this entry. The
+        remaining intents mean the old side, with the record and without it.
         """
         try:
             await self.complete(record)
@@ -100,72 +106,83 @@ class IntentResolver:
         """Whether no transaction removes or moves a directory with an intent. An intent without
         effect is removed.
         """
-        record = await self._jobs.record(job_of(directory.pending))
+        record = await self._transactions.record(transaction_of(directory.pending))
         state = _new_state(directory)
         if record is not None and record.is_published:
             return state == CREATED
-        if record is not None and (record.kind != "mark" or self._jobs.lease_runs(record)):
+        if record is not None and (record.kind != "mark" or self._transactions.lease_runs(record)):
             return False
         return await self._end_one(directory, published=False) and state != CREATED
 
     async def complete(self, record: TransactionRecord) -> bool:
-        """Take over a job whose lease has expired, and finish it. False if another client was
-        faster."""
-        async with self._jobs.take_over(record) as job:
-            if job is None:
+        """Take over a transaction whose lease has expired, and finish it. False if another client
+        was faster."""
+        async with self._transactions.take_over(record) as txn:
+            if txn is None:
                 return False
-            await self.end(job, record.source, record.target, published=record.is_published)
+            await self.end(txn, record.source, record.target, published=record.is_published)
             return True
 
-    async def end(self, job: Job, source: str, target: str, *, published: bool) -> None:
-        """Apply or remove all marks of a job. Raises the first failure; can be repeated."""
-        if job.kind == "transaction":
-            await self._end_parts(job, published=published)
-        await self._end_trees(job, source, target, published=published)
-        job.over = True
+    async def end(
+        self, txn: OwnedTransaction, source: str, target: str, *, published: bool
+    ) -> None:
+        """Apply or remove all intents of a transaction. Raises the first failure; can be
+        repeated."""
+        if txn.kind == "transaction":
+            await self._end_parts(txn, published=published)
+        await self._end_trees(txn, source, target, published=published)
+        txn.over = True
 
-    async def _end_trees(self, job: Job, source: str, target: str, *, published: bool) -> None:
-        reader, sources = self._reader, self._sources
+    async def _end_trees(
+        self, txn: OwnedTransaction, source: str, target: str, *, published: bool
+    ) -> None:
+        reader, runtime = self._reader, self._runtime
         if source:
-            await _TreeResolution(reader, job, job.removal_intent, published, sources).run(source)
+            await _TreeResolution(reader, txn, txn.removal_intent, published, runtime).run(source)
         if target:
-            intent = job.creation_intent
-            await _TreeResolution(reader, job, intent, not published, sources).run(target)
+            intent = txn.creation_intent
+            await _TreeResolution(reader, txn, intent, not published, runtime).run(target)
 
-    async def _end_parts(self, job: Job, *, published: bool) -> None:
+    async def _end_parts(self, txn: OwnedTransaction, *, published: bool) -> None:
         """From the last part to the first, so that a directory that the transaction created comes
         after its content."""
         damage: ItemFormatError | None = None
-        for number in reversed(range(job.parts)):
+        for number in reversed(range(txn.parts)):
             try:
-                part = await read_part(self._reader.items, job.id, number)
+                part = await read_part(self._reader.items, txn.id, number)
             except ItemFormatError as error:
                 damage = error
                 continue
             if part is not None:
-                await self._end_part(job, part, published=published)
+                await self._end_part(txn, part, published=published)
         if damage is not None and published:
-            # The listed marks mean the new side only as long as the record exists.
+            # The listed intents mean the new side only as long as the record exists.
             raise damage
-        await remove_parts(self._reader.items, job)
+        await remove_parts(self._reader.items, txn)
 
-    async def _end_part(self, job: Job, part: ManifestPart, *, published: bool) -> None:
+    async def _end_part(
+        self, txn: OwnedTransaction, part: ManifestPart, *, published: bool
+    ) -> None:
         for top in part.trees:
-            await self._end_trees(job, top, top, published=published)
+            await self._end_trees(txn, top, top, published=published)
         stored = await self._reader.stored_many(part.paths)
-        marked = [
-            entry for entry in stored if entry is not None and job_of(entry.pending) == job.id
+        held = [
+            entry
+            for entry in stored
+            if entry is not None and transaction_of(entry.pending) == txn.id
         ]
-        plan = RowPlan(marked, lambda entry: [self._resolution(entry, published=published)])
-        files = [row for row, entry in enumerate(marked) if not entry.is_dir]
-        directories = [row for row, entry in enumerate(marked) if entry.is_dir][::-1]
-        await self._carry_out(job, plan, [(rows,) for rows in by_transaction(files)])
-        await self._carry_out(job, plan, [by_transaction(directories)])
+        plan = RowPlan(held, lambda entry: [self._resolution(entry, published=published)])
+        files = [row for row, entry in enumerate(held) if not entry.is_dir]
+        directories = [row for row, entry in enumerate(held) if entry.is_dir][::-1]
+        await self._carry_out(txn, plan, [(rows,) for rows in by_transaction(files)])
+        await self._carry_out(txn, plan, [by_transaction(directories)])
 
-    async def _carry_out(self, job: Job, plan: RowPlan[Entry], lanes: Sequence[Lane]) -> None:
+    async def _carry_out(
+        self, txn: OwnedTransaction, plan: RowPlan[Entry], lanes: Sequence[Lane]
+    ) -> None:
         """Entries that have changed since the read were resolved by another client."""
         report = await execute(
-            self._reader.items, unlogged, plan, lanes, self._sources.uuid, turn=job.turn
+            self._reader.items, unlogged, plan, lanes, self._runtime.uuid, turn=txn.turn
         )
         report.raise_failure()
 
@@ -174,7 +191,7 @@ class IntentResolver:
         return stored is None or stored.pending != entry.pending
 
     async def _end_one(self, entry: Entry, *, published: bool) -> bool:
-        """Apply or remove one mark. False if it may still exist."""
+        """Apply or remove one intent. False if it may still exist."""
         try:
             await self._reader.items.write(self._resolution(entry, published=published))
         except (ConditionFailedError, OutcomeUnknownError):
@@ -184,18 +201,18 @@ class IntentResolver:
     def _resolution(self, entry: Entry, *, published: bool) -> Put | Update | Delete:
         """The write that applies an intent, or removes it."""
         state, keys = _new_state(entry), self._reader.keys
-        key, marked = keys.key(entry.path), Condition(equals={NEXT: entry.pending})
+        key, held = keys.key(entry.path), Condition(equals={NEXT: entry.pending})
         if state == (REMOVED if published else CREATED):
-            return Delete(key, marked)
+            return Delete(key, held)
         if published and isinstance(state, Entry):
-            return Put(to_item(state, keys), marked)
+            return Put(to_item(state, keys), held)
         # Listings detect changes of a directory by its operation id.
-        stamp: dict[str, Value] = {OPERATION: self._sources.uuid()} if entry.is_dir else {}
-        return Update(key, marked, set=stamp, remove=(NEXT,))
+        stamp: dict[str, Value] = {OPERATION: self._runtime.uuid()} if entry.is_dir else {}
+        return Update(key, held, set=stamp, remove=(NEXT,))
 
 
 def _new_state(entry: Entry) -> NewState:
-    """The new state of a marked entry; an unreadable mark changes nothing."""
+    """The new state of a held entry; an unreadable intent changes nothing."""
     try:
         return parse_intent(entry.pending).new_state
     except ItemFormatError:
@@ -203,16 +220,22 @@ def _new_state(entry: Entry) -> NewState:
 
 
 class _TreeResolution:
-    """The walk over one side of a job: entries with its mark are removed, or lose the mark."""
+    """The walk over one side of a transaction: entries with its intent are removed, or lose the
+    intent."""
 
     def __init__(
-        self, reader: StoredReader, job: Job, mark: str, remove: bool, sources: Sources
+        self,
+        reader: StoredReader,
+        txn: OwnedTransaction,
+        intent: str,
+        remove: bool,
+        runtime: Runtime,
     ) -> None:
         self._reader = reader
-        self._job = job
-        self._mark = mark
+        self._job = txn
+        self._mark = intent
         self._remove = remove
-        self._sources = sources
+        self._runtime = runtime
         self._budget = Budget(PARTS)
 
     async def run(self, top: str) -> None:
@@ -238,6 +261,6 @@ class _TreeResolution:
     async def _end(self, entries: Entries) -> None:
         """Entries that have changed since the listing were resolved by another client."""
         plan = plan_resolutions(entries, remove=self._remove)
-        items, token = self._reader.items, self._sources.uuid
+        items, token = self._reader.items, self._runtime.uuid
         report = await execute(items, unlogged, plan, plan.lanes(), token, turn=self._job.turn)
         report.raise_failure()

@@ -27,7 +27,7 @@ from typing import Final, Self
 import anyio
 
 from s3k_async._core.concurrency import raise_first
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.retrying.request_pipeline import at_once
 from s3k_async.errors import LeaseExpiredError, S3kError
 
@@ -45,14 +45,14 @@ class Moment:
     wall_ms: int
 
     @classmethod
-    def now(cls, sources: Sources) -> Self:
-        return cls(sources.monotonic(), sources.now_ms())
+    def now(cls, runtime: Runtime) -> Self:
+        return cls(runtime.monotonic(), runtime.now_ms())
 
-    def age(self, sources: Sources) -> float:
+    def age(self, runtime: Runtime) -> float:
         """Seconds since this moment, by the clock that advanced more: a monotonic clock may stop
         while the machine sleeps."""
-        wall = (sources.now_ms() - self.wall_ms) / 1000
-        return max(sources.monotonic() - self.monotonic, wall)
+        wall = (runtime.now_ms() - self.wall_ms) / 1000
+        return max(runtime.monotonic() - self.monotonic, wall)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,10 @@ class Lease:
         """A lease that was not granted, or was lost."""
         return cls(owner, 0, Moment(-math.inf, 0), 0.0)
 
-    def valid(self, sources: Sources) -> bool:
+    def valid(self, runtime: Runtime) -> bool:
         """Whether the lease certainly is held."""
-        left = (self.expiry_ms - sources.now_ms()) / 1000
-        return self.since.age(sources) < self.duration and left >= self.margin
+        left = (self.expiry_ms - runtime.now_ms()) / 1000
+        return self.since.age(runtime) < self.duration and left >= self.margin
 
 
 def expiry_ms(now_ms: int, seconds: float) -> int:
@@ -110,7 +110,7 @@ def require_unexpired(expiry_ms: int, now_ms: int, path: str) -> None:
 async def keep_renewed(
     renew: Callable[[], Awaitable[object]],
     interval: float,
-    sources: Sources,
+    runtime: Runtime,
     *,
     check: Callable[[], object] | None = None,
 ) -> AsyncIterator[None]:
@@ -125,7 +125,7 @@ async def keep_renewed(
 
     async def renewals() -> None:
         while True:
-            await sources.sleep(interval)
+            await runtime.sleep(interval)
             try:
                 with at_once():
                     await renew()
@@ -136,7 +136,7 @@ async def keep_renewed(
 
     async def checks(check: Callable[[], object]) -> None:
         while True:
-            await sources.sleep(CHECK_SECONDS)
+            await runtime.sleep(CHECK_SECONDS)
             check()
 
     try:

@@ -16,8 +16,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
-from s3k_async._core.runtime import Sources
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async._core.runtime import Runtime
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.errors import LeaseExpiredError
 from s3k_async.txn.lease import Lease, Moment, keep_renewed
 from s3k_async.txn.volume_lock import HELD_SECONDS, LEASE_SECONDS, LOOK_SECONDS
@@ -33,17 +33,17 @@ MARGIN_SECONDS: Final = LEASE_SECONDS - HELD_SECONDS
 class LockDelegate:
     """The delegate in one worker process. `lock`: the id of the lock."""
 
-    def __init__(self, lock: str, sources: Sources) -> None:
-        self._sources = sources
+    def __init__(self, lock: str, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._lease = Lease.none(lock)
 
     def check(self) -> None:
         """Raise LeaseExpiredError unless the lock is certainly held."""
-        if not self._lease.valid(self._sources):
-            raise LeaseExpiredError("the volume lock of this job is no longer held")
+        if not self._lease.valid(self._runtime):
+            raise LeaseExpiredError("the volume lock of this transaction is no longer held")
 
     @asynccontextmanager
-    async def at_work(self, items: ReliableItems) -> AsyncIterator[None]:
+    async def at_work(self, items: RetryingItems) -> AsyncIterator[None]:
         """Allow `items.load` for the time of the body. If the lock is not held, or is lost, the
         body is cancelled and LeaseExpiredError raised. Also raises the store's errors.
         """
@@ -51,12 +51,12 @@ class LockDelegate:
         # The check cancels the work with its requests in progress: a request that waits for
         # credentials or a connection has passed its own check, and must not be sent any more.
         look = partial(self._look, items)
-        async with keep_renewed(look, EVERY_SECONDS, self._sources, check=self.check):
+        async with keep_renewed(look, EVERY_SECONDS, self._runtime, check=self.check):
             with items.loading(self.check):
                 yield
 
-    async def _look(self, items: ReliableItems) -> None:
-        lock, looked = self._lease.owner, Moment.now(self._sources)
+    async def _look(self, items: RetryingItems) -> None:
+        lock, looked = self._lease.owner, Moment.now(self._runtime)
         record = await items.get(RECORD_KEY) or {}
         lease = record.get(LOCK_LEASE)
         if STATE in record or record.get(LOCK) != lock or not isinstance(lease, int):

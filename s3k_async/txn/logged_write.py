@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from s3k_async._core.active_calls import note_change
 from s3k_async._core.concurrency import to_the_end
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.errors import OutcomeUnknownError, S3kError
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation, OperationKind
@@ -31,9 +31,9 @@ class LoggedOutcome:
 class LoggedWriter:
     """Logs operations before and after the table changes."""
 
-    def __init__(self, log: OperationLog, sources: Sources) -> None:
+    def __init__(self, log: OperationLog, runtime: Runtime) -> None:
         self.log = log
-        self._sources = sources
+        self._runtime = runtime
 
     def operation(
         self, kind: OperationKind, before: Entry | None, after: Entry | None
@@ -44,13 +44,13 @@ class LoggedWriter:
             identity, object_id, version = after.operation, after.id, after.version
         else:
             assert before is not None
-            identity, object_id, version = self._sources.uuid(), before.id, before.version + 1
+            identity, object_id, version = self._runtime.uuid(), before.id, before.version + 1
         return Operation(
             id=identity,
             kind=kind,
             object_id=object_id,
             version=version,
-            time_ms=self._sources.now_ms(),
+            time_ms=self._runtime.now_ms(),
             before=before,
             after=after,
         )
@@ -58,7 +58,7 @@ class LoggedWriter:
     async def run(
         self, operations: Operations, body: Callable[[LoggedOutcome], Awaitable[object]]
     ) -> None:
-        """Log the operations around the table writes of `body`; the committed mark is written
+        """Log the operations around the table writes of `body`; the commit record is written
         asynchronously.
 
         After the pending entry is written, a cancellation waits for the end: the rest is short, and
@@ -103,7 +103,7 @@ class LoggedWriter:
     async def begin(self, operations: Operations, transaction: str = "") -> PendingLog:
         """Log the operations as pending. A failure of this precedes any change."""
         try:
-            return await self.log.begin(operations, job=transaction)
+            return await self.log.begin(operations, txn=transaction)
         except S3kError as error:
             error.before_change = True
             raise

@@ -4,9 +4,9 @@ It is written after the record and before the first intent, so that any client t
 transaction over finds all intents, and removed after the last intent, before the record. A missing
 part therefore means that its intents are resolved, or were never written.
 
-A part is an item beside the record, with the transaction's id and its own number as sort key (`<job
-id>#000000`): `paths`, a JSON list of single paths with an intent, and `trees`, a list of the
-directories below which every entry has one.
+A part is an item beside the record, with the transaction's id and its own number as sort key
+(`<transaction id>#000000`): `paths`, a JSON list of single paths with an intent, and `trees`, a
+list of the directories below which every entry has one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import (
     ABSENT,
     OPERATION,
@@ -31,7 +31,12 @@ from s3k_async.backends.ports.items import (
     Put,
 )
 from s3k_async.errors import ConditionFailedError, ItemFormatError, LeaseExpiredError
-from s3k_async.txn.txn_record import JOB_PARTITION, PART_SEPARATOR, Job, job_key
+from s3k_async.txn.txn_record import (
+    PART_SEPARATOR,
+    TRANSACTION_PARTITION,
+    OwnedTransaction,
+    transaction_key,
+)
 
 __all__ = ["ManifestPart", "divided", "read_part", "remove_parts", "write_parts"]
 
@@ -42,16 +47,16 @@ PART_BYTES = 200_000
 
 @dataclass(frozen=True, slots=True)
 class ManifestPart:
-    """Some of the paths with marks of a job."""
+    """Some of the paths with intents of a transaction."""
 
     paths: tuple[str, ...] = ()
-    """In the order in which they are marked: a directory before its content."""
+    """In the order in which they are held: a directory before its content."""
     trees: tuple[str, ...] = ()
 
 
 def divided(paths: Iterable[str], trees: Iterable[str] = ()) -> list[ManifestPart]:
-    """The paths divided into parts, with the trees at the end: a job is resolved from its last part
-    to its first."""
+    """The paths divided into parts, with the trees at the end: a transaction is resolved from its
+    last part to its first."""
     return [
         *(ManifestPart(paths=tuple(some)) for some in _chunks(paths)),
         *(ManifestPart(trees=tuple(some)) for some in _chunks(trees)),
@@ -73,42 +78,44 @@ def _chunks(paths: Iterable[str]) -> Iterator[list[str]]:
 
 
 async def write_parts(
-    items: ItemStore, job: Job, parts: Sequence[ManifestPart], sources: Sources
+    items: ItemStore, txn: OwnedTransaction, parts: Sequence[ManifestPart], runtime: Runtime
 ) -> None:
-    """Write the parts, as long as this client owns the job. Raises LeaseExpiredError, and the
-    service's errors."""
-    ours = Check(job_key(job.id), Condition(equals={"owner": job.owner, "state": "preparing"}))
+    """Write the parts, as long as this client owns the transaction. Raises LeaseExpiredError, and
+    the service's errors."""
+    ours = Check(
+        transaction_key(txn.id), Condition(equals={"owner": txn.owner, "state": "preparing"})
+    )
     for number, part in enumerate(parts):
-        job.check()
-        put = Put(_item(job.id, number, part, sources.uuid()), ABSENT)
+        txn.check()
+        put = Put(_item(txn.id, number, part, runtime.uuid()), ABSENT)
         try:
-            await items.transact([put, ours], sources.uuid())
+            await items.transact([put, ours], runtime.uuid())
         except ConditionFailedError as error:
-            job.lose()
+            txn.lose()
             raise LeaseExpiredError("transaction lease expired; no changes were applied") from error
 
 
-async def read_part(items: ItemStore, job_id: str, number: int) -> ManifestPart | None:
-    """A part of a job, or None if it does not exist. Raises ItemFormatError."""
-    item = await items.get(_key(job_id, number))
+async def read_part(items: ItemStore, transaction_id: str, number: int) -> ManifestPart | None:
+    """A part of a transaction, or None if it does not exist. Raises ItemFormatError."""
+    item = await items.get(_key(transaction_id, number))
     return None if item is None else ManifestPart(_texts(item, "paths"), _texts(item, "trees"))
 
 
-async def remove_parts(items: ItemStore, job: Job) -> None:
-    """Remove the parts of a job without remaining marks."""
-    for number in range(job.parts):
+async def remove_parts(items: ItemStore, txn: OwnedTransaction) -> None:
+    """Remove the parts of a transaction without remaining intents."""
+    for number in range(txn.parts):
         with suppress(ConditionFailedError):  # already removed, or never written
-            await items.write(Delete(_key(job.id, number), Condition()))
+            await items.write(Delete(_key(txn.id, number), Condition()))
 
 
-def _key(job_id: str, number: int) -> Key:
-    return Key(JOB_PARTITION, f"{job_id}{PART_SEPARATOR}{number:06}")
+def _key(transaction_id: str, number: int) -> Key:
+    return Key(TRANSACTION_PARTITION, f"{transaction_id}{PART_SEPARATOR}{number:06}")
 
 
-def _item(job_id: str, number: int, part: ManifestPart, operation: str) -> Item:
+def _item(transaction_id: str, number: int, part: ManifestPart, operation: str) -> Item:
     return {
-        PARTITION: JOB_PARTITION,
-        SORT: _key(job_id, number).sort,
+        PARTITION: TRANSACTION_PARTITION,
+        SORT: _key(transaction_id, number).sort,
         OPERATION: operation,
         "paths": json.dumps(part.paths, ensure_ascii=False),
         "trees": json.dumps(part.trees, ensure_ascii=False),
@@ -120,12 +127,12 @@ def _texts(item: Item, name: str) -> tuple[str, ...]:
         found = json.loads(str(item.get(name, "")))
     except (ValueError, RecursionError) as error:
         raise ItemFormatError(
-            f"a part of a job whose {name!r} are no JSON", path=str(item.get(SORT))
+            f"a part of a transaction whose {name!r} are no JSON", path=str(item.get(SORT))
         ) from error
     if not isinstance(found, list) or not all(
         isinstance(each, str) and each.startswith("/") for each in found
     ):
         raise ItemFormatError(
-            f"a part of a job whose {name!r} are no list of paths", path=str(item.get(SORT))
+            f"a part of a transaction whose {name!r} are no list of paths", path=str(item.get(SORT))
         )
     return tuple(found)

@@ -23,7 +23,7 @@ import anyio
 
 from s3k_async._core.active_calls import note_change
 from s3k_async._core.concurrency import to_the_end
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import (
     ABSENT,
     OPERATION,
@@ -51,33 +51,34 @@ from s3k_async.txn.lease import Lease, Moment, expired, keep_renewed
 from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent
 
 __all__ = [
-    "JOB_PARTITION",
-    "Job",
-    "JobKind",
-    "JobState",
-    "Jobs",
+    "TRANSACTION_PARTITION",
+    "OwnedTransaction",
+    "TransactionKind",
     "TransactionRecord",
-    "job_key",
+    "TransactionRecords",
+    "TransactionState",
     "record_from",
+    "transaction_key",
 ]
 
 _LOG = logging.getLogger(__name__)
 
-JOB_PARTITION = "s3k:job"
+TRANSACTION_PARTITION = "s3k:job"
 LEASE_SECONDS = 30.0
 RENEW_SECONDS = 10.0
 LATE_SECONDS = 3.0
-"""Seconds after which a renewal without a response holds back the job's other requests."""
+"""Seconds after which a renewal without a response holds back the transaction's other requests."""
 POLL_SECONDS = 0.05
 POLL_CAP_SECONDS = 1.0
 
-JobKind = Literal["rename", "delete", "transaction", "mark"]
-"""`mark`: a change that is not atomic; its record only shows until when its marks are valid."""
-JobState = Literal["preparing", "published", "aborted", ""]
-"""Empty for a job of kind `mark`, which is never published."""
+TransactionKind = Literal["rename", "delete", "transaction", "mark"]
+"""`mark`: a change that is not atomic; its record only shows until when its intents are valid."""
+TransactionState = Literal["preparing", "published", "aborted", ""]
+"""Empty for a transaction of kind `mark`, which is never published."""
 
 PART_SEPARATOR = "#"
-"""Between a job's id and the number of one of its parts, in the sort key of that part's item."""
+"""Between a transaction's id and the number of one of its parts, in the sort key of that part's
+item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +86,12 @@ class TransactionRecord:
     """The stored record of a change of many entries. Times are epoch milliseconds.
 
     Until `lease_ms` its owner is considered alive; afterwards any client that needs an entry of it
-    finishes the job.
+    finishes the transaction.
     """
 
     id: str
-    kind: JobKind
-    state: JobState
+    kind: TransactionKind
+    state: TransactionState
     source: str
     """Of a rename or delete: the directory; empty for a transaction."""
     target: str
@@ -100,7 +101,7 @@ class TransactionRecord:
     lease_ms: int
     started_ms: int
     published_ms: int
-    """0 for a job that is not published."""
+    """0 for a transaction that is not published."""
     operation: str
     """The id of the last write of the record."""
     owner: str = ""
@@ -108,7 +109,7 @@ class TransactionRecord:
 
     @property
     def is_published(self) -> bool:
-        """Whether the job's marks mean their new side."""
+        """Whether the transaction's intents mean their new side."""
         return self.state == "published"
 
     @property
@@ -118,7 +119,7 @@ class TransactionRecord:
 
     @property
     def published(self) -> datetime | None:
-        """`published_ms` as a time in UTC; None for a job that is not published."""
+        """`published_ms` as a time in UTC; None for a transaction that is not published."""
         return utc(self.published_ms) if self.published_ms else None
 
     @property
@@ -127,9 +128,9 @@ class TransactionRecord:
         return utc(self.lease_ms)
 
 
-def job_key(job_id: str) -> Key:
-    """The key of a job's record."""
-    return Key(JOB_PARTITION, job_id)
+def transaction_key(transaction_id: str) -> Key:
+    """The key of a transaction's record."""
+    return Key(TRANSACTION_PARTITION, transaction_id)
 
 
 def record_from(item: Item) -> TransactionRecord:
@@ -148,12 +149,12 @@ def record_from(item: Item) -> TransactionRecord:
         return value
 
     kind, state = text("kind"), text("state")
-    if kind not in get_args(JobKind) or state not in get_args(JobState):
+    if kind not in get_args(TransactionKind) or state not in get_args(TransactionState):
         raise _damaged(item, f"kind {kind!r} in state {state!r}")
     return TransactionRecord(
         id=text(SORT),
-        kind=cast("JobKind", kind),
-        state=cast("JobState", state),
+        kind=cast("TransactionKind", kind),
+        state=cast("TransactionState", state),
         source=text("source"),
         target=text("target"),
         parts=number("parts"),
@@ -166,17 +167,24 @@ def record_from(item: Item) -> TransactionRecord:
 
 
 def _damaged(item: Item, reason: str) -> ItemFormatError:
-    remedy = "s3k fsck repair puts it into quarantine, and the entries it marked stay unchanged"
+    remedy = "s3k fsck repair puts it into quarantine, and the entries it held stay unchanged"
     return ItemFormatError(
-        f"a damaged job record: {reason} ({remedy})", path=f"{JOB_PARTITION} / {item.get(SORT)}"
+        f"a damaged transaction record: {reason} ({remedy})",
+        path=f"{TRANSACTION_PARTITION} / {item.get(SORT)}",
     )
 
 
-class Job:
+class OwnedTransaction:
     """A transaction that this client owns, and the texts of the intents of its entries."""
 
     def __init__(
-        self, identity: str, kind: JobKind, lease: Lease, sources: Sources, *, parts: int = 0
+        self,
+        identity: str,
+        kind: TransactionKind,
+        lease: Lease,
+        runtime: Runtime,
+        *,
+        parts: int = 0,
     ) -> None:
         self.id = identity
         self.kind = kind
@@ -187,8 +195,8 @@ class Job:
         self.removal_intent = WriteIntent(identity, REMOVED).text()
         self.creation_intent = WriteIntent(identity, CREATED).text()
         self.over = kind == "mark"
-        """Whether no effective mark of it is left: then its record is removed."""
-        self._sources = sources
+        """Whether no effective intent of it is left: then its record is removed."""
+        self._runtime = runtime
         self._calm = asyncio.Event()
         self._calm.set()
 
@@ -204,13 +212,13 @@ class Job:
             self.lease = lease
 
     def lose(self) -> None:
-        """Record that another client has taken the job over."""
+        """Record that another client has taken the transaction over."""
         self.lease = Lease.none(self.owner)
 
     @property
     def expired(self) -> bool:
         """Whether the lease may have expired."""
-        return not self.lease.valid(self._sources)
+        return not self.lease.valid(self._runtime)
 
     def check(self) -> None:
         """Raise LeaseExpiredError unless the lease is certainly valid."""
@@ -236,34 +244,34 @@ class Job:
             self._calm.set()
 
 
-class Jobs:
-    """The job records of a volume."""
+class TransactionRecords:
+    """The transaction records of a volume."""
 
-    def __init__(self, items: ItemStore, sources: Sources) -> None:
+    def __init__(self, items: ItemStore, runtime: Runtime) -> None:
         self._items = items
-        self._sources = sources
+        self._runtime = runtime
 
     @asynccontextmanager
     async def hold(
-        self, kind: JobKind, source: str, target: str = "", *, parts: int = 0
-    ) -> AsyncIterator[Job]:
-        """Own a new job for the time of the body, with its lease renewed in the background.
+        self, kind: TransactionKind, source: str, target: str = "", *, parts: int = 0
+    ) -> AsyncIterator[OwnedTransaction]:
+        """Own a new transaction for the time of the body, with its lease renewed in the background.
 
-        Afterwards the record is removed if the job is `over`; otherwise it is left to the next
-        client.
+        Afterwards the record is removed if the transaction is `over`; otherwise it is left to the
+        next client.
         """
-        identity, lease = self._sources.uuid(), self._new_lease(self._sources.uuid())
-        job = Job(identity, kind, lease, self._sources, parts=parts)
+        identity, lease = self._runtime.uuid(), self._new_lease(self._runtime.uuid())
+        txn = OwnedTransaction(identity, kind, lease, self._runtime, parts=parts)
         record: dict[str, Value] = {
-            PARTITION: JOB_PARTITION,
-            SORT: job.id,
+            PARTITION: TRANSACTION_PARTITION,
+            SORT: txn.id,
             "kind": kind,
             "source": source,
             "target": target,
             "lease": lease.expiry_ms,
-            "started": self._sources.now_ms(),
-            "owner": job.owner,
-            OPERATION: job.id,
+            "started": self._runtime.now_ms(),
+            "owner": txn.owner,
+            OPERATION: txn.id,
         }
         if kind != "mark":
             record["state"] = "preparing"
@@ -272,24 +280,24 @@ class Jobs:
         try:
             await to_the_end(partial(self._items.write, Put(record, ABSENT)))
         except (asyncio.CancelledError, OutcomeUnknownError):
-            job.over = True  # no entry carries a mark of it
-            await to_the_end(partial(self._end, job))
+            txn.over = True  # no entry carries an intent of it
+            await to_the_end(partial(self._end, txn))
             raise
-        async with self._owned(job):
-            yield job
+        async with self._owned(txn):
+            yield txn
 
     @asynccontextmanager
-    async def take_over(self, record: TransactionRecord) -> AsyncIterator[Job | None]:
-        """Take over a job with an expired lease for the time of the body; if it is not published,
-        this aborts it. None: another client was faster. Afterwards as for `hold`.
+    async def take_over(self, record: TransactionRecord) -> AsyncIterator[OwnedTransaction | None]:
+        """Take over a transaction with an expired lease for the time of the body; if it is not
+        published, this aborts it. None: another client was faster. Afterwards as for `hold`.
         """
-        lease = self._new_lease(self._sources.uuid())
-        job = Job(record.id, record.kind, lease, self._sources, parts=record.parts)
-        job.over = False
+        lease = self._new_lease(self._runtime.uuid())
+        txn = OwnedTransaction(record.id, record.kind, lease, self._runtime, parts=record.parts)
+        txn.over = False
         changed: dict[str, Value] = {
             "lease": lease.expiry_ms,
-            "owner": job.owner,
-            OPERATION: self._sources.uuid(),
+            "owner": txn.owner,
+            OPERATION: self._runtime.uuid(),
         }
         if record.state == "preparing":
             changed["state"] = "aborted"
@@ -297,122 +305,127 @@ class Jobs:
         try:
             await self._items.write(
                 Update(
-                    job_key(job.id), Condition(equals={OPERATION: record.operation}), set=changed
+                    transaction_key(txn.id),
+                    Condition(equals={OPERATION: record.operation}),
+                    set=changed,
                 )
             )
         except ConditionFailedError:
             yield None
             return
-        async with self._owned(job):
-            yield job
+        async with self._owned(txn):
+            yield txn
 
-    async def publish(self, job: Job) -> None:
-        """Publish the job: from this write on its marks mean their new side.
+    async def publish(self, txn: OwnedTransaction) -> None:
+        """Publish the transaction: from this write on its intents mean their new side.
 
-        Raises LeaseExpiredError (another client considered the job expired and aborted it),
+        Raises LeaseExpiredError (another client considered the transaction expired and aborted it),
         OutcomeUnknownError, and the service's errors: then it was not published.
         """
-        job.check()
+        txn.check()
         try:
-            await self._become(job, "published")
+            await self._become(txn, "published")
             note_change()
         except OutcomeUnknownError:
             note_change()
             raise
         except ConditionFailedError as error:
-            if _state_of(error.current.get(0), job) == "published":
+            if _state_of(error.current.get(0), txn) == "published":
                 note_change()
                 return
-            job.lose()
+            txn.lose()
             raise LeaseExpiredError("transaction lease expired; no changes were applied") from error
 
-    async def abort(self, job: Job) -> JobState:
-        """Abort the job unless it is published, and return its state: `published` if that came
-        first; empty if its record is missing or owned by another client. Raises the service's
+    async def abort(self, txn: OwnedTransaction) -> TransactionState:
+        """Abort the transaction unless it is published, and return its state: `published` if that
+        came first; empty if its record is missing or owned by another client. Raises the service's
         errors, including OutcomeUnknownError.
         """
         try:
-            await self._become(job, "aborted")
+            await self._become(txn, "aborted")
         except ConditionFailedError as error:
-            return _state_of(error.current.get(0), job)
+            return _state_of(error.current.get(0), txn)
         return "aborted"
 
-    async def record(self, job_id: str) -> TransactionRecord | None:
-        """The record of a job; None if the job is over or never existed. Raises ItemFormatError."""
-        item = await self._items.get(job_key(job_id))
+    async def record(self, transaction_id: str) -> TransactionRecord | None:
+        """The record of a transaction; None if the transaction is over or never existed. Raises
+        ItemFormatError."""
+        item = await self._items.get(transaction_key(transaction_id))
         return None if item is None else record_from(item)
 
-    async def record_many(self, job_ids: Iterable[str]) -> dict[str, TransactionRecord]:
-        """The existing records of some jobs, by id. Raises ItemFormatError."""
-        found = await self._items.get_many([job_key(job_id) for job_id in dict.fromkeys(job_ids)])
+    async def record_many(self, transaction_ids: Iterable[str]) -> dict[str, TransactionRecord]:
+        """The existing records of some transactions, by id. Raises ItemFormatError."""
+        found = await self._items.get_many(
+            [transaction_key(transaction_id) for transaction_id in dict.fromkeys(transaction_ids)]
+        )
         return {key.sort: record_from(item) for key, item in found.items()}
 
     async def records(self) -> AsyncGenerator[TransactionRecord, None]:
-        """The records of all jobs of the volume, by id. Raises ItemFormatError."""
-        async for page in query_all(self._items, JOB_PARTITION):
+        """The records of all transactions of the volume, by id. Raises ItemFormatError."""
+        async for page in query_all(self._items, TRANSACTION_PARTITION):
             for item in page:
                 if PART_SEPARATOR not in str(item[SORT]):
                     yield record_from(item)
 
     def lease_runs(self, record: TransactionRecord) -> bool:
         """Whether the owner's lease is valid."""
-        return not expired(record.lease_ms, self._sources.now_ms())
+        return not expired(record.lease_ms, self._runtime.now_ms())
 
-    async def _become(self, job: Job, state: JobState) -> None:
+    async def _become(self, txn: OwnedTransaction, state: TransactionState) -> None:
         now: dict[str, Value] = (
-            {"published": self._sources.now_ms()} if state == "published" else {}
+            {"published": self._runtime.now_ms()} if state == "published" else {}
         )
-        condition = Condition(equals={"state": "preparing", "owner": job.owner})
-        changed: dict[str, Value] = {"state": state, OPERATION: self._sources.uuid()}
-        await self._items.write(Update(job_key(job.id), condition, set=changed | now))
+        condition = Condition(equals={"state": "preparing", "owner": txn.owner})
+        changed: dict[str, Value] = {"state": state, OPERATION: self._runtime.uuid()}
+        await self._items.write(Update(transaction_key(txn.id), condition, set=changed | now))
 
     @asynccontextmanager
-    async def _owned(self, job: Job) -> AsyncIterator[None]:
+    async def _owned(self, txn: OwnedTransaction) -> AsyncIterator[None]:
         try:
-            async with keep_renewed(partial(self._renew, job), RENEW_SECONDS, self._sources):
+            async with keep_renewed(partial(self._renew, txn), RENEW_SECONDS, self._runtime):
                 yield
         finally:
             with anyio.CancelScope(shield=True):
-                await self._end(job)
+                await self._end(txn)
 
-    async def _renew(self, job: Job) -> None:
-        job.check()
-        lease = self._new_lease(job.owner)
+    async def _renew(self, txn: OwnedTransaction) -> None:
+        txn.check()
+        lease = self._new_lease(txn.owner)
         renewal = Update(
-            job_key(job.id),
-            Condition(equals={"owner": job.owner}),
-            set={"lease": lease.expiry_ms, OPERATION: self._sources.uuid()},
+            transaction_key(txn.id),
+            Condition(equals={"owner": txn.owner}),
+            set={"lease": lease.expiry_ms, OPERATION: self._runtime.uuid()},
         )
         try:
-            with job.renewing():
+            with txn.renewing():
                 await self._items.write(renewal)
         except ConditionFailedError:
-            job.lose()
-            job.check()
-        job.extend(lease)
+            txn.lose()
+            txn.check()
+        txn.extend(lease)
 
-    async def _end(self, job: Job) -> None:
-        """Remove the record of a job that is over; otherwise release its lease, so that no client
-        waits for it."""
-        mine = Condition(equals={"owner": job.owner})
+    async def _end(self, txn: OwnedTransaction) -> None:
+        """Remove the record of a transaction that is over; otherwise release its lease, so that no
+        client waits for it."""
+        mine = Condition(equals={"owner": txn.owner})
         try:
-            if job.over:
-                await self._items.write(Delete(job_key(job.id), mine))
+            if txn.over:
+                await self._items.write(Delete(transaction_key(txn.id), mine))
             else:
-                given_up: dict[str, Value] = {"lease": 0, OPERATION: self._sources.uuid()}
-                await self._items.write(Update(job_key(job.id), mine, set=given_up))
+                given_up: dict[str, Value] = {"lease": 0, OPERATION: self._runtime.uuid()}
+                await self._items.write(Update(transaction_key(txn.id), mine, set=given_up))
         except ConditionFailedError:
-            return  # another client took the job over
+            return  # another client took the transaction over
         except S3kError as error:
             # A record that remains expires with its lease.
-            _LOG.warning("the record of job %s could not be given up: %s", job.id, error)
+            _LOG.warning("the record of transaction %s could not be given up: %s", txn.id, error)
 
     def _new_lease(self, owner: str) -> Lease:
-        return Lease.granted(owner, Moment.now(self._sources), LEASE_SECONDS)
+        return Lease.granted(owner, Moment.now(self._runtime), LEASE_SECONDS)
 
 
-def _state_of(item: Item | None, job: Job) -> JobState:
-    """The state of a job in the stored item, if this client still owns it."""
-    if item is None or item.get("owner") != job.owner:
+def _state_of(item: Item | None, txn: OwnedTransaction) -> TransactionState:
+    """The state of a transaction in the stored item, if this client still owns it."""
+    if item is None or item.get("owner") != txn.owner:
         return ""
     return record_from(item).state

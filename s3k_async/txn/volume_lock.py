@@ -21,9 +21,9 @@ from typing import Final, Literal, TypeAlias
 
 import anyio
 
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import OPERATION, Condition, Item, Update, Value
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.errors import (
     BusyError,
     ConditionFailedError,
@@ -82,7 +82,7 @@ class VolumeLock:
     """One acquisition of the lock. `subject` identifies the work (the dump of a load, the target of
     a reshard): only work with the same purpose and subject can finish interrupted work."""
 
-    def __init__(self, purpose: LockPurpose, subject: str, sources: Sources) -> None:
+    def __init__(self, purpose: LockPurpose, subject: str, runtime: Runtime) -> None:
         self.purpose = purpose
         self.subject = subject
         self.done = 0
@@ -93,8 +93,8 @@ class VolumeLock:
         finished."""
         self.alone = False
         """Whether the volume was created with the lock, so that no client can have it open."""
-        self._sources = sources
-        self._lease = Lease.none(sources.uuid())
+        self._runtime = runtime
+        self._lease = Lease.none(runtime.uuid())
         self._turn = anyio.Lock()
 
     @property
@@ -116,12 +116,12 @@ class VolumeLock:
 
     def check(self) -> None:
         """Raise LeaseExpiredError unless the lock is certainly held."""
-        if not self._lease.valid(self._sources):
+        if not self._lease.valid(self._runtime):
             raise LeaseExpiredError(
                 f"the volume lock was lost; repeat the {self.purpose} to finish it"
             )
 
-    async def take(self, items: ReliableItems, record: VolumeRecord, where: str) -> None:
+    async def take(self, items: RetryingItems, record: VolumeRecord, where: str) -> None:
         """Lock a volume, or take over the lock of the same work after an interruption.
 
         Raises BusyError (another client holds the lock, other work was interrupted, or the record
@@ -140,7 +140,7 @@ class VolumeLock:
             when = Condition(equals={"volume_id": record.volume_id, **seen}, missing=missing)
             try:
                 await items.write(
-                    Update(RECORD_KEY, when, {**self.fields(), OPERATION: self._sources.uuid()})
+                    Update(RECORD_KEY, when, {**self.fields(), OPERATION: self._runtime.uuid()})
                 )
             except ConditionFailedError:
                 continue
@@ -156,13 +156,13 @@ class VolumeLock:
     def _take_over(self, item: Item, where: str) -> None:
         done = item.get(LOCK_DONE)
         same = item.get(LOCK_PURPOSE) == self.purpose and item.get(LOCK_SUBJECT) == self.subject
-        if not same or is_locked(item, self._sources.now_ms()):
-            raise BusyError(locked_message(item, self._sources.now_ms()), path=where)
+        if not same or is_locked(item, self._runtime.now_ms()):
+            raise BusyError(locked_message(item, self._runtime.now_ms()), path=where)
         self.done = done if isinstance(done, int) else 0
         self.touched = True
 
     @asynccontextmanager
-    async def held(self, items: ReliableItems) -> AsyncIterator[None]:
+    async def held(self, items: RetryingItems) -> AsyncIterator[None]:
         """Renew the acquired lock for the time of the body, in which `items.load` may be used; then
         release it.
 
@@ -171,7 +171,7 @@ class VolumeLock:
         """
         finished = False
         try:
-            async with keep_renewed(partial(self._renew, items), RENEW_SECONDS, self._sources):
+            async with keep_renewed(partial(self._renew, items), RENEW_SECONDS, self._runtime):
                 with items.loading(self.check):
                     yield
                 finished = True
@@ -179,49 +179,49 @@ class VolumeLock:
             with anyio.CancelScope(shield=True):
                 await self._give_up(items, finished=finished)
 
-    async def change(self, items: ReliableItems, fields: dict[str, Value]) -> None:
+    async def change(self, items: RetryingItems, fields: dict[str, Value]) -> None:
         """Change the volume record under the lock. Raises LeaseExpiredError if it was lost."""
         async with self._turn:
             await self._change(items, fields)
 
-    async def _change(self, items: ReliableItems, fields: dict[str, Value]) -> None:
+    async def _change(self, items: RetryingItems, fields: dict[str, Value]) -> None:
         self.check()
         try:
             await items.write(
-                Update(RECORD_KEY, self._ours(), {**fields, OPERATION: self._sources.uuid()})
+                Update(RECORD_KEY, self._ours(), {**fields, OPERATION: self._runtime.uuid()})
             )
         except ConditionFailedError as error:
             raise self._lose() from error
 
-    async def dismiss(self, items: ReliableItems) -> None:
+    async def dismiss(self, items: RetryingItems) -> None:
         """Change the lock id, so that all delegates (`txn.lock_delegate`) stop, and wait until none
         can be writing. Needed before the lock is finally released: a task that Spark considers lost
         may still run. Raises LeaseExpiredError if the lock was lost.
         """
         async with self._turn:
-            new = self._sources.uuid()
+            new = self._runtime.uuid()
             await self._change(items, {LOCK: new})
             self._lease = replace(self._lease, owner=new)
-        await self._sources.sleep(QUIET_SECONDS)
+        await self._runtime.sleep(QUIET_SECONDS)
         self.check()
 
     async def wait_for_clients_to_stop(self) -> None:
         """Wait until every client with the volume open has detected the lock."""
         if self.alone:
             return
-        await self._sources.sleep(QUIET_SECONDS)
+        await self._runtime.sleep(QUIET_SECONDS)
         self.check()
 
-    async def _renew(self, items: ReliableItems) -> None:
+    async def _renew(self, items: RetryingItems) -> None:
         async with self._turn:
             lease = self._new_lease()
             await self._change(items, {LOCK_LEASE: lease.expiry_ms, LOCK_DONE: self.done})
             self._lease = lease
 
-    async def _give_up(self, items: ReliableItems, *, finished: bool) -> None:
+    async def _give_up(self, items: RetryingItems, *, finished: bool) -> None:
         """Unlock; if the work is unfinished, expire the lease, so that the next client can take
         over at once."""
-        operation = self._sources.uuid()
+        operation = self._runtime.uuid()
         if finished or not self.touched:
             gone = (LOCK, LOCK_LEASE, LOCK_PURPOSE, LOCK_SUBJECT, LOCK_DONE)
             update = Update(RECORD_KEY, self._ours(), {OPERATION: operation}, gone)
@@ -246,7 +246,7 @@ class VolumeLock:
 
     def _new_lease(self) -> Lease:
         margin = LEASE_SECONDS - HELD_SECONDS
-        return Lease.granted(self.id, Moment.now(self._sources), LEASE_SECONDS, margin)
+        return Lease.granted(self.id, Moment.now(self._runtime), LEASE_SECONDS, margin)
 
 
 class RecordFence:
@@ -260,12 +260,12 @@ class RecordFence:
         read: Callable[[], Awaitable[Item | None]],
         record: VolumeRecord,
         since: Moment,
-        sources: Sources,
+        runtime: Runtime,
         where: str,
     ) -> None:
         self._read = read
         self._record = record
-        self._sources = sources
+        self._runtime = runtime
         self._where = where
         self._looked = since
         self._turn = anyio.Lock()
@@ -299,7 +299,7 @@ class RecordFence:
                 raise
 
     async def _look(self) -> None:
-        looked = Moment.now(self._sources)
+        looked = Moment.now(self._runtime)
         item = await self._read()
         if (
             item is None
@@ -310,7 +310,7 @@ class RecordFence:
                 "the volume was removed since it was opened", path=self._where
             )
         if LOCK in item:
-            raise BusyError(locked_message(item, self._sources.now_ms()), path=self._where)
+            raise BusyError(locked_message(item, self._runtime.now_ms()), path=self._where)
         if VolumeRecord.from_item(item, self._where).epoch != self._record.epoch:
             raise VolumeMismatchError(
                 "the volume was loaded, restored or resharded since it was opened; open it again",
@@ -319,4 +319,4 @@ class RecordFence:
         self._looked = looked
 
     def _age(self) -> float:
-        return self._looked.age(self._sources)
+        return self._looked.age(self._runtime)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_args
 
 from s3k_async._core.retry import RetryPolicy, backoff, retry
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import (
     ABSENT,
     OPERATION,
@@ -346,7 +346,7 @@ async def load_or_repair(
     table: ItemTable,
     where: str,
     *,
-    sources: Sources,
+    runtime: Runtime,
     policy: RetryPolicy,
     patience: RetryPolicy = APPEARANCE,
     destroying: bool = False,
@@ -372,7 +372,7 @@ async def load_or_repair(
         store,
         table,
         where,
-        sources=sources,
+        runtime=runtime,
         policy=policy,
         patience=patience,
         destroying=destroying,
@@ -390,17 +390,17 @@ async def find_or_repair(
     table: ItemTable,
     where: str,
     *,
-    sources: Sources,
+    runtime: Runtime,
     policy: RetryPolicy,
     patience: RetryPolicy = APPEARANCE,
     destroying: bool = False,
     locked: bool = False,
 ) -> VolumeRecord | None:
     """`load_or_repair`, but None where item and tag are both missing."""
-    delays = backoff(patience, sources)
+    delays = backoff(patience, runtime)
     while True:
         item = await store.get(RECORD_KEY)
-        tag, tags = await _read_tag(table, sources, policy)
+        tag, tags = await _read_tag(table, runtime, policy)
         if item is None and tag is None:
             if not await is_empty(store):
                 # The items may have been written after the first read, by a concurrent creator.
@@ -410,7 +410,7 @@ async def find_or_repair(
             delay = next(delays, None)
             if delay is None:
                 return None
-            await sources.sleep(delay)
+            await runtime.sleep(delay)
             continue
         tagged = None if tag is None else VolumeRecord.from_tag(tag, where)
         if item is not None:
@@ -422,12 +422,12 @@ async def find_or_repair(
             if LOCK in item:
                 if locked or destroying:
                     return stored
-                raise BusyError(locked_message(item, sources.now_ms()), path=where)
+                raise BusyError(locked_message(item, runtime.now_ms()), path=where)
             _agree(stored, tagged, where)
             if tagged is None and tags:
-                await _write_tag(table, stored, sources, policy, where)
+                await _write_tag(table, stored, runtime, policy, where)
             return stored
-        if tagged is not None and await _restore_item(store, tagged, sources, where):
+        if tagged is not None and await _restore_item(store, tagged, runtime, where):
             return tagged
 
 
@@ -471,7 +471,7 @@ async def create_record(
     record: VolumeRecord,
     where: str,
     *,
-    sources: Sources,
+    runtime: Runtime,
     policy: RetryPolicy,
     lock: Mapping[str, Value] | None = None,
 ) -> None:
@@ -483,24 +483,24 @@ async def create_record(
     """
     record.to_tag()
     try:
-        await store.write(Put({**record.to_item(sources.uuid()), **(lock or {})}, ABSENT))
+        await store.write(Put({**record.to_item(runtime.uuid()), **(lock or {})}, ABSENT))
     except ConditionFailedError as error:
         raise VolumeExistsError("the table holds a volume already", path=where) from error
-    await _write_tag(table, record, sources, policy, where)
+    await _write_tag(table, record, runtime, policy, where)
 
 
 async def mark_destroying(
-    store: ItemStore, record: VolumeRecord, where: str, *, sources: Sources
+    store: ItemStore, record: VolumeRecord, where: str, *, runtime: Runtime
 ) -> None:
-    """Mark the volume as being destroyed, so that no client can open it. Raises VolumeNotFoundError
+    """Hold the volume as being destroyed, so that no client can open it. Raises VolumeNotFoundError
     if the table has another volume by now, BusyError if another client holds its exclusive lock."""
     item = await store.get(RECORD_KEY) or {}
     seen = {name: item[name] for name in (LOCK, LOCK_LEASE) if name in item}
-    if is_locked(item, sources.now_ms()):
-        raise BusyError(locked_message(item, sources.now_ms()), path=where)
+    if is_locked(item, runtime.now_ms()):
+        raise BusyError(locked_message(item, runtime.now_ms()), path=where)
     missing = tuple(name for name in (LOCK, LOCK_LEASE) if name not in seen)
     unchanged = Condition(equals={"volume_id": record.volume_id, **seen}, missing=missing)
-    change = Update(RECORD_KEY, unchanged, {STATE: DESTROYING, OPERATION: sources.uuid()})
+    change = Update(RECORD_KEY, unchanged, {STATE: DESTROYING, OPERATION: runtime.uuid()})
     try:
         await store.write(change)
     except ConditionFailedError as error:
@@ -508,11 +508,11 @@ async def mark_destroying(
 
 
 async def _read_tag(
-    table: ItemTable, sources: Sources, policy: RetryPolicy
+    table: ItemTable, runtime: Runtime, policy: RetryPolicy
 ) -> tuple[str | None, bool]:
     """The tag, and whether the table supports tags and allows reading them."""
     try:
-        return await retry(lambda: table.read_tag(TAG), policy, sources), True
+        return await retry(lambda: table.read_tag(TAG), policy, runtime), True
     except CredentialsError:
         raise
     except (UnsupportedError, PermissionDeniedError):
@@ -520,11 +520,11 @@ async def _read_tag(
 
 
 async def _restore_item(
-    store: ItemStore, record: VolumeRecord, sources: Sources, where: str
+    store: ItemStore, record: VolumeRecord, runtime: Runtime, where: str
 ) -> bool:
     """False when another client was faster."""
     try:
-        await store.write(Put(record.to_item(sources.uuid()), ABSENT))
+        await store.write(Put(record.to_item(runtime.uuid()), ABSENT))
     except ConditionFailedError:
         return False
     _LOG.warning(
@@ -534,22 +534,22 @@ async def _restore_item(
 
 
 async def write_tag(
-    table: ItemTable, record: VolumeRecord, sources: Sources, policy: RetryPolicy
+    table: ItemTable, record: VolumeRecord, runtime: Runtime, policy: RetryPolicy
 ) -> None:
     """Tag the table with the record; no effect if the engine has no tags. Raises the service's
     errors."""
     value = record.to_tag()
     try:
-        await retry(lambda: table.write_tag(TAG, value), policy, sources)
+        await retry(lambda: table.write_tag(TAG, value), policy, runtime)
     except UnsupportedError:
         _LOG.debug("the engine has no tags")
 
 
 async def _write_tag(
-    table: ItemTable, record: VolumeRecord, sources: Sources, policy: RetryPolicy, where: str
+    table: ItemTable, record: VolumeRecord, runtime: Runtime, policy: RetryPolicy, where: str
 ) -> None:
     """The volume works without the tag, so a failure is only logged."""
     try:
-        await write_tag(table, record, sources, policy)
+        await write_tag(table, record, runtime, policy)
     except S3kError as error:
         _LOG.warning("the table of %s could not be tagged: %s", where, error)

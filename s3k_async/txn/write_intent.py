@@ -23,33 +23,42 @@ from s3k_async.errors import ItemFormatError, LogFormatError
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import entry_document, entry_from
 
-__all__ = ["CREATED", "NOBODY", "REMOVED", "NewState", "WriteIntent", "job_of", "parse_intent"]
+__all__ = [
+    "CREATED",
+    "NOBODY",
+    "REMOVED",
+    "NewState",
+    "WriteIntent",
+    "parse_intent",
+    "transaction_of",
+]
 
 REMOVED: Literal["gone"] = "gone"
 CREATED: Literal["here"] = "here"
 
 NOBODY = "-"
-"""An id that no job has, used for an unreadable mark."""
+"""An id that no transaction has, used for an unreadable intent."""
 
 NewState: TypeAlias = Entry | Literal["gone", "here"] | None
 
 
 @dataclass(frozen=True, slots=True)
 class WriteIntent:
-    """A job id and the state of the entry after the job is published; None: unchanged."""
+    """A transaction id and the state of the entry after the transaction is published; None:
+    unchanged."""
 
-    job: str
+    txn: str
     new_state: NewState = None
 
     @property
     def is_hidden(self) -> bool:
-        """Whether the entry is invisible as long as the job is not published."""
+        """Whether the entry is invisible as long as the transaction is not published."""
         return self.new_state == CREATED
 
     def text(self) -> str:
-        """The stored text of the mark. Never raises UnicodeEncodeError for an entry that was
+        """The stored text of the intent. Never raises UnicodeEncodeError for an entry that was
         stored."""
-        document: dict[str, object] = {"job": self.job}
+        document: dict[str, object] = {"job": self.txn}
         if isinstance(self.new_state, Entry):
             document["then"] = entry_document(self.new_state)
         elif self.new_state is not None:
@@ -57,10 +66,10 @@ class WriteIntent:
         return json.dumps(document, separators=(",", ":"))
 
     def resolve(self, entry: Entry, *, published: bool) -> Entry | None:
-        """The visible state of a marked entry, before or after its job is published; None: no
+        """The visible state of a held entry, before or after its transaction is published; None: no
         entry.
 
-        The stored entry keeps its mark; the entry of `new_state` has none.
+        The stored entry keeps its intent; the entry of `new_state` has none.
         """
         if not published:
             return None if self.new_state == CREATED else entry
@@ -70,29 +79,29 @@ class WriteIntent:
 
 
 def parse_intent(text: str) -> WriteIntent:
-    """The mark that a `next` attribute holds (`Entry.pending`). Raises ItemFormatError for anything
-    else."""
+    """The intent that a `next` attribute holds (`Entry.pending`). Raises ItemFormatError for
+    anything else."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ItemFormatError("a pending change that is no JSON") from error
-    job = document.get("job") if isinstance(document, dict) else None
-    if not isinstance(job, str) or not job:
-        raise ItemFormatError("a pending change that names no job")
+    txn = document.get("job") if isinstance(document, dict) else None
+    if not isinstance(txn, str) or not txn:
+        raise ItemFormatError("a pending change that names no transaction")
     state = document.get("then")
     if state in (None, REMOVED, CREATED):
-        return WriteIntent(job, state)
+        return WriteIntent(txn, state)
     if not isinstance(state, dict):
         raise ItemFormatError("a pending change of an unknown kind")
     try:
-        return WriteIntent(job, entry_from(state, "next"))
+        return WriteIntent(txn, entry_from(state, "next"))
     except LogFormatError as error:
         raise ItemFormatError("a pending change whose entry cannot be read") from error
 
 
-def job_of(text: str) -> str:
-    """The job id in a mark; `NOBODY` for an unreadable one."""
+def transaction_of(text: str) -> str:
+    """The transaction id in an intent; `NOBODY` for an unreadable one."""
     try:
-        return parse_intent(text).job
+        return parse_intent(text).txn
     except ItemFormatError:
         return NOBODY

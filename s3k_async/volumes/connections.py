@@ -10,12 +10,12 @@ from typing import TypeVar
 from s3k_async._core.concurrency import AdaptiveLimit
 from s3k_async._core.metering import Meter, Part, RequestCounter
 from s3k_async._core.retry import retry
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.location import OpenContext, require_capabilities
 from s3k_async.backends.ports.interception import INTERCEPTOR, Interceptor
 from s3k_async.backends.ports.items import ItemTable
-from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.config import BlobLocation, VolumeConfig
 
 __all__ = ["VolumeConnections", "log_location"]
@@ -38,7 +38,7 @@ class VolumeConnections:
     """
 
     config: VolumeConfig
-    sources: Sources
+    runtime: Runtime
     session: object | None
     stack: AsyncExitStack
     counter: RequestCounter = field(default_factory=RequestCounter)
@@ -46,7 +46,7 @@ class VolumeConnections:
     interceptor: Interceptor | None = field(default_factory=INTERCEPTOR.get)
     _limits: dict[Part, AdaptiveLimit] = field(default_factory=dict)
 
-    def table(self) -> tuple[ReliableItems, ItemTable]:
+    def table(self) -> tuple[RetryingItems, ItemTable]:
         """The items and their table."""
         location = self.config.table
         require_capabilities(location)
@@ -55,11 +55,11 @@ class VolumeConnections:
             store = self.interceptor.items(store)
         self.stack.push_async_callback(store.close)
         meter = Meter("table", self.counter)
-        return ReliableItems(
-            store, self.config.tuning.retry, self.sources, self._limit("table"), meter
+        return RetryingItems(
+            store, self.config.tuning.retry, self.runtime, self._limit("table"), meter
         ), store
 
-    def blobs(self, location: BlobLocation, part: Part) -> ReliableBlobs:
+    def blobs(self, location: BlobLocation, part: Part) -> RetryingBlobs:
         """The blobs at a location; `part` is `data` or `log`."""
         require_capabilities(location)
         store = location.open(self._opening(part))
@@ -67,17 +67,17 @@ class VolumeConnections:
             store = self.interceptor.blobs(store)
         self.stack.push_async_callback(store.close)
         meter = Meter(part, self.counter)
-        return ReliableBlobs(
-            store, self.config.tuning.retry, self.sources, self._limit(part), meter
+        return RetryingBlobs(
+            store, self.config.tuning.retry, self.runtime, self._limit(part), meter
         )
 
     async def retry_write(self, call: Callable[[], Awaitable[T]]) -> T:
         """Run an idempotent call under the volume's retry policy of writes."""
-        return await retry(call, self.config.tuning.retry.write, self.sources)
+        return await retry(call, self.config.tuning.retry.write, self.runtime)
 
     async def retry_read(self, call: Callable[[], Awaitable[T]]) -> T:
         """As `retry_write`, for a read."""
-        return await retry(call, self.config.tuning.retry.read, self.sources)
+        return await retry(call, self.config.tuning.retry.read, self.runtime)
 
     def _limit(self, part: Part) -> AdaptiveLimit:
         """The concurrency limit of all requests of the volume to one part."""
@@ -85,4 +85,4 @@ class VolumeConnections:
 
     def _opening(self, part: Part) -> OpenContext:
         session = self.session.get(part) if isinstance(self.session, Mapping) else self.session
-        return OpenContext(session, self.sources)
+        return OpenContext(session, self.runtime)

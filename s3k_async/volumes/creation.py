@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Final
 
 from s3k_async._core.metering import Part
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.items import ItemTable
-from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     ConfigError,
@@ -48,7 +48,7 @@ async def init_volume(
     take_over: bool = False,
     adopting: bool = False,
     lock: VolumeLock | None = None,
-    sources: Sources = SYSTEM,
+    runtime: Runtime = SYSTEM,
     session: object | Mapping[str, object] | None = None,
 ) -> VolumeRecord:
     """Create a volume: buckets or directories, table, record. Existing buckets, directories and
@@ -68,10 +68,10 @@ async def init_volume(
     another name, or after a rename. The other table must no longer be used. Missing marks are
     written again.
     """
-    wanted = _new_record(config, sources)
+    wanted = _new_record(config, runtime)
     where = config.table.label
     async with AsyncExitStack() as stack:
-        connections = VolumeConnections(config, sources, session, stack)
+        connections = VolumeConnections(config, runtime, session, stack)
         items, table = connections.table()
         existing = await _existing(connections, items, table, where)
         if existing is None and take_over:
@@ -91,7 +91,7 @@ async def init_volume(
                     table,
                     record,
                     where,
-                    sources=sources,
+                    runtime=runtime,
                     policy=config.tuning.retry.write,
                     lock=None if lock is None else lock.fields(),
                 )
@@ -99,7 +99,7 @@ async def init_volume(
                 if not exist_ok:
                     raise
                 existing = await load_or_repair(
-                    items, table, where, sources=sources, policy=config.tuning.retry.write
+                    items, table, where, runtime=runtime, policy=config.tuning.retry.write
                 )
             else:
                 return record
@@ -111,7 +111,7 @@ async def init_volume(
         return existing
 
 
-def _new_record(config: VolumeConfig, sources: Sources) -> VolumeRecord:
+def _new_record(config: VolumeConfig, runtime: Runtime) -> VolumeRecord:
     """The record of the new volume. Raises ConfigError before the first request."""
     where = config.table.label
     if config.kind == "s3k-1.0":
@@ -140,8 +140,8 @@ def _new_record(config: VolumeConfig, sources: Sources) -> VolumeRecord:
         data=location_text(config.data, config.table),
         log_mode=mode,
         log="" if mode == "disabled" else location_text(log_location(config), config.table),
-        volume_id=sources.uuid(),
-        created_ms=sources.now_ms(),
+        volume_id=runtime.uuid(),
+        created_ms=runtime.now_ms(),
         flags=(SCOPED,),
     )
     record.to_tag()
@@ -163,14 +163,14 @@ def _require_kind(config: VolumeConfig, where: str) -> None:
 
 
 async def _existing(
-    connections: VolumeConnections, items: ReliableItems, table: ItemTable, where: str
+    connections: VolumeConnections, items: RetryingItems, table: ItemTable, where: str
 ) -> VolumeRecord | None:
     """The existing record. Raises NotAVolumeError for a table of other software."""
     if not await connections.retry_read(table.exists):
         return None
     policy = connections.config.tuning.retry.write
     record = await find_or_repair(
-        items, table, where, sources=connections.sources, policy=policy, patience=NO_PATIENCE
+        items, table, where, runtime=connections.runtime, policy=policy, patience=NO_PATIENCE
     )
     if record is None:
         page = await items.scan(0, 1, limit=1)
@@ -179,7 +179,7 @@ async def _existing(
                 items,
                 table,
                 where,
-                sources=connections.sources,
+                runtime=connections.runtime,
                 policy=policy,
                 patience=NO_PATIENCE,
             )
@@ -248,7 +248,7 @@ async def _take_over(connections: VolumeConnections, record: VolumeRecord) -> No
 
 async def _make_place(
     connections: VolumeConnections, config: VolumeConfig, part: Part
-) -> ReliableBlobs:
+) -> RetryingBlobs:
     location = config.data if part == "data" else log_location(config)
     await location.prepare()
     blobs = connections.blobs(location, part)

@@ -12,11 +12,11 @@ from typing import Final
 
 import anyio.to_thread
 
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.items import ItemStore
 from s3k_async.backends.ports.pagination import list_all, scan_all
-from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     DirectoryNotEmptyError,
@@ -48,7 +48,7 @@ async def destroy_volume(
     config: VolumeConfig,
     *,
     force: bool = False,
-    sources: Sources = SYSTEM,
+    runtime: Runtime = SYSTEM,
     session: object | Mapping[str, object] | None = None,
 ) -> int:
     """Remove a volume with all its data; returns the number of foreign objects, which are kept.
@@ -66,14 +66,14 @@ async def destroy_volume(
     if config.kind == "s3k-1.0":
         raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be destroyed", path=where)
     async with AsyncExitStack() as stack:
-        connections = VolumeConnections(config, sources, session, stack)
+        connections = VolumeConnections(config, runtime, session, stack)
         items, table = connections.table()
         await require_table(connections, table, where)
         record = await load_or_repair(
             items,
             table,
             where,
-            sources=sources,
+            runtime=runtime,
             policy=config.tuning.retry.write,
             patience=NO_PATIENCE,
             destroying=True,
@@ -92,7 +92,7 @@ async def destroy_volume(
         await _require_owner(data, _DATA, record, table_identity(config, config.data))
         if log is not None:
             await _require_owner(log, _LOG, record, table_identity(config, log_location(config)))
-        await mark_destroying(items, record, where, sources=sources)
+        await mark_destroying(items, record, where, runtime=runtime)
         if record.scope:
             left = await _clear_scope(record.scope, data, log)
         else:
@@ -120,7 +120,7 @@ def _remove_home(directory: str) -> None:
 
 
 async def _require_owner(
-    blobs: ReliableBlobs, own_keys: re.Pattern[str], record: VolumeRecord, table: str
+    blobs: RetryingBlobs, own_keys: re.Pattern[str], record: VolumeRecord, table: str
 ) -> None:
     """Raises NotAVolumeError or VolumeMismatchError unless the location has the mark of the volume
     and of this table, or no objects that could belong to the volume."""
@@ -140,7 +140,7 @@ async def _require_owner(
             )
 
 
-async def _clear_scope(scope: str, data: ReliableBlobs, log: ReliableBlobs | None) -> int:
+async def _clear_scope(scope: str, data: RetryingBlobs, log: RetryingBlobs | None) -> int:
     """Delete the objects below a volume's scope in its locations, the marks last; returns the
     number of foreign objects. Empty locations are removed."""
     left = 0
@@ -162,7 +162,7 @@ async def _clear_scope(scope: str, data: ReliableBlobs, log: ReliableBlobs | Non
 
 
 async def _clear_named(
-    items: ItemStore, data: ReliableBlobs, log: ReliableBlobs | None, within: str | None
+    items: ItemStore, data: RetryingBlobs, log: RetryingBlobs | None, within: str | None
 ) -> int:
     """As `_clear_scope`, for a volume without a scope: only data referenced by its table and log;
     other objects may belong to another volume. `within`: the log's prefix in the data location.
@@ -208,7 +208,7 @@ async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[
     yield list(batch)
 
 
-async def _clear(blobs: ReliableBlobs, own_keys: re.Pattern[str]) -> int:
+async def _clear(blobs: RetryingBlobs, own_keys: re.Pattern[str]) -> int:
     """Delete the objects with matching keys; returns the number of others."""
     left = 0
     batch: list[str] = []
@@ -224,7 +224,7 @@ async def _clear(blobs: ReliableBlobs, own_keys: re.Pattern[str]) -> int:
     return left
 
 
-async def _delete(blobs: ReliableBlobs, keys: list[str]) -> None:
+async def _delete(blobs: RetryingBlobs, keys: list[str]) -> None:
     failures = await blobs.delete_many(keys) if keys else []
     if failures:
         raise PartialFailureError(

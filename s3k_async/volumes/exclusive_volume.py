@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from s3k_async._core.metering import RequestCounter
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import UnsupportedError, VolumeNotFoundError
 from s3k_async.txn.volume_lock import VolumeLock
@@ -25,7 +25,7 @@ async def exclusive_volume(
     create: bool = False,
     made: VolumeConfig | None = None,
     adopting: bool = False,
-    sources: Sources = SYSTEM,
+    runtime: Runtime = SYSTEM,
     session: object | Mapping[str, object] | None = None,
     counter: RequestCounter | None = None,
 ) -> AsyncIterator[Volume]:
@@ -42,7 +42,7 @@ async def exclusive_volume(
     opened = partial(
         open_volume,
         config,
-        sources=sources,
+        runtime=runtime,
         session=session,
         counter=counter,
         locked=True,
@@ -56,7 +56,7 @@ async def exclusive_volume(
             made or config,
             adopting=adopting,
             lock=lock,
-            sources=sources,
+            runtime=runtime,
             session=session,
         )
         lock.alone = True

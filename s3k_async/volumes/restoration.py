@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeAlias, get_args
 
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.config import VolumeConfig
@@ -58,7 +58,7 @@ class DamagedVolume:
     data: BlobStore
     table: Volume | None
     """None if it does not exist."""
-    sources: Sources
+    runtime: Runtime
 
     @property
     def keys(self) -> KeyScheme:
@@ -118,7 +118,7 @@ def _alone(
         plan = await plan_restore(
             lost.log,
             lost.data,
-            lost.sources,
+            lost.runtime,
             volume_id=lost.volume_id,
             has_key=lost.keys.has,
             standing=None if lost.table is None else _entries(lost.table),
@@ -138,7 +138,7 @@ async def restore_volume(
     dry_run: bool = True,
     audit: str | None = None,
     directory: str | None = None,
-    sources: Sources = SYSTEM,
+    runtime: Runtime = SYSTEM,
     session: object | Mapping[str, object] | None = None,
     progress: Callable[[Progress], object] | None = None,
     planner: Planner | None = None,
@@ -166,7 +166,7 @@ async def restore_volume(
     if config.log_mode == "disabled":
         raise UnsupportedError("a volume without operation log cannot be restored", path=where)
     async with AsyncExitStack() as stack:
-        connections = VolumeConnections(config, sources, session, stack)
+        connections = VolumeConnections(config, runtime, session, stack)
         place = connections.blobs(config.data, "data")
         log_place = connections.blobs(log_location(config), "log")
         found = await _mark(place, log_place)
@@ -177,10 +177,10 @@ async def restore_volume(
 
         async def plan(table: Volume | None) -> PlannedRestore:
             return await decide(
-                DamagedVolume(config, found.volume_id, found.scope, top, log, data, table, sources)
+                DamagedVolume(config, found.volume_id, found.scope, top, log, data, table, runtime)
             )
 
-        open_as_it_is = partial(open_volume, sources=sources, session=session, locked=True)
+        open_as_it_is = partial(open_volume, runtime=runtime, session=session, locked=True)
         try:
             table: Volume | None = await open_as_it_is(config)
         except VolumeNotFoundError:
@@ -197,10 +197,10 @@ async def restore_volume(
         finally:
             if table is not None:
                 await table.close()
-        lock = VolumeLock("restore", top, sources)
+        lock = VolumeLock("restore", top, runtime)
         create = subtree is None
         async with exclusive_volume(
-            config, lock, create=create, sources=sources, session=session
+            config, lock, create=create, runtime=runtime, session=session
         ) as volume:
             if create and not lock.touched:
                 await _need_empty(volume, where)
@@ -210,7 +210,7 @@ async def restore_volume(
             lock.touched = True
             decided = await plan(volume)
             try:
-                decided.report.run = sources.uuid()
+                decided.report.run = runtime.uuid()
                 await decided.write(volume, lock)
             finally:
                 decided.close()

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from s3k_async._core.active_calls import Calls
 from s3k_async._core.metering import RequestCounter
 from s3k_async._core.retry import RetryPolicy
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ballast import Ballast
 from s3k_async.backends.ports.items import ItemTable
-from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.config import BlobLocation, VolumeConfig
 from s3k_async.errors import (
     ConfigError,
@@ -60,13 +60,13 @@ class Volume:
     """The configuration, completed from the record."""
     record: VolumeRecord
     """The record in the table; of an s3k-1.0 volume, one made of its settings."""
-    items: ReliableItems
+    items: RetryingItems
     table: ItemTable
-    blobs: ReliableBlobs
+    blobs: RetryingBlobs
     """The volume's own blobs, by keys below its scope."""
-    place: ReliableBlobs
+    place: RetryingBlobs
     """The whole data location, with its mark and adopted objects."""
-    log_blobs: ReliableBlobs | None
+    log_blobs: RetryingBlobs | None
     """The operation log, by keys below the volume's scope; None without a log."""
     storage: PhysicalStorage
     log: OperationLog
@@ -95,7 +95,7 @@ class Volume:
 async def open_volume(
     config: VolumeConfig,
     *,
-    sources: Sources = SYSTEM,
+    runtime: Runtime = SYSTEM,
     session: object | Mapping[str, object] | None = None,
     counter: RequestCounter | None = None,
     locked: bool = False,
@@ -113,23 +113,23 @@ async def open_volume(
     """
     async with AsyncExitStack() as stack:
         connections = VolumeConnections(
-            config, sources, session, stack, counter or RequestCounter()
+            config, runtime, session, stack, counter or RequestCounter()
         )
         items, table = connections.table()
         where = config.table.label
         await require_table(connections, table, where)
-        since = Moment.now(sources)
+        since = Moment.now(runtime)
         record = await _record(connections, items, table, where, locked=locked)
         native = record.kind == "native"
         config = recorded(config, record)
         if native and not locked:
-            items.fence(RecordFence(lambda: items.peek(RECORD_KEY), record, since, sources, where))
+            items.fence(RecordFence(lambda: items.peek(RECORD_KEY), record, since, runtime, where))
         require_encryptions(config, writable=native)
         place = connections.blobs(config.data, "data")
         await _require_place(place)
         if native:
             await require_claim(place, record, table_identity(config, config.data))
-        log_blobs: ReliableBlobs | None = None
+        log_blobs: RetryingBlobs | None = None
         if config.log is not None:
             log_place = connections.blobs(config.log, "log")
             await _require_place(log_place)
@@ -138,12 +138,12 @@ async def open_volume(
             log_blobs = log_place.below(record.scope)
         log: OperationLog = DisabledLog()
         if native and log_blobs is not None:
-            log = NativeLog(log_blobs, sources)
+            log = NativeLog(log_blobs, runtime)
             stack.push_async_callback(log.close)
         keys = KeyScheme(record.name, record.suffix_count, record.hash)
-        store = MetadataStore(items, keys, log, sources, config.tuning, read_only=not native)
+        store = MetadataStore(items, keys, log, runtime, config.tuning, read_only=not native)
         blobs = place.below(record.scope)
-        storage = PhysicalStorage(blobs, sources, config.tuning, place=place, scope=record.scope)
+        storage = PhysicalStorage(blobs, runtime, config.tuning, place=place, scope=record.scope)
         return Volume(
             config=config,
             record=record,
@@ -227,7 +227,7 @@ def _is_beside(log: BlobLocation, config: VolumeConfig) -> bool:
     )
 
 
-async def _require_place(blobs: ReliableBlobs) -> None:
+async def _require_place(blobs: RetryingBlobs) -> None:
     try:
         exists = await blobs.exists()
     except PermissionDeniedError:
@@ -239,21 +239,21 @@ async def _require_place(blobs: ReliableBlobs) -> None:
 
 async def _record(
     connections: VolumeConnections,
-    items: ReliableItems,
+    items: RetryingItems,
     table: ItemTable,
     where: str,
     *,
     locked: bool,
 ) -> VolumeRecord:
     config = connections.config
-    sources, policy = connections.sources, config.tuning.retry.write
+    runtime, policy = connections.runtime, config.tuning.retry.write
     if config.kind == "native":
         record: VolumeRecord | None = await load_or_repair(
-            items, table, where, sources=sources, policy=policy, locked=locked
+            items, table, where, runtime=runtime, policy=policy, locked=locked
         )
     else:
         record = await find_or_repair(
-            items, table, where, sources=sources, policy=policy, patience=NO_PATIENCE
+            items, table, where, runtime=runtime, policy=policy, patience=NO_PATIENCE
         )
     if record is None:
         return await _legacy_record(config, items, where)
@@ -265,7 +265,7 @@ async def _record(
     return record
 
 
-async def _legacy_record(config: VolumeConfig, items: ReliableItems, where: str) -> VolumeRecord:
+async def _legacy_record(config: VolumeConfig, items: RetryingItems, where: str) -> VolumeRecord:
     if config.suffix_count is None:
         raise ConfigError(
             "the table has no volume record; to read it as s3k-1.0, give its suffix_count",

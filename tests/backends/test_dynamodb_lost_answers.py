@@ -12,7 +12,7 @@ from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.backends.ports.items import ABSENT, Action, Condition, Delete, Key, Put, Update
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, ResponseLostError
 from s3k_async.testing import DynamoItems
 from tests.backends.aws.places import Adapter, Items
@@ -61,8 +61,8 @@ async def items(proxy: FaultProxy, dynamodb: Engine, way: str) -> AsyncIterator[
 
 
 @pytest.fixture
-def reliable(items: Items) -> ReliableItems:
-    return ReliableItems(items, RetryPolicy(attempts=6, base=0.0, cap=0.0), SYSTEM)
+def reliable(items: Items) -> RetryingItems:
+    return RetryingItems(items, RetryPolicy(attempts=6, base=0.0, cap=0.0), SYSTEM)
 
 
 def put(key: Key, operation: str, when: Condition = ABSENT, version: int = 1) -> Put:
@@ -80,7 +80,7 @@ async def test_the_bare_adapter_does_not_know(items: Items, proxy: FaultProxy) -
 
 
 @FAULTS
-async def test_put(reliable: ReliableItems, proxy: FaultProxy, fault: Fault) -> None:
+async def test_put(reliable: RetryingItems, proxy: FaultProxy, fault: Fault) -> None:
     proxy.rule(fault, target="PutItem", times=2)
     await reliable.write(put(A, "1"))
     assert await reliable.get(A) == put(A, "1").item
@@ -88,7 +88,7 @@ async def test_put(reliable: ReliableItems, proxy: FaultProxy, fault: Fault) -> 
 
 
 @FAULTS
-async def test_update(reliable: ReliableItems, proxy: FaultProxy, fault: Fault) -> None:
+async def test_update(reliable: RetryingItems, proxy: FaultProxy, fault: Fault) -> None:
     await reliable.write(put(A, "1"))
     proxy.rule(fault, target="UpdateItem", times=1)
     await reliable.write(Update(A, Condition(equals={"ver": 1}), {"ver": 2, "op": "2"}))
@@ -96,7 +96,7 @@ async def test_update(reliable: ReliableItems, proxy: FaultProxy, fault: Fault) 
 
 
 @FAULTS
-async def test_delete(reliable: ReliableItems, proxy: FaultProxy, fault: Fault) -> None:
+async def test_delete(reliable: RetryingItems, proxy: FaultProxy, fault: Fault) -> None:
     await reliable.write(put(A, "1"))
     proxy.rule(fault, target="TransactWriteItems", times=2)
     await reliable.write(Delete(A, Condition(equals={"ver": 1})))
@@ -104,7 +104,7 @@ async def test_delete(reliable: ReliableItems, proxy: FaultProxy, fault: Fault) 
 
 
 @FAULTS
-async def test_transaction(reliable: ReliableItems, proxy: FaultProxy, fault: Fault) -> None:
+async def test_transaction(reliable: RetryingItems, proxy: FaultProxy, fault: Fault) -> None:
     await reliable.write(put(A, "1"))
     moved = put(B, "2", version=2)
     rename: list[Action] = [Delete(A, Condition(equals={"ver": 1})), moved]
@@ -116,7 +116,7 @@ async def test_transaction(reliable: ReliableItems, proxy: FaultProxy, fault: Fa
 
 
 async def test_somebody_elses_item_after_a_lost_answer(
-    reliable: ReliableItems, proxy: FaultProxy
+    reliable: RetryingItems, proxy: FaultProxy
 ) -> None:
     """Ours may have been applied and then replaced, so neither success nor failure may be told."""
     await reliable.write(put(A, "theirs"))
@@ -125,7 +125,7 @@ async def test_somebody_elses_item_after_a_lost_answer(
         await reliable.write(put(A, "ours"))
 
 
-async def test_somebody_elses_item_without_one(reliable: ReliableItems, proxy: FaultProxy) -> None:
+async def test_somebody_elses_item_without_one(reliable: RetryingItems, proxy: FaultProxy) -> None:
     await reliable.write(put(A, "theirs"))
     proxy.rule(dynamodb_error("ProvisionedThroughputExceededException"), target="PutItem", times=3)
     with pytest.raises(ConditionFailedError) as caught:
@@ -134,7 +134,7 @@ async def test_somebody_elses_item_without_one(reliable: ReliableItems, proxy: F
     assert proxy.count(target="PutItem") == 1 + 4
 
 
-async def test_reads_are_sent_again(reliable: ReliableItems, proxy: FaultProxy) -> None:
+async def test_reads_are_sent_again(reliable: RetryingItems, proxy: FaultProxy) -> None:
     await reliable.write(put(A, "1"))
     for target in ("GetItem", "Query", "Scan", "BatchGetItem"):
         proxy.rule(REFUSE, target=target, times=1)

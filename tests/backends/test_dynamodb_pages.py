@@ -22,7 +22,7 @@ from s3k_async.backends.ports.items import (
     UnloadedItemsError,
     UnprocessedKeysError,
 )
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.config import AwsConfig
 from s3k_async.errors import ThrottledError
 from s3k_async.testing import DynamoItems
@@ -173,7 +173,7 @@ async def test_what_a_batch_leaves_out_is_asked_for_again(items: Items, proxy: F
     wanted = [Key("p", name) for name in await fill(items, "p", 20)]
     proxy.rule(leave_out(8), target="BatchGetItem", times=1)
     proxy.rule(leave_out(3), target="BatchGetItem", times=1)
-    reliable = ReliableItems(items, RetryPolicy(attempts=2, base=0.0), SYSTEM)
+    reliable = RetryingItems(items, RetryPolicy(attempts=2, base=0.0), SYSTEM)
     assert set(await reliable.get_many(wanted)) == set(wanted)
     sizes = [len(_keys(call)) for call in proxy.calls if call.target == "BatchGetItem"]
     assert sizes == [20, 8, 3]
@@ -209,7 +209,7 @@ async def test_what_a_load_leaves_out_is_sent_again(items: Items, proxy: FaultPr
             target="BatchWriteItem",
             times=1,
         )
-    reliable = ReliableItems(items, RetryPolicy(attempts=2, base=0.0), SYSTEM)
+    reliable = RetryingItems(items, RetryPolicy(attempts=2, base=0.0), SYSTEM)
     with reliable.loading(lambda: None):
         await reliable.load(wanted)
     assert [len(_puts(call)) for call in proxy.calls if call.target == "BatchWriteItem"] == [
@@ -235,7 +235,7 @@ async def test_a_load_without_progress_is_throttling(items: Items, proxy: FaultP
     wanted = [item("p", f"{number:02}") for number in range(3)]
     puts = [{"PutRequest": {"Item": encode_item(one)}} for one in wanted]
     proxy.rule(Rewrite(lambda _: _unprocessed(items._name, puts)), target="BatchWriteItem")
-    reliable = ReliableItems(items, RetryPolicy(attempts=3, base=0.0), SYSTEM)
+    reliable = RetryingItems(items, RetryPolicy(attempts=3, base=0.0), SYSTEM)
     with reliable.loading(lambda: None), pytest.raises(ThrottledError) as caught:
         await reliable.load(wanted)
     assert type(caught.value) is ThrottledError

@@ -22,7 +22,7 @@ from s3k_async.testing import DynamoItems
 from tests.engines.process import PATIENCE, Engine
 from tests.engines.volumes import fresh_name
 from tests.proxy import Answer, FaultProxy, Rewrite, dynamodb_error, json_answer
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_runtime
 
 _tables = count()
 ARN = "arn:aws:dynamodb:us-east-1:000000000000:table/meta"
@@ -70,7 +70,7 @@ async def items(proxy: FaultProxy, clock: FakeClock) -> AsyncIterator[DynamoItem
         connect_timeout=PATIENCE,
         read_timeout=PATIENCE,
     )
-    store = DynamoItems("meta", aws, sources=fake_sources(clock))
+    store = DynamoItems("meta", aws, runtime=fake_runtime(clock))
     yield store
     await store.close()
 

@@ -38,7 +38,7 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
-from tests.support import FakeClock, fake_sources, fork_and_run
+from tests.support import FakeClock, fake_runtime, fork_and_run
 
 
 async def created(path: Path) -> LocalBlobs:
@@ -375,7 +375,7 @@ async def test_processes_that_replace_by_etag_lose_no_update(tmp_path: Path) -> 
 
 async def test_an_etag_changes_with_each_put_even_within_one_moment(tmp_path: Path) -> None:
     clock = FakeClock()
-    blobs = LocalBlobs(tmp_path / "root", fake_sources(clock))
+    blobs = LocalBlobs(tmp_path / "root", fake_runtime(clock))
     await blobs.create()
     infos = [await blobs.put("a", b"same") for _ in range(20)]
     assert len({info.etag for info in infos}) == 20
@@ -559,12 +559,12 @@ async def test_after_kill_9_what_was_acknowledged_is_whole_and_the_rest_is_invis
 
 async def test_what_dead_writers_left_is_removed_when_it_is_a_day_old(tmp_path: Path) -> None:
     clock = FakeClock()
-    await LocalBlobs(tmp_path / "root", fake_sources(clock)).create()
+    await LocalBlobs(tmp_path / "root", fake_runtime(clock)).create()
     private = tmp_path / "root" / ".tmp"
     for name, age in (("old", 25 * 3600), ("young", 23 * 3600)):
         (private / name).touch()
         os.utime(private / name, (clock.seconds - age, clock.seconds - age))
-    blobs = LocalBlobs(tmp_path / "root", fake_sources(clock))
+    blobs = LocalBlobs(tmp_path / "root", fake_runtime(clock))
     await blobs.put("a", b"")
     assert leftovers(tmp_path) == ["young"]
 
@@ -730,7 +730,7 @@ async def test_the_time_of_a_directory_that_cannot_be_written_is_the_machines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = FakeClock()
-    blobs = LocalBlobs(tmp_path / "root", fake_sources(clock))
+    blobs = LocalBlobs(tmp_path / "root", fake_runtime(clock))
     await blobs.create()
     for number in (errno.EROFS, errno.ENOSPC):
         monkeypatch.setattr(os, "mkdir", fails_with(number))

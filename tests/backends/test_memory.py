@@ -16,7 +16,7 @@ from s3k_async.errors import (
     ServiceError,
     VolumeNotFoundError,
 )
-from tests.support import FakeClock, fake_sources, fork_and_run
+from tests.support import FakeClock, fake_runtime, fork_and_run
 
 _names = (f"test-memory-{number}" for number in count())
 
@@ -97,7 +97,7 @@ async def test_a_failed_transaction_names_every_failed_position_and_applies_noth
 
 async def test_a_token_is_good_for_one_transaction_within_ten_minutes() -> None:
     clock = FakeClock()
-    store = MemoryItems(next(_names), sources=fake_sources(clock))
+    store = MemoryItems(next(_names), runtime=fake_runtime(clock))
     await store.create()
     create = Put(item("a"), ABSENT)
     await store.transact([create], "token")

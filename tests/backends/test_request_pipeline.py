@@ -22,8 +22,8 @@ from s3k_async.backends.ports.items import (
     UnprocessedKeysError,
     Update,
 )
-from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.errors import (
     OutcomeUnknownError,
     RequestTimeoutError,
@@ -33,7 +33,7 @@ from s3k_async.errors import (
     UnreachableError,
 )
 from s3k_async.testing import FaultPlan, FaultyItems
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_runtime
 
 _names = (f"test-sending-{number}" for number in count())
 
@@ -66,14 +66,14 @@ class Rig:
         self.counter = RequestCounter()
         self.limit = AdaptiveLimit(limit)
         retries = retries or Retries.alike(RetryPolicy(attempts=4))
-        sources = fake_sources(self.clock)
+        runtime = fake_runtime(self.clock)
         self.table = StingyItems(name, most, self.plan)
         self.bucket = self.plan.blobs(MemoryBlobs(name))
-        self.items = ReliableItems(
-            self.table, retries, sources, self.limit, Meter("table", self.counter)
+        self.items = RetryingItems(
+            self.table, retries, runtime, self.limit, Meter("table", self.counter)
         )
-        self.blobs = ReliableBlobs(
-            self.bucket, retries, sources, self.limit, Meter("data", self.counter)
+        self.blobs = RetryingBlobs(
+            self.bucket, retries, runtime, self.limit, Meter("data", self.counter)
         )
 
     async def start(self) -> Rig:
@@ -286,7 +286,7 @@ def spent(account: RetryAccount, error: ThrottledError | TransactionConflictErro
 
 def test_the_budget_is_a_share_of_the_requests_and_a_rate() -> None:
     clock = FakeClock()
-    account = RetryAccount(RetryBudget(share=0.25, burst=10, rate=2), fake_sources(clock))
+    account = RetryAccount(RetryBudget(share=0.25, burst=10, rate=2), fake_runtime(clock))
     assert spent(account) == 10
     for _ in range(12):
         account.earn()
@@ -298,7 +298,7 @@ def test_the_budget_is_a_share_of_the_requests_and_a_rate() -> None:
 
 
 def test_conflicts_cost_nothing() -> None:
-    account = RetryAccount(RetryBudget(share=0, burst=0, rate=0), fake_sources())
+    account = RetryAccount(RetryBudget(share=0, burst=0, rate=0), fake_runtime())
     assert spent(account) == 0
     assert spent(account, TransactionConflictError("conflict")) == 10_000
 

@@ -9,7 +9,7 @@ import pytest
 from s3k_async._core.retry import RetryPolicy
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.ports.pagination import list_all
-from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
@@ -22,7 +22,7 @@ from s3k_async.errors import (
     ThrottledError,
 )
 from s3k_async.testing import Call, FaultPlan
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_runtime
 
 _names = (f"test-reliable-blobs-{number}" for number in count())
 LOST = [ResponseLostError("lost"), RequestTimeoutError("no answer")]
@@ -36,8 +36,8 @@ class Rig:
         self.plan = FaultPlan()
         self.clock = FakeClock()
         self.other = MemoryBlobs(name)
-        self.store = ReliableBlobs(
-            self.plan.blobs(MemoryBlobs(name)), RetryPolicy(attempts=4), fake_sources(self.clock)
+        self.store = RetryingBlobs(
+            self.plan.blobs(MemoryBlobs(name)), RetryPolicy(attempts=4), fake_runtime(self.clock)
         )
 
     async def holding(self, **blobs: bytes) -> Rig:

@@ -24,7 +24,7 @@ from s3k_async.backends.ports.items import (
     Put,
     Update,
 )
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.errors import (
     ConditionFailedError,
     CorruptDataError,
@@ -40,7 +40,7 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.testing import Call, FaultPlan
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_runtime
 
 _names = (f"test-reliable-items-{number}" for number in count())
 
@@ -71,10 +71,10 @@ class Rig:
         self.plan = FaultPlan()
         self.clock = FakeClock()
         self.other = MemoryItems(name)
-        self.store = ReliableItems(
+        self.store = RetryingItems(
             self.plan.items(MemoryItems(name)),
             policy or RetryPolicy(attempts=5),
-            fake_sources(self.clock),
+            fake_runtime(self.clock),
             limiter,
         )
 
@@ -293,7 +293,7 @@ class ForgetfulItems(MemoryItems):
 
 def forgetful(rig: Rig) -> ItemStore:
     inner = rig.plan.items(ForgetfulItems(rig.other._name))
-    return ReliableItems(inner, RetryPolicy(attempts=5), fake_sources(rig.clock))
+    return RetryingItems(inner, RetryPolicy(attempts=5), fake_runtime(rig.clock))
 
 
 async def test_a_forgotten_token_does_not_turn_success_into_a_conflict() -> None:
@@ -459,7 +459,7 @@ class Confused(MemoryItems):
 
 async def test_another_item_than_was_asked_for_is_never_an_answer() -> None:
     rig = await Rig().holding(item("a"), item("b"))
-    store = ReliableItems(Confused(rig.other._name), RetryPolicy(attempts=1), fake_sources())
+    store = RetryingItems(Confused(rig.other._name), RetryPolicy(attempts=1), fake_runtime())
     for read in (
         lambda: store.get(KEY),
         lambda: store.get_many([KEY]),

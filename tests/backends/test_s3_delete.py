@@ -11,7 +11,7 @@ import pytest
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.ports.pagination import list_all
-from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.errors import (
     InvalidPathError,
@@ -169,7 +169,7 @@ async def test_a_bad_key_changes_nothing(blobs: S3Blobs, proxy: FaultProxy, key:
 async def test_transient_refusals_are_asked_again(blobs: S3Blobs, proxy: FaultProxy) -> None:
     await fill(blobs, "a", "b", "c")
     proxy.rule(refusals(a="InternalError", b="SlowDown", c="AccessDenied"), when=deletes, times=1)
-    reliable = ReliableBlobs(blobs, RetryPolicy(attempts=4, base=0.0, cap=0.0), SYSTEM)
+    reliable = RetryingBlobs(blobs, RetryPolicy(attempts=4, base=0.0, cap=0.0), SYSTEM)
     failures = await reliable.delete_many(["a", "b", "c"])
     assert [failure.key for failure in failures] == ["c"]
     assert await stored(blobs) == {"c"}

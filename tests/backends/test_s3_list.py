@@ -11,7 +11,7 @@ from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.backends.ports.pagination import list_all
-from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.config import AwsConfig, Secret
 from s3k_async.errors import ResponseLostError, ServiceError
@@ -96,7 +96,7 @@ async def test_a_listing_whose_pages_repeat_themselves_ends(
     for number in range(cycle):
         following = listing(ENCODED + "x", token=f"t{(number + 1) % cycle}")
         proxy.rule(following, query=f"continuation-token=t{number}(&|$)")
-    for store in (blobs, ReliableBlobs(blobs, RetryPolicy(attempts=2, base=0.0, cap=0.0), SYSTEM)):
+    for store in (blobs, RetryingBlobs(blobs, RetryPolicy(attempts=2, base=0.0, cap=0.0), SYSTEM)):
         with pytest.raises(ServiceError, match="does not end"):
             [info async for info in list_all(store)]
     assert len(proxy.calls) < 100

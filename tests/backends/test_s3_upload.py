@@ -11,7 +11,7 @@ import pytest
 
 from s3k_async._core.retry import RetryPolicy, retry
 from s3k_async._core.runtime import SYSTEM
-from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.errors import BlobExistsError, ResponseLostError, ServiceError
 from tests.backends.conftest import S3Way
@@ -188,7 +188,7 @@ async def test_a_creation_whose_answer_was_lost_is_ours(
     blobs: S3Blobs, proxy: FaultProxy, fault: Fault
 ) -> None:
     proxy.rule(fault, method="PUT", times=1)
-    reliable = ReliableBlobs(blobs, RetryPolicy(attempts=4, base=0.0, cap=0.0), SYSTEM)
+    reliable = RetryingBlobs(blobs, RetryPolicy(attempts=4, base=0.0, cap=0.0), SYSTEM)
     assert (await reliable.put("k", b"ours", if_absent=True)).size == 4
     with pytest.raises(BlobExistsError):
         await reliable.put("k", b"ours", if_absent=True)

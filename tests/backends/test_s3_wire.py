@@ -16,7 +16,7 @@ import pytest
 
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM
-from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.s3.s3_wire import WireBlobs
 from s3k_async.config import AwsConfig, Secret
 from s3k_async.errors import BlobNotFoundError, ConfigError, ResponseLostError, ThrottledError
@@ -276,7 +276,7 @@ async def test_throttling_is_told_and_retried(blobs: WireBlobs, proxy: FaultProx
     proxy.rule(Answer(200, b"x", {"ETag": '"e"'}))
     with pytest.raises(ThrottledError):
         await blobs.get("k")
-    assert await ReliableBlobs(blobs, FAST, SYSTEM).get("k") == b"x"
+    assert await RetryingBlobs(blobs, FAST, SYSTEM).get("k") == b"x"
     assert len(proxy.calls) == 3
 
 
@@ -286,11 +286,11 @@ async def test_a_cut_body_is_asked_for_again(seaweedfs: Engine) -> None:
         await blobs.create()
         await blobs.put("k", b"x" * 100_000)
         proxy.rule(Truncate(60_000), method="GET", times=2)
-        assert await ReliableBlobs(blobs, FAST, SYSTEM).get("k", 10, 90_000) == b"x" * 89_990
+        assert await RetryingBlobs(blobs, FAST, SYSTEM).get("k", 10, 90_000) == b"x" * 89_990
         proxy.rule(LOSE_ANSWER, method="PUT", times=1)
-        assert (await ReliableBlobs(blobs, FAST, SYSTEM).put("m", b"y", if_absent=True)).size == 1
+        assert (await RetryingBlobs(blobs, FAST, SYSTEM).put("m", b"y", if_absent=True)).size == 1
         proxy.rule(LOSE_ANSWER, method="DELETE", times=1)
-        await ReliableBlobs(blobs, FAST, SYSTEM).delete("m")
+        await RetryingBlobs(blobs, FAST, SYSTEM).delete("m")
         with pytest.raises(BlobNotFoundError):
             await blobs.get("m")
         await blobs.close()

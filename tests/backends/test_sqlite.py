@@ -36,7 +36,7 @@ from s3k_async.errors import (
     VolumeFormatError,
     VolumeNotFoundError,
 )
-from tests.support import FakeClock, fake_sources, fork_and_run
+from tests.support import FakeClock, fake_runtime, fork_and_run
 
 
 def item(sort: str, ver: int = 1, partition: str = "p") -> Item:
@@ -133,12 +133,12 @@ async def test_what_an_interrupted_drop_left_is_no_table_and_can_be_created_over
 
 async def test_tokens_are_forgotten_after_ten_minutes(tmp_path: Path) -> None:
     clock = FakeClock()
-    store = SqliteItems(tmp_path / "t.db", fake_sources(clock))
+    store = SqliteItems(tmp_path / "t.db", fake_runtime(clock))
     await store.create()
     create = Put(item("a"), ABSENT)
     await store.transact([create], "token")
     await store.close()
-    store = SqliteItems(tmp_path / "t.db", fake_sources(clock))
+    store = SqliteItems(tmp_path / "t.db", fake_runtime(clock))
     clock.advance(599)
     await store.transact([create], "token")
     with pytest.raises(ServiceError):

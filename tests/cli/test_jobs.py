@@ -10,7 +10,7 @@ import pytest
 from s3k_async.backends.ports.items import ABSENT, OPERATION, PARTITION, SORT, Put, Value
 from s3k_async.backends.sqlite.sqlite_items import SqliteItems
 from s3k_async.settings import resolve
-from s3k_async.txn.txn_record import JOB_PARTITION
+from s3k_async.txn.txn_record import TRANSACTION_PARTITION
 from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli
 from tests.metadata.dying import DEAD, rename_and_die
@@ -125,7 +125,7 @@ def test_jobs_of_other_kinds(cli: Cli, volume: str) -> None:
     async def put(job: str, kind: str) -> None:
         opened = await open_volume(resolve(volume))
         record: dict[str, Value] = {
-            PARTITION: JOB_PARTITION,
+            PARTITION: TRANSACTION_PARTITION,
             SORT: job,
             OPERATION: job,
             "kind": kind,

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from s3k_async._core.retry import Retries, RetryPolicy
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.client import S3kClient, _Opened
 from s3k_async.config import MemoryBlobs, MemoryTable, Tuning, VolumeConfig
 from s3k_async.testing import FaultPlan
@@ -37,7 +37,7 @@ def memory_config(tuning: Tuning = TUNING) -> VolumeConfig:
 
 @asynccontextmanager
 async def faulty_client(
-    faults: FaultPlan, config: VolumeConfig | None = None, sources: Sources = SYSTEM
+    faults: FaultPlan, config: VolumeConfig | None = None, runtime: Runtime = SYSTEM
 ) -> AsyncIterator[S3kClient]:
     """An open client of a volume in memory, a new one unless given, whose calls go through
     `faults`."""
@@ -46,7 +46,7 @@ async def faulty_client(
         await init_volume(config)
     client = S3kClient(config=config)
     volume = await under(
-        faults, open_volume(replace(config), sources=sources, counter=client._counter)
+        faults, open_volume(replace(config), runtime=runtime, counter=client._counter)
     )
     faults.calls.clear()
     client._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())

@@ -437,12 +437,12 @@ async def test_a_file_in_the_place_of_a_directory_that_was_waited_for_is_not_rem
     async with S3kClient(config=config) as fs:
         store = fs._volume().store
         directory = await store.make_directory("/d")
-        async with store.jobs.hold("mark", "/d") as job:
-            marked = await store.mark(directory, job)
+        async with store.transactions.hold("mark", "/d") as job:
+            marked = await store.hold(directory, job)
 
             async def settle(_: object) -> None:
                 monkeypatch.undo()
-                await store.unmark(marked, job)
+                await store.drop_intent(marked, job)
                 await fs.delete("/d")
                 await fs.write("/d", b"acknowledged")
 

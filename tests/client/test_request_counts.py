@@ -69,10 +69,10 @@ async def performed(name: str) -> tuple[Requests, object]:
     config = VolumeConfig(volume, MemoryTable(volume), MemoryBlobs(volume))
     await init_volume(config)
     # What is known for some seconds is known however long the test takes.
-    sources = replace(SYSTEM, monotonic=lambda: 0.0)
-    async with faulty_client(FaultPlan(), config, sources) as before:
+    runtime = replace(SYSTEM, monotonic=lambda: 0.0)
+    async with faulty_client(FaultPlan(), config, runtime) as before:
         await SCENES[name].before(before)
-    async with faulty_client(FaultPlan(), config, sources) as client:
+    async with faulty_client(FaultPlan(), config, runtime) as client:
         await SCENES[name].warm(client)
         opening = client.requests
         with client.count() as counter:

@@ -36,7 +36,7 @@ from s3k_async.errors import (
 from s3k_async.model import StagedFile
 from s3k_async.namespace import multi_path_commit
 from s3k_async.testing import Call, FaultPlan, Moment
-from s3k_async.txn.txn_record import JOB_PARTITION
+from s3k_async.txn.txn_record import TRANSACTION_PARTITION
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.client.transacting import both_ways, contents, fill, problems, stored_bytes
@@ -300,7 +300,7 @@ async def test_what_a_live_job_is_about_to_show_is_not_dropped() -> None:
 
     async def gate(call: Call) -> None:
         of_job.extend(
-            [call] if call.method == "write" and call.key.startswith(JOB_PARTITION) else []
+            [call] if call.method == "write" and call.key.startswith(TRANSACTION_PARTITION) else []
         )
         if len(of_job) == 2 and of_job[-1] is call:  # it is made, and now published
             arrived.set()

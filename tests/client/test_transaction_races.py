@@ -32,7 +32,7 @@ from s3k_async.namespace import multi_path_commit
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.transaction import Transaction
 from s3k_async.txn import txn_manifest
-from s3k_async.txn.txn_record import JOB_PARTITION, Jobs
+from s3k_async.txn.txn_record import TRANSACTION_PARTITION, TransactionRecords
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.client.transacting import (
@@ -162,9 +162,9 @@ async def test_bytes_of_before_the_lease_are_not_published() -> None:
     config = memory_config()
     await init_volume(config)
     late = 0.0
-    sources = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + int(late * 1000))
+    runtime = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + int(late * 1000))
     faults = FaultPlan()
-    async with faulty_client(faults, config, sources) as fs:
+    async with faulty_client(faults, config, runtime) as fs:
         await fill(fs)
         tx = fs.transaction()
         await tx.write("/d/f", b"mine")
@@ -351,9 +351,9 @@ async def test_too_many_turns_in_one_directory_make_it_a_job() -> None:
     async with faulty_client(faults) as fs:
         await fs.makedirs("/d")
         kinds: list[str] = []
-        hold = Jobs.hold
+        hold = TransactionRecords.hold
 
-        def held(jobs: Jobs, kind: str, *arguments: str, **options: int) -> object:
+        def held(jobs: TransactionRecords, kind: str, *arguments: str, **options: int) -> object:
             kinds.append(kind)
             return hold(jobs, kind, *arguments, **options)  # type: ignore[arg-type]  # passed on as they came
 
@@ -361,7 +361,7 @@ async def test_too_many_turns_in_one_directory_make_it_a_job() -> None:
             lambda call: call.method == "transact", TransactionConflictError("in the way"), times=6
         )
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(Jobs, "hold", held)
+            patched.setattr(TransactionRecords, "hold", held)
             async with fs.transaction() as tx:
                 await tx.write("/d/f", b"1")
                 await tx.write("/d/g", b"2")
@@ -401,17 +401,17 @@ async def test_an_owner_that_was_held_for_dead_publishes_nothing(
 ) -> None:
     async with two_clients() as (fs, other):
         await fill(fs)
-        publish = Jobs.publish
+        publish = TransactionRecords.publish
 
-        async def late(jobs: Jobs, job: object) -> None:
+        async def late(jobs: TransactionRecords, job: object) -> None:
             (record,) = await other.jobs()
             await other._volume().items.write(
-                Update(Key(JOB_PARTITION, record.id), Condition(), set={"lease": 1})
+                Update(Key(TRANSACTION_PARTITION, record.id), Condition(), set={"lease": 1})
             )
             await other.write("/d/f", b"theirs")
             await publish(jobs, job)  # type: ignore[arg-type]  # passed on as they came
 
-        monkeypatch.setattr(Jobs, "publish", late)
+        monkeypatch.setattr(TransactionRecords, "publish", late)
         with pytest.raises(LeaseExpiredError):
             async with fs.transaction() as tx:
                 await change(tx)
@@ -439,7 +439,7 @@ async def test_fsck_knows_an_item_that_is_about_to_be_another_object(
         store = other._volume().store
         source = await store.stored("/d/g")
         assert source is not None
-        await store.settle(source)
+        await store.resolve(source)
         assert await store.stored("/d/g") is None
         assert await other.read("/e/k") == b"two"
         assert set(await problems(other)) == {"interrupted_change"}
@@ -460,9 +460,9 @@ async def test_a_live_transaction_holds_others_up_for_a_while(
         faulty_client(FaultPlan(), config) as other,
     ):
         await fill(fs)
-        publish = Jobs.publish
+        publish = TransactionRecords.publish
 
-        async def meanwhile(jobs: Jobs, job: object) -> None:
+        async def meanwhile(jobs: TransactionRecords, job: object) -> None:
             for call in (
                 lambda: other.write("/d/f", b"theirs"),
                 lambda: other.write("/n/m/x", b"theirs"),
@@ -474,7 +474,7 @@ async def test_a_live_transaction_holds_others_up_for_a_while(
             assert await contents(other) == START
             await publish(jobs, job)  # type: ignore[arg-type]  # passed on as they came
 
-        monkeypatch.setattr(Jobs, "publish", meanwhile)
+        monkeypatch.setattr(TransactionRecords, "publish", meanwhile)
         async with fs.transaction() as tx:
             await change(tx)
         assert await contents(other) == CHANGED
@@ -502,7 +502,7 @@ async def test_a_part_that_cannot_be_read_is_named() -> None:
     async with faulty_client(FaultPlan(), config) as fs:
         items = MemoryItems(config.name)
         for number, text in enumerate(("", "{}", "[1]", '["relative"]', "[" * 100_000)):
-            key = Key(JOB_PARTITION, f"job#{number:06}")
+            key = Key(TRANSACTION_PARTITION, f"job#{number:06}")
             await items.write(
                 Put({"path": key.partition, "children": key.sort, "paths": text}, ABSENT)
             )

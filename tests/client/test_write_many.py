@@ -240,14 +240,14 @@ async def test_what_is_written_below_a_directory_that_is_going_away_waits_for_th
         await fs.makedirs("/d")
         await fs.makedirs("/e")
         store = other._volume().store
-        async with store.jobs.hold("mark", "/d") as job:
+        async with store.transactions.hold("mark", "/d") as job:
             marked: list[Any] = []
 
             async def mark(call: Call) -> None:
                 if call.method == "transact" and "/f" in call.key and not marked:
                     entry = await store.get("/d")
                     assert entry is not None
-                    marked.append(await store.mark(entry, job))
+                    marked.append(await store.hold(entry, job))
 
             faults.gate = mark
             files = [(f"/{place}/f{number}", b"data") for number in range(5) for place in "de"]
@@ -258,7 +258,7 @@ async def test_what_is_written_below_a_directory_that_is_going_away_waits_for_th
                 await asyncio.sleep(0.001)
             await asyncio.sleep(0.1)
             assert not task.done()
-            await store.unmark(marked[0], job)
+            await store.drop_intent(marked[0], job)
         result = await task
         assert (result.files, result.failures) == (10, ())
         assert {status.version async for status in fs.list("/d")} == {2}
@@ -274,13 +274,13 @@ async def test_files_below_a_directory_that_stays_marked_are_busy_and_the_others
     async with faulty_client(FaultPlan(), config) as fs:
         await fs.makedirs("/d")
         store = fs._volume().store
-        async with store.jobs.hold("mark", "/d") as job:
+        async with store.transactions.hold("mark", "/d") as job:
             entry = await store.get("/d")
             assert entry is not None
-            marked = await store.mark(entry, job)
+            marked = await store.hold(entry, job)
             result = await fs.write_many([("/d/f", b"1"), ("/e/f", b"1")])
             assert (result.files, failed(result)) == (1, {"/d/f": BusyError})
-            await store.unmark(marked, job)
+            await store.drop_intent(marked, job)
         assert await paths(fs) == {"/d", "/e", "/e/f"}
 
 

@@ -27,7 +27,7 @@ from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import TUNING, faulty_client, memory_config, paths
 from tests.engines.volumes import volume_backends
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_runtime
 
 backends = volume_backends("memory", "embedded")
 
@@ -239,7 +239,7 @@ async def test_publishing_later_than_the_lease_is_refused() -> None:
     clock = FakeClock()
     config = memory_config(replace(TUNING, lease=60.0))
     await init_volume(config)
-    async with faulty_client(FaultPlan(), config, fake_sources(clock)) as fs:
+    async with faulty_client(FaultPlan(), config, fake_runtime(clock)) as fs:
         writer = await fs.open("/f", "wb")
         await writer.write(DATA)
         clock.advance(61)
@@ -255,7 +255,7 @@ async def test_a_reservation_whose_writer_vanished_is_taken_over_after_its_lease
     clock = FakeClock()
     config = memory_config(replace(TUNING, lease=60.0))
     await init_volume(config)
-    async with faulty_client(FaultPlan(), config, fake_sources(clock)) as fs:
+    async with faulty_client(FaultPlan(), config, fake_runtime(clock)) as fs:
         await fs.open("/f", "xb")
         with pytest.raises(PathExistsError):
             await fs.open("/f", "xb")

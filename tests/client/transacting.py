@@ -19,7 +19,7 @@ from s3k_async.errors import S3kError, StreamClosedError
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.testing import FaultPlan
 from s3k_async.transaction import Transaction
-from s3k_async.txn.txn_record import JOB_PARTITION
+from s3k_async.txn.txn_record import TRANSACTION_PARTITION
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.integrity.verifier import Verifier
@@ -104,7 +104,7 @@ async def two_clients() -> AsyncIterator[tuple[S3kClient, S3kClient]]:
 
 async def job_items(fs: S3kClient) -> AsyncIterator[object]:
     """Records of jobs and their parts."""
-    for item in (await fs._volume().items.query(JOB_PARTITION)).items:
+    for item in (await fs._volume().items.query(TRANSACTION_PARTITION)).items:
         yield item
 
 

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from s3k_async import _native
-from s3k_async._native import Deletes, Endings, Entries, Moves
+from s3k_async._native import Deletes, Entries, Moves, Resolutions
 from s3k_async.backends.ports.items import ABSENT, Put
 from s3k_async.errors import ConditionFailedError
 from s3k_async.model import Entry
@@ -52,7 +52,7 @@ def marked(entries: Sequence[Entry], mark: str) -> list[Entry]:
     ]
 
 
-async def refused(items: Items, actions: Moves | Deletes | Endings) -> dict[int, Entry | None]:
+async def refused(items: Items, actions: Moves | Deletes | Resolutions) -> dict[int, Entry | None]:
     """What a transaction is told of the items that refuse it."""
     with pytest.raises(ConditionFailedError) as error:
         await items.transact(actions, token())
@@ -73,12 +73,12 @@ async def test_a_rename_is_prepared_and_published(items: Items) -> None:
     assert await refused(items, moves) == dict(
         enumerate(each for pair in zip(sources, targets, strict=True) for each in pair)
     )
-    await items.transact(Endings(sources, True), token())
-    await items.transact(Endings(targets, False), token())
+    await items.transact(Resolutions(sources, True), token())
+    await items.transact(Resolutions(targets, False), token())
     assert await children(items, "/d") == []
     assert await children(items, "/t") == MOVED
-    assert await refused(items, Endings(sources, True)) == {0: None, 1: None, 2: None}
-    assert await refused(items, Endings(targets, False)) == dict(enumerate(MOVED))
+    assert await refused(items, Resolutions(sources, True)) == {0: None, 1: None, 2: None}
+    assert await refused(items, Resolutions(targets, False)) == dict(enumerate(MOVED))
 
 
 async def test_a_deletion_is_prepared_and_given_up(items: Items) -> None:
@@ -88,7 +88,7 @@ async def test_a_deletion_is_prepared_and_given_up(items: Items) -> None:
     held = await children(items, "/d")
     assert held == marked(ENTRIES, JOB[0])
     assert await refused(items, deletes) == dict(enumerate(held))
-    await items.transact(Endings(held, False), token())
+    await items.transact(Resolutions(held, False), token())
     assert await children(items, "/d") == [replace(entry, pending="") for entry in held]
 
 
@@ -99,7 +99,7 @@ async def test_a_change_that_one_item_refuses_changes_none(items: Items) -> None
     changes = (
         Moves(found, "v", "/t", 1, "xxh3", ENTROPY, JOB),
         Deletes(found, ENTROPY, JOB[0]),
-        Endings(found, True),
+        Resolutions(found, True),
     )
     for actions in changes:
         place = 2 if isinstance(actions, Moves) else 1

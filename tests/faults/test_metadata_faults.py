@@ -132,7 +132,7 @@ async def test_all_suffixes_of_a_directory_are_asked_at_once() -> None:
         # wait for ever.
         waiting.append(1)
         while len(waiting) < 16:
-            await rig.sources.sleep(0)
+            await rig.runtime.sleep(0)
 
     store = rig.client(FaultPlan(gate))
     assert [page async for page in store.children("/")] == [[]] * 16

@@ -17,7 +17,7 @@ from s3k_async.oplog.log_writer import NativeLog
 from s3k_async.testing import FaultPlan
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs
-from tests.support import fake_sources
+from tests.support import fake_runtime
 
 
 async def truth(blobs: BlobStore) -> ObjectState:
@@ -35,7 +35,7 @@ async def test_the_rollback_of_a_losing_writer_leaves_the_committed_entry_of_the
     winner_first: bool,
 ) -> None:
     blobs = await log_blobs()
-    log = NativeLog(blobs, fake_sources())
+    log = NativeLog(blobs, fake_runtime())
     assert await (await log.begin([sample.CREATE])).commit()
     winner, loser = write_of(1), write_of(2)
     first, second = (winner, loser) if winner_first else (loser, winner)
@@ -48,7 +48,7 @@ async def test_the_rollback_of_a_losing_writer_leaves_the_committed_entry_of_the
 
 async def test_a_pending_entry_does_not_replace_the_last_good_one() -> None:
     blobs = await log_blobs()
-    log = NativeLog(blobs, fake_sources())
+    log = NativeLog(blobs, fake_runtime())
     assert await (await log.begin([sample.CREATE])).commit()
     before = {key: await blobs.get(key) for key in await keys_of(blobs)}
     await log.begin([sample.UPDATE])
@@ -61,7 +61,7 @@ async def test_of_many_racing_writers_none_overwrites_another() -> None:
     """Each writer's calls interleave with all others'; one may commit, as the table's condition
     would have it."""
     blobs = await log_blobs()
-    log = NativeLog(blobs, fake_sources())
+    log = NativeLog(blobs, fake_runtime())
     winners: list[int] = []
 
     async def write(writer: int) -> None:
@@ -84,7 +84,7 @@ async def test_of_many_racing_writers_none_overwrites_another() -> None:
 async def test_a_network_error_while_reading_is_not_corruption() -> None:
     faults = FaultPlan()
     blobs = await log_blobs(faults)
-    assert await (await NativeLog(blobs, fake_sources()).begin([sample.CREATE])).commit()
+    assert await (await NativeLog(blobs, fake_runtime()).begin([sample.CREATE])).commit()
     faults.fail_when(
         lambda call: call.method == "get", ResponseLostError("reset by peer"), when="after"
     )
@@ -117,7 +117,7 @@ async def test_a_legacy_java_entry_is_read_as_what_it_is() -> None:
 
 async def test_an_empty_directory_can_be_told_from_the_log_alone() -> None:
     blobs = await log_blobs()
-    assert await (await NativeLog(blobs, fake_sources()).begin([sample.MAKE_DIRECTORY])).commit()
+    assert await (await NativeLog(blobs, fake_runtime()).begin([sample.MAKE_DIRECTORY])).commit()
     record = (await truth(blobs)).committed
     assert record is not None
     assert record.operation.after == sample.DIRECTORY
@@ -125,7 +125,7 @@ async def test_an_empty_directory_can_be_told_from_the_log_alone() -> None:
 
 async def test_two_entries_committed_for_one_version_are_both_reported() -> None:
     blobs = await log_blobs()
-    log = NativeLog(blobs, fake_sources())
+    log = NativeLog(blobs, fake_runtime())
     for writer in (1, 2):
         assert await (await log.begin([write_of(writer)])).commit()
     found = await truth(blobs)

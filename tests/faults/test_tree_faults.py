@@ -115,7 +115,7 @@ async def test_a_file_is_not_moved_into_a_directory_that_was_marked_meanwhile(ri
     rig.stop_renewing()
     source = await rig.write("/a/f")
     await rig.store.make_directory("/z")
-    async with rig.store.jobs.hold("delete", "/z") as job:
+    async with rig.store.transactions.hold("delete", "/z") as job:
 
         async def mark(call: Call) -> None:
             if call.method == "transact":

@@ -174,7 +174,7 @@ async def test_it_becomes_a_native_volume_over_the_same_bytes(
             opened = await open_volume(fs.config)
         try:
             await dump_volume(opened, target)
-            await load_volume(target, config, adopt=True, sources=HURRIED)
+            await load_volume(target, config, adopt=True, runtime=HURRIED)
             new = await open_volume(config)
             try:
                 done = await retire_log(opened, new, dry_run=False, grace=-60.0)

@@ -15,7 +15,7 @@ from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.backends.ports.items import ABSENT, Condition, Delete, ItemPage, Key, Put
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.client import S3kClient
 from s3k_async.config import DynamoTable, LocalDirectory, Secret, Tuning, VolumeConfig
 from s3k_async.errors import CredentialsError
@@ -67,9 +67,9 @@ async def busy(extenddb: Engine, request: pytest.FixtureRequest) -> AsyncIterato
 
 
 @pytest.fixture
-async def items(busy: Busy) -> AsyncIterator[ReliableItems]:
+async def items(busy: Busy) -> AsyncIterator[RetryingItems]:
     store = WireItems(busy.table.name, busy.table.aws)
-    yield ReliableItems(store, PATIENT, SYSTEM, AdaptiveLimit(16))
+    yield RetryingItems(store, PATIENT, SYSTEM, AdaptiveLimit(16))
     await store.close()
 
 
@@ -103,7 +103,7 @@ async def refused(busy: Busy, work: Callable[[], Awaitable[None]]) -> None:
     raise AssertionError("the engine refused nothing")
 
 
-async def test_the_port(busy: Busy, items: ReliableItems) -> None:
+async def test_the_port(busy: Busy, items: RetryingItems) -> None:
     """Single writes and reads, pages, scans, batches and transactions, each above what the table
     may do."""
     await gather(lambda number: items.write(put(number)), range(MANY), limit=MANY)

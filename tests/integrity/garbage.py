@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from s3k_async._core.retry import Retries, RetryPolicy
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
 from s3k_async.config import Tuning, VolumeConfig
@@ -20,7 +20,7 @@ from s3k_async.integrity.gc_sweep import GarbageCollector, Swept
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client, memory_config
-from tests.support import FakeClock, fake_sources, under
+from tests.support import FakeClock, fake_runtime, under
 
 __all__ = ["AGES", "DAY", "Yard", "gc_of", "live_keys", "place_of", "stored_keys", "yard"]
 
@@ -41,14 +41,14 @@ def place_of(volume: Volume) -> CollectedData:
 
 def gc_of(
     volume: Volume,
-    sources: Sources,
+    runtime: Runtime,
     ages: Ages = AGES,
     *,
     exclusive: bool = False,
     rate: float | None = None,
 ) -> GarbageCollector:
-    audit = AuditTrail(volume.log_blobs, sources.uuid())
-    return GarbageCollector(place_of(volume), sources, ages, audit, exclusive=exclusive, rate=rate)
+    audit = AuditTrail(volume.log_blobs, runtime.uuid())
+    return GarbageCollector(place_of(volume), runtime, ages, audit, exclusive=exclusive, rate=rate)
 
 
 async def stored_keys(volume: Volume) -> set[str]:
@@ -70,7 +70,7 @@ class Yard:
     client: S3kClient
     config: VolumeConfig
     clock: FakeClock
-    sources: Sources
+    runtime: Runtime
     faults: FaultPlan
     candidates: str
     opened: list[Volume] = field(default_factory=list)
@@ -86,11 +86,11 @@ class Yard:
         faults = faults or FaultPlan()
         planned, faults._faults = faults._faults, []
         gate, faults.gate = faults.gate, None
-        volume = await under(faults, open_volume(self.config, sources=self.sources))
+        volume = await under(faults, open_volume(self.config, runtime=self.runtime))
         self.opened.append(volume)
         faults.calls.clear()
         faults._faults, faults.gate = planned, gate
-        return gc_of(volume, self.sources, ages, exclusive=volume.log_blobs is None)
+        return gc_of(volume, self.runtime, ages, exclusive=volume.log_blobs is None)
 
     async def gc(self, faults: FaultPlan | None = None, ages: Ages = AGES) -> tuple[Marked, Swept]:
         """Mark, sweep and clean up."""
@@ -116,11 +116,11 @@ async def yard(
 ) -> AsyncIterator[Yard]:
     """A new volume. Two with one `seed` have the same ids."""
     clock, faults = FakeClock(), FaultPlan()
-    sources = fake_sources(clock, seed=seed)
+    runtime = fake_runtime(clock, seed=seed)
     config = change(memory_config(TUNING))
-    await init_volume(config, sources=sources)
-    async with faulty_client(faults, config, sources) as client:
-        place = Yard(client, config, clock, sources, faults, str(tmp_path / "candidates"))
+    await init_volume(config, runtime=runtime)
+    async with faulty_client(faults, config, runtime) as client:
+        place = Yard(client, config, clock, runtime, faults, str(tmp_path / "candidates"))
         try:
             yield place
         finally:

@@ -67,7 +67,7 @@ async def test_a_tree_with_a_history_keeps_exactly_its_live_bytes(place: Yard) -
 
 async def test_what_is_young_stays_even_if_nobody_names_it(place: Yard) -> None:
     await place.volume.blobs.put(
-        place.sources.physical_key(place.sources.uuid()), b"uploaded just now"
+        place.runtime.physical_key(place.runtime.uuid()), b"uploaded just now"
     )
     place.clock.advance(AGES.grace + AGES.lease + AGES.late - 1)
     marked, swept = await place.gc()
@@ -136,14 +136,14 @@ async def test_a_reservation_that_was_taken_over_meanwhile_stays(place: Yard) ->
 
 async def test_adopted_and_foreign_bytes_are_never_collected(place: Yard) -> None:
     blobs = place.volume.blobs
-    foreign = ["data/part-0", "0123.id=x", "f" * 36, "a/b.id=" + place.sources.uuid()]
+    foreign = ["data/part-0", "0123.id=x", "f" * 36, "a/b.id=" + place.runtime.uuid()]
     for key in foreign:
         await blobs.put(key, b"somebody's")
     await place.client.write("/file", b"mine")
     entry = await place.volume.store.get("/file")
     assert entry is not None
-    key = place.sources.physical_key(
-        place.sources.uuid()
+    key = place.runtime.physical_key(
+        place.runtime.uuid()
     )  # of another object, as an adopted file may have it
     await blobs.put(key, b"adopted")
     adopted = replace(entry, physical=blobs.uri(key), version=entry.version + 1)
@@ -187,9 +187,9 @@ async def test_bytes_of_an_unfinished_transaction_stay_whatever_their_age(place:
     await fs.write("/file", b"first")
     entry = await store.get("/file")
     assert entry is not None
-    key = place.sources.physical_key(entry.id)
+    key = place.runtime.physical_key(entry.id)
     await place.volume.blobs.put(key, b"second")
-    then = replace(entry, physical=key, version=entry.version + 1, operation=place.sources.uuid())
+    then = replace(entry, physical=key, version=entry.version + 1, operation=place.runtime.uuid())
     items = MemoryItems(place.config.name)
     mark = WriteIntent("some-job", then).text()
     await items.write(Update(store.keys.key("/file"), Condition(), {"next": mark}))
@@ -226,7 +226,7 @@ async def test_bytes_that_a_transaction_has_not_logged_yet_stay_whatever_their_a
     await fs.write("/file", b"first")
     await fs.write("/file", b"second")
     there = await store.get(path)
-    key = place.sources.physical_key(there.id if there is not None else place.sources.uuid())
+    key = place.runtime.physical_key(there.id if there is not None else place.runtime.uuid())
     await place.volume.blobs.put(key, b"third")
     items = MemoryItems(place.config.name)
     job: dict[str, Value] = {
@@ -338,7 +338,7 @@ async def test_after_a_compaction_the_same_goes_and_stays(place: Yard) -> None:
     collector = await place.collector()
     await collector.mark(place.candidates)
     assert place.volume.log_blobs is not None
-    compacted = await Compactor(place.volume.log_blobs, place.sources).run(dry_run=False)
+    compacted = await Compactor(place.volume.log_blobs, place.runtime).run(dry_run=False)
     assert compacted.checkpoint
     with pytest.raises(ConflictError, match="mark again"):
         await collector.sweep(place.candidates)
@@ -357,7 +357,7 @@ async def test_a_volume_without_a_log_is_collected_only_alone(tmp_path: Path) ->
         await fs.write("/file", b"new")
         place.clock.advance(10 * DAY)
         with pytest.raises(InvalidArgumentError, match="exclusive"):
-            gc_of(place.volume, place.sources)
+            gc_of(place.volume, place.runtime)
         _, swept = await place.gc()
         assert (swept.deleted, swept.kept["waiting"].objects) == (
             {},
@@ -381,7 +381,7 @@ async def test_a_volume_that_is_being_loaded_or_is_not_ours_is_refused(place: Ya
     await MemoryItems(place.config.name).write(
         Update(RECORD_KEY, Condition(), {"loading": "somebody"})
     )
-    collector = gc_of(place.volume, place.sources)
+    collector = gc_of(place.volume, place.runtime)
     with pytest.raises(BusyError):
         await collector.mark(place.candidates)
     place.volume.store.read_only = True
@@ -393,7 +393,7 @@ async def test_a_volume_that_is_being_loaded_or_is_not_ours_is_refused(place: Ya
 async def test_deletions_go_in_batches(place: Yard) -> None:
     blobs = place.volume.blobs
     for _ in range(2500):
-        await blobs.put(place.sources.physical_key(place.sources.uuid()), b"")
+        await blobs.put(place.runtime.physical_key(place.runtime.uuid()), b"")
     place.clock.advance(10 * DAY)
     faults = FaultPlan()
     _, swept = await place.gc(faults)
@@ -403,9 +403,9 @@ async def test_deletions_go_in_batches(place: Yard) -> None:
 
 async def test_deletion_keeps_to_its_rate(place: Yard) -> None:
     for _ in range(2500):
-        await place.volume.blobs.put(place.sources.physical_key(place.sources.uuid()), b"")
+        await place.volume.blobs.put(place.runtime.physical_key(place.runtime.uuid()), b"")
     place.clock.advance(10 * DAY)
-    collector = gc_of(place.volume, place.sources, rate=100.0)
+    collector = gc_of(place.volume, place.runtime, rate=100.0)
     await collector.mark(place.candidates)
     before = place.clock.seconds
     await collector.sweep(place.candidates)
@@ -413,7 +413,7 @@ async def test_deletion_keeps_to_its_rate(place: Yard) -> None:
 
 
 async def test_what_cannot_be_deleted_is_told_and_found_again(place: Yard) -> None:
-    keys = [place.sources.physical_key(place.sources.uuid()) for _ in range(3)]
+    keys = [place.runtime.physical_key(place.runtime.uuid()) for _ in range(3)]
     for key in keys:
         await place.volume.blobs.put(key, b"x")
     place.clock.advance(10 * DAY)
@@ -483,7 +483,7 @@ async def test_a_candidate_whose_verdict_does_not_allow_deletion_is_kept(
     await place.client.write("/f", b"bytes")
     await place.client.delete("/f")
     place.clock.advance(10 * DAY)
-    collector = gc_of(place.volume, place.sources)
+    collector = gc_of(place.volume, place.runtime)
     await collector.mark(place.candidates)
     candidates = AsyncPath(place.candidates)
     listed = await candidates.read_text("ascii")
@@ -498,8 +498,8 @@ async def test_a_candidate_whose_verdict_does_not_allow_deletion_is_kept(
 async def test_ages_are_those_of_the_stores_clock_and_not_of_this_machines(
     place: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await place.volume.blobs.put(place.sources.physical_key(place.sources.uuid()), b"young")
-    ahead = replace(place.sources, now_ms=lambda: place.clock.now_ms() + int(100 * DAY * 1000))
-    monkeypatch.setattr(place.volume.store, "sources", ahead)
+    await place.volume.blobs.put(place.runtime.physical_key(place.runtime.uuid()), b"young")
+    ahead = replace(place.runtime, now_ms=lambda: place.clock.now_ms() + int(100 * DAY * 1000))
+    monkeypatch.setattr(place.volume.store, "runtime", ahead)
     collector = gc_of(place.volume, ahead, Ages(grace=0.0, lease=600.0))
     assert (await collector.mark(place.candidates)).of("young").objects == 1

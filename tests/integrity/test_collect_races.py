@@ -366,7 +366,7 @@ async def test_bytes_of_changes_that_died_half_way_are_not_collected(
                 await place.settle()
             place.clock.advance(10 * DAY)
             await place.gc(ages=NOW)
-            async with faulty_client(FaultPlan(), place.config, place.sources) as other:
+            async with faulty_client(FaultPlan(), place.config, place.runtime) as other:
                 found = other.list("/", recursive=True)
                 paths = [status.path async for status in found if status.is_file]
                 assert {"/b/still"} < set(paths)
@@ -485,7 +485,7 @@ async def test_bytes_that_repair_may_still_publish_stay_as_long_as_their_reserva
             await writer.close()
         place.clock.advance(DAY)
         plan, repaired = FaultPlan(), 0
-        async with faulty_client(FaultPlan(), place.config, place.sources) as other:
+        async with faulty_client(FaultPlan(), place.config, place.runtime) as other:
             collector = await place.collector(plan, NOW)
             await collector.mark(place.candidates)
 

@@ -27,7 +27,7 @@ from s3k_async.oplog import log_writer as oplog
 from s3k_async.oplog.entries import Operation, seal, segment_key
 from s3k_async.oplog.log_reader import LogReader, latest
 from s3k_async.testing import Died, FaultPlan, Moment
-from s3k_async.txn.txn_record import Job, Jobs
+from s3k_async.txn.txn_record import OwnedTransaction, TransactionRecords
 from s3k_async.txn.write_intent import REMOVED, WriteIntent
 from tests.client.rig import faulty_client
 from tests.level import FULL
@@ -52,7 +52,7 @@ async def scene(files: int = 0) -> AsyncIterator[Scene]:
 
 
 def client(world: Scene, faults: FaultPlan | None = None) -> AbstractAsyncContextManager[S3kClient]:
-    return faulty_client(faults or FaultPlan(), world.volume.config, world.volume.store.sources)
+    return faulty_client(faults or FaultPlan(), world.volume.config, world.volume.store.runtime)
 
 
 async def rename(fs: S3kClient) -> None:
@@ -229,17 +229,17 @@ async def test_repair_takes_few_requests_for_three_thousand_files(
 async def stop_at_publication(
     world: Scene, verb: str, published: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Jobs.publish
+    real = TransactionRecords.publish
     faults = FaultPlan()
 
-    async def publish(self: Jobs, job: object) -> None:
+    async def publish(self: TransactionRecords, job: object) -> None:
         if published:
             await real(self, job)  # type: ignore[arg-type]
         faults.fail_when(lambda _: True, Died("is dead"), times=EVER)
         raise Died("died at its publication")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Jobs, "publish", publish)
+        patched.setattr(TransactionRecords, "publish", publish)
         await interrupted(world, verb, faults)
 
 
@@ -257,7 +257,7 @@ async def test_a_dry_run_plans_one_thing_and_changes_nothing(
 
 async def end_jobs(world: Scene) -> None:
     store = world.volume.store
-    for record in [record async for record in store.jobs.records()]:
+    for record in [record async for record in store.transactions.records()]:
         assert await store.resolver.complete(record)
 
 
@@ -347,14 +347,18 @@ async def test_a_job_that_begins_after_the_scan_of_the_table_is_left_alone(
         late_ms = world.clock.now_ms() - SYSTEM.now_ms() - 3_600_000
         slow = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + late_ms)
         begun, go = anyio.Event(), anyio.Event()
-        publish, scan_log, repair_action = Jobs.publish, Collector._scan_log, Repairer.repair_action
+        publish, scan_log, repair_action = (
+            TransactionRecords.publish,
+            Collector._scan_log,
+            Repairer.repair_action,
+        )
         owners: list[asyncio.Task[None]] = []
 
         async def owner() -> None:
             async with faulty_client(FaultPlan(), world.volume.config, slow) as fs:
                 await VERBS[verb](fs)
 
-        async def held(self: Jobs, job: Job) -> None:
+        async def held(self: TransactionRecords, job: OwnedTransaction) -> None:
             begun.set()
             await go.wait()
             await publish(self, job)
@@ -372,7 +376,7 @@ async def test_a_job_that_begins_after_the_scan_of_the_table_is_left_alone(
                 go.set()
                 await asyncio.wait(owners)
 
-        monkeypatch.setattr(Jobs, "publish", held)
+        monkeypatch.setattr(TransactionRecords, "publish", held)
         monkeypatch.setattr(Collector, "_scan_log", between)
         monkeypatch.setattr(Repairer, "repair_action", then)
         await repair_volume(world.volume, dry_run=False, grace=GRACE)
@@ -433,7 +437,7 @@ async def test_an_aborted_transaction_is_ended_though_a_part_of_its_record_is_da
 ) -> None:
     async with scene() as world:
         await stop_at_publication(world, "transaction", False, monkeypatch)
-        (job,) = [record async for record in world.volume.store.jobs.records()]
+        (job,) = [record async for record in world.volume.store.transactions.records()]
         part = Key("s3k:job", f"{job.id}#000000")
         await world.volume.items.write(Update(part, Condition(), set={"paths": "garbage"}))
         await repair_volume(world.volume, dry_run=False, grace=GRACE)

@@ -152,7 +152,7 @@ async def test_what_a_client_is_writing_over_is_not_taken_away(
             await go.wait()
 
     async def write() -> None:
-        async with faulty_client(faults, scene.volume.config, scene.volume.store.sources) as fs:
+        async with faulty_client(faults, scene.volume.config, scene.volume.store.runtime) as fs:
             faults.gate = gate
             await fs.write("/top", b"over it")
 
@@ -205,7 +205,7 @@ async def test_what_changes_between_the_look_and_the_write_is_not_put_back(chang
         await store.changes.log.drained()
 
     faults = FaultPlan()
-    volume = await under(faults, open_volume(scene.volume.config, sources=store.sources))
+    volume = await under(faults, open_volume(scene.volume.config, runtime=store.runtime))
     try:
         await DAMAGES["no_item"](scene, "/top")
         faults.gate = gate
@@ -353,7 +353,7 @@ async def test_an_error_of_the_store_is_not_taken_for_damage() -> None:
             times=99,
         )
         volume = await under(
-            faults, open_volume(scene.volume.config, sources=scene.volume.store.sources)
+            faults, open_volume(scene.volume.config, runtime=scene.volume.store.runtime)
         )
         before = {info.key async for info in list_all(scene.log_blobs)}
         with pytest.raises(ServiceError):
@@ -482,7 +482,7 @@ async def test_without_an_audit_trail_nothing_is_done() -> None:
             lambda call: "audit/" in call.key, ServiceError("no", service_code="X"), times=99
         )
         volume = await under(
-            faults, open_volume(scene.volume.config, sources=scene.volume.store.sources)
+            faults, open_volume(scene.volume.config, runtime=scene.volume.store.runtime)
         )
         with pytest.raises(S3kError):
             await repair_volume(volume, dry_run=False, grace=GRACE)
@@ -590,7 +590,7 @@ async def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -
             lambda call: call.method == "head", ServiceError("down", service_code="X"), times=10**6
         )
         volume = await under(
-            faults, open_volume(scene.volume.config, sources=scene.volume.store.sources)
+            faults, open_volume(scene.volume.config, runtime=scene.volume.store.runtime)
         )
         with pytest.raises(ServiceError):
             await verify_volume(volume, grace=GRACE, directory=str(tmp_path))
@@ -644,7 +644,7 @@ async def test_an_interrupted_run_can_be_run_again_at_every_call() -> None:
                 await DAMAGES[name](scene, path)
             faults = FaultPlan()
             volume = await under(
-                faults, open_volume(scene.volume.config, sources=scene.volume.store.sources)
+                faults, open_volume(scene.volume.config, runtime=scene.volume.store.runtime)
             )
             first = len(faults.calls)
             faults.fail_when(from_call(first + number), Died("died"), when="after", times=10**6)

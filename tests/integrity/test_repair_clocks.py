@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.client import S3kClient
 from s3k_async.config import MemoryBlobs, MemoryTable, Tuning, VolumeConfig
 from s3k_async.errors import ConflictError, PathNotFoundError
@@ -28,7 +28,7 @@ from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import fresh_name
-from tests.support import FakeClock, fake_sources, under
+from tests.support import FakeClock, fake_runtime, under
 
 GRACE: Final = 300.0
 SLOW: Final = [600.0, 3600.0]
@@ -90,7 +90,7 @@ class Rig:
     async def compact(self) -> None:
         assert self.volume.log_blobs is not None
         await self.volume.log.drained()
-        await Compactor(self.volume.log_blobs, self.volume.store.sources, grace=0.0).run(
+        await Compactor(self.volume.log_blobs, self.volume.store.runtime, grace=0.0).run(
             dry_run=False
         )
 
@@ -98,7 +98,7 @@ class Rig:
         """Repair by another client, whose clock is right; its calls go through the gate."""
         faults = FaultPlan()
         volume = await under(
-            faults, open_volume(self.config, sources=fake_sources(self.clock, seed=5))
+            faults, open_volume(self.config, runtime=fake_runtime(self.clock, seed=5))
         )
         faults.calls.clear()
         faults.gate = gate
@@ -124,9 +124,9 @@ async def rig(slow: float) -> AsyncIterator[Rig]:
     config = VolumeConfig(
         name, MemoryTable(name), MemoryBlobs(name), suffix_count=2, tuning=Tuning(busy_timeout=5.0)
     )
-    sources = fake_sources(clock, seed=7)
-    await init_volume(config, sources=sources)
-    late: Sources = replace(sources, now_ms=lambda: clock.now_ms() - int(slow * 1000))
+    runtime = fake_runtime(clock, seed=7)
+    await init_volume(config, runtime=runtime)
+    late: Runtime = replace(runtime, now_ms=lambda: clock.now_ms() - int(slow * 1000))
     faults = FaultPlan()
     async with faulty_client(faults, config, late) as client:
         place = Rig(config, clock, client, faults)

@@ -24,7 +24,7 @@ from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, OperationKind
 from s3k_async.oplog.log_writer import NativeLog
 from tests.oplog.operations import log_blobs
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_runtime
 
 REACHED: set[str] = set()
 
@@ -38,26 +38,26 @@ class Ground:
     clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
-        self.sources = fake_sources(self.clock, seed=5)
-        self.log = NativeLog(self.log_blobs, self.sources)
+        self.runtime = fake_runtime(self.clock, seed=5)
+        self.log = NativeLog(self.log_blobs, self.runtime)
 
     def directory(self, path: str) -> Entry:
         return Entry(
             path,
             True,
-            self.sources.uuid(),
+            self.runtime.uuid(),
             1,
             1_600_000_000,
             1_600_000_000_000,
-            operation=self.sources.uuid(),
+            operation=self.runtime.uuid(),
         )
 
     async def file(self, path: str, size: int = 3, *, stored: bool = True) -> Entry:
-        identity = self.sources.uuid()
-        physical = self.sources.physical_key(identity)
+        identity = self.runtime.uuid()
+        physical = self.runtime.physical_key(identity)
         if stored:
             await self.data.put(physical, b"x" * size)
-        operation = self.sources.uuid()
+        operation = self.runtime.uuid()
         return Entry(
             path, False, identity, 2, 1, 1000, size, physical, committed=True, operation=operation
         )
@@ -66,11 +66,11 @@ class Ground:
         state = after or before
         assert state is not None
         version = after.version if after else state.version + 1
-        identity = after.operation if after else self.sources.uuid()
+        identity = after.operation if after else self.runtime.uuid()
         return Operation(identity, kind, state.id, version, self.clock.now_ms(), before, after)
 
     def moved(self, entry: Entry, path: str) -> Operation:
-        return self.change("rename", entry, entry.moved(path, operation=self.sources.uuid()))
+        return self.change("rename", entry, entry.moved(path, operation=self.runtime.uuid()))
 
     async def commit(self, *operations: Operation) -> None:
         assert await (await self.log.begin(operations)).commit()
@@ -91,7 +91,7 @@ class Ground:
         plan = await plan_restore(
             self.log_blobs,
             self.data,
-            self.sources,
+            self.runtime,
             volume_id="v",
             path=path,
             standing=None if standing is None else pages(),
@@ -150,9 +150,9 @@ async def test_a_pending_update_whose_bytes_are_there_is_rolled_forward(ground: 
     over = replace(
         old,
         version=3,
-        physical=ground.sources.physical_key(old.id),
+        physical=ground.runtime.physical_key(old.id),
         size=9,
-        operation=ground.sources.uuid(),
+        operation=ground.runtime.uuid(),
     )
     await ground.data.put(str(over.physical), b"y" * 9)
     await ground.begin(ground.change("update", None, new))
@@ -170,7 +170,7 @@ async def test_a_pending_update_without_its_bytes_is_rolled_back(
     new, old = await ground.file("/new", stored=False), await ground.file("/old")
     await ground.made(old)
     over = replace(
-        old, version=3, physical=ground.sources.physical_key(old.id), size=9, operation="o"
+        old, version=3, physical=ground.runtime.physical_key(old.id), size=9, operation="o"
     )
     if stored is not None:
         await ground.data.put(str(over.physical), stored)
@@ -378,7 +378,7 @@ async def test_reservations_come_back_while_their_lease_runs(ground: Ground) -> 
         lease_ms=ground.clock.now_ms() + 1,
     )
     over = replace(
-        held, id=ground.sources.uuid(), path="/g", lease_ms=ground.clock.now_ms() - 1, operation="x"
+        held, id=ground.runtime.uuid(), path="/g", lease_ms=ground.clock.now_ms() - 1, operation="x"
     )
     await ground.commit(ground.change("create", None, held))
     await ground.commit(ground.change("create", None, over))
@@ -438,7 +438,7 @@ async def test_nothing_is_removed_for_a_pending_operation(ground: Ground) -> Non
     old = await ground.file("/old")
     await ground.made(old)
     over = replace(
-        old, version=3, physical=ground.sources.physical_key(old.id), size=9, operation="o"
+        old, version=3, physical=ground.runtime.physical_key(old.id), size=9, operation="o"
     )
     await ground.data.put(str(over.physical), b"y" * 9)
     await ground.begin(ground.change("update", old, over))
@@ -469,13 +469,13 @@ async def test_pending_reservations_are_kept_while_their_leases_run(ground: Grou
         Entry(
             path,
             False,
-            ground.sources.uuid(),
+            ground.runtime.uuid(),
             1,
             1,
             1,
             physical=UNCOMMITTED,
             lease_ms=lease_ms,
-            operation=ground.sources.uuid(),
+            operation=ground.runtime.uuid(),
         )
         for path, lease_ms in (("/running", now_ms + 1_000), ("/over", now_ms))
     )

@@ -93,7 +93,7 @@ async def log_in_pieces(log: LogReader, count: int) -> AsyncIterator[Finding]:
 async def test_pieces_of_a_compacted_log_pass_over_what_its_checkpoint_covers() -> None:
     scene = await Scene.start()
     try:
-        compactor = Compactor(scene.log_blobs, scene.volume.store.sources, grace=0, part_bytes=1000)
+        compactor = Compactor(scene.log_blobs, scene.volume.store.runtime, grace=0, part_bytes=1000)
         assert (await compactor.run(dry_run=False)).checkpoint
         await scene.write("/top", b"after the checkpoint")
         await scene.settled()

@@ -30,12 +30,12 @@ class Volume:
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
         self.items = MemoryItems(rig.name)
-        self.data = MemoryBlobs(rig.name + "-data", sources=rig.sources)
+        self.data = MemoryBlobs(rig.name + "-data", runtime=rig.runtime)
         self.log = MemoryBlobs(rig.name)
 
     async def write(self, path: str, data: bytes = DATA) -> Entry:
         target = await self.rig.store.prepare(path)
-        key = self.rig.sources.physical_key(target.object_id)
+        key = self.rig.runtime.physical_key(target.object_id)
         info = await self.data.put(key, data)
         digest = _native.Xxh3_128()
         digest.update(data)
@@ -49,7 +49,7 @@ class Volume:
             self.rig.store,
             self.data,
             LogReader(self.log),
-            self.rig.sources,
+            self.rig.runtime,
             grace=grace,
             log_blobs=self.log,
         )
@@ -136,7 +136,7 @@ async def replace_adopted(volume: Volume) -> None:
 
 
 async def stray_bytes(volume: Volume) -> None:
-    await volume.data.put(volume.rig.sources.physical_key(volume.rig.sources.uuid()), DATA)
+    await volume.data.put(volume.rig.runtime.physical_key(volume.rig.runtime.uuid()), DATA)
 
 
 async def lose_log(volume: Volume) -> None:
@@ -204,14 +204,14 @@ async def old_reservation(volume: Volume) -> None:
 
 async def dead_job(volume: Volume) -> None:
     store = volume.rig.store
-    async with store.jobs.hold("mark", "/a/d0") as job:
-        await store.mark(await volume.rig.need("/a/d0"), job)
+    async with store.transactions.hold("mark", "/a/d0") as job:
+        await store.hold(await volume.rig.need("/a/d0"), job)
 
 
 async def interrupted_rename(volume: Volume) -> None:
     store = volume.rig.store
-    async with store.jobs.hold("rename", "/a/d0", "/b") as job:
-        await store.mark(await volume.rig.need("/a/d0"), job)
+    async with store.transactions.hold("rename", "/a/d0", "/b") as job:
+        await store.hold(await volume.rig.need("/a/d0"), job)
 
 
 async def undo_delete(volume: Volume) -> None:
@@ -324,7 +324,7 @@ async def test_an_upload_that_was_never_published_waits_for_collection(volume: V
 async def test_without_a_log_bytes_that_nobody_names_are_orphans(volume: Volume) -> None:
     await stray_bytes(volume)
     volume.rig.clock.advance(100)
-    verifier = Verifier(volume.rig.store, volume.data, None, volume.rig.sources, grace=0)
+    verifier = Verifier(volume.rig.store, volume.data, None, volume.rig.runtime, grace=0)
     report = await verifier.verify()
     assert [finding.kind for finding in report.problems] == ["orphan_data"]
 
@@ -364,7 +364,7 @@ def test_physical_paths_are_compared_without_scheme_and_bucket(
 async def test_progress_names_phase_and_unit_and_counts_up_in_each(volume: Volume) -> None:
     told: list[Progress] = []
     verifier = Verifier(
-        volume.rig.store, volume.data, LogReader(volume.log), volume.rig.sources, held=5
+        volume.rig.store, volume.data, LogReader(volume.log), volume.rig.runtime, held=5
     )
     report = await verifier.verify(progress=told.append)
     assert [phase for phase, _ in groupby(each.phase for each in told)] == [

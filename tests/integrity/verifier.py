@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.integrity.scope import Scope
 from s3k_async.integrity.shuffle import HELD
@@ -23,14 +23,14 @@ class Verifier:
         store: MetadataStore,
         blobs: BlobStore,
         log: LogReader | JavaLogReader | None,
-        sources: Sources,
+        runtime: Runtime,
         *,
         grace: float = GRACE_SECONDS,
         log_blobs: BlobStore | None = None,
         place: BlobStore | None = None,
         held: int = HELD,
     ) -> None:
-        self._scope = Scope(store, blobs, log, log_blobs, sources, int(grace * 1000), place=place)
+        self._scope = Scope(store, blobs, log, log_blobs, runtime, int(grace * 1000), place=place)
         self._held = held
 
     async def verify(

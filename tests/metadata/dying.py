@@ -9,7 +9,12 @@ import pytest
 from s3k_async.backends.ports.items import Condition, Update
 from s3k_async.config import VolumeConfig
 from s3k_async.testing import Died
-from s3k_async.txn.txn_record import Job, Jobs, JobState, job_key
+from s3k_async.txn.txn_record import (
+    OwnedTransaction,
+    TransactionRecords,
+    TransactionState,
+    transaction_key,
+)
 from s3k_async.volumes import open_volume
 
 __all__ = ["DEAD", "rename_and_die"]
@@ -28,17 +33,17 @@ async def rename_and_die(
 ) -> str:
     """Rename a directory, die before or after the publish, and return the job's id. With `lease`
     None the one that the owner took goes on running."""
-    publish = Jobs.publish
+    publish = TransactionRecords.publish
 
-    async def die_around(jobs: Jobs, job: Job) -> None:
+    async def die_around(jobs: TransactionRecords, job: OwnedTransaction) -> None:
         if when == "after":
             await publish(jobs, job)
         raise Died("is dead")
 
-    async def dead(_jobs: Jobs, _job: Job) -> JobState:
+    async def dead(_jobs: TransactionRecords, _job: OwnedTransaction) -> TransactionState:
         raise Died("is dead")
 
-    async def says_nothing(_jobs: Jobs, _job: Job) -> None:
+    async def says_nothing(_jobs: TransactionRecords, _job: OwnedTransaction) -> None:
         pass
 
     volume = await open_volume(config)
@@ -46,14 +51,16 @@ async def rename_and_die(
         entry = await volume.store.get(source)
         assert entry is not None
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(Jobs, "publish", die_around)
-            patched.setattr(Jobs, "abort", dead)
-            patched.setattr(Jobs, "_end", says_nothing)
+            patched.setattr(TransactionRecords, "publish", die_around)
+            patched.setattr(TransactionRecords, "abort", dead)
+            patched.setattr(TransactionRecords, "_end", says_nothing)
             with pytest.raises(Died):
                 await volume.atomic.rename(entry, target)
-        (record,) = [each async for each in volume.store.jobs.records()]
+        (record,) = [each async for each in volume.store.transactions.records()]
         if lease is not None:
-            await volume.items.write(Update(job_key(record.id), Condition(), set={"lease": lease}))
+            await volume.items.write(
+                Update(transaction_key(record.id), Condition(), set={"lease": lease})
+            )
         return record.id
     finally:
         await volume.close()

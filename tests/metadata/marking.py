@@ -27,7 +27,7 @@ from s3k_async.backends.ports.items import (
 from s3k_async.model import Entry
 from s3k_async.table.codec import NEXT, from_item, to_item
 from s3k_async.table.keys import ROOT_KEY, KeyScheme
-from s3k_async.txn.txn_record import JOB_PARTITION, JobState, job_key
+from s3k_async.txn.txn_record import TRANSACTION_PARTITION, TransactionState, transaction_key
 from s3k_async.txn.write_intent import CREATED, REMOVED, NewState, WriteIntent, parse_intent
 
 __all__ = ["Hand", "Step", "a_directory", "a_file"]
@@ -59,18 +59,18 @@ class Hand:
             await self.items.write(Put(to_item(entry, self.keys), ABSENT))
 
     async def record(
-        self, job: str, state: JobState = "preparing", kind: str = "rename", lease: int = 1
+        self, job: str, state: TransactionState = "preparing", kind: str = "rename", lease: int = 1
     ) -> None:
         """Write a job's record, new or again; its lease is over, unless one in epoch milliseconds
         is given."""
         item: dict[str, Value] = {
-            PARTITION: JOB_PARTITION,
+            PARTITION: TRANSACTION_PARTITION,
             SORT: job,
             "kind": kind,
             "lease": lease,
             OPERATION: SYSTEM.uuid(),
         }
-        stored = await self.items.get(job_key(job))
+        stored = await self.items.get(transaction_key(job))
         await self.items.write(
             Put(
                 item | ({"state": state} if state else {}),
@@ -79,7 +79,7 @@ class Hand:
         )
 
     async def forget(self, job: str) -> None:
-        await self.items.write(Delete(job_key(job), Condition()))
+        await self.items.write(Delete(transaction_key(job), Condition()))
 
     async def mark(self, path: str, job: str, then: NewState) -> None:
         """Mark what is at a path."""
@@ -91,7 +91,7 @@ class Hand:
         one."""
         item = await self.items.get(self.keys.key(path))
         assert item is not None
-        record = await self.items.get(job_key(job))
+        record = await self.items.get(transaction_key(job))
         assert record is not None
         entry = from_item(item, self.keys)
         side = parse_intent(entry.pending).resolve(entry, published=record["state"] == "published")
@@ -159,7 +159,7 @@ class Hand:
         by then."""
         return [*steps, *self._end(job, paths, "aborted")]
 
-    def _end(self, job: str, paths: Sequence[str], state: JobState) -> list[Step]:
+    def _end(self, job: str, paths: Sequence[str], state: TransactionState) -> list[Step]:
         """The record in its last state, then the marks, children before directories, then the
         record."""
         folded: list[Step] = [partial(self.drop, path, job) for path in reversed(paths)]

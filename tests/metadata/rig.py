@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from anyio import sleep_forever
 
 from s3k_async._core.retry import RetryPolicy
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.config import Tuning
 from s3k_async.model import Content, Entry
 from s3k_async.namespace.recursive import Tree
@@ -23,7 +23,7 @@ from s3k_async.oplog.log_writer import NativeLog
 from s3k_async.table.keys import KeyScheme
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.txn_record import RENEW_SECONDS
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_runtime
 
 __all__ = ["Rig"]
 
@@ -42,7 +42,7 @@ class Rig:
     logs: list[NativeLog] = field(default_factory=list)
 
     async def start(self) -> Rig:
-        self.sources: Sources = SYSTEM if self.real_time else fake_sources(self.clock, seed=7)
+        self.runtime: Runtime = SYSTEM if self.real_time else fake_runtime(self.clock, seed=7)
         self.faults = FaultPlan()
         self.store = self.client(self.faults)
         self.tree = Tree(self.store)
@@ -52,28 +52,28 @@ class Rig:
 
     def stop_renewing(self) -> None:
         """From now on no client renews the leases of its jobs."""
-        sleep = self.sources.sleep
+        sleep = self.runtime.sleep
 
         async def without_renewals(seconds: float) -> None:
             await (sleep_forever() if seconds == RENEW_SECONDS else sleep(seconds))
 
-        self.sources = replace(self.sources, sleep=without_renewals)
+        self.runtime = replace(self.runtime, sleep=without_renewals)
         self.store = self.client(self.faults)
         self.tree = Tree(self.store)
 
     def client(self, faults: FaultPlan | None = None) -> MetadataStore:
         faults = faults or FaultPlan()
         policy = RetryPolicy(attempts=4)
-        items = ReliableItems(faults.items(MemoryItems(self.name)), policy, self.sources)
+        items = RetryingItems(faults.items(MemoryItems(self.name)), policy, self.runtime)
         log = NativeLog(
-            ReliableBlobs(faults.blobs(MemoryBlobs(self.name)), policy, self.sources), self.sources
+            RetryingBlobs(faults.blobs(MemoryBlobs(self.name)), policy, self.runtime), self.runtime
         )
         self.logs.append(log)
         tuning = Tuning(busy_timeout=5.0, lease=600.0)
-        return MetadataStore(items, KeyScheme("v", self.suffix_count), log, self.sources, tuning)
+        return MetadataStore(items, KeyScheme("v", self.suffix_count), log, self.runtime, tuning)
 
     def content(self, object_id: str, size: int = 3) -> Content:
-        return Content(self.sources.physical_key(object_id), size, "etag", "xxh128:" + "0" * 32)
+        return Content(self.runtime.physical_key(object_id), size, "etag", "xxh128:" + "0" * 32)
 
     async def write(
         self, path: str, *, overwrite: bool = True, store: MetadataStore | None = None

@@ -78,13 +78,13 @@ async def seen(world: World) -> dict[str, bytes | None]:
     """What a reader sees who takes every item as it is stored, and then asks each job once."""
     client = world.client()
     found: dict[str, bytes | None] = {}
-    records = {record.id: record async for record in client.store.jobs.records()}
+    records = {record.id: record async for record in client.store.transactions.records()}
     for path, entry in (await world.scanned()).items():
         shown: Entry | None = entry
         if entry.pending:
             mark = parse_intent(entry.pending)
             shown = mark.resolve(
-                entry, published=mark.job in records and records[mark.job].is_published
+                entry, published=mark.txn in records and records[mark.txn].is_published
             )
         if shown is not None:
             found[path] = None if shown.is_dir else await client.storage.read(str(shown.physical))
@@ -94,7 +94,7 @@ async def seen(world: World) -> dict[str, bytes | None]:
 async def settled(world: World) -> None:
     """Nothing is left of any job."""
     assert [entry for entry in (await world.scanned()).values() if entry.pending] == []
-    assert [record async for record in world.client().store.jobs.records()] == []
+    assert [record async for record in world.client().store.transactions.records()] == []
 
 
 async def check_log(world: World) -> None:
@@ -136,7 +136,7 @@ async def everything(world: World, name: str) -> None:
     """Whoever is asked to settles what is left."""
     before = await seen(world)
     store = world.client().store
-    for record in [record async for record in store.jobs.records()]:
+    for record in [record async for record in store.transactions.records()]:
         assert await store.resolver.complete(record)
     assert await seen(world) == before
 

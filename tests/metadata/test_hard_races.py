@@ -32,7 +32,7 @@ from s3k_async.namespace.store import MetadataStore
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.intent_resolver import IntentResolver
 from s3k_async.txn.lease import Lease, Moment
-from s3k_async.txn.txn_record import Job, Jobs
+from s3k_async.txn.txn_record import OwnedTransaction, TransactionRecords
 from s3k_async.txn.write_intent import REMOVED
 from tests.metadata.marking import Hand
 from tests.metadata.rig import Rig
@@ -150,10 +150,10 @@ async def test_a_file_moved_into_a_directory_that_was_listed_for_deletion_keeps_
 
 async def test_a_job_whose_lease_ran_out_does_not_get_it_back(rig: Rig) -> None:
     rig.stop_renewing()
-    async with rig.store.jobs.hold("mark", "/a") as job:
+    async with rig.store.transactions.hold("mark", "/a") as job:
         job.check()
         rig.clock.advance(31)
-        job.extend(Lease.granted(job.owner, Moment.now(rig.sources), 30.0))
+        job.extend(Lease.granted(job.owner, Moment.now(rig.runtime), 30.0))
         with pytest.raises(LeaseExpiredError):
             job.check()
 
@@ -179,10 +179,10 @@ class Meanwhile:
 async def test_a_creation_that_was_seen_stays_while_its_directory_is_marked(rig: Rig) -> None:
     rig.stop_renewing()
     await rig.store.make_directory("/a")
-    async with rig.store.jobs.hold("mark", "/a") as job:
+    async with rig.store.transactions.hold("mark", "/a") as job:
 
         async def mark() -> None:
-            await rig.store.mark(await rig.need("/a"), job)
+            await rig.store.hold(await rig.need("/a"), job)
 
         rig.clock.advance(28)
         meanwhile = Meanwhile(rig, mark)
@@ -289,28 +289,28 @@ async def test_a_creation_that_a_live_job_has_marked_is_neither_done_nor_undone(
         raise BusyError("its job goes on", path=entry.path)
 
     await rig.store.make_directory("/a")
-    async with rig.store.jobs.hold("mark", "/a") as job:
+    async with rig.store.transactions.hold("mark", "/a") as job:
 
         async def remove_and_mark() -> None:
             await rig.store.forget(await rig.need("/a"))
-            await rig.store.mark(await rig.need("/a/f"), job)
+            await rig.store.hold(await rig.need("/a/f"), job)
             monkeypatch.setattr(IntentResolver, "settle", busy)
 
         with pytest.raises(OutcomeUnknownError):
             await rig.write("/a/f", store=Meanwhile(rig, remove_and_mark).client())
         left = await rig.need("/a/f")
         assert left.pending
-        await rig.store.unmark(left, job)
+        await rig.store.drop_intent(left, job)
 
 
 async def test_a_creation_that_is_cancelled_below_a_marked_directory_is_withdrawn(rig: Rig) -> None:
     rig = await Rig("cancelled-below", real_time=True).start()
     await rig.store.make_directory("/a")
     marked = asyncio.Event()
-    async with rig.store.jobs.hold("mark", "/a") as job:
+    async with rig.store.transactions.hold("mark", "/a") as job:
 
         async def mark() -> None:
-            await rig.store.mark(await rig.need("/a"), job)
+            await rig.store.hold(await rig.need("/a"), job)
             marked.set()
 
         writing = asyncio.create_task(rig.write("/a/f", store=Meanwhile(rig, mark).client()))
@@ -319,7 +319,7 @@ async def test_a_creation_that_is_cancelled_below_a_marked_directory_is_withdraw
         with pytest.raises(asyncio.CancelledError):
             await writing
         assert await rig.store.get("/a/f") is None
-        await rig.store.unmark(await rig.need("/a"), job)
+        await rig.store.drop_intent(await rig.need("/a"), job)
     assert await rig.paths() == await rig.scanned() == {"/a"}
 
 
@@ -330,17 +330,17 @@ async def test_creations_of_a_list_that_is_cancelled_below_a_marked_directory_ar
     await rig.store.make_directory("/a")
     targets = [await rig.store.prepare(path) for path in ("/a/f", "/a/g")]
     files = [(target, rig.content(target.object_id)) for target in targets]
-    async with rig.store.jobs.hold("mark", "/a") as job:
+    async with rig.store.transactions.hold("mark", "/a") as job:
         with anyio.CancelScope() as scope:
 
             async def mark_and_cancel() -> None:
-                await rig.store.mark(await rig.need("/a"), job)
+                await rig.store.hold(await rig.need("/a"), job)
                 scope.cancel()
 
             await publish_many(Meanwhile(rig, mark_and_cancel).client(), files, overwrite=True)
         assert scope.cancelled_caught
         assert [await rig.store.get(target.path) for target in targets] == [None, None]
-        await rig.store.unmark(await rig.need("/a"), job)
+        await rig.store.drop_intent(await rig.need("/a"), job)
     assert await rig.paths() == await rig.scanned() == {"/a"}
 
 
@@ -399,8 +399,8 @@ async def test_a_pending_directory_that_was_marked_since_is_seen_to_have_happene
     error = ServiceError("no", service_code="X")
     faults.fail_when(lambda call: call.key.endswith(".committed"), error, times=9)
     await rig.client(faults).make_directory("/a")
-    async with rig.store.jobs.hold("mark", "/a") as job:
-        await rig.store.unmark(await rig.store.mark(await rig.need("/a"), job), job)
+    async with rig.store.transactions.hold("mark", "/a") as job:
+        await rig.store.drop_intent(await rig.store.hold(await rig.need("/a"), job), job)
     entry = await rig.need("/a")
     found = decide(
         Facts(entry.id, rig.clock.now_ms() + 10**6, 0, [entry], (await rig.truths())[entry.id])
@@ -417,12 +417,12 @@ async def test_what_an_aborted_job_had_marked_is_not_taken_for_what_a_later_one_
     await rig.store.make_directory("/a/s")
     entry = await rig.need("/a/s")
 
-    async def dead(_jobs: Jobs, _job: Job) -> NoReturn:
+    async def dead(_jobs: TransactionRecords, _job: OwnedTransaction) -> NoReturn:
         raise Died("is dead")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Jobs, "publish", dead)
-        patched.setattr(Jobs, "abort", dead)
+        patched.setattr(TransactionRecords, "publish", dead)
+        patched.setattr(TransactionRecords, "abort", dead)
         with pytest.raises(Died):
             await AtomicTree(rig.store, rig.tree).rename(await rig.need("/a"), "/b")
     rig.clock.advance(1000)

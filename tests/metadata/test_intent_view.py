@@ -18,7 +18,7 @@ from s3k_async.model import Entry
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import NEXT
 from s3k_async.testing import Call, FaultPlan
-from s3k_async.txn.txn_record import JobState
+from s3k_async.txn.txn_record import TransactionState
 from s3k_async.txn.write_intent import CREATED, REMOVED, NewState
 from tests.metadata.marking import Hand, a_directory, a_file
 from tests.metadata.rig import Rig
@@ -27,12 +27,12 @@ TOP, OLD, NEW = a_directory("/d"), a_file("/d/f"), a_file("/d/f", version=7)
 
 FAR_FUTURE_MS = 10**14
 
-STATES: list[JobState | None] = ["preparing", "published", "aborted", None]
+STATES: list[TransactionState | None] = ["preparing", "published", "aborted", None]
 """Of a job; None: it has no record."""
 THENS: list[NewState] = [None, REMOVED, CREATED, NEW]
 
 
-def seen(then: NewState, state: JobState | None) -> Entry | None:
+def seen(then: NewState, state: TransactionState | None) -> Entry | None:
     """The table of 004, in other words."""
     new_side = state == "published"
     if then == CREATED:
@@ -50,7 +50,7 @@ class Ground:
         self.store: MetadataStore = rig.client(self.faults)
         self.hand = Hand(MemoryItems(rig.name), self.store.keys)
 
-    async def job(self, state: JobState | None, name: str = "J") -> None:
+    async def job(self, state: TransactionState | None, name: str = "J") -> None:
         if state is not None:
             await self.hand.record(name, state)
 
@@ -104,7 +104,7 @@ READS = [got, got_of_many, got_each, in_chain, among_children, among_sorted_chil
 async def test_a_marked_entry_is_on_the_side_of_its_job(
     ground: Ground,
     then: NewState,
-    state: JobState | None,
+    state: TransactionState | None,
     read: Callable[[MetadataStore], Awaitable[Entry | None]],
 ) -> None:
     await ground.hand.put(TOP, OLD)

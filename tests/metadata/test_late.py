@@ -13,7 +13,7 @@ from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.ports.items import OPERATION, Condition, Delete, Put, Update
 from s3k_async.errors import LeaseExpiredError
 from s3k_async.testing import Call, FaultPlan
-from s3k_async.txn.txn_record import Jobs, job_key
+from s3k_async.txn.txn_record import TransactionRecords, transaction_key
 from s3k_async.txn.write_intent import REMOVED
 from tests.engines.volumes import fresh_name
 from tests.metadata.marking import Hand
@@ -30,14 +30,14 @@ async def world() -> AsyncIterator[World]:
 async def test_who_publishes_late_finds_the_job_aborted(world: World) -> None:
     """Whoever took it over is still dropping its marks: published now, some of it would happen."""
     faults = FaultPlan()
-    jobs = world.client(faults).store.jobs
+    jobs = world.client(faults).store.transactions
     async with jobs.hold("rename", "/d", "/e") as job:
 
         async def take_over(call: Call) -> None:
             assert call.method == "write"
             faults.gate = None
             taken = Update(
-                job_key(job.id),
+                transaction_key(job.id),
                 Condition(equals={"owner": job.owner, "state": "preparing"}),
                 set={"state": "aborted", "owner": "another", OPERATION: "taken over"},
             )
@@ -70,7 +70,7 @@ async def test_who_folds_in_a_mark_late_leaves_what_has_come_since(world: World)
             await fast.write("/d/f", b"new")
 
     faults.gate = write
-    await slow.store.settle(met)
+    await slow.store.resolve(met)
     assert faults.gate is None
     found = await fast.need("/d/f")
     assert await fast.storage.read(str(found.physical)) == b"new"
@@ -88,7 +88,7 @@ async def test_a_job_that_is_cancelled_while_its_record_is_written_leaves_none(
             await answered.wait()
 
     async def begin() -> None:
-        async with Jobs(SlowAnswers(world.name), SYSTEM).hold("rename", "/d", "/e"):
+        async with TransactionRecords(SlowAnswers(world.name), SYSTEM).hold("rename", "/d", "/e"):
             raise AssertionError("it was cancelled")
 
     beginning = asyncio.create_task(begin())
@@ -98,4 +98,4 @@ async def test_a_job_that_is_cancelled_while_its_record_is_written_leaves_none(
     answered.set()
     with pytest.raises(asyncio.CancelledError):
         await beginning
-    assert [record async for record in world.client().store.jobs.records()] == []
+    assert [record async for record in world.client().store.transactions.records()] == []

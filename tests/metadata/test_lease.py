@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from s3k_async._core.retry import RetryPolicy
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.ports.items import ABSENT, Put
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.errors import LeaseExpiredError, UnreachableError
 from s3k_async.txn.lease import (
     CHECK_SECONDS,
@@ -22,20 +22,20 @@ from s3k_async.txn.lease import (
     keep_renewed,
     require_unexpired,
 )
-from s3k_async.txn.txn_record import Jobs
+from s3k_async.txn.txn_record import TransactionRecords
 from s3k_async.txn.volume_lock import HELD_SECONDS, LEASE_SECONDS, RENEW_SECONDS, VolumeLock
 from s3k_async.txn.volume_record import LOCK, LOCK_LEASE, RECORD_KEY
 from tests.engines.volumes import fresh_name
-from tests.support import FakeClock, fake_sources, fork_and_run
+from tests.support import FakeClock, fake_runtime, fork_and_run
 
 START = Moment(100.0, 1_700_000_000_000)
 
 
-def at(monotonic: float, wall_ms: int) -> Sources:
+def at(monotonic: float, wall_ms: int) -> Runtime:
     return replace(SYSTEM, monotonic=lambda: monotonic, now_ms=lambda: wall_ms)
 
 
-def after(seconds: float, wall_seconds: float | None = None) -> Sources:
+def after(seconds: float, wall_seconds: float | None = None) -> Runtime:
     """The clocks so long after START: both, or the monotonic and the wall clock."""
     wall = seconds if wall_seconds is None else wall_seconds
     return at(START.monotonic + seconds, START.wall_ms + round(wall * 1000))
@@ -83,7 +83,7 @@ def test_a_lease_that_was_read_needs_a_recent_read_and_its_margin() -> None:
         pytest.param(after(30.0, wall_seconds=-3600.0), id="wall-was-set-back"),
     ],
 )
-def test_either_clock_ends_a_lease(now: Sources) -> None:
+def test_either_clock_ends_a_lease(now: Runtime) -> None:
     assert not Lease.granted("me", START, 30.0).valid(now)
 
 
@@ -111,7 +111,7 @@ class Ticks:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.sleeping: list[tuple[float, asyncio.Event]] = []
-        self.sources: Sources = replace(fake_sources(self.clock), sleep=self._sleep)
+        self.runtime: Runtime = replace(fake_runtime(self.clock), sleep=self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         over = asyncio.Event()
@@ -142,10 +142,10 @@ def ticks() -> Ticks:
 
 
 @pytest.fixture
-async def items(ticks: Ticks) -> ReliableItems:
+async def items(ticks: Ticks) -> RetryingItems:
     memory = MemoryItems(fresh_name("lease"))
     await memory.create()
-    return ReliableItems(memory, RetryPolicy(), ticks.sources)
+    return RetryingItems(memory, RetryPolicy(), ticks.runtime)
 
 
 async def test_a_failed_renewal_is_followed_by_the_next_one(ticks: Ticks) -> None:
@@ -158,7 +158,7 @@ async def test_a_failed_renewal_is_followed_by_the_next_one(ticks: Ticks) -> Non
         if (answer := answers[renewals - 1]) is not None:
             raise answer
 
-    async with keep_renewed(renew, 10.0, ticks.sources):
+    async with keep_renewed(renew, 10.0, ticks.runtime):
         for _ in answers:
             await ticks.pass_by(10.0)
     assert renewals == len(answers)
@@ -173,7 +173,7 @@ async def test_a_lost_lease_ends_the_renewals_and_not_the_body(ticks: Ticks) -> 
         renewals += 1
         raise LeaseExpiredError("lost")
 
-    async with keep_renewed(renew, 10.0, ticks.sources):
+    async with keep_renewed(renew, 10.0, ticks.runtime):
         await ticks.pass_by(10.0)
         await ticks.pass_by(10.0)
         assert not ticks.sleeping
@@ -181,11 +181,11 @@ async def test_a_lost_lease_ends_the_renewals_and_not_the_body(ticks: Ticks) -> 
 
 
 async def test_a_check_that_fails_cancels_the_body(ticks: Ticks) -> None:
-    lease = Lease.granted("me", Moment.now(ticks.sources), 3.0)
+    lease = Lease.granted("me", Moment.now(ticks.runtime), 3.0)
     cancelled = False
 
     def check() -> None:
-        if not lease.valid(ticks.sources):
+        if not lease.valid(ticks.runtime):
             raise LeaseExpiredError("over")
 
     async def renew() -> None:
@@ -193,7 +193,7 @@ async def test_a_check_that_fails_cancels_the_body(ticks: Ticks) -> None:
 
     async def work() -> None:
         nonlocal cancelled
-        async with keep_renewed(renew, 10.0, ticks.sources, check=check):
+        async with keep_renewed(renew, 10.0, ticks.runtime, check=check):
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
@@ -216,7 +216,7 @@ async def test_what_is_no_error_of_ours_is_raised_as_itself(ticks: Ticks) -> Non
         raise ZeroDivisionError
 
     async def work() -> None:
-        async with keep_renewed(renew, 10.0, ticks.sources):
+        async with keep_renewed(renew, 10.0, ticks.runtime):
             await asyncio.Event().wait()
 
     working = asyncio.create_task(work())
@@ -236,7 +236,7 @@ async def test_a_cancelled_body_ends_a_renewal_that_is_under_way(ticks: Ticks) -
             ended.set()
 
     async def work() -> None:
-        async with keep_renewed(renew, 10.0, ticks.sources):
+        async with keep_renewed(renew, 10.0, ticks.runtime):
             await asyncio.Event().wait()
 
     working = asyncio.create_task(work())
@@ -249,10 +249,10 @@ async def test_a_cancelled_body_ends_a_renewal_that_is_under_way(ticks: Ticks) -
 
 
 async def test_a_loop_that_stopped_longer_than_the_lease_renews_no_transaction(
-    ticks: Ticks, items: ReliableItems
+    ticks: Ticks, items: RetryingItems
 ) -> None:
     """Another client may have begun to take it over: a late renewal would only hold it back."""
-    jobs = Jobs(items, ticks.sources)
+    jobs = TransactionRecords(items, ticks.runtime)
     async with jobs.hold("mark", "/a") as job:
         await ticks.pass_by(10.0)
         renewed = await jobs.record(job.id)
@@ -268,9 +268,9 @@ async def test_a_loop_that_stopped_longer_than_the_lease_renews_no_transaction(
 
 
 async def test_a_loop_that_stopped_longer_than_it_counts_on_the_lock_renews_no_lock(
-    ticks: Ticks, items: ReliableItems
+    ticks: Ticks, items: RetryingItems
 ) -> None:
-    lock = VolumeLock("load", "x", ticks.sources)
+    lock = VolumeLock("load", "x", ticks.runtime)
     record = {"path": RECORD_KEY.partition, "children": RECORD_KEY.sort}
     await items.write(Put({**record, **lock.fields()}, ABSENT))
     granted = ticks.clock.now_ms() + int(LEASE_SECONDS * 1000)

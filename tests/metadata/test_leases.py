@@ -11,10 +11,10 @@ from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.ports.items import Key
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn import txn_record as jobs_module
-from s3k_async.txn.txn_record import JOB_PARTITION, Jobs
+from s3k_async.txn.txn_record import TRANSACTION_PARTITION, TransactionRecords
 from tests.engines.volumes import fresh_name
 
 
@@ -35,7 +35,7 @@ class Service:
         self.created = False
         self.renewals: asyncio.Queue[Call] = asyncio.Queue()
         self.name = fresh_name("leases")
-        self.items = ReliableItems(
+        self.items = RetryingItems(
             FaultPlan(self._gate).items(MemoryItems(self.name)),
             RetryPolicy(),
             SYSTEM,
@@ -45,7 +45,7 @@ class Service:
     async def _gate(self, call: Call) -> None:
         if call.method == "get":
             await self.answers_reads.wait()
-        elif call.key.startswith(JOB_PARTITION) and self.created:
+        elif call.key.startswith(TRANSACTION_PARTITION) and self.created:
             self.renewals.put_nowait(call)
             await self.answers_renewals.wait()
         else:
@@ -65,7 +65,7 @@ async def service() -> Service:
 
 
 async def test_a_renewal_does_not_wait_for_its_turn(service: Service) -> None:
-    async with Jobs(service.items, SYSTEM).hold("mark", "/a") as job:
+    async with TransactionRecords(service.items, SYSTEM).hold("mark", "/a") as job:
         reading = asyncio.create_task(service.items.get(Key("p", "s")))
         await service.renewed(3)
         job.check()
@@ -75,7 +75,7 @@ async def test_a_renewal_does_not_wait_for_its_turn(service: Service) -> None:
 
 async def test_a_late_renewal_holds_back_what_is_not_sent_yet(service: Service) -> None:
     service.answers_renewals.clear()
-    async with Jobs(service.items, SYSTEM).hold("mark", "/a") as job:
+    async with TransactionRecords(service.items, SYSTEM).hold("mark", "/a") as job:
         await job.turn()
         await service.renewed(1)
         await asyncio.sleep(0.1)

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.ports.items import Condition, Item, Key, Update
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
@@ -28,7 +28,7 @@ from s3k_async.txn.volume_lock import (
 from s3k_async.txn.volume_record import DESTROYING, LOCK, RECORD_KEY, STATE
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.exclusive_volume import exclusive_volume
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_runtime
 
 _names = (f"delegates-{number}" for number in count())
 ITEM: Item = {"path": "ks://v/-sf0", "children": "a", "ver": 1}
@@ -40,11 +40,11 @@ class Rig:
 
     config: VolumeConfig
     clock: FakeClock
-    sources: Sources
+    runtime: Runtime
 
     @asynccontextmanager
     async def volume(self) -> AsyncIterator[Volume]:
-        volume = await open_volume(self.config, sources=self.sources, locked=True)
+        volume = await open_volume(self.config, runtime=self.runtime, locked=True)
         try:
             yield volume
         finally:
@@ -61,7 +61,7 @@ class Rig:
 async def rig() -> Rig:
     name = next(_names)
     clock = FakeClock()
-    steady = fake_sources(clock)
+    steady = fake_runtime(clock)
 
     async def sleep(seconds: float) -> None:
         end = clock.seconds + seconds
@@ -69,18 +69,18 @@ async def rig() -> Rig:
             await anyio.lowlevel.checkpoint()
 
     config = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name))
-    await init_volume(config, sources=steady)
+    await init_volume(config, runtime=steady)
     return Rig(config, clock, replace(steady, sleep=sleep))
 
 
 def lock_of(rig: Rig) -> VolumeLock:
-    return VolumeLock("restore", "/", rig.sources)
+    return VolumeLock("restore", "/", rig.runtime)
 
 
 async def test_a_delegate_writes_for_as_long_as_the_lock_is_held(rig: Rig) -> None:
     lock = lock_of(rig)
-    async with exclusive_volume(rig.config, lock, sources=rig.sources), rig.volume() as volume:
-        async with LockDelegate(lock.id, rig.sources).at_work(volume.items):
+    async with exclusive_volume(rig.config, lock, runtime=rig.runtime), rig.volume() as volume:
+        async with LockDelegate(lock.id, rig.runtime).at_work(volume.items):
             for number in range(20):
                 await rig.pass_by(13)
                 await volume.items.load([{**ITEM, "ver": number}])
@@ -93,11 +93,11 @@ async def test_nobody_is_delegate_of_a_lock_that_is_not_held(rig: Rig) -> None:
     lock = lock_of(rig)
     async with rig.volume() as volume:
         with pytest.raises(LeaseExpiredError):
-            async with LockDelegate(lock.id, rig.sources).at_work(volume.items):
+            async with LockDelegate(lock.id, rig.runtime).at_work(volume.items):
                 raise AssertionError
-        async with exclusive_volume(rig.config, lock, sources=rig.sources):
+        async with exclusive_volume(rig.config, lock, runtime=rig.runtime):
             with pytest.raises(LeaseExpiredError):
-                async with LockDelegate("another", rig.sources).at_work(volume.items):
+                async with LockDelegate("another", rig.runtime).at_work(volume.items):
                     raise AssertionError
 
 
@@ -108,7 +108,7 @@ async def test_before_the_lock_is_given_up_no_delegate_writes_any_more(rig: Rig)
     ended: list[float] = []
 
     async def work(volume: Volume, held: str) -> None:
-        async with LockDelegate(held, rig.sources).at_work(volume.items):
+        async with LockDelegate(held, rig.runtime).at_work(volume.items):
             while True:
                 ended[:] = [rig.clock.seconds]
                 await volume.items.load([ITEM])
@@ -121,7 +121,7 @@ async def test_before_the_lock_is_given_up_no_delegate_writes_any_more(rig: Rig)
     async with (
         rig.volume() as volume,
         anyio.create_task_group() as tasks,
-        exclusive_volume(rig.config, lock, sources=rig.sources) as held,
+        exclusive_volume(rig.config, lock, runtime=rig.runtime) as held,
     ):
         tasks.start_soon(works, volume, lock.id)
         await rig.pass_by(60)
@@ -131,12 +131,12 @@ async def test_before_the_lock_is_given_up_no_delegate_writes_any_more(rig: Rig)
         given_up = rig.clock.seconds
     assert given_up - dismissed >= QUIET_SECONDS
     assert ended[0] - dismissed < LOOK_SECONDS
-    await (await open_volume(rig.config, sources=rig.sources)).close()
+    await (await open_volume(rig.config, runtime=rig.runtime)).close()
 
 
 async def test_a_lock_goes_on_under_its_new_id(rig: Rig) -> None:
     lock = lock_of(rig)
-    async with exclusive_volume(rig.config, lock, sources=rig.sources) as held:
+    async with exclusive_volume(rig.config, lock, runtime=rig.runtime) as held:
         before = lock.id
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(rig.pass_by, QUIET_SECONDS + 1)
@@ -146,18 +146,18 @@ async def test_a_lock_goes_on_under_its_new_id(rig: Rig) -> None:
         await rig.pass_by(2 * LEASE_SECONDS)
         lock.check()
         with pytest.raises(BusyError):
-            await open_volume(rig.config, sources=rig.sources)
+            await open_volume(rig.config, runtime=rig.runtime)
 
 
 async def test_a_delegate_that_cannot_look_stops(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = lock_of(rig)
-    async with exclusive_volume(rig.config, lock, sources=rig.sources), rig.volume() as volume:
+    async with exclusive_volume(rig.config, lock, runtime=rig.runtime), rig.volume() as volume:
 
         async def silent(*_: object, **__: object) -> None:
             raise UnreachableError("no answer")
 
         async def work() -> None:
-            delegate = LockDelegate(lock.id, rig.sources)
+            delegate = LockDelegate(lock.id, rig.runtime)
             async with delegate.at_work(volume.items):
                 with monkeypatch.context() as cut:
                     cut.setattr(MemoryItems, "get", silent)
@@ -180,18 +180,18 @@ async def test_what_waits_to_be_sent_is_not_sent_when_the_lock_is_given_up(
     sent: list[float] = []
 
     async def waiting(self: MemoryItems, items: Sequence[Item]) -> None:
-        await rig.sources.sleep(60)
+        await rig.runtime.sleep(60)
         sent.append(rig.clock.seconds)
         await load(self, items)
 
     async def work(volume: Volume, held: str) -> None:
         with pytest.raises(LeaseExpiredError):
-            async with LockDelegate(held, rig.sources).at_work(volume.items):
+            async with LockDelegate(held, rig.runtime).at_work(volume.items):
                 await volume.items.load([ITEM])
 
     monkeypatch.setattr(MemoryItems, "load", waiting)
     async with rig.volume() as volume, anyio.create_task_group() as tasks:
-        async with exclusive_volume(rig.config, lock, sources=rig.sources) as held:
+        async with exclusive_volume(rig.config, lock, runtime=rig.runtime) as held:
             tasks.start_soon(work, volume, lock.id)
             await rig.pass_by(1)
             tasks.start_soon(rig.pass_by, QUIET_SECONDS + 1)
@@ -209,7 +209,7 @@ async def test_a_lease_that_runs_out_ends_the_work_before_anybody_can_take_it_ov
         await lock.take(volume.items, volume.record, "here")  # and it is never renewed
 
         async def work() -> None:
-            delegate = LockDelegate(lock.id, rig.sources)
+            delegate = LockDelegate(lock.id, rig.runtime)
             async with delegate.at_work(volume.items):
                 await rig.pass_by(HELD_SECONDS)
                 delegate.check()
@@ -224,9 +224,9 @@ async def test_a_lease_that_runs_out_ends_the_work_before_anybody_can_take_it_ov
 
 async def test_nobody_writes_into_a_volume_that_is_being_destroyed(rig: Rig) -> None:
     lock = lock_of(rig)
-    async with exclusive_volume(rig.config, lock, sources=rig.sources), rig.volume() as volume:
+    async with exclusive_volume(rig.config, lock, runtime=rig.runtime), rig.volume() as volume:
         await volume.items.write(Update(RECORD_KEY, Condition(), {STATE: DESTROYING}))
         with pytest.raises(LeaseExpiredError):
-            async with LockDelegate(lock.id, rig.sources).at_work(volume.items):
+            async with LockDelegate(lock.id, rig.runtime).at_work(volume.items):
                 raise AssertionError
         await volume.items.write(Update(RECORD_KEY, Condition(), {}, (STATE,)))

@@ -317,14 +317,14 @@ async def test_a_read_that_began_before_a_write_does_not_confirm_its_parent(
     await read.wait()
     second = asyncio.create_task(rig.write("/a/second", store=store))
     await written.wait()
-    async with rig.store.jobs.hold("mark", "/a") as job:
-        marked = await rig.store.mark(await rig.need("/a"), job)
+    async with rig.store.transactions.hold("mark", "/a") as job:
+        marked = await rig.store.hold(await rig.need("/a"), job)
         answered.set()
         await first
         # It has looked for itself, and waits for the mark to go.
         for _ in range(100):
             await asyncio.sleep(0)
         assert not second.done()
-        await rig.store.unmark(marked, job)
+        await rig.store.drop_intent(marked, job)
     assert (await first).version == (await second).version == 2
     assert await rig.paths() == await rig.scanned() == {"/a", "/a/keep", "/a/first", "/a/second"}

@@ -133,8 +133,8 @@ async def test_a_live_job_holds_others_up_and_a_dead_one_does_not(rig: Rig) -> N
     await grow(rig, "/a")
     faults = FaultPlan()
     store = rig.client(faults)
-    async with store.jobs.hold("mark", "/a", "/b") as job:
-        await store.mark(await rig.need("/a/d0"), job)
+    async with store.transactions.hold("mark", "/a", "/b") as job:
+        await store.hold(await rig.need("/a/d0"), job)
         with pytest.raises(BusyError):
             await rig.write("/a/d0/new")
         with pytest.raises(BusyError):

@@ -12,7 +12,7 @@ import anyio.lowlevel
 import pytest
 
 from s3k_async._core.retry import RetryPolicy
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Item, Key, Put, Update
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
@@ -44,7 +44,7 @@ from s3k_async.txn.volume_lock import (
 from s3k_async.txn.volume_record import RECORD_KEY, TAG
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.exclusive_volume import exclusive_volume
-from tests.support import FakeClock, fake_sources, under
+from tests.support import FakeClock, fake_runtime, under
 
 _names = (f"exclusive-{number}" for number in count())
 ITEM: Item = {"path": "ks://v/-sf0", "children": "a", "ver": 1}
@@ -56,19 +56,19 @@ class Rig:
 
     config: VolumeConfig
     clock: FakeClock
-    sources: Sources
+    runtime: Runtime
 
     def lock(self, purpose: LockPurpose = "load", subject: str = "x") -> VolumeLock:
-        return VolumeLock(purpose, subject, self.sources)
+        return VolumeLock(purpose, subject, self.runtime)
 
     @asynccontextmanager
     async def held(self, lock: VolumeLock, *, touching: bool = False) -> AsyncIterator[Volume]:
-        async with exclusive_volume(self.config, lock, sources=self.sources) as volume:
+        async with exclusive_volume(self.config, lock, runtime=self.runtime) as volume:
             lock.touched = lock.touched or touching
             yield volume
 
     async def open(self, faults: FaultPlan | None = None) -> Volume:
-        return await under(faults, open_volume(self.config, sources=self.sources))
+        return await under(faults, open_volume(self.config, runtime=self.runtime))
 
     async def interrupt(self, lock: VolumeLock) -> None:
         """Work that fails half-way."""
@@ -81,7 +81,7 @@ class Rig:
 async def rig() -> Rig:
     name = next(_names)
     clock = FakeClock()
-    steady = fake_sources(clock)
+    steady = fake_runtime(clock)
 
     async def sleep(seconds: float) -> None:
         if seconds < RENEW_SECONDS:
@@ -89,10 +89,10 @@ async def rig() -> Rig:
         else:
             await anyio.sleep_forever()  # the renewal in the background must not make time pass
 
-    sources = replace(steady, sleep=sleep)
+    runtime = replace(steady, sleep=sleep)
     config = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name))
-    await init_volume(config, sources=steady)
-    return Rig(config, clock, sources)
+    await init_volume(config, runtime=steady)
+    return Rig(config, clock, runtime)
 
 
 # The lock
@@ -106,9 +106,9 @@ async def test_a_locked_volume_opens_for_nobody_else(rig: Rig) -> None:
             async with rig.held(rig.lock()):
                 raise AssertionError
         with pytest.raises(BusyError, match="is locked by a"):
-            await init_volume(rig.config, exist_ok=True, sources=rig.sources)
+            await init_volume(rig.config, exist_ok=True, runtime=rig.runtime)
         with pytest.raises(BusyError, match="is locked by a"):
-            await destroy_volume(rig.config, sources=rig.sources)
+            await destroy_volume(rig.config, runtime=rig.runtime)
     await (await rig.open()).close()
 
 
@@ -158,7 +158,7 @@ async def test_a_lock_is_not_left_behind_by_who_was_cancelled_while_taking_it(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody could have opened the volume until the work was begun again, and finished."""
-    volume = await open_volume(rig.config, sources=rig.sources, locked=True)
+    volume = await open_volume(rig.config, runtime=rig.runtime, locked=True)
     write = MemoryItems.write
 
     async def cancelled(items: MemoryItems, action: Put | Update | Delete) -> None:
@@ -198,14 +198,14 @@ async def test_interrupted_work_is_finished_by_the_same_work_only(rig: Rig) -> N
 
 async def test_a_volume_with_interrupted_work_can_be_destroyed(rig: Rig) -> None:
     await rig.interrupt(rig.lock())
-    await destroy_volume(rig.config, force=True, sources=rig.sources)
+    await destroy_volume(rig.config, force=True, runtime=rig.runtime)
     with pytest.raises(VolumeNotFoundError):
         await rig.open()
 
 
 async def test_the_lock_of_the_dead_is_taken_over_when_its_lease_is_over(rig: Rig) -> None:
     dead = rig.lock()
-    volume = await open_volume(rig.config, sources=rig.sources, locked=True)
+    volume = await open_volume(rig.config, runtime=rig.runtime, locked=True)
     await dead.take(volume.items, volume.record, "t")
     with pytest.raises(BusyError, match="is locked by a"):
         async with rig.held(rig.lock()):
@@ -237,7 +237,7 @@ async def test_the_lock_is_renewed_while_it_is_held(rig: Rig) -> None:
         rounds += 1
         rig.clock.advance(seconds)
 
-    lock = VolumeLock("load", "x", replace(rig.sources, sleep=sleep))
+    lock = VolumeLock("load", "x", replace(rig.runtime, sleep=sleep))
     async with rig.held(lock) as volume:
         while rounds < 20:
             lock.check()
@@ -340,7 +340,7 @@ async def test_many_calls_share_one_look_at_a_table_that_does_not_answer(rig: Ri
         await anyio.wait_all_tasks_blocked()
         raise UnreachableError("no answer", path="t")
 
-    fence = RecordFence(read, record, Moment.now(rig.sources), rig.sources, "t")
+    fence = RecordFence(read, record, Moment.now(rig.runtime), rig.runtime, "t")
     rig.clock.advance(3600)
 
     async def look() -> None:

@@ -15,9 +15,9 @@ import anyio
 import pytest
 
 from s3k_async._core.retry import RetryPolicy
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import ABSENT, Item, ItemStore, ItemTable, Put, Value
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, S3Bucket, SqliteFile
 from s3k_async.errors import (
     ConfigError,
@@ -45,7 +45,7 @@ from s3k_async.txn.volume_record import (
     mark_destroying,
 )
 from tests.engines.volumes import fresh_name, fresh_table
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_runtime
 
 POLICY = RetryPolicy(attempts=3)
 RECORD = VolumeRecord(
@@ -226,8 +226,8 @@ class Rig:
     clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
-        self.sources: Sources = fake_sources(self.clock, seed=11)
-        self.items = ReliableItems(self.raw, POLICY, self.sources)
+        self.runtime: Runtime = fake_runtime(self.clock, seed=11)
+        self.items = RetryingItems(self.raw, POLICY, self.runtime)
 
     async def put(self, item: Item) -> None:
         await self.raw.write(Put(item, ABSENT))
@@ -237,14 +237,14 @@ class Rig:
             self.items,
             table or self.table,
             "table-1",
-            sources=self.sources,
+            runtime=self.runtime,
             policy=POLICY,
             **options,
         )
 
     async def create(self, record: VolumeRecord = RECORD, table: ItemTable | None = None) -> None:
         await create_record(
-            self.items, table or self.table, record, "table-1", sources=self.sources, policy=POLICY
+            self.items, table or self.table, record, "table-1", runtime=self.runtime, policy=POLICY
         )
 
     async def stored(self) -> VolumeRecord | None:
@@ -487,7 +487,7 @@ async def test_an_opener_waits_for_the_creator_that_has_made_the_table(rig: Rig)
 async def test_an_opener_that_looks_just_before_the_record_and_the_first_file_finds_them(
     rig: Rig,
 ) -> None:
-    class Late(ReliableItems):
+    class Late(RetryingItems):
         """Between the look for the record and the look for other items, a creator is quick."""
 
         looks = 0
@@ -500,16 +500,16 @@ async def test_an_opener_that_looks_just_before_the_record_and_the_first_file_fi
                 await rig.put(ENTRY)
             return item
 
-    items = Late(rig.raw, POLICY, rig.sources)
+    items = Late(rig.raw, POLICY, rig.runtime)
     tags = Tags(rig.table, read=UnsupportedError("no tags"))
     assert (
-        await load_or_repair(items, tags, "table-1", sources=rig.sources, policy=POLICY) == RECORD
+        await load_or_repair(items, tags, "table-1", runtime=rig.runtime, policy=POLICY) == RECORD
     )
 
 
 async def test_a_volume_that_is_being_destroyed_cannot_be_opened(rig: Rig) -> None:
     await rig.create()
-    await mark_destroying(rig.items, RECORD, "table-1", sources=rig.sources)
+    await mark_destroying(rig.items, RECORD, "table-1", runtime=rig.runtime)
     with pytest.raises(VolumeNotFoundError, match="being destroyed"):
         await rig.load()
     assert await rig.load(destroying=True) == RECORD
@@ -519,6 +519,6 @@ async def test_another_volume_is_not_marked_for_destruction(rig: Rig) -> None:
     await rig.create()
     with pytest.raises(VolumeNotFoundError):
         await mark_destroying(
-            rig.items, replace(RECORD, volume_id="other"), "table-1", sources=rig.sources
+            rig.items, replace(RECORD, volume_id="other"), "table-1", runtime=rig.runtime
         )
     assert await rig.load() == RECORD

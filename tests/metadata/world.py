@@ -11,8 +11,8 @@ from anyio import sleep_forever
 from s3k_async._core.retry import RetryPolicy
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.bulk import publish
 from s3k_async.config import Tuning
 from s3k_async.errors import PathNotFoundError
@@ -29,7 +29,7 @@ from s3k_async.testing import FaultPlan
 from s3k_async.txn.txn_record import RENEW_SECONDS
 from s3k_async.volumes.volume import Volume
 from tests.integrity.verifier import Verifier
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_runtime
 
 __all__ = ["GROWN", "Client", "Paths", "World"]
 
@@ -74,14 +74,14 @@ class World:
     clock: FakeClock = field(default_factory=FakeClock)
 
     async def start(self) -> World:
-        sources = fake_sources(self.clock, seed=7)
+        runtime = fake_runtime(self.clock, seed=7)
 
         async def sleep(seconds: float) -> None:
             # A lease is not renewed while nothing takes time, or renewals would be most of the
             # calls.
-            await (sleep_forever() if seconds == RENEW_SECONDS else sources.sleep(seconds))
+            await (sleep_forever() if seconds == RENEW_SECONDS else runtime.sleep(seconds))
 
-        self.sources = replace(sources, sleep=sleep)
+        self.runtime = replace(runtime, sleep=sleep)
         await MemoryItems(self.name).create()
         await MemoryBlobs(self.name).create()
         await MemoryBlobs(self.name + "-data").create()
@@ -95,19 +95,19 @@ class World:
     def client(self, faults: FaultPlan | None = None) -> Client:
         faults = faults or FaultPlan()
         policy = RetryPolicy(attempts=4)
-        items = ReliableItems(
-            faults.items(MemoryItems(self.name, self.sources)), policy, self.sources
+        items = RetryingItems(
+            faults.items(MemoryItems(self.name, self.runtime)), policy, self.runtime
         )
-        log = ReliableBlobs(
-            faults.blobs(MemoryBlobs(self.name, self.sources)), policy, self.sources
+        log = RetryingBlobs(
+            faults.blobs(MemoryBlobs(self.name, self.runtime)), policy, self.runtime
         )
-        data = ReliableBlobs(
-            faults.blobs(MemoryBlobs(self.name + "-data", self.sources)), policy, self.sources
+        data = RetryingBlobs(
+            faults.blobs(MemoryBlobs(self.name + "-data", self.runtime)), policy, self.runtime
         )
         store = MetadataStore(
-            items, KeyScheme("v", 2), NativeLog(log, self.sources), self.sources, TUNING
+            items, KeyScheme("v", 2), NativeLog(log, self.runtime), self.runtime, TUNING
         )
-        storage = PhysicalStorage(data, self.sources, TUNING)
+        storage = PhysicalStorage(data, self.runtime, TUNING)
         tree = Tree(store)
         return Client(store, storage, tree, AtomicTree(store, tree))
 
@@ -120,7 +120,7 @@ class World:
             self.client().store,
             MemoryBlobs(self.name + "-data"),
             LogReader(MemoryBlobs(self.name)),
-            self.sources,
+            self.runtime,
             grace=60.0,
         )
         return (await verifier.verify(deep=True)).findings

@@ -80,14 +80,14 @@ async def dump(
 
 
 async def load(source: str, settings: VolumeConfig, **options: Any) -> LoadResult:
-    return await load_volume(source, settings, sources=HURRIED, **options)
+    return await load_volume(source, settings, runtime=HURRIED, **options)
 
 
 async def share(source: VolumeConfig, target: VolumeConfig) -> None:
     """The bytes of one volume under the same keys at the place of another."""
     async with opened(source) as volume:
         assert isinstance(target.data, MemoryBlobs)
-        scope = (await init_volume(target, sources=HURRIED)).scope
+        scope = (await init_volume(target, runtime=HURRIED)).scope
         place = MemoryBlobStore(target.data.name)
         async for info in list_all(volume.blobs):
             if ".id=" in info.key:
@@ -391,7 +391,7 @@ async def test_what_was_written_before_everybody_noticed_counts_as_well(target: 
 
         with pytest.raises(DirectoryNotEmptyError):
             await load_volume(
-                target, other, bytes_from=volume, sources=replace(HURRIED, sleep=sleep)
+                target, other, bytes_from=volume, runtime=replace(HURRIED, sleep=sleep)
             )
     assert set(await entries(other)) == {"/late"}
 
@@ -574,7 +574,7 @@ async def _finish(target: str, other: VolumeConfig, source: Any) -> None:
     to finish."""
     later = replace(HURRIED, now_ms=lambda: HURRIED.now_ms() + 100_000)
     with suppress(DirectoryNotEmptyError):
-        await load_volume(target, other, bytes_from=source, sources=later)
+        await load_volume(target, other, bytes_from=source, runtime=later)
 
 
 async def test_an_interrupted_load_keeps_the_volume_closed_and_goes_on_where_it_was(

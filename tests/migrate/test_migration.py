@@ -59,7 +59,7 @@ class Scene:
 
     async def load(self, faults: FaultPlan | None = None) -> None:
         await under(
-            faults, load_volume(str(self.dump), self.new_config, adopt=True, sources=HURRIED)
+            faults, load_volume(str(self.dump), self.new_config, adopt=True, runtime=HURRIED)
         )
 
     async def retire(
@@ -269,7 +269,7 @@ async def test_a_load_that_died_is_finished_by_loading_again(tmp_path: Path) -> 
             await scene.load(plan)
         later = replace(HURRIED, now_ms=lambda: SYSTEM.now_ms() + 3_600_000)
         with suppress(DirectoryNotEmptyError):  # it died after the end
-            await load_volume(str(scene.dump), scene.new_config, adopt=True, sources=later)
+            await load_volume(str(scene.dump), scene.new_config, adopt=True, runtime=later)
         await check_files(scene)
 
 
@@ -366,7 +366,7 @@ async def test_only_an_old_volume_is_adopted_and_retired(scene: Scene, tmp_path:
             scene.new_config, table=MemoryTable(fresh_name("table")), name=fresh_name("other")
         )
         with pytest.raises(InvalidArgumentError, match="of a native volume are its own"):
-            await load_volume(target, other, adopt=True, sources=HURRIED)
+            await load_volume(target, other, adopt=True, runtime=HURRIED)
         for pair in ((new, new), (old, old)):
             with pytest.raises(UnsupportedError):
                 await retire_log(*pair)

@@ -58,7 +58,7 @@ async def dump(settings: VolumeConfig, target: str) -> Manifest:
 
 
 async def load(source: str, settings: VolumeConfig, **options: Any) -> LoadResult:
-    return await load_volume(source, settings, sources=HURRIED, **options)
+    return await load_volume(source, settings, runtime=HURRIED, **options)
 
 
 def read(source: str) -> list[Entry]:

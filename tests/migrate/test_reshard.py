@@ -52,7 +52,7 @@ async def test_the_suffix_count_of_a_volume_can_be_changed(new_volume: VolumeMak
     wanted = await entries(settings)
     targets: list[tuple[int, HashName | None]] = [(10, None), (10, "java31"), (1, "xxh3")]
     for count, hash_name in targets:
-        done = await reshard_volume(settings, count, hash=hash_name, sources=HURRIED)
+        done = await reshard_volume(settings, count, hash=hash_name, runtime=HURRIED)
         assert done.suffix_count == count
         assert done.entries == len(wanted)
         assert await entries(settings) == wanted
@@ -76,21 +76,21 @@ async def test_names_that_fall_into_one_partition_are_spread() -> None:
         return max(found.values())
 
     before = await hottest()
-    await reshard_volume(settings, 30, hash="xxh3", sources=HURRIED)
+    await reshard_volume(settings, 30, hash="xxh3", runtime=HURRIED)
     assert await hottest() < 40 <= before
 
 
 async def test_what_is_so_already_changes_nothing() -> None:
     settings = await made(config(4))
     before = await stored(settings)
-    done = await reshard_volume(settings, 4, sources=HURRIED)
+    done = await reshard_volume(settings, 4, runtime=HURRIED)
     assert done.moved == 0
     assert await stored(settings) == before
 
 
 async def test_the_tag_follows_the_record() -> None:
     settings = await made(config(4))
-    await reshard_volume(settings, 6, sources=HURRIED)
+    await reshard_volume(settings, 6, runtime=HURRIED)
     async with opened(settings) as volume:
         assert await volume.table.read_tag(TAG) == volume.record.to_tag()
         assert " s:6 " in volume.record.to_tag()
@@ -99,7 +99,7 @@ async def test_the_tag_follows_the_record() -> None:
 async def test_only_what_gets_another_key_is_moved() -> None:
     settings = await made(config(4))
     before = {(item["path"], item["children"]) for item in await stored(settings)}
-    done = await reshard_volume(settings, 8, sources=HURRIED)
+    done = await reshard_volume(settings, 8, runtime=HURRIED)
     after = {(item["path"], item["children"]) for item in await stored(settings)}
     assert 0 < done.moved == len(after - before) < done.entries
 
@@ -109,7 +109,7 @@ async def test_refusals_change_nothing() -> None:
     before = await stored(settings)
     for count in (0, 1001):
         with pytest.raises(ConfigError):
-            await reshard_volume(settings, count, sources=HURRIED)
+            await reshard_volume(settings, count, runtime=HURRIED)
     items = MemoryItems(settings.name)
     stray = {
         **before[0],
@@ -120,7 +120,7 @@ async def test_refusals_change_nothing() -> None:
         put = Put(bad, ABSENT)  # type: ignore[arg-type]
         await items.write(put)
         with pytest.raises(ItemFormatError, match="fsck"):
-            await reshard_volume(settings, 7, sources=HURRIED)
+            await reshard_volume(settings, 7, runtime=HURRIED)
         assert len(await stored(settings)) == len(before) + 1
         from s3k_async.backends.ports.items import Condition, Delete
 
@@ -136,7 +136,7 @@ async def test_each_pass_may_be_done_twice_at_the_same_time(
     settings = await made(replace(new_volume(), suffix_count=4))
     wanted = await entries(settings)
     monkeypatch.setattr(reshard, "ReshardPass", Twice)
-    done = await reshard_volume(settings, 9, sources=HURRIED)
+    done = await reshard_volume(settings, 9, runtime=HURRIED)
     assert done.entries == len(wanted)
     assert await entries(settings) == wanted
     await keys(settings)
@@ -168,7 +168,7 @@ async def test_a_key_that_would_be_too_long_is_refused() -> None:
         await fs.makedirs(path)
         await fs.write(f"{path}/f", b"deep")
     with pytest.raises(InvalidPathError):
-        await reshard_volume(settings, 11, sources=HURRIED)
+        await reshard_volume(settings, 11, runtime=HURRIED)
     async with S3kClient(config=settings) as fs:
         assert await fs.read(f"{path}/f") == b"deep"
 
@@ -179,7 +179,7 @@ async def test_a_tag_that_cannot_be_written_stops_it_before_anything_is_changed(
     plan = FaultPlan()
     plan.fail_when(lambda call: call.method == "write_tag", PermissionDeniedError("no"), times=100)
     with pytest.raises(PermissionDeniedError):
-        await under(plan, reshard_volume(settings, 6, sources=HURRIED))
+        await under(plan, reshard_volume(settings, 6, runtime=HURRIED))
     assert await stored(settings) == before
     await check_readable(settings)
 
@@ -191,12 +191,12 @@ async def test_readers_and_writers_meanwhile_are_turned_away() -> None:
     """What docs/design/005-resharding.md says of them."""
     settings = await made(config(4))
     clock = FakeClock()
-    sources = replace(HURRIED, monotonic=clock.monotonic, now_ms=clock.now_ms)
+    runtime = replace(HURRIED, monotonic=clock.monotonic, now_ms=clock.now_ms)
     plan = FaultPlan()
     seen: list[str] = []
     from s3k_async.volumes import open_volume
 
-    old = await open_volume(settings, sources=sources)
+    old = await open_volume(settings, runtime=runtime)
 
     async def gate(call: Call) -> None:
         if call.method not in ("load", "transact"):
@@ -210,7 +210,7 @@ async def test_readers_and_writers_meanwhile_are_turned_away() -> None:
         seen.append(call.method)
 
     plan.gate = gate
-    await under(plan, reshard_volume(settings, 9, sources=HURRIED))
+    await under(plan, reshard_volume(settings, 9, runtime=HURRIED))
     assert {"load", "transact"} <= set(seen)
     clock.advance(LOOK_SECONDS)
     for again in (old.store.get("/a"), old.store.make_directory("/new/here")):
@@ -226,7 +226,7 @@ async def test_readers_and_writers_meanwhile_are_turned_away() -> None:
 
 async def calls_of_a_reshard() -> int:
     settings, plan = await made(config(2)), FaultPlan()
-    await under(plan, reshard_volume(settings, 5, sources=HURRIED))
+    await under(plan, reshard_volume(settings, 5, runtime=HURRIED))
     return len(plan.calls)
 
 
@@ -242,8 +242,8 @@ async def test_a_reshard_that_dies_at_any_call_is_finished_by_the_same_call(mome
         )
         plan.fail_when(lambda call, number=number: call.number > number, Died("dead"), times=10**9)  # type: ignore[misc]
         with suppress(Died, BaseExceptionGroup):  # no two make exactly as many calls
-            await under(plan, reshard_volume(settings, 5, sources=HURRIED))
-        await reshard_volume(settings, 5, sources=LATER)
+            await under(plan, reshard_volume(settings, 5, runtime=HURRIED))
+        await reshard_volume(settings, 5, runtime=LATER)
         assert await entries(settings) == wanted
         await keys(settings)
         async with opened(settings) as volume:
@@ -255,12 +255,12 @@ async def test_an_interrupted_reshard_is_finished_to_the_same_count_only() -> No
     settings, plan = await made(config(4)), FaultPlan()
     plan.fail_when(lambda call: call.method == "load", PermissionDeniedError("no more"))
     with pytest.raises(PermissionDeniedError):
-        await under(plan, reshard_volume(settings, 7, hash="java31", sources=HURRIED))
+        await under(plan, reshard_volume(settings, 7, hash="java31", runtime=HURRIED))
     with pytest.raises(BusyError, match=r"a reshard of the volume \(7 java31\) was interrupted"):
         await entries(settings)
     for count, hash_name in ((8, "java31"), (7, None)):
         with pytest.raises(BusyError, match=r"7 java31"):
-            await reshard_volume(settings, count, hash=hash_name, sources=HURRIED)  # type: ignore[arg-type]
-    await reshard_volume(settings, 7, hash="java31", sources=HURRIED)
+            await reshard_volume(settings, count, hash=hash_name, runtime=HURRIED)  # type: ignore[arg-type]
+    await reshard_volume(settings, 7, hash="java31", runtime=HURRIED)
     await keys(settings)
     await check_readable(settings)

@@ -80,7 +80,7 @@ async def test_a_job_survives_a_reshard(steps: int, visible: set[str]) -> None:
     settings = config(4)
     await renaming(settings, steps)
     before = await entries(settings)
-    await reshard_volume(settings, 9, sources=HURRIED)
+    await reshard_volume(settings, 9, runtime=HURRIED)
     assert set(before) == visible
     assert await entries(settings) == before
     await keys(settings)

@@ -21,7 +21,7 @@ from tests.support import under
 async def lose_and_restore(settings: VolumeConfig) -> dict[str, Entry]:
     await MemoryItems(settings.name).drop()
     report = await restore_volume(
-        replace(settings, suffix_count=None, hash=None), dry_run=False, sources=HURRIED
+        replace(settings, suffix_count=None, hash=None), dry_run=False, runtime=HURRIED
     )
     assert report.clean
     await keys(settings)
@@ -37,7 +37,7 @@ async def test_a_volume_that_was_loaded_can_be_restored(tmp_path: Path) -> None:
     source, other, target = await made(config(4)), config(9), str(tmp_path / "x.dump")
     async with opened(source) as volume:
         await dump_volume(volume, target, path="/a")
-        await load_volume(target, other, bytes_from=volume, sources=HURRIED)
+        await load_volume(target, other, bytes_from=volume, runtime=HURRIED)
     wanted = await entries(other)
     assert "/a/deep/er/3" in wanted
     assert plain(await lose_and_restore(other)) == plain(wanted)
@@ -61,8 +61,8 @@ async def test_a_load_that_was_interrupted_and_finished_can_be_restored(
     async with opened(source) as volume:
         await dump_volume(volume, target)
         with pytest.raises(PermissionDeniedError):
-            await under(plan, load_volume(target, other, bytes_from=volume, sources=HURRIED))
-        await load_volume(target, other, bytes_from=volume, sources=HURRIED)
+            await under(plan, load_volume(target, other, bytes_from=volume, runtime=HURRIED))
+        await load_volume(target, other, bytes_from=volume, runtime=HURRIED)
     wanted = await entries(other)
     assert plain(await lose_and_restore(other)) == plain(wanted)
 
@@ -70,7 +70,7 @@ async def test_a_load_that_was_interrupted_and_finished_can_be_restored(
 async def test_a_volume_that_was_resharded_is_restored_with_its_new_suffix_count() -> None:
     settings = await made(config(4))
     wanted = await entries(settings)
-    await reshard_volume(settings, 7, hash="java31", sources=HURRIED)
+    await reshard_volume(settings, 7, hash="java31", runtime=HURRIED)
     assert plain(await lose_and_restore(settings)) == plain(wanted)
     async with opened(settings) as volume:
         assert (volume.record.suffix_count, volume.record.hash) == (7, "java31")
@@ -83,8 +83,8 @@ async def test_fsck_finds_nothing_wrong_with_what_was_moved(tmp_path: Path) -> N
     source, other, target = await made(config(4)), config(9), str(tmp_path / "x.dump")
     async with opened(source) as volume:
         await dump_volume(volume, target)
-        await load_volume(target, other, bytes_from=volume, sources=HURRIED)
-    await reshard_volume(other, 3, sources=HURRIED)
+        await load_volume(target, other, bytes_from=volume, runtime=HURRIED)
+    await reshard_volume(other, 3, runtime=HURRIED)
     async with opened(other) as volume:
         assert volume.log_blobs is not None
         verifier = Verifier(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from s3k_async import _native
-from s3k_async._native import Deletes, Endings, Entries, Moves, Operations, Rows
+from s3k_async._native import Deletes, Entries, Moves, Operations, Resolutions, Rows
 from s3k_async.backends.ports.items import ABSENT, OPERATION, Action, Delete, Put, Update, Value
 from s3k_async.errors import InvalidPathError, LogFormatError
 from s3k_async.model import Entry
@@ -207,7 +207,7 @@ def test_marks_ended_as_one_by_one(
         Update(keys.key(entry.path), unchanged(entry), remove=(NEXT,)) for entry in marked
     ]
     for remove, wanted in ((True, removals), (False, droppings)):
-        endings = Endings(columns, remove)
+        endings = Resolutions(columns, remove)
         assert len(endings) == len(marked)
         assert list(endings) == wanted == endings
         assert json.loads(_native.encode_transaction("meta", endings, "t")) == _body(wanted)
@@ -234,7 +234,7 @@ def test_some_rows() -> None:
     files = _columns(_files(10), SCHEME)
     moves = Moves(files, "v", "/t", 7, "xxh3", _entropy(10))
     deletes = Deletes(files, _entropy(10))
-    endings = Endings(files, True)
+    endings = Resolutions(files, True)
     assert moves.take([3, 1]) == [*moves[6:8], *moves[2:4]]
     assert moves.take(range(4, 8)).take([1, 2]) == moves[10:14]
     assert deletes.take(range(2)) == deletes[:2] == [deletes[0], deletes[1]]
@@ -254,7 +254,7 @@ def test_they_are_sequences() -> None:
     files = _columns(_files(3), SCHEME)
     moves = Moves(files, "v", "/t", 7, "xxh3", _entropy(3))
     deletes = Deletes(files, _entropy(3))
-    endings = Endings(files, False)
+    endings = Resolutions(files, False)
     for sequence in (moves, deletes, endings, moves.operations(1)):
         assert sequence.index(sequence[1]) == 1
         assert sequence.count(sequence[1]) == 1
@@ -274,7 +274,7 @@ def test_what_is_deleted_is_what_is_stored_wherever_that_is() -> None:
     for changes in (
         Deletes(columns, _entropy(1)),
         Deletes(columns, _entropy(1), "m"),
-        Endings(columns, False),
+        Resolutions(columns, False),
     ):
         assert changes[0].key == (stray, "f0")
 

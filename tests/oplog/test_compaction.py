@@ -23,7 +23,7 @@ from s3k_async.oplog.log_reader import DamagedLog, LogReader, ObjectState, lates
 from s3k_async.oplog.log_writer import NativeLog
 from s3k_async.testing import Call, Died, FaultPlan, Moment
 from tests.oplog.operations import keys_of, log_blobs
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_runtime
 
 DAY = 86_400
 
@@ -34,17 +34,17 @@ class Life:
     def __init__(self, blobs: MemoryBlobs, clock: FakeClock) -> None:
         self.blobs = blobs
         self.clock = clock
-        self.sources = fake_sources(clock, seed=3)
-        self.log = NativeLog(blobs, self.sources)
+        self.runtime = fake_runtime(clock, seed=3)
+        self.log = NativeLog(blobs, self.runtime)
 
     def made(self, path: str) -> Operation:
-        identity = self.sources.uuid()
-        entry = Entry(path, True, self.sources.uuid(), 1, 1, 1000, operation=identity)
+        identity = self.runtime.uuid()
+        entry = Entry(path, True, self.runtime.uuid(), 1, 1, 1000, operation=identity)
         return Operation(identity, "create", entry.id, 1, self.clock.now_ms(), None, entry)
 
     def renamed(self, after: Operation, path: str) -> Operation:
         assert after.after is not None
-        identity = self.sources.uuid()
+        identity = self.runtime.uuid()
         entry = after.after.moved(path, operation=identity)
         return Operation(
             identity, "rename", entry.id, entry.version, self.clock.now_ms(), after.after, entry
@@ -54,7 +54,7 @@ class Life:
         entry = after.after
         assert entry is not None
         return Operation(
-            self.sources.uuid(),
+            self.runtime.uuid(),
             "delete",
             entry.id,
             entry.version + 1,
@@ -83,15 +83,15 @@ class Life:
         }
 
     async def compact(self, faults: FaultPlan | None = None, *, grace: float = 60.0) -> Compaction:
-        blobs = faults.blobs(MemoryBlobs(self.blobs._name, self.sources)) if faults else self.blobs
-        return await Compactor(blobs, self.sources, grace=grace, part_bytes=3000).run(dry_run=False)
+        blobs = faults.blobs(MemoryBlobs(self.blobs._name, self.runtime)) if faults else self.blobs
+        return await Compactor(blobs, self.runtime, grace=grace, part_bytes=3000).run(dry_run=False)
 
 
 async def lived() -> Life:
     """A log with entries and segments, of some that are gone, in doubt, failed, or in conflict."""
     clock = FakeClock()
     name = (await log_blobs())._name
-    life = Life(MemoryBlobs(name, sources=fake_sources(clock)), clock)
+    life = Life(MemoryBlobs(name, runtime=fake_runtime(clock)), clock)
     one, two, *many = [life.made(f"/d{number}") for number in range(12)]
     await life.commit(one)
     await life.commit(two)
@@ -125,7 +125,7 @@ async def test_what_the_log_says_is_the_same_afterwards() -> None:
 async def test_a_dry_run_changes_nothing() -> None:
     life = await lived()
     keys = await keys_of(life.blobs)
-    done = await Compactor(life.blobs, life.sources, grace=60).run()
+    done = await Compactor(life.blobs, life.runtime, grace=60).run()
     assert await keys_of(life.blobs) == keys
     assert (done.objects, done.removed, done.checkpoint) == (13, 0, "")
     assert done.removable > 10
@@ -248,11 +248,11 @@ async def test_two_compactions_at_once_lose_nothing() -> None:
     for seed in range(8):
         life = await lived()
         before = await life.says()
-        sources = fake_sources(life.clock, seed=seed + 100)
+        runtime = fake_runtime(life.clock, seed=seed + 100)
         gate = partial(dawdle, count(seed * 7))
 
         async with anyio.create_task_group() as tasks:
-            for source in (life.sources, sources):
+            for source in (life.runtime, runtime):
                 blobs = FaultPlan(gate).blobs(MemoryBlobs(life.blobs._name, source))
                 tasks.start_soon(
                     lambda b, s: Compactor(b, s, grace=60, part_bytes=3000).run(dry_run=False),

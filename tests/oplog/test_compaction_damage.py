@@ -13,7 +13,7 @@ from tests.integrity.garbage import DAY, Yard, yard
 async def compact(place: Yard) -> None:
     log = place.volume.log_blobs
     assert log is not None
-    await Compactor(log, place.sources, grace=0).run(dry_run=False)
+    await Compactor(log, place.runtime, grace=0).run(dry_run=False)
 
 
 async def keys(place: Yard, prefix: str) -> list[str]:

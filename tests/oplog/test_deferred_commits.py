@@ -17,7 +17,7 @@ from s3k_async.oplog.log_writer import DisabledLog, NativeLog
 from s3k_async.testing import Call, Died, FaultPlan
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs, make_directories
-from tests.support import fake_sources
+from tests.support import fake_runtime
 
 PENDING = entry_key(sample.CREATE, "pending")
 COMMITTED = entry_key(sample.CREATE, "committed")
@@ -40,7 +40,7 @@ async def held() -> tuple[BlobStore, NativeLog, Held, FaultPlan]:
     gate = Held()
     faults = FaultPlan(gate)
     blobs = await log_blobs(faults)
-    return blobs, NativeLog(blobs, fake_sources()), gate, faults
+    return blobs, NativeLog(blobs, fake_runtime()), gate, faults
 
 
 async def turns() -> None:
@@ -118,7 +118,7 @@ async def test_a_mark_survives_the_cancellation_of_its_caller() -> None:
 async def test_a_mark_that_cannot_be_written_is_counted_and_nobody_hears_of_it() -> None:
     faults = FaultPlan()
     blobs = await log_blobs(faults)
-    log = NativeLog(blobs, fake_sources())
+    log = NativeLog(blobs, fake_runtime())
     pending = await log.begin([sample.CREATE])
     faults.fail_when(lambda call: call.method == "put", UnreachableError("no route"))
     await pending.commit_later()

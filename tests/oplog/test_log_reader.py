@@ -26,12 +26,12 @@ from s3k_async.oplog.segments import SegmentCommit, encode_segment, encode_segme
 from s3k_async.testing import FaultPlan
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs, make_directories, records_only
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_runtime
 
 LIFE = (sample.CREATE, sample.UPDATE, sample.RENAME, sample.DELETE)
 
 
-SOURCES = fake_sources()
+SOURCES = fake_runtime()
 
 
 async def commit(blobs: BlobStore, *operations: Operation) -> None:
@@ -46,7 +46,7 @@ async def test_every_operation_is_read_once_in_its_highest_state() -> None:
     blobs = await log_blobs()
     for operation in LIFE[:3]:
         await commit(blobs, operation)
-    log = NativeLog(blobs, fake_sources(seed=1))
+    log = NativeLog(blobs, fake_runtime(seed=1))
     await log.begin([sample.DELETE])
     bulk = make_directories(4)
     await (await log.begin(bulk)).commit({bulk[0].id, bulk[1].id}, unknown={bulk[2].id})
@@ -246,7 +246,7 @@ async def test_an_error_of_the_store_is_raised_and_is_no_damage(method: str) -> 
 
 async def test_what_is_rolled_back_while_it_is_read_is_passed_over() -> None:
     blobs = await log_blobs()
-    log = NativeLog(blobs, fake_sources())
+    log = NativeLog(blobs, fake_runtime())
     handles = [await log.begin([operation]) for operation in make_directories(3)]
     handles.append(await log.begin(make_directories(2)))
 
@@ -362,7 +362,7 @@ STORED_MS = 1_700_000_000_000
 
 async def java_blobs(data: bytes, key: str = KEY) -> MemoryBlobs:
     blobs = await log_blobs()
-    await MemoryBlobs(blobs._name, sources=fake_sources(FakeClock())).put(key, data)
+    await MemoryBlobs(blobs._name, runtime=fake_runtime(FakeClock())).put(key, data)
     return blobs
 
 
@@ -501,7 +501,7 @@ async def test_no_object_of_the_log_is_read_whole_whatever_its_size() -> None:
     await blobs.create()
     await commit(blobs, *LIFE[:2])
     await (await NativeLog(blobs, SOURCES).begin(make_directories(2))).commit()
-    await Compactor(blobs, fake_sources(), grace=0.0).run()
+    await Compactor(blobs, fake_runtime(), grace=0.0).run()
     await commit(blobs, sample.RENAME)
     reader = LogReader(blobs)
     assert [finding async for finding in reader.records()]
@@ -526,7 +526,7 @@ async def test_an_object_that_is_too_large_is_damage() -> None:
 
 async def test_the_newest_objects_are_found_without_reading_the_others() -> None:
     clock, faults = FakeClock(), FaultPlan()
-    blobs = faults.blobs(MemoryBlobs("newest-of-a-log", fake_sources(clock)))
+    blobs = faults.blobs(MemoryBlobs("newest-of-a-log", fake_runtime(clock)))
     await blobs.create()
     try:
         *operations, last = make_directories(301)

@@ -13,7 +13,7 @@ from s3k_async._core.retry import RetryPolicy
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer
 from s3k_async.backends.ports.pagination import list_all
-from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.errors import (
     ConflictError,
     CredentialsError,
@@ -36,7 +36,7 @@ from s3k_async.oplog.segments import cut_lines
 from s3k_async.testing import Call, Died, FaultPlan
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs, make_directories, records_only
-from tests.support import fake_sources
+from tests.support import fake_runtime
 
 PENDING = entry_key(sample.CREATE, "pending")
 COMMITTED = entry_key(sample.CREATE, "committed")
@@ -47,7 +47,7 @@ async def native(
     faults: FaultPlan | None = None, *, settle_timeout: float = 30.0
 ) -> tuple[BlobStore, NativeLog]:
     blobs = await log_blobs(faults)
-    return blobs, NativeLog(blobs, fake_sources(), settle_timeout=settle_timeout)
+    return blobs, NativeLog(blobs, fake_runtime(), settle_timeout=settle_timeout)
 
 
 async def logged(blobs: BlobStore) -> list[LogRecord]:
@@ -272,8 +272,8 @@ async def test_a_failed_commit_is_false_counted_and_logged_without_secrets(
 async def test_a_commit_whose_answer_was_lost_is_settled_by_the_bytes() -> None:
     faults = FaultPlan()
     store = await log_blobs(faults)
-    sources = fake_sources()
-    log = NativeLog(ReliableBlobs(store, RetryPolicy(), sources), sources)
+    runtime = fake_runtime()
+    log = NativeLog(RetryingBlobs(store, RetryPolicy(), runtime), runtime)
     faults.fail_when(lambda call: call.method == "put", LOST, when="after", times=2)
     pending = await log.begin([sample.CREATE])
     faults.fail_when(lambda call: call.method == "put", LOST, when="after", times=2)
@@ -419,7 +419,7 @@ async def test_a_begin_that_is_cancelled_leaves_nothing() -> None:
             await asyncio.Event().wait()
             return info
 
-    log = NativeLog(StoredButUnanswered(blobs._name), fake_sources())
+    log = NativeLog(StoredButUnanswered(blobs._name), fake_runtime())
     task = asyncio.create_task(log.begin([sample.CREATE]))
     await applied.wait()
     assert await keys_of(blobs) == [PENDING]

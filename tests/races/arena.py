@@ -21,7 +21,7 @@ from s3k_async.config import DynamoTable, Tuning, VolumeConfig
 from s3k_async.errors import S3kError
 from s3k_async.model import Entry
 from s3k_async.oplog.log_reader import LogReader
-from s3k_async.txn.txn_record import JOB_PARTITION
+from s3k_async.txn.txn_record import TRANSACTION_PARTITION
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import volume_backends
 from tests.integrity.verifier import Verifier
@@ -184,7 +184,7 @@ class Arena:
         assert not detached, detached
         unfinished = [entry for entry in scanned if entry.pending or entry.is_reservation]
         assert not unfinished, unfinished
-        jobs = list((await volume.items.query(JOB_PARTITION)).items)
+        jobs = list((await volume.items.query(TRANSACTION_PARTITION)).items)
         assert not jobs, jobs
         assert volume.log_blobs is not None
         verifier = Verifier(

@@ -26,7 +26,7 @@ from s3k_async.spark.source import S3kDataSource
 from s3k_async.spark.source_writer import S3kWriter, TaskCommit
 from s3k_async.txn import txn_record
 from s3k_async.txn.intent_resolver import IntentResolver
-from s3k_async.txn.txn_record import Jobs
+from s3k_async.txn.txn_record import TransactionRecords
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,7 +93,7 @@ class StoppingWriter(S3kWriter):
 
         txn_record.LEASE_SECONDS = LEASE_SECONDS
         if self._plan.path == "/prepared":
-            Jobs.publish = stopping  # type: ignore[method-assign]
+            TransactionRecords.publish = stopping  # type: ignore[method-assign]
         else:
             IntentResolver.end = stopping  # type: ignore[method-assign]
         super().commit(messages)

@@ -50,7 +50,7 @@ from s3k_async.table.codec import from_items
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.spark.places import all_items, embedded, on
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_runtime
 from tests.torture.damage import DAMAGES, GRACE, YOUNG_BYTES, Scene
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ async def damage(
 
 async def in_bulk(place: VolumeConfig, files: int, clock: FakeClock) -> None:
     """So many files in 700 directories."""
-    opened = partial(volumes.open_volume, sources=fake_sources(clock, seed=4))
+    opened = partial(volumes.open_volume, runtime=fake_runtime(clock, seed=4))
     with patch.object(volumes, "open_volume", opened):
         async with S3kClient(config=place) as fs:
             for start in range(0, files, 5000):
@@ -459,7 +459,7 @@ def test_a_run_that_goes_on_reads_no_checkpoint_twice(
 
     async def compact(volume: Volume) -> None:
         assert volume.log_blobs is not None
-        await Compactor(volume.log_blobs, volume.store.sources, grace=GRACE).run(dry_run=False)
+        await Compactor(volume.log_blobs, volume.store.runtime, grace=GRACE).run(dry_run=False)
 
     on(place, compact)
     expected: VerifyReport = on(place, lambda volume: verify_volume(volume, grace=GRACE))
@@ -498,7 +498,7 @@ async def test_on_services(spark: SparkSession, new_volume: VolumeMaker) -> None
         assert entry is not None
         await volume.blobs.delete(str(entry.physical))
         await volume.blobs.put(
-            volume.store.sources.physical_key(volume.store.sources.uuid()), b"stray"
+            volume.store.runtime.physical_key(volume.store.runtime.uuid()), b"stray"
         )
         await asyncio.sleep(1.1)  # some services tell times in seconds
         frame, report = await asyncio.to_thread(verify, spark, place, grace=0, tasks=3)
@@ -530,7 +530,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
         scene = await damage(
             place, list(DAMAGES), copies=COPIES, files=LARGE - COPIES * len(DAMAGES)
         )
-        volume = await open_volume(place, sources=fake_sources(scene.clock, seed=5))
+        volume = await open_volume(place, runtime=fake_runtime(scene.clock, seed=5))
         try:
             for number in range(0, LARGE - COPIES * len(DAMAGES), 29):
                 entry = await volume.store.get(bulk_path(number))
@@ -539,7 +539,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     await volume.blobs.delete(str(entry.physical))
                 else:
                     await volume.items.write(Delete(volume.store.keys.key(entry.path), Condition()))
-                await volume.blobs.put(volume.store.sources.physical_key(entry.id), b"another")
+                await volume.blobs.put(volume.store.runtime.physical_key(entry.id), b"another")
             for number in range(0, 100, 7):
                 await volume.items.write(Delete(volume.store.keys.key(f"/d{number}"), Condition()))
         finally:

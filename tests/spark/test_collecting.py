@@ -39,7 +39,7 @@ from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.integrity.garbage import DAY, gc_of, live_keys, stored_keys
 from tests.integrity.test_collect_engines import Crowd
 from tests.spark.places import embedded, on
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_runtime
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,8 +60,8 @@ async def litter(directory: Path) -> None:
     config, now = embedded(directory), time.time()
     await init_volume(config)
     clock, faults = FakeClock(now - 20 * DAY), FaultPlan()
-    sources = fake_sources(clock, seed=3)
-    async with faulty_client(faults, config, sources) as fs:
+    runtime = fake_runtime(clock, seed=3)
+    async with faulty_client(faults, config, runtime) as fs:
         volume = fs._volume()
         assert volume.log_blobs is not None
         for turn in range(2):
@@ -81,11 +81,11 @@ async def litter(directory: Path) -> None:
             await volume.log.drained()
             if turn == 0:
                 clock.advance(5 * DAY)
-                assert (await Compactor(volume.log_blobs, sources).run(dry_run=False)).checkpoint
-        await volume.blobs.put(sources.physical_key(sources.uuid()), b"nobody knows it")
+                assert (await Compactor(volume.log_blobs, runtime).run(dry_run=False)).checkpoint
+        await volume.blobs.put(runtime.physical_key(runtime.uuid()), b"nobody knows it")
         await volume.blobs.put("data/part-0", b"somebody's")
         await volume.store.reserve(await volume.store.prepare("/abandoned"), exclusive=True)
-        await (await volume.blobs.start_upload(sources.physical_key(sources.uuid()))).put_part(
+        await (await volume.blobs.start_upload(runtime.physical_key(runtime.uuid()))).put_part(
             1, b"unfinished"
         )
         await damage(fs, volume)

@@ -110,7 +110,7 @@ async def test_it_can_be_loaded(spark: SparkSession, volume: VolumeConfig, tmp_p
     other = VolumeConfig("other", *_elsewhere(tmp_path))
     source = await open_volume(volume)
     try:
-        loaded = await load_volume(target, other, bytes_from=source, sources=HURRIED)
+        loaded = await load_volume(target, other, bytes_from=source, runtime=HURRIED)
     finally:
         await source.close()
     assert (loaded.entries, loaded.made) == (done.entries, 0)

@@ -15,7 +15,7 @@ from s3k_async.errors import CorruptDataError, DataMissingError, UnsupportedErro
 from s3k_async.model import Content
 from s3k_async.storage.physical import PhysicalStorage, checksum_of
 from tests.storage.rig import OBJECT, TUNING, StorageRig
-from tests.support import fake_sources
+from tests.support import fake_runtime
 
 
 class _Bucket(MemoryBlobStore):
@@ -29,7 +29,7 @@ async def bucket() -> PhysicalStorage:
     store = _Bucket(f"s3-{id(object())}")
     await store.create()
     await store.put("k 1%20", b"adopted")
-    return PhysicalStorage(store, fake_sources(), TUNING)
+    return PhysicalStorage(store, fake_runtime(), TUNING)
 
 
 async def test_ranges_are_cut_at_the_end() -> None:
@@ -87,7 +87,7 @@ async def test_a_uri_elsewhere_is_unsupported(uri: str) -> None:
 async def test_a_uri_of_a_local_directory_is_decoded(tmp_path: Path) -> None:
     blobs = LocalBlobs(str(tmp_path / "a b"))
     await blobs.create()
-    storage = PhysicalStorage(blobs, fake_sources(), TUNING)
+    storage = PhysicalStorage(blobs, fake_runtime(), TUNING)
     content = await storage.put(OBJECT, b"here")
     assert await storage.read(storage.uri(content.physical)) == b"here"
 
@@ -106,7 +106,7 @@ async def test_a_copy_within_a_service_keeps_the_checksum_and_reads_nothing() ->
 async def test_a_copy_between_services_is_streamed_and_verified(tmp_path: Path) -> None:
     blobs = LocalBlobs(str(tmp_path / "blobs"))
     await blobs.create()
-    local = PhysicalStorage(blobs, fake_sources(), TUNING)
+    local = PhysicalStorage(blobs, fake_runtime(), TUNING)
     rig = await StorageRig().start()
     data = bytes(range(256)) * 4
     content = await rig.storage.put(OBJECT, data)
@@ -138,6 +138,6 @@ async def test_a_copy_of_missing_bytes_and_of_a_wrong_size() -> None:
 async def test_parts_are_never_smaller_than_the_service_allows() -> None:
     store = MemoryBlobStore("min-part", min_part=64)
     await store.create()
-    storage = PhysicalStorage(store, fake_sources(), Tuning(part_size=10, multipart_threshold=20))
+    storage = PhysicalStorage(store, fake_runtime(), Tuning(part_size=10, multipart_threshold=20))
     content = await storage.put(OBJECT, b"x" * 1000)
     assert await storage.read(content.physical) == b"x" * 1000

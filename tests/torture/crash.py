@@ -34,7 +34,7 @@ from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoration import restore_volume
 from tests.engines.volumes import fresh_name
 from tests.integrity.verifier import Verifier
-from tests.support import FakeClock, fake_sources, under
+from tests.support import FakeClock, fake_runtime, under
 
 __all__ = ["Arm", "Paths", "Rule", "Scenario", "World", "world_of"]
 
@@ -86,18 +86,18 @@ class World:
     clock: FakeClock = field(default_factory=FakeClock)
 
     async def start(self) -> World:
-        sources = fake_sources(self.clock, seed=7)
+        runtime = fake_runtime(self.clock, seed=7)
 
         async def sleep(seconds: float) -> None:
             # A lease is not renewed while nothing takes time, or renewals would be most of the
             # calls.
-            await (sleep_forever() if seconds == RENEW_SECONDS else sources.sleep(seconds))
+            await (sleep_forever() if seconds == RENEW_SECONDS else runtime.sleep(seconds))
 
-        self.sources = replace(sources, sleep=sleep)
+        self.runtime = replace(runtime, sleep=sleep)
         self.config = self._config(self.name)
         self.origin = self._config(f"{self.name}-origin") if self.with_origin else self.config
         for config in {self.config.name: self.config, self.origin.name: self.origin}.values():
-            await init_volume(config, sources=self.sources)
+            await init_volume(config, runtime=self.runtime)
         return self
 
     async def drop(self) -> None:
@@ -115,7 +115,7 @@ class World:
     ) -> AsyncIterator[Volume]:
         """The volume as it is opened by one process, which ends when the body does; dying, it does
         nothing more."""
-        volume = await under(faults, open_volume(config or self.config, sources=self.sources))
+        volume = await under(faults, open_volume(config or self.config, runtime=self.runtime))
         try:
             yield volume
         except Died:
@@ -177,7 +177,7 @@ class World:
                 volume.store,
                 volume.blobs,
                 LogReader(volume.log_blobs),
-                self.sources,
+                self.runtime,
                 grace=GRACE,
                 place=volume.place,
             )
@@ -192,9 +192,9 @@ class World:
         """What `s3k gc` does; the keys that are left."""
         async with self.volume() as volume:
             place = CollectedData.of(volume)
-            audit = AuditTrail(volume.log_blobs, self.sources.uuid())
+            audit = AuditTrail(volume.log_blobs, self.runtime.uuid())
             collector = GarbageCollector(
-                place, self.sources, Ages(grace=GRACE, lease=TUNING.lease, late=GRACE), audit
+                place, self.runtime, Ages(grace=GRACE, lease=TUNING.lease, late=GRACE), audit
             )
             with TemporaryDirectory() as directory:
                 candidates = f"{directory}/candidates"
@@ -227,7 +227,7 @@ class World:
             await (sleep_forever() if seconds == volume_lock.RENEW_SECONDS else checkpoint())
 
         await Items(self.config.name).drop()
-        await restore_volume(self.config, dry_run=False, sources=replace(self.sources, sleep=sleep))
+        await restore_volume(self.config, dry_run=False, runtime=replace(self.runtime, sleep=sleep))
 
     @staticmethod
     def _config(name: str) -> VolumeConfig:

@@ -20,10 +20,10 @@ from s3k_async.model import UNCOMMITTED, Content, Entry
 from s3k_async.namespace.atomic_changes import AtomicChange
 from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, history_prefix
 from s3k_async.table.codec import to_item
-from s3k_async.txn.txn_record import JOB_PARTITION, RENEW_SECONDS
+from s3k_async.txn.txn_record import RENEW_SECONDS, TRANSACTION_PARTITION
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import fresh_name
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_runtime
 
 __all__ = ["DAMAGES", "GRACE", "PATHS", "YOUNG_BYTES", "Damage", "Scene"]
 
@@ -63,21 +63,21 @@ class Scene:
         """`place`: where the volume is; in memory unless given."""
         name = fresh_name("damage") if place is None else place.name
         clock = clock or FakeClock()
-        fake = fake_sources(clock, seed=3)
+        fake = fake_runtime(clock, seed=3)
 
         async def sleep(seconds: float) -> None:
             # Nothing takes time here, so a lease that is renewed would advance the clock alone.
             await (sleep_forever() if seconds == RENEW_SECONDS else fake.sleep(seconds))
 
-        sources = replace(fake, sleep=sleep)
+        runtime = replace(fake, sleep=sleep)
         config = replace(
             place or VolumeConfig(name, MemoryTable(name), MemoryLocation(name)),
             suffix_count=3,
             log_mode=log_mode,
             tuning=Tuning(busy_timeout=5.0, lease=lease),
         )
-        await init_volume(config, sources=sources)
-        scene = Scene(await open_volume(config, sources=sources), clock, name)
+        await init_volume(config, runtime=runtime)
+        scene = Scene(await open_volume(config, runtime=runtime), clock, name)
         for path in PATHS:
             await scene.write(path, path.encode())
         await scene.write("/a/d0/f1", b"written over")
@@ -149,7 +149,7 @@ class Scene:
         await self.log_blobs.put(entry_key(operation, state), encode(LogRecord(operation, state)))
 
     def uuid(self) -> str:
-        return self.volume.store.sources.uuid()
+        return self.volume.store.runtime.uuid()
 
     def now_ms(self) -> int:
         return self.clock.now_ms()
@@ -251,13 +251,13 @@ async def no_physical(scene: Scene, path: str) -> None:
 
 async def stray_bytes(scene: Scene, path: str) -> None:
     await scene.volume.blobs.put(
-        scene.volume.store.sources.physical_key(scene.uuid()), b"never published"
+        scene.volume.store.runtime.physical_key(scene.uuid()), b"never published"
     )
 
 
 async def young_bytes(scene: Scene, path: str) -> None:
     scene.clock.advance(10**6)
-    await scene.volume.blobs.put(scene.volume.store.sources.physical_key(scene.uuid()), YOUNG_BYTES)
+    await scene.volume.blobs.put(scene.volume.store.runtime.physical_key(scene.uuid()), YOUNG_BYTES)
     scene.clock.advance(-(10**6))
 
 
@@ -479,8 +479,8 @@ async def dead_job(scene: Scene, path: str) -> None:
     """A mark that nobody holds, and no record."""
     entry = await scene.find(f"{scene.top}/d1")
     if entry is not None and entry.is_dir and not entry.pending:
-        async with scene.volume.store.jobs.hold("mark", f"{scene.top}/d1") as job:
-            await scene.volume.store.mark(entry, job)
+        async with scene.volume.store.transactions.hold("mark", f"{scene.top}/d1") as job:
+            await scene.volume.store.hold(entry, job)
 
 
 async def unreadable_mark(scene: Scene, path: str) -> None:
@@ -499,7 +499,7 @@ async def live_record(scene: Scene, path: str) -> None:
 
 async def _record(scene: Scene, lease_ms: int) -> None:
     item: dict[str, Any] = {
-        "path": JOB_PARTITION,
+        "path": TRANSACTION_PARTITION,
         "children": scene.uuid(),
         "kind": "mark",
         "source": "/none",
@@ -523,7 +523,7 @@ async def unfolded_rename(scene: Scene, path: str) -> None:
 async def rename_without_a_record(scene: Scene, path: str) -> None:
     """Somebody else has ended the job, but not its log."""
     await _interrupt(scene, published=True)
-    async for record in scene.volume.store.jobs.records():
+    async for record in scene.volume.store.transactions.records():
         if record.kind == "rename" and record.lease_ms == 0:
             await scene.volume.store.resolver.complete(record)
 
@@ -543,12 +543,12 @@ async def _interrupt(scene: Scene, *, published: bool) -> None:
         await scene.write(f"{top}/{name}", name.encode())
     store = scene.volume.store
     entry = await scene.need(top)
-    async with store.jobs.hold("rename", top, f"{top}-moved") as job:
+    async with store.transactions.hold("rename", top, f"{top}-moved") as job:
         change = AtomicChange(store, job, top, f"{top}-moved", None)
-        await change.put_top(await change.mark_top(entry))
+        await change.put_top(await change.hold_top(entry))
         await change.below(top, f"{top}-moved")
         if published:
-            await store.jobs.publish(job)
+            await store.transactions.publish(job)
             for name in ("one", "two"):
                 scene.files[f"{top}-moved/{name}"] = scene.files.pop(f"{top}/{name}")
 

@@ -59,8 +59,8 @@ async def in_memory(scene: str, seed: str, *, calls: int, rates: Rates = NO_FAUL
     first = await volume.join()
     await build(first.fs, SCENES[scene].start)
     await first.close()
-    sources = volume.sources
-    volume.sources = replace(sources, sleep=scheduler.sleep)
+    runtime = volume.runtime
+    volume.runtime = replace(runtime, sleep=scheduler.sleep)
 
     async def join() -> tuple[S3kClient, Callable[[], Awaitable[None]]]:
         member = await volume.join()
@@ -69,7 +69,7 @@ async def in_memory(scene: str, seed: str, *, calls: int, rates: Rates = NO_FAUL
 
     players = [Player(number, SCENES[scene], recorder, seed, stamps) for number in range(CLIENTS)]
     await scheduler.run(lambda: together([partial(player.play, calls, join) for player in players]))
-    volume.sources = sources
+    volume.runtime = runtime
     last = await volume.join()
     left = await recorder.record(CLIENTS, Everything(), last.fs)
     check(SCENES[scene].start, recorder.events, excused=EXCUSED)

@@ -15,7 +15,7 @@ from anyio import sleep_forever
 
 from s3k_async import S3kClient
 from s3k_async._core.concurrency import interleaved
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.client import _Opened
 from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFile, VolumeConfig
 from s3k_async.integrity.gc_rules import Ages
@@ -31,7 +31,7 @@ from tests.client.rig import TUNING
 from tests.engines.volumes import fresh_name
 from tests.integrity.garbage import gc_of
 from tests.integrity.verifier import Verifier
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_runtime
 
 __all__ = [
     "EVER",
@@ -149,14 +149,14 @@ class ModelVolume:
     clock: FakeClock = field(default_factory=lambda: FakeClock(float(int(time.time() + AHEAD))))
 
     def __post_init__(self) -> None:
-        sources = fake_sources(self.clock, seed=self.seed)
+        runtime = fake_runtime(self.clock, seed=self.seed)
 
         async def sleep(seconds: float) -> None:
             # A lease is not renewed while nothing takes time, or renewals would be most of the
             # calls.
-            await (sleep_forever() if seconds == RENEW_SECONDS else sources.sleep(seconds))
+            await (sleep_forever() if seconds == RENEW_SECONDS else runtime.sleep(seconds))
 
-        self.sources: Sources = replace(sources, sleep=sleep)
+        self.runtime: Runtime = replace(runtime, sleep=sleep)
 
     async def start(self) -> None:
         await init_volume(self.config)
@@ -164,7 +164,7 @@ class ModelVolume:
     async def join(self) -> Member:
         """One more client."""
         fs = S3kClient(config=self.config)
-        volume = await open_volume(self.config, sources=self.sources, counter=fs._counter)
+        volume = await open_volume(self.config, runtime=self.runtime, counter=fs._counter)
         faults = FaultPlan()
         under_faults(volume, faults)
         fs._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())
@@ -187,7 +187,7 @@ class ModelVolume:
             volume.store,
             volume.blobs,
             LogReader(volume.log_blobs),
-            self.sources,
+            self.runtime,
             grace=GRACE,
             place=volume.place,
         )
@@ -202,7 +202,7 @@ class ModelVolume:
     async def collected(self, member: Member) -> None:
         """Bytes that nobody names are marked, and after another grace period swept."""
         self.clock.advance(QUIET)
-        collector = gc_of(member.volume, self.sources, Ages(grace=GRACE, lease=LEASE, late=GRACE))
+        collector = gc_of(member.volume, self.runtime, Ages(grace=GRACE, lease=LEASE, late=GRACE))
         with tempfile.TemporaryDirectory(prefix="s3k-model-gc-") as directory:
             candidates = os.path.join(directory, "candidates")
             marked = await collector.mark(candidates)

@@ -158,7 +158,7 @@ def _live(
 
 async def settle(config: VolumeConfig) -> None:
     """When all leases are over: what is left is what fsck can finish, and it does."""
-    volume = await open_volume(config, sources=LATER)
+    volume = await open_volume(config, runtime=LATER)
     try:
         repaired = await repair_volume(volume, dry_run=False, grace=60.0)
         assert {each.finding.kind for each in repaired.repairs if each.finding.is_problem} <= LEFT

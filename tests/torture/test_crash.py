@@ -139,7 +139,7 @@ async def settle(world: World) -> None:
     nobody has to do that who finds nothing there.
     """
     async with world.volume() as volume:
-        async for record in volume.store.jobs.records():
+        async for record in volume.store.transactions.records():
             await volume.store.resolver.complete(record)
 
 

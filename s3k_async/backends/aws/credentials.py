@@ -15,7 +15,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, NoCredentialsError
 
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.errors import ClosedClientError, CredentialsError
 
 __all__ = ["Credentials", "Keys"]
@@ -45,9 +45,9 @@ class Credentials:
     `source` is None where the session has no credentials.
     """
 
-    def __init__(self, source: Any, sources: Sources) -> None:
+    def __init__(self, source: Any, runtime: Runtime) -> None:
         self._source = source
-        self._sources = sources
+        self._runtime = runtime
         self._keys: Keys | None = None
         self._next_look = self._next_renewal = float("-inf")
         self._renewal: asyncio.Task[Keys] | None = None
@@ -59,7 +59,7 @@ class Credentials:
         """The keys, if they are valid now. Starts their renewal when it is due."""
         if self._keys is None:
             return None
-        now = self._sources.monotonic()
+        now = self._runtime.monotonic()
         if now >= self._next_look:
             self._next_look = now + _LOOK
             if self._runs_out_within(0):

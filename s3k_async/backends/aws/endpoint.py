@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from aiohttp import ClientSession
 
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.aws.credentials import Credentials
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def http_session(client: Any) -> Any:
     return client._endpoint.http_session  # noqa: SLF001 - not public
 
 
-async def open_channel(client: Any, sources: Sources) -> Channel:
+async def open_channel(client: Any, runtime: Runtime) -> Channel:
     """The channel of a client of aioboto3, with that client's settings. Raises botocore's
     errors."""
     http: SingleAttemptSession = http_session(client)
@@ -55,7 +55,7 @@ async def open_channel(client: Any, sources: Sources) -> Channel:
     return Channel(
         endpoint=endpoint,
         region=str(client.meta.region_name),
-        credentials=Credentials(client._get_credentials(), sources),  # noqa: SLF001 - not public
+        credentials=Credentials(client._get_credentials(), runtime),  # noqa: SLF001 - not public
         session=await http.plain(endpoint),
         process=os.getpid(),
         loop=asyncio.get_running_loop(),

@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 from botocore.exceptions import BotoCoreError
 
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig, without_user
 from s3k_async.backends.aws.error_mapping import map_exceptions
 from s3k_async.backends.aws.service_answers import check_dynamodb, check_s3
@@ -119,7 +119,7 @@ class AwsClient:
         """The region that requests are signed for."""
         return str((await self.get()).meta.region_name)
 
-    async def channel(self, sources: Sources = SYSTEM) -> Channel:
+    async def channel(self, runtime: Runtime = SYSTEM) -> Channel:
         """Endpoint, region and credentials of the client, and a session for requests signed by this
         package. Errors as for `get`."""
         client = await self.get()
@@ -129,7 +129,7 @@ class AwsClient:
                 from s3k_async.backends.aws.endpoint import open_channel
 
                 with map_exceptions(None):
-                    channel = await open_channel(client, sources)
+                    channel = await open_channel(client, runtime)
                 if self._closed:
                     await channel.close()
                     raise ClosedClientError(

@@ -23,7 +23,7 @@ from aiohttp.payload import BytesPayload, Payload
 from yarl import URL
 
 from s3k_async import _native
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.bounds import in_time, read_body
 from s3k_async.backends.aws.credentials import Keys
 from s3k_async.backends.aws.endpoint import Channel
@@ -109,10 +109,10 @@ class Wire:
     """
 
     def __init__(
-        self, client: AwsClient, sources: Sources = SYSTEM, *, host_prefix: str = ""
+        self, client: AwsClient, runtime: Runtime = SYSTEM, *, host_prefix: str = ""
     ) -> None:
         self._client = client
-        self._sources = sources
+        self._runtime = runtime
         self._prefix = host_prefix
         self._link: _Link | None = None
         self._skew_ms = 0
@@ -207,7 +207,7 @@ class Wire:
         while True:
             with in_time():
                 keys = credentials.ready() or await credentials.get()
-            now = self._sources.now_ms() + self._skew_ms
+            now = self._runtime.now_ms() + self._skew_ms
             try:
                 with in_time():
                     answer = Answer(*await exchange(sign(link.signed_by(keys), now)), link.host)
@@ -243,7 +243,7 @@ class Wire:
             return False
         if abs(there - sent_ms) < _LEAST_SKEW_MS:
             return False
-        self._skew_ms = there - self._sources.now_ms()
+        self._skew_ms = there - self._runtime.now_ms()
         return True
 
     def _current(self) -> _Link | None:
@@ -261,7 +261,7 @@ class Wire:
         return None
 
     async def _connect(self) -> _Link:
-        channel = await self._client.channel(self._sources)
+        channel = await self._client.channel(self._runtime)
         parts = urlsplit(channel.endpoint)
         host = self._prefix + parts.netloc.rpartition("@")[2].lower()
         standard = {"http": ":80", "https": ":443"}[parts.scheme]

@@ -49,7 +49,7 @@ class DynamoTable(TableLocation):
     def open(self, opening: OpenContext) -> TableStore:
         from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 
-        return WireItems(self.name, self.aws, opening.session, sources=opening.sources)
+        return WireItems(self.name, self.aws, opening.session, runtime=opening.runtime)
 
     @property
     def label(self) -> str:

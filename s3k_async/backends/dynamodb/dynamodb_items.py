@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.error_mapping import Codes, map_exceptions
 from s3k_async.backends.aws.session import AwsClient
@@ -50,12 +50,12 @@ class DynamoTableAdmin:
         service: AwsConfig,
         session: object | None = None,
         *,
-        sources: Sources = SYSTEM,
+        runtime: Runtime = SYSTEM,
     ) -> None:
         self._name = name
         self._service = service
         self.aws = AwsClient("dynamodb", service, session)
-        self._sources = sources
+        self._runtime = runtime
         self._arn: str | None = None
 
     def __repr__(self) -> str:
@@ -84,7 +84,7 @@ class DynamoTableAdmin:
                 self._check_schema(table)
                 return made
             else:
-                await self._sources.sleep(pause)
+                await self._runtime.sleep(pause)
         raise RequestTimeoutError("the table did not become usable in time", path=self._name)
 
     async def _create_once(self) -> bool:
@@ -126,7 +126,7 @@ class DynamoTableAdmin:
                 table["TableStatus"] in ("CREATING", "DELETING", "UPDATING")
                 or not await self._delete_once()
             ):
-                await self._sources.sleep(pause)
+                await self._runtime.sleep(pause)
         raise RequestTimeoutError("the table was not removed in time", path=self._name)
 
     async def _delete_once(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from s3k_async import _native
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.error_mapping import dynamodb_refusal, map_exceptions
 from s3k_async.backends.aws.service_answers import check_dynamodb
@@ -61,10 +61,10 @@ class WireItems(DynamoTableAdmin):
         service: AwsConfig,
         session: object | None = None,
         *,
-        sources: Sources = SYSTEM,
+        runtime: Runtime = SYSTEM,
     ) -> None:
-        super().__init__(name, service, session, sources=sources)
-        self._wire = Wire(self.aws, sources)
+        super().__init__(name, service, session, runtime=runtime)
+        self._wire = Wire(self.aws, runtime)
 
     async def get(self, key: Key) -> Item | None:
         path = self._path(key)

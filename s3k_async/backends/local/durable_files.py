@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from s3k_async._core.file_modes import directory_mode, inherited, make_directories
 from s3k_async._core.os_errors import os_errors, sync_directory
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.local.local_walk import PRIVATE, blob_info, opened_directory
 from s3k_async.backends.ports.blobs import BlobInfo, Buffer
 from s3k_async.errors import (
@@ -41,9 +41,9 @@ class LocalFiles:
     """The files below `root`. Blocking; any number of threads and processes may use the same
     directory."""
 
-    def __init__(self, root: str, sources: Sources) -> None:
+    def __init__(self, root: str, runtime: Runtime) -> None:
         self.root = root
-        self._sources = sources
+        self._runtime = runtime
         self._synced: set[str] = set()
         self._cleaned = False
 
@@ -122,7 +122,7 @@ class LocalFiles:
         if_match: str | None = None,
     ) -> BlobInfo:
         """Let `fill` write a new file through its descriptor, and publish it as the key's."""
-        temporary = self._sources.uuid()
+        temporary = self._runtime.uuid()
         with self.opened_private() as private:
             descriptor = self.create(temporary, private)
             try:
@@ -226,11 +226,11 @@ class LocalFiles:
         machine where nothing can be written. Epoch milliseconds."""
         try:
             with self.opened_private() as private, self._lock_file(private) as lock:
-                return self._sources.file_ms(lock)
+                return self._runtime.file_ms(lock)
         except OSError as error:
             if error.errno not in (errno.EROFS, errno.ENOSPC, errno.EDQUOT):
                 raise
-            return self._sources.now_ms()
+            return self._runtime.now_ms()
 
     def make_root(self) -> bool:
         """Create the root durably, with its parents; False if it existed. Raises
@@ -282,8 +282,8 @@ class LocalFiles:
         # A random part below the clock's resolution distinguishes two files of one size and one
         # moment.
         moment = (
-            self._sources.file_ms(descriptor) * 1_000_000
-            + int.from_bytes(self._sources.entropy(4), "big") % 1_000_000
+            self._runtime.file_ms(descriptor) * 1_000_000
+            + int.from_bytes(self._runtime.entropy(4), "big") % 1_000_000
         )
         os.utime(descriptor, ns=(moment, moment))
         os.fsync(descriptor)
@@ -381,7 +381,7 @@ class LocalFiles:
 
     def _clean(self, private: int) -> None:
         """Remove files of crashed writers."""
-        oldest = self._sources.now_ms() - _ABANDONED_MS
+        oldest = self._runtime.now_ms() - _ABANDONED_MS
         for name, written_ms in _unpublished(private):
             if written_ms < oldest:
                 try:

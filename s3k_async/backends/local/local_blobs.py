@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from s3k_async._core.os_errors import os_errors
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async._core.worker_threads import Threads
 from s3k_async.backends.local.durable_files import LocalFiles, write_fully
 from s3k_async.backends.local.local_walk import PRIVATE, blob_info, walk
@@ -65,10 +65,10 @@ class LocalBlobs:
 
     min_part = 1
 
-    def __init__(self, directory: str | os.PathLike[str], sources: Sources = SYSTEM) -> None:
+    def __init__(self, directory: str | os.PathLike[str], runtime: Runtime = SYSTEM) -> None:
         self._root = os.path.abspath(directory)
-        self._sources = sources
-        self.files = LocalFiles(self._root, sources)
+        self._runtime = runtime
+        self.files = LocalFiles(self._root, runtime)
         self._threads = Threads(_THREADS)
 
     def __repr__(self) -> str:
@@ -178,7 +178,7 @@ class LocalBlobs:
 
     async def start_upload(self, key: str) -> LocalUpload:
         _checked(key)
-        upload = LocalUpload(self, key, self._sources.uuid())
+        upload = LocalUpload(self, key, self._runtime.uuid())
         await self.run(key, upload.begin)
         return upload
 

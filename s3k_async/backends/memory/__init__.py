@@ -39,7 +39,7 @@ class MemoryTable(TableLocation):
     def open(self, opening: OpenContext) -> TableStore:
         from s3k_async.backends.memory.memory_items import MemoryItems
 
-        return MemoryItems(self.name, opening.sources)
+        return MemoryItems(self.name, opening.runtime)
 
     @property
     def label(self) -> str:
@@ -76,7 +76,7 @@ class MemoryBlobs(BlobLocation):
     def open(self, opening: OpenContext) -> BlobStore:
         from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
 
-        return MemoryBlobStore(self.name, opening.sources)
+        return MemoryBlobStore(self.name, opening.runtime)
 
     def text(self, home: str | None) -> str:  # noqa: ARG002
         return f"memory://{self.name}/"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from s3k_async._core.concurrency import interleaved
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.blob_keys import (
     check_key,
     check_page,
@@ -90,12 +90,12 @@ class MemoryBlobs:
     def __init__(
         self,
         name: str,
-        sources: Sources = SYSTEM,
+        runtime: Runtime = SYSTEM,
         *,
         min_part: int = 1,
     ) -> None:
         self._name = name
-        self.sources = sources
+        self.runtime = runtime
         self.min_part = min_part
 
     def __repr__(self) -> str:
@@ -131,7 +131,7 @@ class MemoryBlobs:
                     raise BlobExistsError("a blob has this key already", path=key)
                 if if_match is not None and (stored is None or stored.info.etag != if_match):
                     raise BlobChangedError("the blob is not the expected one", path=key)
-                return bucket.put(key, bytes(data), self.sources.now_ms())
+                return bucket.put(key, bytes(data), self.runtime.now_ms())
 
     async def get(
         self,
@@ -176,7 +176,7 @@ class MemoryBlobs:
             check_unchanged(blob.info, if_match)
             bucket = self.bucket()
             with bucket.lock:
-                return bucket.put(key, blob.data, self.sources.now_ms())
+                return bucket.put(key, blob.data, self.runtime.now_ms())
 
     async def delete(self, key: str) -> None:
         check_key(key)
@@ -232,7 +232,7 @@ class MemoryBlobs:
             bucket.begun += 1
             upload = MemoryUpload(self, key, f"upload-{bucket.begun}")
             bucket.uploads[upload.name] = (
-                Unfinished(key, upload.name, self.sources.now_ms()),
+                Unfinished(key, upload.name, self.runtime.now_ms()),
                 upload,
             )
             return upload
@@ -252,7 +252,7 @@ class MemoryBlobs:
 
     async def now_ms(self) -> int:
         async with interleaved():
-            return self.sources.now_ms()
+            return self.runtime.now_ms()
 
     async def create(self) -> bool:
         async with interleaved():
@@ -306,7 +306,7 @@ class MemoryUpload:
             )
             data = b"".join(parts[number] for number in numbers)
             with self._bucket.lock:
-                self._published = self._bucket.put(self._key, data, self._store.sources.now_ms())
+                self._published = self._bucket.put(self._key, data, self._store.runtime.now_ms())
             self.end()
             return self._published
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from s3k_async._core.concurrency import interleaved
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.item_semantics import (
     TOKEN_LIFE_MS,
     cursor_of,
@@ -101,9 +101,9 @@ class MemoryItems:
     copy.
     """
 
-    def __init__(self, name: str, sources: Sources = SYSTEM) -> None:
+    def __init__(self, name: str, runtime: Runtime = SYSTEM) -> None:
         self._name = name
-        self._sources = sources
+        self._runtime = runtime
 
     def __repr__(self) -> str:
         return f"MemoryItems({self._name!r})"
@@ -137,7 +137,7 @@ class MemoryItems:
         async with interleaved():
             table = self._table()
             with table.lock:
-                table.transact(actions, token, self._sources.now_ms())
+                table.transact(actions, token, self._runtime.now_ms())
 
     async def load(self, items: Sequence[Item]) -> None:
         keys = validate_load(items)

@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Sequence
 
-from s3k_async._native import Deletes, Endings, Moves
+from s3k_async._native import Deletes, Moves, Resolutions
 from s3k_async.backends.ports.items import (
     MAX_LOAD,
     MAX_TRANSACTION,
@@ -72,7 +72,7 @@ def validate_transaction(actions: Sequence[Action], token: str) -> None:
         raise ValueError(f"a transaction has 1 to {MAX_TRANSACTION} actions, not {len(actions)}")
     if not 1 <= len(token.encode()) <= MAX_TOKEN:
         raise ValueError(f"an idempotency token has 1 to {MAX_TOKEN} characters")
-    if isinstance(actions, Moves | Deletes | Endings):
+    if isinstance(actions, Moves | Deletes | Resolutions):
         return  # slices of items that were read, each item once
     for action in actions:
         validate(action)

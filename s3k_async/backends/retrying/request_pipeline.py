@@ -23,7 +23,7 @@ from s3k_async._core.retry import (
     limited,
     retry,
 )
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.errors import ConditionFailedError, ResponseLostError, S3kError
 
 __all__ = ["Fence", "Sender", "at_once", "call_time"]
@@ -72,16 +72,16 @@ class Sender:
     def __init__(
         self,
         retries: Retries | RetryPolicy,
-        sources: Sources,
+        runtime: Runtime,
         limit: AdaptiveLimit | None,
         meter: Meter,
     ) -> None:
         self.retries = retries if isinstance(retries, Retries) else Retries.alike(retries)
-        self.sources = sources
+        self.runtime = runtime
         self.meter = meter
         self.fence: Fence | None = None
         self._limit = limit
-        self._account = RetryAccount(self.retries.budget, sources)
+        self._account = RetryAccount(self.retries.budget, runtime)
 
     async def send(
         self,
@@ -154,7 +154,7 @@ class Sender:
         """A read with retries; `size`: the bytes of content requested, `received`: those in an
         answer; `many`: the call may make many requests."""
         policy = policy or self.retries.read
-        time, began = None if many else call_time(policy, size), self.sources.monotonic()
+        time, began = None if many else call_time(policy, size), self.runtime.monotonic()
         try:
             answer = await self.send(operation, request, time=time)
         except TRANSIENT as error:
@@ -163,7 +163,7 @@ class Sender:
             answer = await retry(
                 sending,
                 policy,
-                self.sources,
+                self.runtime,
                 account=account,
                 failure=error,
                 began=began,
@@ -192,7 +192,7 @@ class Sender:
         """An idempotent write with retries. `again`: it was sent before; `many`: the call may make
         many requests, or one that takes the service long."""
         policy = self.retries.write
-        time, began = None if many else call_time(policy, size), self.sources.monotonic()
+        time, began = None if many else call_time(policy, size), self.runtime.monotonic()
         try:
             return await self.send(
                 operation, request, again=again, size=size, throttled=throttled, time=time
@@ -205,7 +205,7 @@ class Sender:
             return await retry(
                 sending,
                 policy,
-                self.sources,
+                self.runtime,
                 account=account,
                 failure=error,
                 began=began,
@@ -215,7 +215,7 @@ class Sender:
     async def uncounted(self, call: Callable[[], Awaitable[T]]) -> T:
         """A call with an unlimited number of requests, without metering, as in creation and removal
         of volumes."""
-        return await retry(call, self.retries.write, self.sources, account=self._account)
+        return await retry(call, self.retries.write, self.runtime, account=self._account)
 
     def next_delay(self, delays: Iterator[float], error: S3kError) -> float | None:
         """The wait before a retry after `error`; None if it may not be retried."""

@@ -12,7 +12,7 @@ from itertools import chain
 from s3k_async._core.concurrency import AdaptiveLimit, gather
 from s3k_async._core.metering import Meter
 from s3k_async._core.retry import TRANSIENT, Retries, RetryPolicy, backoff
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blob_keys import check_unchanged
 from s3k_async.backends.ports.blobs import (
     MAX_DELETION,
@@ -36,7 +36,7 @@ from s3k_async.errors import (
     ThrottledError,
 )
 
-__all__ = ["ReliableBlobs"]
+__all__ = ["RetryingBlobs"]
 
 _BATCHES = 16
 """Batches of one deletion under way at once."""
@@ -45,7 +45,7 @@ _WHOLE = 64 * 1024 * 1024
 """Bytes assumed for the time limit of a blob of unknown size."""
 
 
-class ReliableBlobs:
+class RetryingBlobs:
     """A BlobStore over another one, with retries of transient errors within `retries`.
 
     If the answer to a conditional put was lost, equal stored bytes count as success (the same bytes
@@ -57,19 +57,19 @@ class ReliableBlobs:
         self,
         store: BlobStore,
         retries: Retries | RetryPolicy,
-        sources: Sources,
+        runtime: Runtime,
         limiter: AdaptiveLimit | None = None,
         meter: Meter | None = None,
     ) -> None:
         self.store = store
-        self._sources = sources
-        self._sender = Sender(retries, sources, limiter, meter or Meter("data"))
+        self._runtime = runtime
+        self._sender = Sender(retries, runtime, limiter, meter or Meter("data"))
         self.min_part = store.min_part
 
     def __repr__(self) -> str:
         return f"ReliableBlobs({self.store!r})"
 
-    def below(self, prefix: str) -> ReliableBlobs:
+    def below(self, prefix: str) -> RetryingBlobs:
         """The blobs below `prefix` (empty, or ending in `/`), with keys relative to it. Both share
         one concurrency limit and one meter."""
         if not prefix:
@@ -89,7 +89,7 @@ class ReliableBlobs:
             return await self._sender.write(_PUT, lambda: self.store.put(key, data), size=size)
         request = partial(self.store.put, key, data, if_absent=if_absent, if_match=if_match)
         policy = self._sender.retries.write
-        time, delays = call_time(policy, size), backoff(policy, self._sources)
+        time, delays = call_time(policy, size), backoff(policy, self._runtime)
         again = lost = False
         while True:
             try:
@@ -102,7 +102,7 @@ class ReliableBlobs:
                 self._sender.next_delay(delays, failure) if isinstance(failure, TRANSIENT) else None
             )
             if delay is not None and time.left() > delay:
-                await self._sources.sleep(delay)
+                await self._runtime.sleep(delay)
             elif lost:
                 return await self._resolve(key, data, failure)
             else:
@@ -159,7 +159,7 @@ class ReliableBlobs:
     async def _delete_batch(self, keys: Sequence[str]) -> list[DeleteFailure]:
         """Delete the keys of one request. Transient failures are retried; permanent failures are
         returned; the other keys are deleted."""
-        delays = backoff(self._sender.retries.write, self._sources)
+        delays = backoff(self._sender.retries.write, self._runtime)
         kept: list[DeleteFailure] = []
         again = False
         while True:
@@ -178,7 +178,7 @@ class ReliableBlobs:
                 return kept + [
                     DeleteFailure(key, _final_error(error)) for key, error in left.items()
                 ]
-            await self._sources.sleep(delay)
+            await self._runtime.sleep(delay)
             keys, again = list(left), True
 
     async def list(
@@ -198,7 +198,7 @@ class ReliableBlobs:
         upload = await self._sender.write(
             "CreateMultipartUpload", lambda: self.store.start_upload(key)
         )
-        return _ReliableUpload(self._sender, upload)
+        return _RetryingUpload(self._sender, upload)
 
     async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
         async def whole() -> list[Unfinished]:
@@ -241,7 +241,7 @@ class ReliableBlobs:
         ) from failure
 
 
-class _ReliableUpload:
+class _RetryingUpload:
     def __init__(self, sender: Sender, upload: Upload) -> None:
         self._sender = sender
         self._upload = upload
@@ -273,4 +273,4 @@ def _any_throttled(failures: Sequence[DeleteFailure]) -> bool:
 
 def _unwrap(store: BlobStore, key: str) -> tuple[BlobStore, str]:
     """The adapter underlying a store, and the key in it."""
-    return origin_of(store.store if isinstance(store, ReliableBlobs) else store, key)
+    return origin_of(store.store if isinstance(store, RetryingBlobs) else store, key)

@@ -11,7 +11,7 @@ from enum import Enum
 from s3k_async._core.concurrency import AdaptiveLimit, gather
 from s3k_async._core.metering import Meter
 from s3k_async._core.retry import TRANSIENT, Retries, RetryPolicy, backoff, tried
-from s3k_async._core.runtime import Sources
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import (
     MAX_BATCH,
     MAX_LOAD,
@@ -42,7 +42,7 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 
-__all__ = ["LOST", "ReliableItems"]
+__all__ = ["LOST", "RetryingItems"]
 
 LOST: tuple[type[S3kError], ...] = (ResponseLostError, RequestTimeoutError)
 """Errors after which a write may or may not have been applied."""
@@ -63,7 +63,7 @@ class _Verdict(Enum):
     UNKNOWN = "unknown"
 
 
-class ReliableItems:
+class RetryingItems:
     """An ItemStore over another one, whose writes end in success, a definite failure or
     OutcomeUnknownError.
 
@@ -77,13 +77,13 @@ class ReliableItems:
         self,
         store: ItemStore,
         retries: Retries | RetryPolicy,
-        sources: Sources,
+        runtime: Runtime,
         limiter: AdaptiveLimit | None = None,
         meter: Meter | None = None,
     ) -> None:
         self._store = store
-        self._sources = sources
-        self._sender = Sender(retries, sources, limiter, meter or Meter("table"))
+        self._runtime = runtime
+        self._sender = Sender(retries, runtime, limiter, meter or Meter("table"))
         self._held: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
@@ -127,7 +127,7 @@ class ReliableItems:
         if isinstance(action, Delete):
             # A single delete leaves no item to resolve a lost answer by; with a token the engine
             # remembers it.
-            token = self._sources.uuid()
+            token = self._runtime.uuid()
             await self._apply(
                 _TRANSACTION, lambda: self._store.transact([action], token), [action], None
             )
@@ -250,8 +250,8 @@ class ReliableItems:
         token: str | None,
     ) -> None:
         policy = self._sender.retries.write
-        time, delays = call_time(policy), backoff(policy, self._sources)
-        start, attempts = self._sources.monotonic(), 0
+        time, delays = call_time(policy), backoff(policy, self._runtime)
+        start, attempts = self._runtime.monotonic(), 0
         again = lost = final = False
         while True:
             attempts += 1
@@ -271,11 +271,11 @@ class ReliableItems:
                     return None
                 if verdict is _Verdict.UNKNOWN or final:
                     raise _unknown(
-                        actions, token, attempts, self._sources.monotonic() - start, failure
+                        actions, token, attempts, self._runtime.monotonic() - start, failure
                     ) from failure
                 final = delay is None
             if delay is not None:
-                await self._sources.sleep(delay)
+                await self._runtime.sleep(delay)
 
     async def _resolve(self, actions: Sequence[Action], failure: S3kError) -> _Verdict:
         """Outcome of a write whose answer was lost; `failure` is its last error."""

@@ -43,7 +43,7 @@ class S3Bucket(BlobLocation):
         from s3k_async.backends.s3.s3_wire import WireBlobs
 
         return WireBlobs(
-            self.bucket, self.prefix, self.aws, opening.session, sources=opening.sources
+            self.bucket, self.prefix, self.aws, opening.session, runtime=opening.runtime
         )
 
     def text(self, home: str | None) -> str:  # noqa: ARG002

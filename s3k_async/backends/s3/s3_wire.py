@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit
 import anyio.to_thread
 
 from s3k_async import _native
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.encryption import encryption_headers
 from s3k_async.backends.aws.error_mapping import Codes, map_exceptions, service_error
@@ -118,10 +118,10 @@ class WireBlobs(S3Blobs):
         service: AwsConfig,
         session: object | None = None,
         *,
-        sources: Sources = SYSTEM,
+        runtime: Runtime = SYSTEM,
     ) -> None:
         super().__init__(bucket, prefix, service, session)
-        self._sources = sources
+        self._runtime = runtime
         self._target: _Target | None = None
         self._by_reference = not _PLAIN_BUCKET.fullmatch(self.bucket) or self.bucket.endswith(
             _OTHER_PROTOCOLS
@@ -326,7 +326,7 @@ class WireBlobs(S3Blobs):
             at_aws and _HOST_NAME.fullmatch(self.bucket) and style.get("addressing_style") != "path"
         )
         prefix, path = (f"{self.bucket}.", "/") if own_host else ("", f"/{self.bucket}/")
-        self._target = _Target(Wire(self.aws, self._sources, host_prefix=prefix), path)
+        self._target = _Target(Wire(self.aws, self._runtime, host_prefix=prefix), path)
         return self._target
 
     def _cut(self, full: str) -> ResponseLostError:

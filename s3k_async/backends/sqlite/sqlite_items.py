@@ -22,7 +22,7 @@ from typing import TypeAlias, TypeVar
 
 from s3k_async._core.file_modes import make_directories, open_private
 from s3k_async._core.os_errors import os_errors, sync_directory
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async._core.worker_threads import Threads
 from s3k_async.backends.ballast import Ballast
 from s3k_async.backends.ports.item_semantics import (
@@ -117,9 +117,9 @@ class SqliteItems:
     transaction. After a fork the child opens its own connections.
     """
 
-    def __init__(self, path: str | os.PathLike[str], sources: Sources = SYSTEM) -> None:
+    def __init__(self, path: str | os.PathLike[str], runtime: Runtime = SYSTEM) -> None:
         self._path = os.path.abspath(path)
-        self._sources = sources
+        self._runtime = runtime
         self._threads = Threads(_READERS)
         self._state: _State | None = None
 
@@ -144,7 +144,7 @@ class SqliteItems:
         validate_transaction(actions, token)
         actions = list(actions)
         await self._apply(
-            lambda connection: _transact(connection, actions, token, self._sources.now_ms())
+            lambda connection: _transact(connection, actions, token, self._runtime.now_ms())
         )
 
     async def load(self, items: Sequence[Item]) -> None:
@@ -258,7 +258,7 @@ class SqliteItems:
         """Build the database in a temporary file and link it into place, so that it appears
         complete. False if another client's exists."""
         directory = os.path.dirname(self._path)
-        building = f"{self._path}.{self._sources.uuid()}.new"
+        building = f"{self._path}.{self._runtime.uuid()}.new"
         make_directories(directory)
         try:
             # SQLite gives its other files the mode of the database.

@@ -48,7 +48,7 @@ def list_jobs(invocation: Invocation, /, volume: str | None) -> None:
     Each line: id, kind, state, paths, age, and whether the lease is valid."""
 
     async def work(opened: Volume) -> None:
-        found = opened.store.jobs
+        found = opened.store.transactions
         async for record in found.records():
             runs = found.lease_runs(record)
             if invocation.json:
@@ -80,8 +80,12 @@ def settle(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
                 tuple(dict.fromkeys(ids)), lambda job_id: _finish_named(invocation, opened, job_id)
             )
             return
-        records = [record async for record in opened.store.jobs.records()]
-        over = {record.id: record for record in records if not opened.store.jobs.lease_runs(record)}
+        records = [record async for record in opened.store.transactions.records()]
+        over = {
+            record.id: record
+            for record in records
+            if not opened.store.transactions.lease_runs(record)
+        }
         for record in records:
             if record.id not in over:
                 _tell(
@@ -93,10 +97,10 @@ def settle(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
 
 
 async def _finish_named(invocation: Invocation, opened: Volume, job_id: str) -> None:
-    record = await opened.store.jobs.record(job_id)
+    record = await opened.store.transactions.record(job_id)
     if record is None:
         raise PathNotFoundError("no such transaction (s3k jobs lists them)", path=job_id)
-    if opened.store.jobs.lease_runs(record):
+    if opened.store.transactions.lease_runs(record):
         raise BusyError(
             f"the transaction is active: its lease is valid until {time_text(record.lease_ms)}",
             path=job_id,

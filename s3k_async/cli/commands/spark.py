@@ -266,7 +266,7 @@ def delete(invocation: Invocation, /, **options: Any) -> None:
 
 def _change_rows(
     invocation: Invocation,
-    job_of: Callable[[Any], Callable[..., JobResult[JobReport]]],
+    transaction_of: Callable[[Any], Callable[..., JobResult[JobReport]]],
     did: str,
     would: str,
     *,
@@ -283,7 +283,7 @@ def _change_rows(
         from s3k_async import spark as jobs
 
         listed = _list(session, rows, form)
-        result = job_of(jobs)(session, opened, listed, dry_run=not yes, **options)
+        result = transaction_of(jobs)(session, opened, listed, dry_run=not yes, **options)
         write_output(result.frame, output)
     _print_report(invocation, result.report, did, would, whole=True)
 

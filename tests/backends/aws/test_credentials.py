@@ -17,7 +17,7 @@ from aiobotocore.credentials import (
 )
 from botocore.exceptions import CredentialRetrievalError, NoCredentialsError
 
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.credentials import Credentials, Keys
 from s3k_async.errors import ClosedClientError, CredentialsError
 
@@ -37,7 +37,7 @@ class World:
         self.open = asyncio.Event()
         self.open.set()
         self.failure: Exception | None = None
-        self.sources: Sources = replace(SYSTEM, monotonic=lambda: self.passed)
+        self.runtime: Runtime = replace(SYSTEM, monotonic=lambda: self.passed)
 
     def now(self) -> datetime:
         return START + timedelta(seconds=self.passed)
@@ -74,13 +74,13 @@ def world() -> World:
 
 @pytest.fixture
 async def credentials(world: World) -> AsyncIterator[Credentials]:
-    made = Credentials(world.source(), world.sources)
+    made = Credentials(world.source(), world.runtime)
     yield made
     await made.close()
 
 
 async def test_credentials_that_last(world: World) -> None:
-    credentials = Credentials(AioCredentials("AK", SECRET, None), world.sources)
+    credentials = Credentials(AioCredentials("AK", SECRET, None), world.runtime)
     assert credentials.ready() is None
     keys = await credentials.get()
     assert keys == Keys("AK", SECRET, None)
@@ -92,12 +92,12 @@ async def test_credentials_that_last(world: World) -> None:
 @pytest.mark.parametrize("source", [None, AioCredentials("AK", "", None)])
 async def test_no_credentials(world: World, source: object) -> None:
     with pytest.raises(NoCredentialsError):
-        await Credentials(source, world.sources).get()
+        await Credentials(source, world.runtime).get()
 
 
 async def test_credentials_that_are_fetched_at_first_use(world: World) -> None:
     source = AioDeferredRefreshableCredentials(world.fetch, "test", world.now)
-    credentials = Credentials(source, world.sources)
+    credentials = Credentials(source, world.runtime)
     found = await asyncio.gather(*(credentials.get() for _ in range(10)))
     assert {keys.access_key for keys in found} == {"AK1"}
     assert world.asked == 1
@@ -199,7 +199,7 @@ async def test_refused_keys_are_renewed_once(world: World, credentials: Credenti
 
 
 async def test_closing_ends_a_renewal(world: World) -> None:
-    credentials = Credentials(world.source(), world.sources)
+    credentials = Credentials(world.source(), world.runtime)
     world.passed = HOUR + 1
     world.open.clear()
     waiting = asyncio.create_task(credentials.get())

@@ -25,8 +25,8 @@ from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.aws.fast_http import Bounds
 from s3k_async.backends.ports.items import Key
-from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.errors import OutcomeUnknownError, RequestTimeoutError, S3kError, ServiceError
 from tests.backends.aws.places import OpenBlobs, OpenItems, settings
 from tests.backends.aws.verbs import BLOB_READS, BLOB_WRITES, ITEM_READS, ITEM_WRITES, KEY, PUT
@@ -422,7 +422,7 @@ async def test_the_time_of_a_call_covers_all_of_its_attempts(
     async with served(server.converse) as place:
         aws = settings(place, read_timeout=10_000.0)
         async with dynamo_items(aws) as items, s3_blobs(aws) as blobs:
-            table, data = ReliableItems(items, policy, SYSTEM), ReliableBlobs(blobs, policy, SYSTEM)
+            table, data = RetryingItems(items, policy, SYSTEM), RetryingBlobs(blobs, policy, SYSTEM)
             calls: list[tuple[Awaitable[object], type[S3kError]]] = [
                 (table.get(KEY), RequestTimeoutError),
                 (table.query(KEY.partition), RequestTimeoutError),
@@ -441,7 +441,7 @@ async def test_waiting_for_a_turn_is_not_counted(dynamo_items: OpenItems) -> Non
     policy = RetryPolicy(attempts=1, deadline=30.0)
     async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
         proxy.rule(json_answer({}))
-        store = ReliableItems(items, policy, SYSTEM, AdaptiveLimit(1))
+        store = RetryingItems(items, policy, SYSTEM, AdaptiveLimit(1))
         assert (
             await asyncio.gather(*(store.get(Key("p", str(each))) for each in range(20)))
             == [None] * 20

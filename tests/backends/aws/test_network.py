@@ -16,8 +16,8 @@ from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.backends.ports.items import ABSENT, Key, Put
-from s3k_async.backends.retrying.retrying_blobs import ReliableBlobs
-from s3k_async.backends.retrying.retrying_items import ReliableItems
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.errors import (
     BlobExistsError,
@@ -234,7 +234,7 @@ async def test_a_put_whose_answer_was_lost_is_settled_by_its_operation(stores: S
     async with FaultProxy() as proxy, stores(proxy.url) as (items, _):
         proxy.rule(LOSE_ANSWER, target="PutItem", times=1)
         proxy.rule(dynamodb_error("ConditionalCheckFailedException", Item=OURS), target="PutItem")
-        await ReliableItems(items, FAST, SYSTEM).write(PUT)
+        await RetryingItems(items, FAST, SYSTEM).write(PUT)
         assert proxy.count(target="PutItem") == 2
 
 
@@ -249,7 +249,7 @@ async def test_a_service_that_keeps_answering_with_an_internal_error_is_named(
             when=lambda call: bool(call.target),
         )
         proxy.rule(s3_error("InternalError", "race", status=500))
-        table, data = ReliableItems(items, policy, SYSTEM), ReliableBlobs(blobs, policy, SYSTEM)
+        table, data = RetryingItems(items, policy, SYSTEM), RetryingBlobs(blobs, policy, SYSTEM)
         host = proxy.url.removeprefix("http://")
         for call, kind, code in (
             (table.transact([PUT], "token"), OutcomeUnknownError, "500 InternalServerError"),
@@ -266,7 +266,7 @@ async def test_a_condition_that_failed_without_a_lost_answer_is_a_failure(stores
     async with FaultProxy() as proxy, stores(proxy.url) as (items, _):
         proxy.rule(dynamodb_error("ThrottlingException"), target="PutItem", times=3)
         proxy.rule(dynamodb_error("ConditionalCheckFailedException", Item=OURS), target="PutItem")
-        assert await outcome(ReliableItems(items, FAST, SYSTEM).write(PUT)) is ConditionFailedError
+        assert await outcome(RetryingItems(items, FAST, SYSTEM).write(PUT)) is ConditionFailedError
         assert proxy.count(target="PutItem") == 4
 
 
@@ -277,7 +277,7 @@ async def test_a_blob_that_a_lost_request_had_stored_is_ours(stores: Stores) -> 
         proxy.rule(Answer(412), method="PUT")
         proxy.rule(stored, method="HEAD")
         proxy.rule(stored, method="GET")
-        reliable = ReliableBlobs(blobs, FAST, SYSTEM)
+        reliable = RetryingBlobs(blobs, FAST, SYSTEM)
         assert (await reliable.put("k", b"1", if_absent=True)).etag == "e"
         assert await outcome(reliable.put("k", b"1", if_absent=True)) is BlobExistsError
 

@@ -17,7 +17,7 @@ import aiobotocore.session
 import pytest
 from aiobotocore.credentials import AioRefreshableCredentials
 
-from s3k_async._core.runtime import SYSTEM, Sources
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.error_mapping import map_exceptions
 from s3k_async.backends.aws.session import AwsClient
 from s3k_async.backends.aws.signed_http import Answer, Wire
@@ -50,13 +50,13 @@ async def wired(
     aws: AwsConfig,
     session: object | None = None,
     *,
-    sources: Sources = SYSTEM,
+    runtime: Runtime = SYSTEM,
     s3: bool = False,
     prefix: str = "",
 ) -> AsyncIterator[Wire]:
     client = AwsClient("s3" if s3 else "dynamodb", aws, session)
     try:
-        yield Wire(client, sources, host_prefix=prefix)
+        yield Wire(client, runtime, host_prefix=prefix)
     finally:
         await client.close()
 
@@ -232,8 +232,8 @@ NO_TEXT = Given(403)
 @pytest.mark.parametrize("answer", [EXPIRED, EARLY, SKEWED, NO_TEXT])
 async def test_a_clock_that_is_wrong(service: FaultProxy, answer: Given, off: int) -> None:
     refusing_late_ones(service, answer)
-    sources = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + off)
-    async with wired(settings(service.url), sources=sources) as wire:
+    runtime = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + off)
+    async with wired(settings(service.url), runtime=runtime) as wire:
         for _ in range(3):
             assert (await wire.dynamodb("PutItem", b"{}")).status == 200
     assert [late(call) for call in service.calls] == [True, False, False, False]
@@ -243,8 +243,8 @@ async def test_a_clock_that_is_wrong(service: FaultProxy, answer: Given, off: in
 @pytest.mark.parametrize("answer", [EXPIRED, SKEWED])
 async def test_a_clock_that_cannot_be_corrected(service: FaultProxy, answer: Given) -> None:
     refusing_late_ones(service, answer, date=False)
-    sources = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + HOUR)
-    async with wired(settings(service.url), sources=sources) as wire:
+    runtime = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + HOUR)
+    async with wired(settings(service.url), runtime=runtime) as wire:
         assert (await wire.dynamodb("PutItem", b"{}")).status == answer.status
     assert len(service.calls) == 1
 
@@ -269,8 +269,8 @@ async def test_another_refusal_has_nothing_to_do_with_the_clock(
     service: FaultProxy, answer: Given
 ) -> None:
     refusing_late_ones(service, answer)
-    sources = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + HOUR)
-    async with wired(settings(service.url), sources=sources) as wire:
+    runtime = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + HOUR)
+    async with wired(settings(service.url), runtime=runtime) as wire:
         assert (await wire.dynamodb("PutItem", b"{}")).status == 400
     assert len(service.calls) == 1
 

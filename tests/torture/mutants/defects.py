@@ -96,7 +96,7 @@ DEFECTS: tuple[Defect, ...] = (
         "another token when a deletion is sent again",
         "backends/retrying/retrying_items.py",
         "lambda: self._store.transact([action], token), [action], None",
-        "lambda: self._store.transact([action], self._sources.uuid()), [action], None",
+        "lambda: self._store.transact([action], self._runtime.uuid()), [action], None",
         f"{RELIABLE}::test_a_delete_carries_a_token_so_that_its_own_success_is_recognised",
     ),
     Defect(
@@ -175,8 +175,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a tombstone of the version that it ends",
         "txn/logged_write.py",
-        "self._sources.uuid(), before.id, before.version + 1",
-        "self._sources.uuid(), before.id, before.version",
+        "self._runtime.uuid(), before.id, before.version + 1",
+        "self._runtime.uuid(), before.id, before.version",
         "tests/metadata/test_recursive.py::test_every_change_is_in_the_log",
     ),
     Defect(
