@@ -13,8 +13,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
+from unittest.mock import patch
 
 import pytest
+from botocore.httpsession import get_cert_path
 
 from tests.engines import dynamodb_local as dynamodb_local_engine
 from tests.engines import dynoxide as dynoxide_engine
@@ -93,6 +95,18 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 def _reason(longrepr: object) -> str:
     return str(longrepr[-1] if isinstance(longrepr, tuple) else longrepr)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Clients trust one of the usual authorities: every client reads their certificates, and all
+    of them take longer than most tests."""
+    every = Path(str(get_cert_path(True))).read_text(encoding="utf-8")
+    first, end, _ = every.partition("-----END CERTIFICATE-----\n")
+    file = tmp_path_factory.mktemp("authorities") / "one.pem"
+    file.write_text(first + end, encoding="utf-8")
+    with patch("botocore.httpsession.where", lambda: str(file)):
+        yield
 
 
 @pytest.fixture(scope="session")
