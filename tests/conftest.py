@@ -6,14 +6,17 @@ the last worker that uses it.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
+from unittest.mock import patch
 
 import pytest
+from botocore.httpsession import get_cert_path
 
 from tests.engines import dynamodb_local as dynamodb_local_engine
 from tests.engines import dynoxide as dynoxide_engine
@@ -53,8 +56,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))  # one session in one worker
         if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
             name = item.nodeid.partition("[")[0].removeprefix("tests/")
-            if not in_short_run(name, item.callspec.params.values()):
+            if not in_short_run(name, item.callspec.id.split("-")):
                 item.add_marker("slow")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect without the garbage collector: tests stay for as long as their process, and it would
+    look at all of them again and again, a fifth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -80,6 +95,18 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 def _reason(longrepr: object) -> str:
     return str(longrepr[-1] if isinstance(longrepr, tuple) else longrepr)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Clients trust one of the usual authorities: every client reads their certificates, and all
+    of them take longer than most tests."""
+    every = Path(str(get_cert_path(True))).read_text(encoding="utf-8")
+    first, end, _ = every.partition("-----END CERTIFICATE-----\n")
+    file = tmp_path_factory.mktemp("authorities") / "one.pem"
+    file.write_text(first + end, encoding="utf-8")
+    with patch("botocore.httpsession.where", lambda: str(file)):
+        yield
 
 
 @pytest.fixture(scope="session")

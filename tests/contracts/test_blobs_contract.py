@@ -168,7 +168,7 @@ async def test_an_empty_blob(blobs: Blobs) -> None:
 
 
 async def test_a_blob_of_many_megabytes(blobs: Blobs) -> None:
-    content = b"".join(number.to_bytes(4, "big") for number in range(3_000_000))
+    content = array("I", range(3_000_000)).tobytes()
     assert (await blobs.put("large", content)).size == 12_000_000
     assert await blobs.get("large") == content
     assert await blobs.get("large", 8_388_600, 8_388_620) == content[8_388_600:8_388_620]

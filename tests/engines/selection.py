@@ -12,7 +12,7 @@ from collections.abc import Collection
 __all__ = ["SAMPLED", "in_short_run"]
 
 SAMPLED = frozenset({"dynamodb_local", "extenddb", "moto", "moto_s3", "reference", "reference_s3"})
-"""Parameters, or parts of them, that name such an engine or adapter."""
+"""Ids of parameters, or parts of them, that name such an engine or adapter."""
 
 SAMPLE = frozenset(
     {
@@ -45,8 +45,8 @@ SAMPLE = frozenset(
 )
 
 
-def in_short_run(test: str, parameters: Collection[object]) -> bool:
-    """Whether `make test` runs a test, named from `tests/` and without parameters, with these
-    parameters."""
-    named = {part for each in parameters if isinstance(each, str) for part in each.split("+")}
+def in_short_run(test: str, parameters: Collection[str]) -> bool:
+    """Whether `make test` runs a test, named from `tests/` and without parameters, with the
+    parameters of these ids."""
+    named = {part for each in parameters for part in each.split("+")}
     return test in SAMPLE or not named & SAMPLED

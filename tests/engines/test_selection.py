@@ -27,8 +27,8 @@ def test_the_sample_exists() -> None:
 
 def test_a_test_outside_of_the_sample_runs_on_the_fast_engines() -> None:
     (test,) = sorted(SAMPLE)[:1]
-    for parameters in (["dynoxide+seaweedfs"], ["memory"], ["sqlite", 3], []):
+    for parameters in (["dynoxide+seaweedfs"], ["memory"], ["sqlite", "3"], []):
         assert in_short_run("a.py::test_a", parameters)
-    for parameters in (["dynamodb_local+seaweedfs"], ["dynoxide+moto"], [1, "reference"]):
+    for parameters in (["dynamodb_local+seaweedfs"], ["dynoxide+moto"], ["1", "reference"]):
         assert not in_short_run("a.py::test_a", parameters)
         assert in_short_run(test, parameters)

@@ -30,8 +30,12 @@ CREDENTIALS = {"S3K_ACCESS_KEY_ID": ACCESS_KEY, "S3K_SECRET_ACCESS_KEY": SECRET_
 AWS_*, which the services' default chain finds by itself."""
 
 
-SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""Options of a JVM that sees little data: without them half of its time goes into compiling."""
+SMALL_JVM = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""Options of a JVM that sees little data: without them half of its time goes into compiling, and a
+second of each start into verifying Spark's classes."""
 
 
 def spark_environment() -> dict[str, str]:

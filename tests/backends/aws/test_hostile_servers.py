@@ -14,7 +14,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import anyio
@@ -149,7 +149,13 @@ BILLION = (
     + b"".join(f'<!ENTITY {chr(98 + n)} "{f"&{chr(97 + n)};" * 10}">'.encode() for n in range(12))
     + b"]><ListBucketResult><Contents><Key>&m;</Key></Contents></ListBucketResult>"
 )
-BOMB = gzip.compress(b" " * 50_000_000)
+
+
+@cache
+def bomb() -> bytes:
+    return gzip.compress(b" " * 50_000_000)
+
+
 ERROR = b"<Error><Code>InternalError</Code></Error>"
 
 STUCK: Mapping[str, Misbehaviour] = {
@@ -234,7 +240,7 @@ CONTENT: Mapping[str, Misbehaviour] = {
     ),
     "wrong checksum": lambda at: body(at, b'{"Item":{}}', b"<a/>", "x-amz-crc32: 1"),
     "checksum that is none": lambda at: body(at, b'{"Item":{}}', b"<a/>", "x-amz-crc32: lots"),
-    "compressed": lambda at: body(at, BOMB, BOMB, "Content-Encoding: gzip"),
+    "compressed": lambda at: body(at, bomb(), bomb(), "Content-Encoding: gzip"),
     "error in a success": partial(
         body, of_table=b'{"__type":"InternalServerError"}', of_bucket=ERROR
     ),
