@@ -446,7 +446,7 @@ async def test_a_file_in_the_place_of_a_directory_that_was_waited_for_is_not_rem
                 await fs.delete("/d")
                 await fs.write("/d", b"acknowledged")
 
-            monkeypatch.setattr(store.resolver, "settle", settle)
+            monkeypatch.setattr(store.resolver, "resolve", settle)
             with pytest.raises(NotDirectoryError):
                 await store.remove_directory(marked)
         assert await fs.read("/d") == b"acknowledged"

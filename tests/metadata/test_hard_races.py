@@ -294,7 +294,7 @@ async def test_a_creation_that_a_live_job_has_marked_is_neither_done_nor_undone(
         async def remove_and_mark() -> None:
             await rig.store.forget(await rig.need("/a"))
             await rig.store.hold(await rig.need("/a/f"), job)
-            monkeypatch.setattr(IntentResolver, "settle", busy)
+            monkeypatch.setattr(IntentResolver, "resolve", busy)
 
         with pytest.raises(OutcomeUnknownError):
             await rig.write("/a/f", store=Meanwhile(rig, remove_and_mark).client())
