@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from s3k_async.errors import BusyError, S3kError
 from s3k_async.model import Entry
-from s3k_async.namespace.store import MetadataStore
+from s3k_async.namespace.directories import DirectoryStore
 from s3k_async.txn.txn_record import POLL_CAP_SECONDS, POLL_SECONDS
 
 __all__ = ["ConflictBackoff", "ObstructedError", "until_unobstructed"]
@@ -35,15 +35,22 @@ class ObstructedError(BusyError):
 
 
 class ConflictBackoff:
-    """The retries of one change, until `Tuning.busy_timeout` has passed since the first conflict.
+    """The retries of one call, until `Tuning.busy_timeout` has passed since the first conflict.
     The bound is a time, not a number of attempts: in each round one of the competing changes
-    succeeds, so the number of attempts grows with their number.
+    succeeds, so the number of attempts grows with their number. `attempts`: at least so many, for a
+    call of which one attempt may take that long.
     """
 
     def __init__(
-        self, store: MetadataStore, first: float = FIRST_WAIT, longest: float = LONGEST_WAIT
+        self,
+        store: DirectoryStore,
+        first: float = FIRST_WAIT,
+        longest: float = LONGEST_WAIT,
+        *,
+        attempts: int = 0,
     ) -> None:
         self._store = store
+        self._attempts = attempts
         self._deadline: float | None = None
         self._bound = first
         self._longest = longest
@@ -53,9 +60,10 @@ class ConflictBackoff:
         conflicting changes do not retry at the same moment. Raises `error` when the time is up.
         """
         runtime = self._store.runtime
+        self._attempts -= 1
         if self._deadline is None:
             self._deadline = self._store.deadline()
-        elif runtime.monotonic() >= self._deadline:
+        elif self._attempts <= 0 and runtime.monotonic() >= self._deadline:
             raise error.gave_up() if isinstance(error, ObstructedError) else error
         if isinstance(error, ObstructedError):
             for entry in error.obstacles:
@@ -64,7 +72,7 @@ class ConflictBackoff:
         self._bound = min(self._longest, self._bound * 2)
 
 
-async def until_unobstructed(store: MetadataStore, attempt: Callable[[], Awaitable[T]]) -> T:
+async def until_unobstructed(store: DirectoryStore, attempt: Callable[[], Awaitable[T]]) -> T:
     """The result of the first attempt that does not raise ObstructedError. Raises BusyError when
     the time is up."""
     backoff = ConflictBackoff(store, POLL_SECONDS, POLL_CAP_SECONDS)

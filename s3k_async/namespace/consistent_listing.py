@@ -2,8 +2,8 @@
 
 A transaction could commit between two pages of a listing. So the listing returns nothing until it
 has read everything, and then reads the visited directories and the undecided transaction records
-again. If one of them has changed, it starts again. docs/design/004-nothing-lost.md, "Listings", has
-the argument.
+again. If one of them has changed, it starts again, for a bounded time.
+docs/design/004-nothing-lost.md, "Listings", has the argument.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import TypeAlias, TypeVar
 
 from s3k_async._native import Entries
 from s3k_async.backends.ports.items import OPERATION, Item
+from s3k_async.errors import BusyError
 from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.directories import DirectoryStore
 from s3k_async.table.codec import from_items
 from s3k_async.table.keys import ROOT_KEY, KeyScheme
@@ -28,7 +30,7 @@ __all__ = ["ATTEMPTS", "CONSISTENT_ROWS", "SnapshotView", "list_consistently"]
 CONSISTENT_ROWS = 50_000
 """Rows that a listing buffers; a listing with more rows is not validated."""
 ATTEMPTS = 10
-"""Maximum number of attempts at a listing; the result of the last one is returned in any case."""
+"""Least number of attempts at a listing, however long each takes, before it gives up."""
 
 T = TypeVar("T")
 
@@ -149,9 +151,10 @@ class SnapshotView:
 async def list_consistently(
     store: DirectoryStore, listing: Callable[[SnapshotView], AsyncGenerator[T, None]]
 ) -> AsyncGenerator[T, None]:
-    """The parts of a listing, from an attempt without concurrent changes, as far as it is
-    buffered."""
-    for attempt in range(1, ATTEMPTS + 1):
+    """The parts of a listing, from an attempt without concurrent changes, as far as it is buffered.
+    Raises BusyError if there is none within the busy timeout."""
+    backoff = ConflictBackoff(store, attempts=ATTEMPTS)
+    while True:
         view = SnapshotView(store)
         held: deque[T] = deque()
         async with aclosing(listing(view)) as parts:
@@ -159,13 +162,15 @@ async def list_consistently(
                 held.append(part)
                 if view.is_large:
                     break
-            if attempt < ATTEMPTS and not await view.is_unchanged():
-                continue
-            while held:
-                yield held.popleft()
-            async for part in parts:
-                yield part
-            return
+            if await view.is_unchanged():
+                while held:
+                    yield held.popleft()
+                async for part in parts:
+                    yield part
+                return
+        await backoff.lost(
+            BusyError("gave up: transactions kept changing these directories during the listing")
+        )
 
 
 def _stamp(entry: Entry | None) -> _Stamp:

@@ -11,7 +11,7 @@ from itertools import combinations_with_replacement
 import pytest
 
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.errors import PathNotFoundError
+from s3k_async.errors import BusyError, PathNotFoundError
 from s3k_async.listing.listings import (
     Filter,
     Listing,
@@ -373,21 +373,51 @@ async def test_a_directory_that_was_marked_when_first_seen_names_its_job() -> No
         await listed(there, "/a/d")
 
 
-async def test_a_directory_that_keeps_moving_is_listed_in_the_end() -> None:
-    """After ten attempts a listing is given as it is."""
-    rig = await Rig("busy", suffix_count=1).start()
+async def busy_place(name: str, seconds: float) -> tuple[Place, Rig]:
+    """A transaction changes a directory before each second read, for so long."""
+    rig = await Rig(name, suffix_count=1).start()
     hand = Hand(MemoryItems(rig.name), rig.store.keys)
     await hand.put(*TREE)
+    began = rig.clock.monotonic()
 
     async def gate(call: Call) -> None:
-        if call.method == "get_many":
+        if call.method == "get_many" and rig.clock.monotonic() - began < seconds:
             await hand.touch("/a")
 
     faults = FaultPlan(gate)
-    store = rig.client(faults)
-    assert await listed(Place(store, hand, faults)) == OLD
-    assert sum(call.method == "get_many" for call in faults.calls) == ATTEMPTS - 1
-    assert sum(call.key == store.keys.partitions("/k")[0] for call in faults.calls) == ATTEMPTS
+    return Place(rig.client(faults), hand, faults), rig
+
+
+async def test_a_listing_starts_again_until_directories_are_quiet() -> None:
+    there, rig = await busy_place("busy for a while", 4.0)
+    began = rig.clock.monotonic()
+    assert await listed(there) == OLD
+    assert there.second_readings > 2
+    assert rig.clock.monotonic() - began >= 4.0
+
+
+async def test_a_listing_of_directories_that_never_are_quiet_gives_up_and_shows_nothing() -> None:
+    there, rig = await busy_place("busy for good", float("inf"))
+    pages = list_pages(there.store, "/", Listing(recursive=True))
+    began = rig.clock.monotonic()
+    with pytest.raises(BusyError, match="during the listing"):
+        await anext(pages)
+    assert rig.clock.monotonic() - began >= there.store.tuning.busy_timeout
+
+
+async def test_a_slow_listing_has_more_attempts_than_the_time_allows() -> None:
+    there, rig = await busy_place("busy and slow", float("inf"))
+    assert there.faults.gate is not None
+    busy = there.faults.gate
+
+    async def slow(call: Call) -> None:
+        rig.clock.advance(there.store.tuning.busy_timeout)
+        await busy(call)
+
+    there.faults.gate = slow
+    with pytest.raises(BusyError):
+        await listed(there)
+    assert there.second_readings == ATTEMPTS
 
 
 async def test_a_large_listing_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,29 +233,29 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a job that is published though it was aborted",
         "txn/txn_record.py",
-        '        condition = Condition(equals={"state": "preparing", "owner": job.owner})',
+        '        condition = Condition(equals={"state": "preparing", "owner": txn.owner})',
         "        condition = Condition()",
         "tests/metadata/test_late.py::test_who_publishes_late_finds_the_job_aborted",
     ),
     Defect(
         "a mark that is folded in though it is gone",
         "txn/intent_resolver.py",
-        "        key, marked = keys.key(entry.path), Condition(equals={NEXT: entry.pending})",
-        "        key, marked = keys.key(entry.path), Condition()",
+        "        key, held = keys.key(entry.path), Condition(equals={NEXT: entry.pending})",
+        "        key, held = keys.key(entry.path), Condition()",
         "tests/metadata/test_late.py::test_who_folds_in_a_mark_late_leaves_what_has_come_since",
     ),
     Defect(
         "a listing that is not read a second time",
         "namespace/consistent_listing.py",
-        "            if attempt < ATTEMPTS and not await view.is_unchanged():",
-        "            if False:",
+        "            if await view.is_unchanged():",
+        "            if True:",
         "tests/metadata/test_consistent_listing.py::test_a_job_between_two_requests_is_seen_wholly_or_not_at_all",
     ),
     Defect(
         "what a job has not published yet is seen",
         "txn/intent_view.py",
-        "            elif mark.new_state == (REMOVED if record.is_published else CREATED):",
-        "            elif mark.new_state == (REMOVED if record.is_published else None):",
+        "            elif intent.new_state == (REMOVED if record.is_published else CREATED):",
+        "            elif intent.new_state == (REMOVED if record.is_published else None):",
         "tests/metadata/test_intent_view.py::test_a_marked_entry_is_on_the_side_of_its_job",
     ),
     Defect(
@@ -318,7 +318,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "the record of a job that was cancelled before it began",
         "txn/txn_record.py",
-        "            job.over = True  # no entry carries a mark of it",
+        "            txn.over = True  # no entry carries an intent of it",
         "            raise",
         "tests/metadata/test_late.py::test_a_job_that_is_cancelled_while_its_record_is_written_leaves_none",
     ),
@@ -403,7 +403,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a live job whose log is removed",
         "integrity/repair_actions.py",
-        "            if name.job and await self._store.jobs.record(name.job) is not None:",
+        "            if name.job and await self._store.transactions.record(name.job) is not None:",
         "            if False:",
         "tests/integrity/test_interrupted.py"
         "::test_a_job_that_begins_after_the_scan_of_the_table_is_left_alone",
