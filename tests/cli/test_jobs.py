@@ -13,7 +13,7 @@ from s3k_async.settings import resolve
 from s3k_async.txn.txn_record import TRANSACTION_PARTITION
 from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli
-from tests.metadata.dying import DEAD, rename_and_die
+from tests.namespace.dying import DEAD, rename_and_die
 from tests.test_volumes_legacy import legacy_item
 
 When = Literal["before", "after"]

@@ -14,7 +14,7 @@ from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.client import S3kClient
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from tests.engines.volumes import fresh_name, volume_backends
-from tests.metadata.dying import DEAD, rename_and_die
+from tests.namespace.dying import DEAD, rename_and_die
 from tests.test_volumes_legacy import Legacy
 
 backends = volume_backends("memory", "embedded")

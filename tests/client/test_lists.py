@@ -39,7 +39,7 @@ from s3k_async.table.codec import to_item
 from s3k_async.testing import Call, FaultPlan
 from tests.client.rig import faulty_client, paths
 from tests.engines.volumes import volume_backends
-from tests.metadata.rig import nth
+from tests.namespace.rig import nth
 
 backends = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
 

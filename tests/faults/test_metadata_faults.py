@@ -15,7 +15,7 @@ from s3k_async.errors import (
     ResponseLostError,
 )
 from s3k_async.testing import FaultPlan
-from tests.metadata.rig import Rig, calls, nth
+from tests.namespace.rig import Rig, calls, nth
 
 
 @pytest.fixture

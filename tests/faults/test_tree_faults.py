@@ -25,7 +25,7 @@ from s3k_async.table.codec import NEXT
 from s3k_async.testing import Call, FaultPlan
 from tests.client.rig import faulty_client, memory_config, paths
 from tests.engines.volumes import fresh_name
-from tests.metadata.rig import Rig
+from tests.namespace.rig import Rig
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ SEEK = """
 
 INVENTORY = {
     "tests/hadoop/test_integration_inventory.py": FILE_SYSTEM,
-    "tests/metadata/test_store_inventory.py": METADATA_STORE,
+    "tests/namespace/test_store_inventory.py": METADATA_STORE,
     "tests/hadoop/contract/test_create.py": CREATE,
     "tests/hadoop/contract/test_delete.py": DELETE,
     "tests/hadoop/contract/test_get_file_status.py": GET_FILE_STATUS,

@@ -19,7 +19,7 @@ from s3k_async.model import Content, Entry, Progress
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.table.codec import to_item
 from tests.integrity.verifier import Verifier
-from tests.metadata.rig import Rig
+from tests.namespace.rig import Rig
 
 DATA = b"some bytes"
 

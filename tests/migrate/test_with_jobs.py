@@ -16,8 +16,8 @@ from s3k_async.migrate.dump_reader import open_dump
 from s3k_async.table.keys import KeyScheme
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
-from tests.metadata.marking import Hand, a_directory, a_file
 from tests.migrate.rig import HURRIED, config, entries, keys, opened
+from tests.namespace.marking import Hand, a_directory, a_file
 
 OLD = {"/d", "/d/a", "/d/b"}
 NEW = {"/e", "/e/a", "/e/b"}

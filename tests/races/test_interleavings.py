@@ -21,7 +21,7 @@ from s3k_async.namespace.recursive import Tree
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import unchanged
 from s3k_async.testing import Call, FaultPlan
-from tests.metadata.rig import Rig, nth
+from tests.namespace.rig import Rig, nth
 
 PATIENCE = 20.0
 """Seconds after which two that wait for each other are taken to do so for ever."""

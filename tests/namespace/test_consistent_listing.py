@@ -27,8 +27,8 @@ from s3k_async.namespace.consistent_listing import ATTEMPTS, SnapshotView, list_
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent
-from tests.metadata.marking import Hand, Step, a_directory, a_file
-from tests.metadata.rig import Rig
+from tests.namespace.marking import Hand, Step, a_directory, a_file
+from tests.namespace.rig import Rig
 
 TREE = [
     a_directory("/a"),

@@ -16,8 +16,8 @@ from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn.txn_record import TransactionRecords, transaction_key
 from s3k_async.txn.write_intent import REMOVED
 from tests.engines.volumes import fresh_name
-from tests.metadata.marking import Hand
-from tests.metadata.world import World
+from tests.namespace.marking import Hand
+from tests.namespace.world import World
 
 
 @pytest.fixture

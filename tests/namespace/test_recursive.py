@@ -26,7 +26,7 @@ from s3k_async.table.codec import in_columns
 from s3k_async.table.keys import KeyScheme
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.chunking import CHUNK, chunks
-from tests.metadata.rig import Rig
+from tests.namespace.rig import Rig
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from s3k_async.table.codec import NEXT
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn.txn_record import TransactionState
 from s3k_async.txn.write_intent import CREATED, REMOVED, NewState
-from tests.metadata.marking import Hand, a_directory, a_file
-from tests.metadata.rig import Rig
+from tests.namespace.marking import Hand, a_directory, a_file
+from tests.namespace.rig import Rig
 
 TOP, OLD, NEW = a_directory("/d"), a_file("/d/f"), a_file("/d/f", version=7)
 

@@ -16,7 +16,7 @@ from s3k_async.model import Entry
 from s3k_async.namespace.parent_cache import KNOWN_SECONDS
 from s3k_async.table.codec import from_item, to_item
 from s3k_async.table.keys import KeyScheme
-from tests.metadata.rig import Rig
+from tests.namespace.rig import Rig
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from s3k_async.model import Entry
 from s3k_async.namespace.ordered_walk import walk
 from s3k_async.testing import Call, Died, FaultPlan, Moment
 from s3k_async.txn.write_intent import parse_intent
-from tests.metadata.world import GROWN, Client, Paths, World
+from tests.namespace.world import GROWN, Client, Paths, World
 
 EVER: Final = 10**9
 MOMENTS: Final[tuple[Moment, ...]] = ("before", "after")

@@ -25,7 +25,7 @@ from s3k_async.namespace.bulk_moves import BulkOutcome, delete_files, move_files
 from s3k_async.table.codec import in_columns, to_item
 from s3k_async.testing import Call
 from s3k_async.txn.executor import TRANSACTIONS
-from tests.metadata.rig import Rig, calls
+from tests.namespace.rig import Rig, calls
 
 FILES = 130
 

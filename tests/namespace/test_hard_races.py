@@ -34,8 +34,8 @@ from s3k_async.txn.intent_resolver import IntentResolver
 from s3k_async.txn.lease import Lease, Moment
 from s3k_async.txn.txn_record import OwnedTransaction, TransactionRecords
 from s3k_async.txn.write_intent import REMOVED
-from tests.metadata.marking import Hand
-from tests.metadata.rig import Rig
+from tests.namespace.marking import Hand
+from tests.namespace.rig import Rig
 
 
 @pytest.fixture

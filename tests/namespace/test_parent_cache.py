@@ -10,7 +10,7 @@ from s3k_async.backends.ports.items import Delete, Item, Key, Put, Update
 from s3k_async.errors import BusyError, NotDirectoryError, UnreachableError
 from s3k_async.namespace.parent_cache import KNOWN_SECONDS, AncestorReads, ParentCache, SingleFlight
 from s3k_async.testing import FaultPlan
-from tests.metadata.rig import Rig, calls
+from tests.namespace.rig import Rig, calls
 from tests.support import FakeClock
 
 
