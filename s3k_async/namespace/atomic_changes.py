@@ -33,7 +33,7 @@ from s3k_async.errors import (
 )
 from s3k_async.model import ChangeResult, Entry
 from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
-from s3k_async.namespace.recursive import Tree
+from s3k_async.namespace.recursive import NotInterruptedError, Tree
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.namespace.tree_change import OnProgress, TreeChange, look_ahead
 from s3k_async.table.codec import NEXT, from_item, in_columns, to_item
@@ -98,7 +98,8 @@ class AtomicTree:
         existing = await store.get(target)
         if existing is not None and existing.id == source.id:
             # An interrupted plain rename of the same directory is finished in the plain mode.
-            return await self._plain.rename(source, target, progress=progress)
+            with suppress(NotInterruptedError):
+                return await self._plain.rename(source, target, resume=True, progress=progress)
         with suppress(ObstructedError):
             await look_ahead(store, target)
         return await until_unobstructed(store, lambda: self._rename(source, target, progress))

@@ -35,9 +35,13 @@ from s3k_async.namespace.tree_change import OnProgress, TreeChange, look_ahead
 from s3k_async.table.codec import NEXT, to_item, unchanged
 from s3k_async.txn.chunking import chunks, cost_of_files, reread
 
-__all__ = ["Tree"]
+__all__ = ["NotInterruptedError", "Tree"]
 
 _LOG = logging.getLogger(__name__)
+
+
+class NotInterruptedError(ConflictError):
+    """There is no interrupted rename to finish."""
 
 
 class Tree:
@@ -66,12 +70,13 @@ class Tree:
             return change.tally.result()
 
     async def rename(
-        self, source: Entry, target: str, *, progress: OnProgress = None
+        self, source: Entry, target: str, *, resume: bool = False, progress: OnProgress = None
     ) -> ChangeResult:
         """Move a directory and everything below it. Object ids stay, versions are incremented.
 
         The target must not exist, unless an interrupted rename of the same directory has created it
-        (it has the same object id): then that rename is finished. Raises RenameIntoSelfError,
+        (it has the same object id): then that rename is finished; with `resume` only such a rename
+        is, and NotInterruptedError is raised if there is none. Raises RenameIntoSelfError,
         PathExistsError, PathNotFoundError (source, or target's parent), NotDirectoryError,
         BusyError; failures below it are listed in the result, and then both directories exist.
         """
@@ -85,7 +90,7 @@ class Tree:
         async def attempt() -> ChangeResult:
             async with self._store.transactions.hold("mark", source.path, target) as txn:
                 change = _PlainChange(self._store, txn, "rename", progress)
-                await change.rename(source, target)
+                await change.rename(source, target, resume=resume)
                 return change.tally.result()
 
         return await until_unobstructed(self._store, attempt)
@@ -164,41 +169,49 @@ class _PlainChange(TreeChange):
 
     # Moving
 
-    async def rename(self, source: Entry, target: str) -> bool:
-        """Move a directory. Raises ObstructedError."""
+    async def rename(self, source: Entry, target: str, *, resume: bool) -> bool:
+        """Move a directory. Raises ObstructedError, and NotInterruptedError as `Tree.rename`."""
         held = await self.store.hold_current(source, self.txn)
         try:
             # The intent is set before these reads: of two directories renamed into each other, one
             # sees the other.
             await look_ahead(self.store, target, held)
-            made = await self._make_top(held, target)
+            made = await self._make_top(held, target, resume=resume)
         except S3kError:
             await self.store.release(held, self.txn)
             raise
         return await self._move_below(held, made)
 
-    async def _make_top(self, held: Entry, target: str) -> Entry:
+    async def _make_top(self, held: Entry, target: str, *, resume: bool = False) -> Entry:
         """The directory at the target. Raises ObstructedError if its parent was removed or carries
         an intent, or if a hidden entry is at the target."""
         store = self.store
         if not await store.directory_exists(_native.split(target)[0]):
             raise ObstructedError(target)
         try:
-            return await self._make_target(held, target, *store.require_parent(target))
+            checks = store.require_parent(target)
+            return await self._make_target(held, target, *checks, resume=resume)
+        except NotInterruptedError:
+            raise
         except ConflictError as error:
             hidden = await store.stored(target)
             raise ObstructedError(target, [hidden] if hidden and hidden.pending else ()) from error
 
-    async def _make_target(self, held: Entry, target: str, *checks: Check) -> Entry:
+    async def _make_target(
+        self, held: Entry, target: str, *checks: Check, resume: bool = False
+    ) -> Entry:
         """The directory at the target, with this transaction's intent: created now, or by an
         interrupted rename. Raises PathExistsError, ConflictError (a check failed).
         """
         store = self.store
         existing = await store.get(target)
+        if existing is None and resume:
+            # The source is held: if both entries had existed at one time, they still would.
+            raise NotInterruptedError("no interrupted rename of this directory", path=target)
         if existing is not None:
             if existing.id != held.id:
                 raise PathExistsError("the target exists", path=target)
-            existing = await store.hold_current(existing, self.txn)
+            existing = await store.hold_current(existing, self.txn, same=True)
             if existing.version > held.version:
                 return existing
             # An interrupted rename went in the opposite direction: the entry at the target is the

@@ -467,3 +467,29 @@ async def test_what_a_dead_rename_has_hidden_does_not_take_the_path_from_a_plain
         await client.tree.rename(await client.need("/p"), "/e/z")
         assert await seen(world) == {**GROWN, "/e/z": None}
         assert [entry for entry in (await world.scanned()).values() if entry.pending] == []
+
+
+async def test_a_directory_that_others_move_to_the_target_and_back_is_renamed_atomically() -> None:
+    """For a moment the target has the id of the source that was read before: that alone is no
+    interrupted rename, which would be finished step by step."""
+    async with grown("atomic-to-and-fro") as world:
+        other = world.client()
+        states: list[Paths] = []
+        turns = [(other, "/d", "/e/z"), (other, "/e/z", "/d")]
+
+        async def gate(call: Call) -> None:
+            reads = call.method.startswith(("get", "query"))
+            if turns and reads == (len(turns) == 2):
+                by, source, target = turns.pop(0)
+                await by.atomic.rename(await by.need(source), target)
+            elif not turns:
+                states.append(await seen(world))
+
+        client = world.client(FaultPlan())
+        source = await client.need("/d")
+        client = world.client(FaultPlan(gate))
+        await client.atomic.rename(source, "/e/z")
+        assert turns == []
+        assert [state for state in states if state not in (GROWN, MOVED)] == []
+        assert await seen(world) == MOVED
+        await settled(world)
