@@ -1,0 +1,1 @@
+"""Interfaces of other libraries: fsspec, pyarrow, universal-pathlib, Hadoop's FileSystem."""

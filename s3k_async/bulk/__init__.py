@@ -1,1 +1,2 @@
-"""Verbs on many paths: write, adopt, rename, delete."""
+"""Changes by the client's verbs, of one path or many: write, copy, adopt, rename, delete,
+transfer."""

@@ -1,4 +1,4 @@
-"""Volumes as a whole: open, initialise, destroy."""
+"""Volumes as a whole: open, initialise, destroy, restore; ownership of their locations."""
 
 from s3k_async.volumes.creation import init_volume
 from s3k_async.volumes.destruction import destroy_volume
