@@ -291,7 +291,7 @@ class S3kClient:
         listing of up to 50,000 entries shows an atomic change of many either completely or not at
         all; it returns the first entry after all were read. In no order, or `sorted` by name (by
         UTF-8 bytes), with each directory followed by its content. Raises PathNotFoundError, and
-        BusyError if transactions keep changing the directories for longer than `busy_timeout`.
+        BusyError if the directories keep changing for `busy_timeout` and at least ten attempts.
         """
         listing = Listing(recursive, include_uncommitted, sorted)
         return self._values(list_pages(self._volume().store, self._path(path), listing))

@@ -59,7 +59,8 @@ class Tuning:
     lease: float = 3600.0
     """Seconds after which a reservation that was not committed may be taken over."""
     busy_timeout: float = 10.0
-    """Seconds to wait for another client's live job before BusyError."""
+    """Seconds to wait for another client's active transaction, or, in a listing, for a pause
+    between changes of its directories, before BusyError."""
     close_timeout: float = 30.0
     """Seconds that closing waits for calls under way before it cancels them."""
 

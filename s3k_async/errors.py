@@ -200,7 +200,8 @@ class UncommittedFileError(S3kError, OSError):
 
 
 class BusyError(S3kError, OSError):
-    """A concurrent change of another client did not finish within `busy_timeout`. Try again."""
+    """Concurrent changes of other clients did not finish, or did not pause during a listing, within
+    `busy_timeout`. Try again."""
 
     code = "busy"
     default_errno = errno.EBUSY

@@ -73,7 +73,7 @@ class S3kSyncClient(BlockingClient):
         listing of up to 50,000 entries shows an atomic change of many either completely or not at
         all; it returns the first entry after all were read. In no order, or `sorted` by name (by
         UTF-8 bytes), with each directory followed by its content. Raises PathNotFoundError, and
-        BusyError if transactions keep changing the directories for longer than `busy_timeout`.
+        BusyError if the directories keep changing for `busy_timeout` and at least ten attempts.
         """
         return self._each(
             lambda fs: fs.list(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from s3k_async._native import normalize
 from s3k_async.bulk import local_tree
 from s3k_async.bulk.expected_objects import delete_seen
 from s3k_async.errors import (
+    BusyError,
     ClosedClientError,
     CredentialsError,
     NoSpaceError,
@@ -187,7 +189,10 @@ async def download(
         transfer = _Transfer("get", 1, progress)
         transfer.done(status.path, await _download_file(client, status, local, overwrite))
         return transfer.tally.result()
-    total = None if progress is None else (await client.content_summary(status.path)).file_count
+    total = None
+    if progress is not None:
+        with suppress(BusyError):  # progress without a total
+            total = (await client.content_summary(status.path)).file_count
     transfer = _Transfer("get", total, progress)
 
     async def get(found: FileStatus) -> None:

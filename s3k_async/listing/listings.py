@@ -118,7 +118,7 @@ class Listing:
 
     def pages(self, store: DirectoryStore, path: str) -> AsyncGenerator[Entries, None]:
         """The entries in non-empty pages; for a file, the file itself. Raises PathNotFoundError."""
-        return list_consistently(store, lambda view: self.pages_of(view, path))
+        return list_consistently(store, lambda view: self.pages_of(view, path), path)
 
     async def pages_of(self, view: SnapshotView, path: str) -> AsyncGenerator[Entries, None]:
         """`pages` of one attempt."""
@@ -192,7 +192,7 @@ async def find_pages(
                 if selected := wanted.select(page, root):
                     yield selected
 
-    async with aclosing(list_consistently(store, found)) as pages:
+    async with aclosing(list_consistently(store, found, path)) as pages:
         async for page in pages:
             yield page
 
@@ -200,7 +200,7 @@ async def find_pages(
 async def glob_pages(store: DirectoryStore, pattern: str) -> AsyncIterator[list[FileStatus]]:
     """The matches of a pattern, in pages."""
     async with aclosing(
-        list_consistently(store, lambda view: glob_entries(view, pattern))
+        list_consistently(store, lambda view: glob_entries(view, pattern), pattern)
     ) as pages:
         async for page in pages:
             if shown := [status_of(entry) for entry in page if not entry.is_reservation]:
@@ -220,7 +220,7 @@ async def summary(store: DirectoryStore, path: str) -> ContentSummary:
                     yield page.totals()
 
     length, files, directories = 0, 0, 0
-    async with aclosing(list_consistently(store, totals)) as sums:
+    async with aclosing(list_consistently(store, totals, path)) as sums:
         async for more_files, more_directories, more_bytes in sums:
             files += more_files
             directories += more_directories
@@ -231,7 +231,7 @@ async def summary(store: DirectoryStore, path: str) -> ContentSummary:
 async def walk_pages(store: DirectoryStore, path: str) -> AsyncIterator[list[Walked]]:
     """Every directory from `path` down with its children, parents first. A page is one
     directory."""
-    async with aclosing(list_consistently(store, lambda view: _walked(view, path))) as pages:
+    async with aclosing(list_consistently(store, lambda view: _walked(view, path), path)) as pages:
         async for walked in pages:
             yield [walked]
 

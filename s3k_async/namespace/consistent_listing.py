@@ -2,18 +2,21 @@
 
 A transaction could commit between two pages of a listing. So the listing returns nothing until it
 has read everything, and then reads the visited directories and the undecided transaction records
-again. If one of them has changed, it starts again, for a bounded time.
-docs/design/004-nothing-lost.md, "Listings", has the argument.
+again. If one of them has changed, it starts again, for a bounded time, and keeps the pages of the
+directories that rested. docs/design/004-nothing-lost.md, "Listings", has the argument.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
+from s3k_async import _native
 from s3k_async._native import Entries
 from s3k_async.backends.ports.items import OPERATION, Item
 from s3k_async.errors import BusyError
@@ -34,17 +37,38 @@ ATTEMPTS = 10
 
 T = TypeVar("T")
 
+_Children: TypeAlias = Callable[
+    [str, Callable[[Entries], Awaitable[Entries]]], AsyncGenerator[Entries, None]
+]
 _Stamp: TypeAlias = tuple[str, str] | None
 """The operation id and the intent of an entry, which every change of the entry changes; None for a
 missing entry."""
+_Key: TypeAlias = tuple[str, bool]
+"""A directory, and whether its children are in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rested:
+    """The pages of a directory that had no intent, nor had its children, and had not changed when
+    it was read again."""
+
+    stamp: _Stamp
+    pages: Sequence[Entries]
 
 
 class SnapshotView:
     """The tree as seen by one attempt at a listing. Records the reads, up to CONSISTENT_ROWS
     rows."""
 
-    def __init__(self, store: DirectoryStore) -> None:
+    def __init__(
+        self, store: DirectoryStore, rested: Mapping[_Key, _Rested] = MappingProxyType({})
+    ) -> None:
+        """`rested`: of the attempt before, taken instead of another read, and validated like
+        one."""
         self._store = store
+        self._rested = rested
+        self._complete: dict[_Key, list[Entries]] = {}
+        self._with_intents: set[str] = set()
         # A volume that is open for reading only belongs to S3-FileSystem 1.0: its writers do not
         # use transaction records.
         self._watched = not store.read_only
@@ -83,13 +107,11 @@ class SnapshotView:
     def children(self, path: str) -> AsyncGenerator[Entries, None]:
         """A directory's children in pages, in arrival order. The directory itself was read
         before."""
-        self._list(path)
-        return self._store.children(path, self._page)
+        return self._children((path, False), self._store.children)
 
     def children_in_order(self, path: str) -> AsyncGenerator[Entries, None]:
         """As `children`, by name."""
-        self._list(path)
-        return self._store.children_in_order(path, self._page)
+        return self._children((path, True), self._store.children_in_order)
 
     async def is_unchanged(self) -> bool:
         """Read everything again. Returns whether all results were valid at one moment, the start of
@@ -98,10 +120,44 @@ class SnapshotView:
             return True
         stamps = [*self._looked_up, *self._visited()]
         current = await self._stamps({path for path, _ in stamps})
-        return (
-            all(current[path] == stamp for path, stamp in stamps)
-            and await self._intents.is_unchanged()
-        )
+        changed = {path for path, stamp in stamps if current[path] != stamp}
+        self._keep(dict(stamps), changed)
+        return not changed and await self._intents.is_unchanged()
+
+    @property
+    def rested(self) -> Mapping[_Key, _Rested]:
+        """What the next attempt need not read again. After `is_unchanged`."""
+        return self._rested
+
+    def _keep(self, stamps: Mapping[str, _Stamp], changed: set[str]) -> None:
+        # The page that showed a changed directory shows its old state.
+        again = changed | {_native.split(path)[0] for path in changed if path != ROOT}
+        again |= self._with_intents
+        self._rested = {
+            (path, in_order): _Rested(stamp, pages)
+            for (path, in_order), pages in self._complete.items()
+            if path not in again and (stamp := stamps.get(path)) is not None and not stamp[1]
+        }
+
+    async def _children(self, key: _Key, read: _Children) -> AsyncGenerator[Entries, None]:
+        path = key[0]
+        self._list(path)
+        kept = self._rested.get(key)
+        pages: list[Entries] = []
+        if kept is not None:
+            self._looked_up.append((path, kept.stamp))
+            for page in kept.pages:
+                self._visit(page)
+                pages.append(page)
+                yield page
+        else:
+            async with aclosing(read(path, partial(self._page, path))) as parts:
+                async for page in parts:
+                    if self._watched:
+                        pages.append(page)
+                    yield page
+        if self._watched:
+            self._complete[key] = pages
 
     def _note(self, found: Sequence[tuple[str, Entry | None]]) -> None:
         if self._watched:
@@ -111,12 +167,17 @@ class SnapshotView:
         if self._watched:
             self._listed.add(path)
 
-    async def _page(self, stored: Entries) -> Entries:
+    async def _page(self, path: str, stored: Entries) -> Entries:
+        if stored.marked():
+            self._with_intents.add(path)
         page = await self._intents.seen(stored)
+        self._visit(page)
+        return page
+
+    def _visit(self, page: Entries) -> None:
         self._count(len(page))
         if self._watched and (directories := page.directories()):
             self._directories.append(directories)
-        return page
 
     def _count(self, rows: int) -> None:
         self._rows += rows
@@ -125,6 +186,7 @@ class SnapshotView:
             self._looked_up.clear()
             self._listed.clear()
             self._directories.clear()
+            self._complete.clear()
 
     def _visited(self) -> list[tuple[str, _Stamp]]:
         """The listed directories, as they appeared in the listings of their parents."""
@@ -149,13 +211,16 @@ class SnapshotView:
 
 
 async def list_consistently(
-    store: DirectoryStore, listing: Callable[[SnapshotView], AsyncGenerator[T, None]]
+    store: DirectoryStore,
+    listing: Callable[[SnapshotView], AsyncGenerator[T, None]],
+    path: str | None = None,
 ) -> AsyncGenerator[T, None]:
     """The parts of a listing, from an attempt without concurrent changes, as far as it is buffered.
-    Raises BusyError if there is none within the busy timeout."""
+    Raises BusyError, about `path`, if there is none within the busy timeout and ATTEMPTS
+    attempts."""
     backoff = ConflictBackoff(store, attempts=ATTEMPTS)
+    view = SnapshotView(store)
     while True:
-        view = SnapshotView(store)
         held: deque[T] = deque()
         async with aclosing(listing(view)) as parts:
             async for part in parts:
@@ -169,8 +234,9 @@ async def list_consistently(
                     yield part
                 return
         await backoff.lost(
-            BusyError("gave up: transactions kept changing these directories during the listing")
+            BusyError("gave up: these directories kept changing during the listing", path=path)
         )
+        view = SnapshotView(store, view.rested)
 
 
 def _stamp(entry: Entry | None) -> _Stamp:

@@ -98,12 +98,12 @@ def repair(
 ) -> JobResult[RepairReport]:
     """Repair what `verify` finds in a volume, or below a path of it, as `s3k fsck repair` does.
 
-    Returns the report and one row for each repair (round, outcome, reason, and the columns of
-    `Finding`). `dry_run`: change nothing and report what would be done. Rounds are repeated until a
-    scan of the volume finds nothing to repair. Safe beside writers, with repeated tasks, and with
-    speculation: every action is conditional and rechecked immediately before. The audit trail,
-    `audit/<report.run>/` in the log location, has a separate name for each attempt at each part.
-    Repeating it after an error is always safe; with the same `checkpoint` it resumes.
+    Returns one row for each repair, and the report (rows: round, outcome, reason, and the columns
+    of `Finding`). `dry_run`: change nothing and report what would be done. Rounds are repeated
+    until a scan of the volume finds nothing to repair. Safe beside writers, with repeated tasks,
+    and with speculation: every action is conditional and rechecked immediately before. The audit
+    trail, `audit/<report.run>/` in the log location, has a separate name for each attempt at each
+    part. Repeating it after an error is always safe; with the same `checkpoint` it resumes.
 
     Raises ReadOnlyVolumeError, and as `verify` does.
     """

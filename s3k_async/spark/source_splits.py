@@ -62,7 +62,7 @@ class SourceFile:
 
     @property
     def entry(self) -> Entry:
-        """As `opened` takes it."""
+        """The entry of the file, as far as reading needs it."""
         return Entry(
             self.path,
             False,

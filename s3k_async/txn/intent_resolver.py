@@ -233,7 +233,7 @@ class _TreeResolution:
     ) -> None:
         self._reader = reader
         self._job = txn
-        self._mark = intent
+        self._intent = intent
         self._remove = remove
         self._runtime = runtime
         self._budget = Budget(PARTS)
@@ -241,7 +241,7 @@ class _TreeResolution:
     async def run(self, top: str) -> None:
         """Resolve the entry at `top` and everything below it."""
         entry = await self._reader.stored(top)
-        if entry is None or entry.pending != self._mark:
+        if entry is None or entry.pending != self._intent:
             return
         await self._below(top)
         await self._end(in_columns([entry], self._reader.keys))
@@ -251,12 +251,12 @@ class _TreeResolution:
             await self._budget.run_all(self._below, entries.directories().paths())
             await self._end(entries)
 
-        await self._budget.run_all(chunk, mixed_chunks(self._marked(directory)), cost=cost)
+        await self._budget.run_all(chunk, mixed_chunks(self._held(directory)), cost=cost)
 
-    async def _marked(self, directory: str) -> AsyncGenerator[Entries, None]:
+    async def _held(self, directory: str) -> AsyncGenerator[Entries, None]:
         async with aclosing(self._reader.stored_children(directory)) as pages:
             async for page in pages:
-                yield page.carrying(self._mark)
+                yield page.carrying(self._intent)
 
     async def _end(self, entries: Entries) -> None:
         """Entries that have changed since the listing were resolved by another client."""

@@ -525,3 +525,15 @@ async def test_a_mark_that_only_holds_a_directory_is_no_change() -> None:
     assert await listed(there) == OLD
     assert there.second_readings == 1
     assert WriteIntent("J").text() == (await there.store.stored("/a")).pending  # type: ignore[union-attr]
+
+
+async def test_only_a_directory_that_changed_and_its_parent_are_listed_again() -> None:
+    alone = await place("one changes, alone")
+    await listed(alone)
+    second = [call.number for call in alone.faults.calls if call.method == "get_many"][-1]
+    there = await place("one changes")
+    there.due[second] = [lambda: there.hand.touch("/k")]
+    assert await listed(there) == OLD
+    again = {call.key for call in there.faults.calls[second:] if call.method == "query"}
+    partitions = there.store.keys.partitions
+    assert again == {*partitions("/"), *partitions("/k")}

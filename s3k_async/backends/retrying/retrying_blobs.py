@@ -67,7 +67,7 @@ class RetryingBlobs:
         self.min_part = store.min_part
 
     def __repr__(self) -> str:
-        return f"ReliableBlobs({self.store!r})"
+        return f"RetryingBlobs({self.store!r})"
 
     def below(self, prefix: str) -> RetryingBlobs:
         """The blobs below `prefix` (empty, or ending in `/`), with keys relative to it. Both share

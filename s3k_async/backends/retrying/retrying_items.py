@@ -87,7 +87,7 @@ class RetryingItems:
         self._held: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
-        return f"ReliableItems({self._store!r})"
+        return f"RetryingItems({self._store!r})"
 
     async def get(self, key: Key) -> Item | None:
         item = await self._sender.read("GetItem", lambda: self._store.get(key))
