@@ -28,6 +28,7 @@ from s3k_async.adapters.fsspec import S3kFileSystem
 from s3k_async.client import S3kClient
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret, VolumeConfig
 from s3k_async.errors import (
+    BusyError,
     ConfigError,
     CrossVolumeError,
     DirectoryNotEmptyError,
@@ -504,6 +505,22 @@ def test_cat_ranges_reads_each_entry_once_and_joins_what_is_near(fs: S3kFileSyst
     assert isinstance(missing[1], PathNotFoundError)
     with pytest.raises(PathNotFoundError):
         fs.cat_ranges(["/a", "/nowhere"], 0, 1, on_error="raise")
+
+
+def test_a_busy_directory_is_not_left_out_of_a_walk(
+    fs: S3kFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs.pipe({"/a/b/1": b"1", "/a/2": b"2"})
+    listing = fs._ls
+
+    async def busy(path: str, *arguments: Any, **options: Any) -> Any:
+        if path == "/a/b":
+            raise BusyError("gave up", path=path)
+        return await listing(path, *arguments, **options)
+
+    monkeypatch.setattr(fs, "_ls", busy)
+    with pytest.raises(BusyError):
+        list(fs.walk("/a"))
 
 
 def test_cat(fs: S3kFileSystem) -> None:
