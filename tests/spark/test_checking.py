@@ -386,8 +386,10 @@ def test_an_interrupted_run_goes_on_behind_the_last_stage_that_was_finished(
         )
         assert findings_in(frame) == in_order(expected.findings) == in_order(report.findings)
         assert same_counts(report, expected)
-    assert [each.done for each in told if each.phase in {"table", "log"}] == [0] * 4
-    assert [each.done for each in told if each.phase == "data"][-2:] == [expected.blobs, 0]
+    # A slow machine reports more often.
+    assert {each.done for each in told if each.phase in {"table", "log"}} == {0}
+    data = [each.done for each in told if each.phase == "data"]
+    assert (max(data), data[-1]) == (expected.blobs, 0)
 
 
 def test_an_interrupted_repair_goes_on(
