@@ -52,7 +52,7 @@ class FakeClock:
 
 
 def fake_runtime(clock: FakeClock | None = None, *, seed: int = 0) -> Runtime:
-    """Sources over `clock` (a new one unless given) whose randomness repeats for the same seed."""
+    """A runtime over `clock` (a new one unless given); the same seed repeats its randomness."""
     clock = clock or FakeClock()
     generator = random.Random(seed)
     return Runtime(

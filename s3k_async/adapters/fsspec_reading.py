@@ -19,9 +19,9 @@ from s3k_async.adapters.fsspec_listing import Info, info_of, status_of
 from s3k_async.adapters.fsspec_transfer import download, download_into
 from s3k_async.client import volume_of
 from s3k_async.errors import (
-    BusyError,
     InvalidPathError,
     IsDirectoryError,
+    NotDirectoryError,
     PathNotFoundError,
     S3kError,
     UncommittedFileError,
@@ -102,17 +102,19 @@ class ReadableFileSystem(VolumeFileSystem):
         detail: bool = False,
         **kwargs: Any,
     ) -> AsyncIterator[tuple[str, Any, Any]]:
-        """As fsspec's. A directory that cannot be listed yields nothing, as with local files, but
-        for one that is busy: it can be listed later, so BusyError is raised."""
+        """As fsspec's. By default a directory that does not exist, or no longer does, is omitted;
+        other errors are raised, since they say nothing about what is in the directory."""
         need_depth(maxdepth)
         path = self._strip_protocol(path)
         try:
             listing = await self._ls(path, detail=True, **kwargs)
         except OSError as error:
-            if on_error == "raise" or isinstance(error, BusyError):
-                raise
             if callable(on_error):
                 on_error(error)
+            elif on_error == "raise" or not isinstance(
+                error, PathNotFoundError | NotDirectoryError
+            ):
+                raise
             return
         dirs, files = looking.divided(path, listing, detail=detail)
         if topdown:

@@ -2,8 +2,8 @@
 
 A transaction could commit between two pages of a listing. So the listing returns nothing until it
 has read everything, and then reads the visited directories and the undecided transaction records
-again. If one of them has changed, it starts again, for a bounded time, and keeps the pages of the
-directories that rested. docs/design/004-nothing-lost.md, "Listings", has the argument.
+again. If one of them has changed, it starts again, for a bounded time, and keeps the pages of
+unchanged directories. docs/design/004-nothing-lost.md, "Listings", has the argument.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _Key: TypeAlias = tuple[str, bool]
 
 
 @dataclass(frozen=True, slots=True)
-class _Rested:
-    """The pages of a directory that had no intent, nor had its children, and had not changed when
-    it was read again."""
+class _Validated:
+    """The pages of a directory without intents, on itself or on its children, which had not changed
+    when it was read again. `stamp`: from before the pages were read."""
 
     stamp: _Stamp
     pages: Sequence[Entries]
@@ -61,12 +61,12 @@ class SnapshotView:
     rows."""
 
     def __init__(
-        self, store: DirectoryStore, rested: Mapping[_Key, _Rested] = MappingProxyType({})
+        self, store: DirectoryStore, validated: Mapping[_Key, _Validated] = MappingProxyType({})
     ) -> None:
-        """`rested`: of the attempt before, taken instead of another read, and validated like
-        one."""
+        """`validated`: of the previous attempt, used instead of another read, and validated
+        again."""
         self._store = store
-        self._rested = rested
+        self._validated = validated
         self._complete: dict[_Key, list[Entries]] = {}
         self._with_intents: set[str] = set()
         # A volume that is open for reading only belongs to S3-FileSystem 1.0: its writers do not
@@ -125,16 +125,16 @@ class SnapshotView:
         return not changed and await self._intents.is_unchanged()
 
     @property
-    def rested(self) -> Mapping[_Key, _Rested]:
-        """What the next attempt need not read again. After `is_unchanged`."""
-        return self._rested
+    def validated(self) -> Mapping[_Key, _Validated]:
+        """The directories that the next attempt need not read again; set by `is_unchanged`."""
+        return self._validated
 
     def _keep(self, stamps: Mapping[str, _Stamp], changed: set[str]) -> None:
-        # The page that showed a changed directory shows its old state.
+        # The page with a changed directory is in its parent, and out of date.
         again = changed | {_native.split(path)[0] for path in changed if path != ROOT}
         again |= self._with_intents
-        self._rested = {
-            (path, in_order): _Rested(stamp, pages)
+        self._validated = {
+            (path, in_order): _Validated(stamp, pages)
             for (path, in_order), pages in self._complete.items()
             if path not in again and (stamp := stamps.get(path)) is not None and not stamp[1]
         }
@@ -142,7 +142,7 @@ class SnapshotView:
     async def _children(self, key: _Key, read: _Children) -> AsyncGenerator[Entries, None]:
         path = key[0]
         self._list(path)
-        kept = self._rested.get(key)
+        kept = self._validated.get(key)
         pages: list[Entries] = []
         if kept is not None:
             self._looked_up.append((path, kept.stamp))
@@ -234,9 +234,9 @@ async def list_consistently(
                     yield part
                 return
         await backoff.lost(
-            BusyError("gave up: these directories kept changing during the listing", path=path)
+            BusyError("gave up: directories kept changing during the listing; try again", path=path)
         )
-        view = SnapshotView(store, view.rested)
+        view = SnapshotView(store, view.validated)
 
 
 def _stamp(entry: Entry | None) -> _Stamp:

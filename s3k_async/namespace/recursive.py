@@ -21,6 +21,7 @@ from s3k_async.errors import (
     ConditionFailedError,
     ConflictError,
     LeaseExpiredError,
+    NotDirectoryError,
     PathExistsError,
     PathNotFoundError,
     RenameIntoSelfError,
@@ -40,7 +41,7 @@ __all__ = ["NotInterruptedError", "Tree"]
 _LOG = logging.getLogger(__name__)
 
 
-class NotInterruptedError(ConflictError):
+class NotInterruptedError(PathNotFoundError):
     """There is no interrupted rename to finish."""
 
 
@@ -191,8 +192,6 @@ class _PlainChange(TreeChange):
         try:
             checks = store.require_parent(target)
             return await self._make_target(held, target, *checks, resume=resume)
-        except NotInterruptedError:
-            raise
         except ConflictError as error:
             hidden = await store.stored(target)
             raise ObstructedError(target, [hidden] if hidden and hidden.pending else ()) from error
@@ -211,7 +210,10 @@ class _PlainChange(TreeChange):
         if existing is not None:
             if existing.id != held.id:
                 raise PathExistsError("the target exists", path=target)
-            existing = await store.hold_current(existing, self.txn, same=True)
+            try:
+                existing = await store.hold_current(existing, self.txn, same=True)
+            except (PathNotFoundError, NotDirectoryError) as error:
+                raise ConflictError("the target was moved or deleted", path=target) from error
             if existing.version > held.version:
                 return existing
             # An interrupted rename went in the opposite direction: the entry at the target is the

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 
 import pytest
 
@@ -111,6 +113,43 @@ async def expected_paths() -> set[str]:
         | {f"/a/d{d}" for d in range(3)}
         | {f"/a/d{d}/f{f}" for d in range(3) for f in range(7)}
     )
+
+
+async def interrupted_rename(rig: Rig, source: str, target: str) -> None:
+    """Leave a rename of which nothing happened but the creation of the target."""
+    for number in range(1, 20):
+        faults = FaultPlan()
+        faults.die(number, when="after")
+        with pytest.raises(Died):
+            await Tree(rig.client(faults)).rename(await rig.need(source), target)
+        rig.clock.advance(60)
+        if await rig.store.get(target) is not None:
+            return
+    raise AssertionError("the target was never created")
+
+
+async def test_a_target_removed_while_its_rename_is_finished_is_created_again(rig: Rig) -> None:
+    rig.stop_renewing()
+    await rig.write("/a/f")
+    removals = 0
+
+    async def gate(call: Call) -> None:
+        nonlocal removals
+        if call.number == number:
+            with suppress(BusyError, DirectoryNotEmptyError):
+                await rig.store.remove_directory(await rig.need("/z"))
+                removals += 1
+
+    for number in itertools.count(1):
+        await interrupted_rename(rig, "/a", "/z")
+        faults = FaultPlan(gate)
+        result = await Tree(rig.client(faults)).rename(await rig.need("/a"), "/z")
+        assert result.failures == (), number
+        assert await rig.paths() == {"/z", "/z/f"} == await rig.scanned(), number
+        if len(faults.calls) < number:
+            break
+        await rig.tree.rename(await rig.need("/z"), "/a")
+    assert removals > 5
 
 
 async def test_an_interrupted_delete_is_finished_by_the_same_call(rig: Rig) -> None:

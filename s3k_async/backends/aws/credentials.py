@@ -97,8 +97,8 @@ class Credentials:
         if not hasattr(self._source, "_expiry_time"):
             return False
         if self._renewal is None:
-            # botocore has no other way to renew early.
-            self._source._expiry_time = datetime.min.replace(tzinfo=UTC)  # noqa: SLF001
+            expired = datetime.min.replace(tzinfo=UTC)
+            self._source._expiry_time = expired  # noqa: SLF001 - the only way to renew early
         self._keys = None
         return await self.get() != refused
 
