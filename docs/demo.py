@@ -151,10 +151,10 @@ class Demo:
         return f"a reader lists all {seen:,} files at the old path, none at the new one"
 
     def wait_for_the_lease(self) -> str:
-        """Poll the jobs of the volume until no lease runs."""
+        """Poll the transactions of the volume until no lease runs."""
         while True:
-            lines = self.s3k("jobs", "--json", str(self.other)).splitlines()
-            runs = [job["lease_ms"] for job in map(json.loads, lines) if job["lease_runs"]]
+            lines = self.s3k("transactions", "--json", str(self.other)).splitlines()
+            runs = [txn["lease_ms"] for txn in map(json.loads, lines) if txn["lease_runs"]]
             if not runs:
                 return "expired: a lease lasts 30 s after its last renewal"
             time.sleep(max(0.0, max(runs) / 1000 - time.time()) + 0.05)

@@ -361,9 +361,8 @@ class S3kClient:
         return await summary(self._volume().store, self._path(path))
 
     @call
-    async def jobs(self) -> builtins.list[TransactionRecord]:
-        """Changes of many entries that are in progress, or whose owner has failed. Raises
-        ItemFormatError."""
+    async def transactions(self) -> builtins.list[TransactionRecord]:
+        """The records of running and interrupted transactions. Raises ItemFormatError."""
         return [record async for record in self._volume().store.transactions.records()]
 
     @call

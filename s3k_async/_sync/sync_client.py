@@ -155,10 +155,9 @@ class S3kSyncClient(BlockingClient):
         """
         return self._call(lambda fs: fs.content_summary(path))
 
-    def jobs(self) -> builtins.list[TransactionRecord]:
-        """Changes of many entries that are in progress, or whose owner has failed. Raises
-        ItemFormatError."""
-        return self._call(lambda fs: fs.jobs())
+    def transactions(self) -> builtins.list[TransactionRecord]:
+        """The records of running and interrupted transactions. Raises ItemFormatError."""
+        return self._call(lambda fs: fs.transactions())
 
     def checksum(self, path: Path) -> str:
         """`xxh128:` and 32 hex digits: XXH3 of 128 bits over a file's bytes, computed now if it was

@@ -42,7 +42,10 @@ _COMMANDS: Final = {
     "load": ("migrate", "Import a dump into an empty volume."),
     "reshard": ("migrate", "Change the suffix count of a volume."),
     "fsck": ("check", "Check, repair or restore a volume."),
-    "jobs": ("jobs", "List running and interrupted transactions; finish interrupted ones."),
+    "transactions": (
+        "transactions",
+        "List running and interrupted transactions; finish interrupted ones.",
+    ),
     "oplog": ("oplog", "Show, follow and compact the operation log."),
     "gc": ("gc", "Delete unreferenced data. A dry run without --yes."),
     "spark": ("spark", "Run bulk operations and fsck on Spark."),

@@ -304,19 +304,19 @@ def test_an_id_that_no_key_can_hold_is_damage(cli: Cli) -> None:
     assert cli.ok("cat", f"{volume}:/d/id").output == files["/d/id"]
 
 
-def test_a_job_record_that_cannot_be_read_goes_into_quarantine(cli: Cli) -> None:
-    """Whatever it marked could not be read, and nothing could end it."""
-    volume, files = embedded(cli, {"marked": None})
-    plant_rows(volume, {"marked": attribute_is(next='{"job":"lost","then":"gone"}')})
+def test_an_unreadable_transaction_record_goes_into_quarantine(cli: Cli) -> None:
+    """The entries with its intents could not be read, and no client could end it."""
+    volume, files = embedded(cli, {"pending": None})
+    plant_rows(volume, {"pending": attribute_is(next='{"job":"lost","then":"gone"}')})
     table = sqlite3.connect(Path(volume) / "metadata.sqlite")
     table.execute("INSERT INTO items VALUES ('s3k:job', 'lost', 0, '{')")
     table.commit()
     table.close()
-    assert tell(cli, "cat", f"{volume}:/d/marked").code == 9
+    assert tell(cli, "cat", f"{volume}:/d/pending").code == 9
     assert tell(cli, "fsck", volume, "--grace", "0").code == 9
     assert tell(cli, "fsck", "repair", volume, "--grace", "0", "--yes").code == 0
     assert tell(cli, "fsck", volume, "--grace", "0").code == 0
-    assert cli.ok("cat", f"{volume}:/d/marked").output == files["/d/marked"]
+    assert cli.ok("cat", f"{volume}:/d/pending").output == files["/d/pending"]
 
 
 ITEMS: Final[Mapping[str, Attributes]] = {

@@ -25,7 +25,7 @@ COMMANDS = (
     "mkdir",
     "touch",
     "fsck",
-    "jobs",
+    "transactions",
     "oplog",
     "dump",
     "load",
@@ -97,9 +97,9 @@ COMMANDS = (
         ["ls", "--secret-access-key", "secret"],
         ["fsck", "mend", "memory://x"],
         ["fsck", "repair", "--grace", "x"],
-        ["jobs", "./x", "./y"],
-        ["jobs", "mend", "./x"],
-        ["jobs", "settle", "memory://x/a"],
+        ["transactions", "./x", "./y"],
+        ["transactions", "mend", "./x"],
+        ["transactions", "settle", "memory://x/a"],
         ["spark", "nonsense"],
         ["spark", "purge"],
         ["spark", "rename", "memory://x"],
@@ -263,11 +263,11 @@ def test_an_option_before_the_name_takes_effect_and_one_behind_it_counts(
     assert "at least 1" in cli.fails(2, "--max-concurrency", "0", "mv", "/a", "/b").errors
 
 
-@pytest.mark.parametrize("command", ["fsck", "jobs"])
+@pytest.mark.parametrize("command", ["fsck", "transactions"])
 def test_an_option_of_a_group_is_not_taken_for_its_command(
     cli: Cli, volume: str, command: str
 ) -> None:
-    named = {"fsck": "repair", "jobs": "settle"}[command]
+    named = {"fsck": "repair", "transactions": "settle"}[command]
     assert cli.ok(command, "--volume", volume, named).code == 0
     assert cli.ok(command, "--region", "list", named, volume).code == 0
     assert cli.ok(command, "--region", "repair", volume).code == 0

@@ -42,11 +42,11 @@ def sync_fs(config: VolumeConfig) -> Iterator[S3kSyncClient]:
 @pytest.fixture
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How a transaction is carried out: its size decides that, and here the test."""
-    if request.param == "by a job":
+    if request.param == "by a record":
         monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)
 
 
 @pytest.fixture
-def by_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def by_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """No transaction fits into one of the table."""
     monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)

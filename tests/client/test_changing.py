@@ -437,16 +437,16 @@ async def test_a_file_in_the_place_of_a_directory_that_was_waited_for_is_not_rem
     async with S3kClient(config=config) as fs:
         store = fs._volume().store
         directory = await store.make_directory("/d")
-        async with store.transactions.hold("mark", "/d") as job:
-            marked = await store.hold(directory, job)
+        async with store.transactions.hold("mark", "/d") as txn:
+            pending = await store.hold(directory, txn)
 
-            async def settle(_: object) -> None:
+            async def resolve(_: object) -> None:
                 monkeypatch.undo()
-                await store.drop_intent(marked, job)
+                await store.drop_intent(pending, txn)
                 await fs.delete("/d")
                 await fs.write("/d", b"acknowledged")
 
-            monkeypatch.setattr(store.resolver, "resolve", settle)
+            monkeypatch.setattr(store.resolver, "resolve", resolve)
             with pytest.raises(NotDirectoryError):
-                await store.remove_directory(marked)
+                await store.remove_directory(pending)
         assert await fs.read("/d") == b"acknowledged"

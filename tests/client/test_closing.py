@@ -172,19 +172,19 @@ async def test_a_change_that_is_being_decided_is_seen_to_its_end(
 
 
 async def test_an_atomic_change_that_is_published_has_happened() -> None:
-    """What folds it in is left to others."""
+    """Other clients resolve its intents."""
     config = await made(patient(0))
     gate = Gate("items", "transact")
     async with faulty_client(gate, config) as fs:
         await fs.write_many([(f"/d/{number}", b"") for number in range(5)])
-        settling = fs._volume().store.resolver
-        end = settling.end
+        resolver = fs._volume().store.resolver
+        end = resolver.end
 
         async def held_end(*arguments: object, **options: object) -> None:
             gate.on = True
             await end(*arguments, **options)  # type: ignore[arg-type]
 
-        settling.end = held_end  # type: ignore[method-assign]
+        resolver.end = held_end  # type: ignore[method-assign]
         removing = asyncio.create_task(fs.delete("/d", recursive=True))
         await gate.held.wait()
         opening = asyncio.create_task(gate.open_when_closing(fs))

@@ -82,7 +82,7 @@ VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
     "copy_to": lambda fs: fs.copy_to(fs, "/f", "/g"),
     "transaction": written_together,
     "content_summary": lambda fs: fs.content_summary("/f"),
-    "jobs": lambda fs: fs.jobs(),
+    "transactions": lambda fs: fs.transactions(),
     "checksum": lambda fs: fs.checksum("/f"),
     "physical_path": lambda fs: fs.physical_path("/f"),
     "physical_paths": lambda fs: drained(fs.physical_paths("/")),

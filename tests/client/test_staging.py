@@ -291,22 +291,21 @@ async def test_what_was_published_before_is_not_dropped_with_what_fails() -> Non
         assert new.content.physical in await keys_of(fs)
 
 
-async def test_what_a_live_job_is_about_to_show_is_not_dropped() -> None:
-    """Another process is publishing the very files, by a job that is not over, when this one gives
-    up."""
+async def test_files_of_an_active_transaction_are_not_discarded() -> None:
+    """Another process is publishing these files by an active transaction when this one gives up."""
     config = memory_config()
     await init_volume(config)
     held, arrived = asyncio.Event(), asyncio.Event()
 
     async def gate(call: Call) -> None:
-        of_job.extend(
+        of_transaction.extend(
             [call] if call.method == "write" and call.key.startswith(TRANSACTION_PARTITION) else []
         )
-        if len(of_job) == 2 and of_job[-1] is call:  # it is made, and now published
+        if len(of_transaction) == 2 and of_transaction[-1] is call:  # it is made, and now published
             arrived.set()
             await held.wait()
 
-    faults, of_job = FaultPlan(), list[Call]()
+    faults, of_transaction = FaultPlan(), list[Call]()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(multi_path_commit, "AT_ONCE", 0)
         async with faulty_client(faults, config) as fs, faulty_client(FaultPlan(), config) as other:

@@ -74,7 +74,7 @@ def test_every_verb(sync_fs: S3kSyncClient) -> None:
     assert [path for path, _, _ in fs.walk("/d")] == ["/d", "/d/e"]
     assert pa.Table.from_batches(fs.list_batches("/d")).num_rows == 2
     assert fs.checksum("/d/e/g") == fs.stat("/copy/e/g").checksum
-    assert fs.jobs() == []
+    assert fs.transactions() == []
     assert fs.physical_path("/d/e/g").startswith(("memory://", "file://"))
     with pytest.raises(DirectoryNotEmptyError):
         fs.delete("/d")

@@ -39,12 +39,12 @@ from tests.client.transacting import (
     contents,
     delete,
     fill,
-    job_items,
     makedirs,
     move_from,
     move_to,
     problems,
     stored_bytes,
+    transaction_items,
     write,
 )
 from tests.engines.volumes import volume_backends
@@ -69,13 +69,13 @@ async def test_all_of_it_happens_at_the_end(fs: S3kClient) -> None:
     assert tx.result.requests.of("data", "PutObject") == 2
     assert tx.closed
     assert repr(tx) == "<Transaction of 6 over>"
-    assert await fs.jobs() == []
+    assert await fs.transactions() == []
     after = await fs.stat("/d/f")
     assert (after.id, after.version) == (before["/d/f"].id, before["/d/f"].version + 1)
     assert (await fs.stat("/e/k")).id == before["/d/g"].id
     assert (await fs.stat("/o/h")).version == before["/d/h"].version + 1
     assert await problems(fs) == []
-    assert [item async for item in job_items(fs)] == []
+    assert [item async for item in transaction_items(fs)] == []
 
 
 @both_ways

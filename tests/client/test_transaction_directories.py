@@ -25,11 +25,11 @@ from tests.client.rig import faulty_client
 from tests.client.transacting import (
     contents,
     delete,
-    job_items,
     makedirs,
     move_from,
     problems,
     refused_at_the_end,
+    transaction_items,
     two_clients,
     write,
 )
@@ -78,8 +78,8 @@ async def test_directories_move_and_go_with_the_files(fs: S3kClient) -> None:
     assert tx.result == ChangeResult(3, 7, 3 + 3 + 5)
     moved = await fs.stat("/n/m/x/g")
     assert (moved.id, moved.version) == (old.id, old.version + 1)
-    assert await fs.jobs() == []
-    assert [item async for item in job_items(fs)] == []
+    assert await fs.transactions() == []
+    assert [item async for item in transaction_items(fs)] == []
     assert await problems(fs) == []
 
 
@@ -163,5 +163,5 @@ async def test_two_transactions_that_move_directories_into_each_other_never_deta
         found = await contents(fs)
         assert sorted(data for data in found.values() if data) == [b"/a/x", b"/b/x"]
         assert len([path for path in found if path.startswith("/by")]) == 1
-        assert await fs.jobs() == []
+        assert await fs.transactions() == []
         assert await problems(fs) == []

@@ -42,10 +42,10 @@ from tests.client.transacting import (
     change,
     contents,
     fill,
-    job_items,
     problems,
     refused_at_the_end,
     stored_bytes,
+    transaction_items,
     two_clients,
 )
 
@@ -173,7 +173,7 @@ async def test_bytes_of_before_the_lease_are_not_published() -> None:
         with pytest.raises(LeaseExpiredError):
             await tx.commit()
         assert await contents(fs) == START
-        # Looked at before the job's record is written: garbage collection rests on that.
+        # Looked at before the transaction record is written: garbage collection rests on that.
         assert [call.method for call in faults.calls if call.method in {"write", "transact"}] == []
 
 
@@ -201,7 +201,7 @@ async def test_many_at_once_on_the_same_paths_come_one_after_the_other() -> None
         found = await reader.read_many(names)
         assert len(set(found)) == 1
         assert {status.version async for status in reader.find("/", type="file")} == {2 + 4 * 3}
-        assert await reader.jobs() == []
+        assert await reader.transactions() == []
         assert await problems(reader) == []
 
 
@@ -250,7 +250,7 @@ async def test_a_reader_that_lists_in_a_loop_sees_old_or_new() -> None:
 @both_ways
 @pytest.mark.parametrize("touched", [False, True])
 async def test_between_any_two_requests_of_a_listing_it_happens_wholly(touched: bool) -> None:
-    """Also where nothing has ever been changed in the root by a job or a transaction."""
+    """Also if no transaction has ever changed anything in the root."""
 
     async def listed(before: int) -> tuple[frozenset[str], bool]:
         """What a listing finds if a transaction comes before one of its requests, and whether it
@@ -325,7 +325,7 @@ async def test_a_directory_that_went_with_its_files_does_not_come_back() -> None
 
 
 async def test_a_directory_that_goes_away_meanwhile_is_made_again() -> None:
-    """It is removed between the look and the marks, by somebody who saw it empty."""
+    """It is removed between the read and the intents, by a client that saw it empty."""
     async with two_clients() as (fs, other):
         await fs.makedirs("/d/x")
         faults: FaultPlan = fs._volume().items._store.plan  # type: ignore[attr-defined]  # the memory table has them
@@ -346,16 +346,18 @@ async def test_a_directory_that_goes_away_meanwhile_is_made_again() -> None:
         assert await problems(fs) == []
 
 
-async def test_too_many_turns_in_one_directory_make_it_a_job() -> None:
+async def test_repeated_conflicts_in_one_directory_lead_to_a_transaction_record() -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
         await fs.makedirs("/d")
         kinds: list[str] = []
         hold = TransactionRecords.hold
 
-        def held(jobs: TransactionRecords, kind: str, *arguments: str, **options: int) -> object:
+        def held(
+            transactions: TransactionRecords, kind: str, *arguments: str, **options: int
+        ) -> object:
             kinds.append(kind)
-            return hold(jobs, kind, *arguments, **options)  # type: ignore[arg-type]  # passed on as they came
+            return hold(transactions, kind, *arguments, **options)  # type: ignore[arg-type]  # passed on as they came
 
         faults.fail_when(
             lambda call: call.method == "transact", TransactionConflictError("in the way"), times=6
@@ -395,33 +397,33 @@ def transacted(faults: FaultPlan) -> bool:
     return any(call.method == "transact" for call in faults.calls)
 
 
-@pytest.mark.usefixtures("by_a_job")
-async def test_an_owner_that_was_held_for_dead_publishes_nothing(
+@pytest.mark.usefixtures("by_record")
+async def test_an_owner_that_lost_its_transaction_publishes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with two_clients() as (fs, other):
         await fill(fs)
         publish = TransactionRecords.publish
 
-        async def late(jobs: TransactionRecords, job: object) -> None:
-            (record,) = await other.jobs()
+        async def late(transactions: TransactionRecords, txn: object) -> None:
+            (record,) = await other.transactions()
             await other._volume().items.write(
                 Update(Key(TRANSACTION_PARTITION, record.id), Condition(), set={"lease": 1})
             )
             await other.write("/d/f", b"theirs")
-            await publish(jobs, job)  # type: ignore[arg-type]  # passed on as they came
+            await publish(transactions, txn)  # type: ignore[arg-type]  # passed on as they came
 
         monkeypatch.setattr(TransactionRecords, "publish", late)
         with pytest.raises(LeaseExpiredError):
             async with fs.transaction() as tx:
                 await change(tx)
         assert await contents(other) == {**START, "/d/f": b"theirs"}
-        assert await other.jobs() == []
-        assert [item async for item in job_items(other)] == []
+        assert await other.transactions() == []
+        assert [item async for item in transaction_items(other)] == []
         assert await problems(other) == []
 
 
-@pytest.mark.usefixtures("by_a_job")
+@pytest.mark.usefixtures("by_record")
 async def test_fsck_knows_an_item_that_is_about_to_be_another_object(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -443,14 +445,14 @@ async def test_fsck_knows_an_item_that_is_about_to_be_another_object(
         assert await store.stored("/d/g") is None
         assert await other.read("/e/k") == b"two"
         assert set(await problems(other)) == {"interrupted_change"}
-        (record,) = await other.jobs()
+        (record,) = await other.transactions()
         assert await store.resolver.complete(record)
-        assert await other.jobs() == []
+        assert await other.transactions() == []
         assert await problems(other) == []
 
 
-@pytest.mark.usefixtures("by_a_job")
-async def test_a_live_transaction_holds_others_up_for_a_while(
+@pytest.mark.usefixtures("by_record")
+async def test_an_active_transaction_blocks_others_for_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = memory_config(replace(memory_config().tuning, busy_timeout=0.1))
@@ -462,7 +464,7 @@ async def test_a_live_transaction_holds_others_up_for_a_while(
         await fill(fs)
         publish = TransactionRecords.publish
 
-        async def meanwhile(jobs: TransactionRecords, job: object) -> None:
+        async def meanwhile(transactions: TransactionRecords, txn: object) -> None:
             for call in (
                 lambda: other.write("/d/f", b"theirs"),
                 lambda: other.write("/n/m/x", b"theirs"),
@@ -472,7 +474,7 @@ async def test_a_live_transaction_holds_others_up_for_a_while(
                 with pytest.raises(BusyError):
                     await call()
             assert await contents(other) == START
-            await publish(jobs, job)  # type: ignore[arg-type]  # passed on as they came
+            await publish(transactions, txn)  # type: ignore[arg-type]  # passed on as they came
 
         monkeypatch.setattr(TransactionRecords, "publish", meanwhile)
         async with fs.transaction() as tx:
@@ -480,7 +482,7 @@ async def test_a_live_transaction_holds_others_up_for_a_while(
         assert await contents(other) == CHANGED
 
 
-@pytest.mark.usefixtures("by_a_job")
+@pytest.mark.usefixtures("by_record")
 async def test_paths_of_any_length_are_listed_in_parts() -> None:
     deep = "/" + "/".join("d" * 250 for _ in range(7))
     divided = txn_manifest.divided([f"{deep}/{number:04}" for number in range(300)])
@@ -493,7 +495,7 @@ async def test_paths_of_any_length_are_listed_in_parts() -> None:
                 await tx.write(f"{deep}/{number:04}\u00e9", b"")
         assert tx.result.files == 250
         assert (await fs.content_summary("/")).file_count == 250
-        assert [item async for item in job_items(fs)] == []
+        assert [item async for item in transaction_items(fs)] == []
 
 
 async def test_a_part_that_cannot_be_read_is_named() -> None:
@@ -511,7 +513,7 @@ async def test_a_part_that_cannot_be_read_is_named() -> None:
         assert await txn_manifest.read_part(fs._volume().items, "job", 99) is None
 
 
-@pytest.mark.usefixtures("by_a_job")
+@pytest.mark.usefixtures("by_record")
 async def test_cancelled_in_the_middle_it_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with two_clients() as (fs, other):
         await fill(fs)
@@ -533,4 +535,4 @@ async def test_cancelled_in_the_middle_it_leaves_nothing(monkeypatch: pytest.Mon
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await contents(other) == START
-        assert await other.jobs() == []
+        assert await other.transactions() == []

@@ -439,8 +439,8 @@ async def test_a_conflict_says_what_happened(
 
 async def moved_while_writing(step: int) -> bool:
     """Move a tree to another volume; another client writes a file of it before the request of this
-    number, or, where a job of the move stands in its way, as soon as it can. That write is at its
-    old path, or was taken along. Whether there was such a request.
+    number, or, if a transaction of the move blocks it, as soon as it can. That write is at its old
+    path, or was moved too. Returns whether there was such a request.
     """
     config, there = memory_config(), memory_config()
     await init_volume(config)

@@ -233,32 +233,32 @@ async def found(fs: S3kClient) -> list[Any]:
 
 
 async def test_what_is_written_below_a_directory_that_is_going_away_waits_for_that() -> None:
-    """The directory is marked by a live job after the files were prepared: none of them may be
-    acknowledged there."""
+    """The directory gets an intent of an active transaction after the files were prepared: none of
+    them may be acknowledged there."""
     faults = FaultPlan()
     async with faulty_client(faults) as fs, S3kClient(config=fs.config) as other:
         await fs.makedirs("/d")
         await fs.makedirs("/e")
         store = other._volume().store
-        async with store.transactions.hold("mark", "/d") as job:
-            marked: list[Any] = []
+        async with store.transactions.hold("mark", "/d") as txn:
+            pending: list[Any] = []
 
-            async def mark(call: Call) -> None:
-                if call.method == "transact" and "/f" in call.key and not marked:
+            async def add_intent(call: Call) -> None:
+                if call.method == "transact" and "/f" in call.key and not pending:
                     entry = await store.get("/d")
                     assert entry is not None
-                    marked.append(await store.hold(entry, job))
+                    pending.append(await store.hold(entry, txn))
 
-            faults.gate = mark
+            faults.gate = add_intent
             files = [(f"/{place}/f{number}", b"data") for number in range(5) for place in "de"]
             task = asyncio.create_task(fs.write_many(files))
             seen: set[str] = set()
-            while not marked or not any(path.startswith("/d/") for path in seen):
+            while not pending or not any(path.startswith("/d/") for path in seen):
                 seen = await paths(other)
                 await asyncio.sleep(0.001)
             await asyncio.sleep(0.1)
             assert not task.done()
-            await store.drop_intent(marked[0], job)
+            await store.drop_intent(pending[0], txn)
         result = await task
         assert (result.files, result.failures) == (10, ())
         assert {status.version async for status in fs.list("/d")} == {2}
@@ -266,21 +266,19 @@ async def test_what_is_written_below_a_directory_that_is_going_away_waits_for_th
         assert {finding.kind for finding in await found(fs)} <= {"collectable_data"}
 
 
-async def test_files_below_a_directory_that_stays_marked_are_busy_and_the_others_are_written() -> (
-    None
-):
+async def test_files_below_a_directory_with_an_intent_are_busy_and_the_others_are_written() -> None:
     config = memory_config(replace(TUNING, busy_timeout=0.05))
     await init_volume(config)
     async with faulty_client(FaultPlan(), config) as fs:
         await fs.makedirs("/d")
         store = fs._volume().store
-        async with store.transactions.hold("mark", "/d") as job:
+        async with store.transactions.hold("mark", "/d") as txn:
             entry = await store.get("/d")
             assert entry is not None
-            marked = await store.hold(entry, job)
+            pending = await store.hold(entry, txn)
             result = await fs.write_many([("/d/f", b"1"), ("/e/f", b"1")])
             assert (result.files, failed(result)) == (1, {"/d/f": BusyError})
-            await store.drop_intent(marked, job)
+            await store.drop_intent(pending, txn)
         assert await paths(fs) == {"/d", "/e", "/e/f"}
 
 

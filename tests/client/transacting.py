@@ -32,13 +32,13 @@ __all__ = [
     "contents",
     "delete",
     "fill",
-    "job_items",
     "makedirs",
     "move_from",
     "move_to",
     "problems",
     "refused_at_the_end",
     "stored_bytes",
+    "transaction_items",
     "two_clients",
     "write",
 ]
@@ -48,7 +48,7 @@ Test = TypeVar("Test", bound=Callable[..., object])
 
 def both_ways(test: Test) -> Test:
     """Run the test with transactions of either kind."""
-    each_way = pytest.mark.parametrize("way", ["in one", "by a job"], indirect=True)
+    each_way = pytest.mark.parametrize("way", ["in one", "by a record"], indirect=True)
     using: Test = pytest.mark.usefixtures("way")(each_way(test))
     return using
 
@@ -102,8 +102,8 @@ async def two_clients() -> AsyncIterator[tuple[S3kClient, S3kClient]]:
         yield one, other
 
 
-async def job_items(fs: S3kClient) -> AsyncIterator[object]:
-    """Records of jobs and their parts."""
+async def transaction_items(fs: S3kClient) -> AsyncIterator[object]:
+    """Records of transactions and their parts."""
     for item in (await fs._volume().items.query(TRANSACTION_PARTITION)).items:
         yield item
 
@@ -184,7 +184,7 @@ async def refused_at_the_end(
             await tx.commit()
         assert await contents(other) == expected
         assert await stored_bytes(config) < data
-        assert await other.jobs() == []
+        assert await other.transactions() == []
         assert set(await problems(other)) <= {"reservation_expired"}
         with pytest.raises(StreamClosedError):
             await tx.commit()

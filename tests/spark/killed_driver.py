@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 FILES: Final = 60
 WRITES: Final = {"uploaded": 4, "prepared": 101, "published": 101}
 """Where overwrites stop, which is also the name that they write below: the tasks have uploaded, the
-commit has marked everything, and has published it. And how many rows they write, each in a file of
-its own: a hundred are too many for one transaction of the table."""
+commit has written all intents, and has published them. And how many rows they write, each in a file
+of its own: a hundred are too many for one transaction of the table."""
 MOVED: Final = "moved"
 """Where the bulk rename stops: two of its batches are done."""
 LEASE_SECONDS: Final = 2.0
-"""Of a job of the table: how long its owner is not held for dead."""
+"""The lease of a transaction."""
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def test_nothing_is_lost_or_doubled_whatever_becomes_of_executors(
         assert not list(fs.list("/in"))
         assert {status.name: status.id for status in fs.list("/out")} == ids
         assert fs.read("/out/7") == b"7"
-        assert fs.jobs() == []
+        assert fs.transactions() == []
     assert on(lost, items_of) == before
 
 

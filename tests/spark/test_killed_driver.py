@@ -116,6 +116,6 @@ async def test_what_a_killed_driver_was_doing_is_done_by_another_one(
     await collect(volume)
     assert await garbage(volume) == set()
     with fs:
-        assert fs.jobs() == []
+        assert fs.transactions() == []
         for where in WRITES:
             assert content(fs, f"/{where}") == {f"/{where}": list(range(WRITES[where]))}

@@ -25,7 +25,7 @@ LOOKS = frozenset(
         "glob",
         "is_dir",
         "is_file",
-        "jobs",
+        "transactions",
         "list",
         "list_batches",
         "physical_path",
@@ -94,8 +94,8 @@ async def transaction(fs: S3kClient) -> None:
         await tx.delete("/d/h")
 
 
-async def transaction_by_job(fs: S3kClient) -> None:
-    """With directories it is a job, and here its paths do not fit into one item."""
+async def transaction_by_record(fs: S3kClient) -> None:
+    """With directories it is a transaction, and here its paths do not fit into one item."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(txn_manifest, "PART_PATHS", 5)
         async with fs.transaction() as tx:
@@ -279,9 +279,9 @@ SCENARIOS: Mapping[str, Scenario] = {
         FLAT, lambda fs, _: delete_many(fs), {"/d": None, "/e": None}, rule="by_file"
     ),
     "transaction:in one": Scenario(MIXED, lambda fs, _: transaction(fs), CHANGED, gone=True),
-    "transaction:by a job": Scenario(
+    "transaction:by a record": Scenario(
         TREES,
-        lambda fs, _: transaction_by_job(fs),
+        lambda fs, _: transaction_by_record(fs),
         {
             "/d": None,
             "/d/f": b"new",

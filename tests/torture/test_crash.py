@@ -33,14 +33,14 @@ from tests.torture.measure import report, seed_of_run
 RECOVERABLE = {
     "interrupted_change",
     "log_pending",
-    "stale_mark",
+    "stale_intent",
     "duplicate_id",
     "reservation_expired",
     "orphan_data",
 }
 """What a death may leave for fsck to finish."""
-SETTLED = {"interrupted_change", "log_pending", "orphan_data", "stale_mark"}
-"""What may still be left after others have used the volume."""
+AFTER_USE = {"interrupted_change", "log_pending", "orphan_data", "stale_intent"}
+"""What may be left after other clients have used the volume."""
 EVER = 10**9
 
 CHANGING = frozenset({"write", "transact", "put", "copy", "delete", "delete_many", "start_upload"})
@@ -68,7 +68,7 @@ async def test_the_verbs_that_look_change_nothing() -> None:
         "glob": lambda fs: drain(fs.glob("/**")),
         "is_dir": lambda fs: fs.is_dir("/d"),
         "is_file": lambda fs: fs.is_file("/d"),
-        "jobs": lambda fs: fs.jobs(),
+        "transactions": lambda fs: fs.transactions(),
         "list": lambda fs: drain(fs.list("/", recursive=True)),
         "list_batches": lambda fs: drain(fs.list_batches("/", recursive=True)),
         "physical_path": lambda fs: fs.physical_path("/d/f"),
@@ -129,14 +129,14 @@ async def try_again(world: World, scenario: Scenario, found: Paths) -> None:
     except PathNotFoundError:
         assert scenario.gone
         assert found == scenario.after
-        await settle(world)
+        await resolve_transactions(world)
     assert await world.tree() == scenario.after
     assert (await world.items()).keys() == scenario.after.keys()
 
 
-async def settle(world: World) -> None:
-    """A directory that is renamed or deleted at once may be so before all of it is folded in;
-    nobody has to do that who finds nothing there.
+async def resolve_transactions(world: World) -> None:
+    """Resolve all transactions. An atomic rename or deletion is visible before its intents are
+    resolved, and a client that finds no entry does not resolve them.
     """
     async with world.volume() as volume:
         async for record in volume.store.transactions.records():
@@ -157,12 +157,12 @@ async def use(world: World, scenario: Scenario, found: Paths) -> None:
         async for status in fs.list("/"):
             await fs.delete(status.path, recursive=True)
     assert await world.tree() == {}
-    await settle(world)
+    await resolve_transactions(world)
     left = await world.items()
     assert all(entry.is_reservation for entry in left.values())
     async with world.client() as (fs, _):
         for path in left:
-            await fs.write(path, b"taken over")  # a reservation whose writer died holds nobody up
+            await fs.write(path, b"taken over")  # an abandoned reservation blocks no client
 
 
 async def repair_action(world: World, scenario: Scenario, found: Paths) -> None:
@@ -219,7 +219,7 @@ async def die_at(scenario: Scenario, number: int, when: Moment, way: str) -> Non
         assert not acknowledged or found == scenario.after
         await RECOVERIES[way](world, scenario, found)
         world.clock.advance(1000)
-        assert await world.problems() <= SETTLED
+        assert await world.problems() <= AFTER_USE
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -302,7 +302,7 @@ async def fail_at(
             assert problems <= {
                 "interrupted_change",
                 "log_pending",
-                "stale_mark",
+                "stale_intent",
                 "reservation_expired",
             }
         elif scenario.after != scenario.before and is_definite(raised, scenario):

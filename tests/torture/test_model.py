@@ -79,7 +79,7 @@ def test_every_verb_is_in_the_model() -> None:
         "copy_to",
         "count",
         "discard_staged",
-        "jobs",
+        "transactions",
         "open_volume",
         "physical_path",
         "physical_paths",

@@ -1,4 +1,4 @@
-"""jobs: running and interrupted transactions."""
+"""transactions: running and interrupted transactions."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from s3k_async.model import ROOT
 from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.volumes import Volume, open_volume
 
-__all__ = ["jobs", "list_jobs", "settle"]
+__all__ = ["list_transactions", "settle", "transactions"]
 
 T = TypeVar("T")
 
 _UNITS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
 
-class _JobsCommands(CommandGroup):
+class _TransactionsCommands(CommandGroup):
     """The group, with list as its default command."""
 
     default = "list"
 
 
-jobs = _JobsCommands(
-    name="jobs",
+transactions = _TransactionsCommands(
+    name="transactions",
     help="""List running and interrupted transactions, and renames and deletions of directories.
 
-    The default command is list: s3k jobs ./vol.""",
+    The default command is list: s3k transactions ./vol.""",
 )
 
 
-@jobs.command(name="list", cls=VolumeCommand)
+@transactions.command(name="list", cls=VolumeCommand)
 @click.argument("volume", required=False)
 @click.pass_obj
-def list_jobs(invocation: Invocation, /, volume: str | None) -> None:
+def list_transactions(invocation: Invocation, /, volume: str | None) -> None:
     """List transactions.
 
     Each line: id, kind, state, paths, age, and whether the lease is valid."""
@@ -59,7 +59,7 @@ def list_jobs(invocation: Invocation, /, volume: str | None) -> None:
     _run(invocation, volume, work)
 
 
-@jobs.command(cls=VolumeCommand)
+@transactions.command(cls=VolumeCommand)
 @click.argument("arguments", nargs=-1, metavar="[VOLUME] [ID]...")
 @click.pass_obj
 def settle(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
@@ -77,7 +77,7 @@ def settle(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
         opened.store.require_writable(ROOT)
         if ids:
             await for_each(
-                tuple(dict.fromkeys(ids)), lambda job_id: _finish_named(invocation, opened, job_id)
+                tuple(dict.fromkeys(ids)), lambda txn: _finish_named(invocation, opened, txn)
             )
             return
         records = [record async for record in opened.store.transactions.records()]
@@ -91,19 +91,19 @@ def settle(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
                 _tell(
                     invocation, record, "left", f"its lease runs until {time_text(record.lease_ms)}"
                 )
-        await for_each(tuple(over), lambda job_id: _finish(invocation, opened, over[job_id]))
+        await for_each(tuple(over), lambda txn: _finish(invocation, opened, over[txn]))
 
     _run(invocation, volume, work)
 
 
-async def _finish_named(invocation: Invocation, opened: Volume, job_id: str) -> None:
-    record = await opened.store.transactions.record(job_id)
+async def _finish_named(invocation: Invocation, opened: Volume, txn: str) -> None:
+    record = await opened.store.transactions.record(txn)
     if record is None:
-        raise PathNotFoundError("no such transaction (s3k jobs lists them)", path=job_id)
+        raise PathNotFoundError("no such transaction (s3k transactions lists them)", path=txn)
     if opened.store.transactions.lease_runs(record):
         raise BusyError(
             f"the transaction is active: its lease is valid until {time_text(record.lease_ms)}",
-            path=job_id,
+            path=txn,
         )
     await _finish(invocation, opened, record)
 

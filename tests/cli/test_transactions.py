@@ -1,4 +1,4 @@
-"""jobs."""
+"""transactions: list and settle."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def die(
     return anyio.run(work)
 
 
-def test_a_volume_without_jobs(cli: Cli, place: str) -> None:
+def test_a_volume_without_transactions(cli: Cli, place: str) -> None:
     for arguments in (
-        ["jobs"],
-        ["jobs", place],
-        ["jobs", "--json"],
-        ["jobs", "settle"],
-        ["jobs", "settle", place],
+        ["transactions"],
+        ["transactions", place],
+        ["transactions", "--json"],
+        ["transactions", "settle"],
+        ["transactions", "settle", place],
     ):
         assert cli.ok(*arguments).out == ""
 
@@ -57,16 +57,16 @@ def test_a_volume_without_jobs(cli: Cli, place: str) -> None:
     [("before", "preparing", "aborted", "/d/f"), ("after", "published", "completed", "/e/f")],
 )
 @pytest.mark.parametrize("named", [False, True])
-def test_a_dead_rename_is_listed_and_settled(
+def test_an_interrupted_rename_is_listed_and_finished(
     cli: Cli, place: str, when: When, state: str, outcome: str, file: str, named: bool
 ) -> None:
-    job = die(place, when)
-    (line,) = cli.ok("jobs").lines
-    assert line.split()[:6] == [job, "rename", state, "/d", "->", "/e"]
+    txn = die(place, when)
+    (line,) = cli.ok("transactions").lines
+    assert line.split()[:6] == [txn, "rename", state, "/d", "->", "/e"]
     assert line.endswith("s  lease over")
-    document = cli.ok("jobs", place, "--json").json()
+    document = cli.ok("transactions", place, "--json").json()
     assert document | {"started_ms": 0, "published_ms": 0} == {
-        "id": job,
+        "id": txn,
         "kind": "rename",
         "state": state,
         "source": "/d",
@@ -77,57 +77,57 @@ def test_a_dead_rename_is_listed_and_settled(
         "published_ms": 0,
     }
     assert (document["published_ms"] is None) == (when == "before")
-    assert cli.ok("jobs", "settle", place, *([job] if named else [])).lines == [
-        f"{outcome}: {job}  rename  /d -> /e"
+    assert cli.ok("transactions", "settle", place, *([txn] if named else [])).lines == [
+        f"{outcome}: {txn}  rename  /d -> /e"
     ]
-    assert cli.ok("jobs").out == ""
+    assert cli.ok("transactions").out == ""
     assert cli.ok("find", "/", "--type", "f").lines == [file]
     cli.ok("fsck", "repair", "--grace", "0", "--yes")
     assert cli.ok("cat", file).output == b"1"
 
 
-def test_settling_as_json(cli: Cli, place: str) -> None:
-    job = die(place, "after")
-    document = cli.ok("jobs", "settle", "--json").json()
+def test_finishing_as_json(cli: Cli, place: str) -> None:
+    txn = die(place, "after")
+    document = cli.ok("transactions", "settle", "--json").json()
     assert (document["id"], document["state"], document["outcome"]) == (
-        job,
+        txn,
         "published",
         "completed",
     )
 
 
-def test_a_job_whose_lease_runs_is_left_alone(cli: Cli, place: str) -> None:
-    job = die(place, "before", lease=None)
-    assert cli.ok("jobs").lines[0].endswith("lease runs")
-    assert cli.ok("jobs", "--json").json()["lease_runs"] is True
-    assert "its lease is valid until" in cli.fails(6, "jobs", "settle", job).errors
-    assert cli("jobs", "settle", place, job, "--json").error()["path"] == job
-    assert cli.ok("jobs", "settle").out.startswith(
-        f"left: {job}  rename  /d -> /e (its lease runs until "
+def test_a_transaction_with_a_valid_lease_is_not_changed(cli: Cli, place: str) -> None:
+    txn = die(place, "before", lease=None)
+    assert cli.ok("transactions").lines[0].endswith("lease runs")
+    assert cli.ok("transactions", "--json").json()["lease_runs"] is True
+    assert "its lease is valid until" in cli.fails(6, "transactions", "settle", txn).errors
+    assert cli("transactions", "settle", place, txn, "--json").error()["path"] == txn
+    assert cli.ok("transactions", "settle").out.startswith(
+        f"left: {txn}  rename  /d -> /e (its lease runs until "
     )
-    assert cli.ok("jobs", "settle", "--json").json()["outcome"] == "left"
-    assert cli.ok("jobs", "--json").json()["state"] == "preparing"
+    assert cli.ok("transactions", "settle", "--json").json()["outcome"] == "left"
+    assert cli.ok("transactions", "--json").json()["state"] == "preparing"
 
 
-def test_an_id_of_no_job(cli: Cli, place: str) -> None:
-    job = die(place, "before")
+def test_an_unknown_id(cli: Cli, place: str) -> None:
+    txn = die(place, "before")
     assert (
-        cli.fails(3, "jobs", "settle", "nonsense").errors
-        == "s3k: no such transaction (s3k jobs lists them): nonsense\n"
+        cli.fails(3, "transactions", "settle", "nonsense").errors
+        == "s3k: no such transaction (s3k transactions lists them): nonsense\n"
     )
-    assert cli.ok("jobs", "--json").json()["id"] == job
-    done = cli.fails(10, "jobs", "settle", "nonsense", job)
-    assert done.lines == [f"aborted: {job}  rename  /d -> /e"]
-    assert cli.ok("jobs").out == ""
+    assert cli.ok("transactions", "--json").json()["id"] == txn
+    done = cli.fails(10, "transactions", "settle", "nonsense", txn)
+    assert done.lines == [f"aborted: {txn}  rename  /d -> /e"]
+    assert cli.ok("transactions").out == ""
 
 
-def test_jobs_of_other_kinds(cli: Cli, volume: str) -> None:
-    async def put(job: str, kind: str) -> None:
+def test_transactions_of_other_kinds(cli: Cli, volume: str) -> None:
+    async def put(txn: str, kind: str) -> None:
         opened = await open_volume(resolve(volume))
         record: dict[str, Value] = {
             PARTITION: TRANSACTION_PARTITION,
-            SORT: job,
-            OPERATION: job,
+            SORT: txn,
+            OPERATION: txn,
             "kind": kind,
             "lease": DEAD,
         }
@@ -137,15 +137,15 @@ def test_jobs_of_other_kinds(cli: Cli, volume: str) -> None:
         await opened.close()
 
     anyio.run(put, "one", "mark")
-    assert cli.ok("jobs").lines == ["one  mark         -          -  -  lease over"]
-    assert cli.ok("jobs", "settle", "one").lines == ["released: one  mark  -"]
+    assert cli.ok("transactions").lines == ["one  mark         -          -  -  lease over"]
+    assert cli.ok("transactions", "settle", "one").lines == ["released: one  mark  -"]
     anyio.run(put, "two", "transaction")
     anyio.run(put, "three", "mark")
-    assert cli.ok("jobs", "settle").lines == [
+    assert cli.ok("transactions", "settle").lines == [
         "released: three  mark  -",
         "aborted: two  transaction  -",
     ]
-    assert cli.ok("jobs").out == ""
+    assert cli.ok("transactions").out == ""
 
 
 def test_a_volume_of_s3_filesystem_1_0(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,5 +166,5 @@ def test_a_volume_of_s3_filesystem_1_0(cli: Cli, monkeypatch: pytest.MonkeyPatch
         "--data-location",
         ".",
     ]
-    assert cli.ok("jobs", "s3k://bucket", *given).out == ""
-    assert "reading only" in cli.fails(5, "jobs", "settle", "s3k://bucket", *given).errors
+    assert cli.ok("transactions", "s3k://bucket", *given).out == ""
+    assert "reading only" in cli.fails(5, "transactions", "settle", "s3k://bucket", *given).errors
