@@ -40,12 +40,12 @@ async def plan_restore(
     *,
     volume_id: str,
     has_key: Callable[[str], bool] | None = None,
-    standing: AsyncIterator[Sequence[Entry]] | None = None,
+    existing: AsyncIterator[Sequence[Entry]] | None = None,
     path: str = ROOT,
     directory: str | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> RestorePlan:
-    """Read the log, the data keys and the existing entries of the table (`standing`), and decide
+    """Read the log, the data keys and the existing entries of the table (`existing`), and decide
     what to restore at and below `path`.
 
     `has_key`: as of `LogReader`. `directory`: where the temporary file is made. The plan has to be
@@ -56,9 +56,9 @@ async def plan_restore(
     try:
         await plan.read_log(LogReader(log, has_key=has_key), tell)
         await plan.read_data(data, tell)
-        if standing is not None:
-            async for entries in standing:
-                plan.add_standing(entries)
+        if existing is not None:
+            async for entries in existing:
+                plan.add_existing(entries)
         # In a thread, so that the lock can be renewed meanwhile.
         await anyio.to_thread.run_sync(plan.decide, runtime.now_ms())
         await anyio.to_thread.run_sync(plan.tree.make_a_tree)
@@ -122,20 +122,20 @@ class RestorePlan:
             "INSERT OR REPLACE INTO blobs VALUES (?, ?)", [(blob.key, blob.size) for blob in blobs]
         )
 
-    def add_standing(self, entries: Sequence[Entry]) -> None:
+    def add_existing(self, entries: Sequence[Entry]) -> None:
         """Add existing entries of the table."""
-        self.tree.stand((entry.path, entry.id, entry.is_dir) for entry in entries)
+        self.tree.add_existing((entry.path, entry.id, entry.is_dir) for entry in entries)
 
     def decide(self, now_ms: int) -> None:
         """Apply the rules to each object."""
-        self.tree.index_standing()
+        self.tree.index_existing()
         claims: list[tuple[str, RestoreDecision]] = []
         removed: list[str] = []
         for records in self._sorter.objects():
             object_id = records[0].operation.object_id
             sizes = self._sizes(named_keys(records))
             decision, was_removed = decide_object(
-                records, sizes, now_ms, self._path, self.tree.stands
+                records, sizes, now_ms, self._path, self.tree.is_present
             )
             if decision is None:
                 continue

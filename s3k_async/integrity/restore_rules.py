@@ -44,12 +44,12 @@ RuleName = Literal[
     "parent_is_file",
     "parent_made",
     "path_conflict",
+    "present",
     "rename_done",
     "rename_undone",
     "reservation_kept",
     "reservation_over",
     "rivals",
-    "stands",
     "update_done",
     "update_undone",
     "yielded",
@@ -260,8 +260,8 @@ def decide_restore(
     before = facts.entry_before if rule.action in {"apply", "undo"} else None
     return RestoreDecision(
         rule.outcome,
-        _unmarked(entries[rule.action]),
-        before=_unmarked(before),
+        _without_intent(entries[rule.action]),
+        before=_without_intent(before),
         detail=_detail(rule.detail, facts) if rule.detail else "",
         path=_last_path(records),
     )
@@ -282,11 +282,11 @@ def decide_object(
     sizes: Mapping[str, int],
     now_ms: int,
     within: str,
-    stands: Callable[[str], bool],
+    is_present: Callable[[str], bool],
 ) -> tuple[RestoreDecision | None, bool]:
     """As `decide_restore`, for an object at or below the path `within` (None for others), which may
-    already have an entry in the table (`stands`). Also returns whether the object was a directory
-    that is certainly removed.
+    already have an entry in the table (`is_present`). Also returns whether the object was a
+    directory that is certainly removed.
     """
     object_id = records[0].operation.object_id
     # Sorted, so that the order of reading does not matter.
@@ -297,8 +297,8 @@ def decide_object(
     path = decision.entry.path if decision.entry else decision.path
     if within not in {ROOT, path} and not path.startswith(within + "/"):
         return None, False
-    if stands(object_id):
-        return RestoreDecision("stands", None, path=decision.path), False
+    if is_present(object_id):
+        return RestoreDecision("present", None, path=decision.path), False
     return decision, decision.rule == "deleted" and any(
         _removes_directory(record.operation) for record in records
     )
@@ -329,8 +329,8 @@ def _known(records: Sequence[LogRecord]) -> dict[int, list[Entry | None]]:
 
 
 def _same(one: Entry | None, other: Entry | None) -> bool:
-    """Whether two states of a version are the same; marks change the operation id of an entry, but
-    not its content."""
+    """Whether two states of a version are the same; write intents change the operation id of an
+    entry, but not its content."""
     if one is None or other is None:
         return one is other
     return replace(one, operation="", pending="") == replace(other, operation="", pending="")
@@ -370,5 +370,5 @@ def _lease_runs(entry: Entry | None, now_ms: int) -> bool:
     return entry is not None and not expired(entry.lease_ms, now_ms)
 
 
-def _unmarked(entry: Entry | None) -> Entry | None:
+def _without_intent(entry: Entry | None) -> Entry | None:
     return None if entry is None else replace(entry, pending="")

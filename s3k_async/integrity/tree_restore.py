@@ -39,7 +39,7 @@ __all__ = [
 ROWS_AT_ONCE: Final = 1000
 LISTED_OUTCOMES: Final = 10_000
 """Outcomes that a report holds; the counts are of all."""
-UNTOLD: Final = frozenset({"committed", "deleted", "stands"})
+UNTOLD: Final = frozenset({"committed", "deleted", "present"})
 """Rules whose outcomes are only counted."""
 
 _SCHEMA: Final = """
@@ -49,7 +49,7 @@ CREATE TABLE claims (
     before TEXT, came_from TEXT, detail TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE removed (path TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE standing (
+CREATE TABLE existing (
     path TEXT PRIMARY KEY, object TEXT NOT NULL, isdir INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE files (parent TEXT PRIMARY KEY, ctime INTEGER) WITHOUT ROWID;
@@ -155,9 +155,9 @@ class TreePlan:
         """Add paths of directories that are certainly removed."""
         self._sorter.many("INSERT OR REPLACE INTO removed VALUES (?)", [(path,) for path in paths])
 
-    def stand(self, entries: Iterable[tuple[str, str, bool]]) -> None:
+    def add_existing(self, entries: Iterable[tuple[str, str, bool]]) -> None:
         """Add existing entries of the table: path, object id, and whether it is a directory."""
-        self._sorter.many("INSERT OR REPLACE INTO standing VALUES (?, ?, ?)", list(entries))
+        self._sorter.many("INSERT OR REPLACE INTO existing VALUES (?, ?, ?)", list(entries))
 
     def summarise(self, parents: Iterable[tuple[str, int | None]]) -> None:
         """Add files that are not claimed one by one, by directory: the earliest ctime of those
@@ -193,13 +193,13 @@ class TreePlan:
         while some := rows.fetchmany(ROWS_AT_ONCE):
             yield [path for (path,) in some]
 
-    def stands(self, object_id: str) -> bool:
+    def is_present(self, object_id: str) -> bool:
         """Whether the table has an entry of the object."""
-        return self._one("SELECT 1 FROM standing WHERE object = ?", object_id) is not None
+        return self._one("SELECT 1 FROM existing WHERE object = ?", object_id) is not None
 
-    def index_standing(self) -> None:
-        """Create the index for `stands`, after all existing entries were added."""
-        self._database.execute("CREATE INDEX IF NOT EXISTS by_object_standing ON standing (object)")
+    def index_existing(self) -> None:
+        """Create the index for `is_present`, after all existing entries were added."""
+        self._database.execute("CREATE INDEX IF NOT EXISTS by_object_existing ON existing (object)")
 
     def make_a_tree(self) -> None:
         """Resolve conflicts between the claims, and count the result."""
@@ -302,7 +302,7 @@ class TreePlan:
                 )
 
     def _refuse_occupied(self) -> None:
-        rows = self._all("SELECT claims.object, path FROM claims JOIN standing USING (path)")
+        rows = self._all("SELECT claims.object, path FROM claims JOIN existing USING (path)")
         for object_id, path in rows:
             self._drop(object_id, RestoreDecision("occupied", None, path=path))
 
@@ -314,7 +314,7 @@ class TreePlan:
             " UNION ALL SELECT parent, ctime FROM files)"
             " AS child WHERE parent <> '/' AND ctime IS NOT NULL"
             " AND NOT EXISTS (SELECT 1 FROM claims WHERE path = child.parent AND isdir)"
-            " AND NOT EXISTS (SELECT 1 FROM standing WHERE path = child.parent AND isdir) GROUP BY "
+            " AND NOT EXISTS (SELECT 1 FROM existing WHERE path = child.parent AND isdir) GROUP BY "
             "parent"
         )
         while rows := self._all(missing):
@@ -338,7 +338,7 @@ class TreePlan:
     def _is_below_a_file(self, directory: str) -> bool:
         return any(
             self._one("SELECT 1 FROM claims WHERE path = ? AND NOT isdir", path)
-            or self._one("SELECT 1 FROM standing WHERE path = ? AND NOT isdir", path)
+            or self._one("SELECT 1 FROM existing WHERE path = ? AND NOT isdir", path)
             for path in [*_native.ancestors(directory), directory]
         )
 

@@ -274,9 +274,9 @@ class _Decided:
     def files(self) -> DataFrame:
         """Files that affect no other claim; `occupied`: whether the table has another object at the
         path."""
-        standing = self.tag("standing").select("path").distinct().withColumn("taken", sf.lit(True))
+        existing = self.tag("standing").select("path").distinct().withColumn("taken", sf.lit(True))
         occupied = sf.coalesce(sf.col("taken"), sf.lit(False)).alias("occupied")
-        return self._left.join(standing, "path", "left").select(*self._left.columns, occupied)
+        return self._left.join(existing, "path", "left").select(*self._left.columns, occupied)
 
     def removed(self) -> DataFrame:
         """The paths of removed directories that are above a claim."""
@@ -284,7 +284,7 @@ class _Decided:
             self.tag("removed").select("path").distinct().join(self._touched, "path", "left_semi")
         )
 
-    def standing(self) -> DataFrame:
+    def existing(self) -> DataFrame:
         """The existing entries at the path of a special claim, or above a claim."""
         columns = self.tag("standing").select("path", "object_id", "isdir")
         return columns.join(self._touched, "path", "left_semi").select("path", "object_id", "isdir")
@@ -296,8 +296,8 @@ def _make_a_tree(tree: TreePlan, known: _Decided, files: DataFrame) -> None:
         tree.claim((row.object_id, _decision_of(row)) for row in rows)
     for rows in _rows(known.removed()):
         tree.remove(row.path for row in rows)
-    for rows in _rows(known.standing()):
-        tree.stand((row.path, row.object_id, row.isdir) for row in rows)
+    for rows in _rows(known.existing()):
+        tree.add_existing((row.path, row.object_id, row.isdir) for row in rows)
     earliest = sf.min(sf.when(~sf.col("occupied"), sf.col("ctime"))).alias("earliest")
     for rows in _rows(files.groupBy("parent").agg(earliest)):
         tree.summarise((row.parent, row.earliest) for row in rows)

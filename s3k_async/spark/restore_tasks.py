@@ -80,15 +80,15 @@ def _decided(batches: Iterable[pa.RecordBatch], now_ms: int, within: str) -> Ite
 
 def _of_part(parts: Shuffle, now_ms: int, within: str) -> Iterator[Row]:
     sizes = {blob.key: blob.size for blob in parts.read("blobs", 0)}
-    standing: set[str] = set()
+    existing: set[str] = set()
     objects: dict[str, list[LogRecord]] = {}
     for entry in parts.read("entries", 0):
-        standing.add(entry.id)
+        existing.add(entry.id)
         yield {"tag": "standing", "path": entry.path, "object_id": entry.id, "isdir": entry.is_dir}
     for record in parts.read("records", 0):
         objects.setdefault(record.operation.object_id, []).append(record)
     for object_id, records in objects.items():
-        decision, was_removed = decide_object(records, sizes, now_ms, within, standing.__contains__)
+        decision, was_removed = decide_object(records, sizes, now_ms, within, existing.__contains__)
         if decision is None:
             continue
         if was_removed:

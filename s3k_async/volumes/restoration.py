@@ -121,7 +121,7 @@ def _alone(
             lost.runtime,
             volume_id=lost.volume_id,
             has_key=lost.keys.has,
-            standing=None if lost.table is None else _entries(lost.table),
+            existing=None if lost.table is None else _entries(lost.table),
             path=lost.path,
             directory=directory,
             progress=tell,

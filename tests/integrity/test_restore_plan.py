@@ -83,10 +83,10 @@ class Ground:
             await self.commit(self.change("create" if entry.is_dir else "update", None, entry))
 
     async def restored(
-        self, path: str = "/", standing: Iterable[Entry] | None = None
+        self, path: str = "/", existing: Iterable[Entry] | None = None
     ) -> tuple[dict[str, Entry], RestoreReport]:
         async def pages() -> AsyncIterator[Sequence[Entry]]:
-            yield list(standing or ())
+            yield list(existing or ())
 
         plan = await plan_restore(
             self.log_blobs,
@@ -94,7 +94,7 @@ class Ground:
             self.runtime,
             volume_id="v",
             path=path,
-            standing=None if standing is None else pages(),
+            existing=None if existing is None else pages(),
         )
         entries = [entry for batch in plan.tree.entries() for entry in batch]
         plan.close()
@@ -401,7 +401,7 @@ async def test_a_pending_directory_is_made(ground: Ground) -> None:
     assert (await ground.restored())[0] == {"/d": directory}
 
 
-async def test_marks_of_jobs_do_not_come_back(ground: Ground) -> None:
+async def test_write_intents_are_not_restored(ground: Ground) -> None:
     file = replace(await ground.file("/f"), pending='{"job":"j","then":"here"}')
     await ground.made(file)
     assert (await ground.restored())[0] == {"/f": replace(file, pending="")}
@@ -414,14 +414,14 @@ async def test_a_part_of_the_tree(ground: Ground) -> None:
     assert (await ground.restored("/a/one", [top]))[0] == {"/a/one": one}
 
 
-async def test_what_the_table_has_stands_and_nothing_is_put_over_it(ground: Ground) -> None:
+async def test_existing_entries_are_not_replaced(ground: Ground) -> None:
     top, one, two = ground.directory("/a"), await ground.file("/a/one"), await ground.file("/a/two")
     await ground.made(top, one, two)
     elsewhere = replace(one, path="/moved")
     other = await ground.file("/a/two")
     restored, report = await ground.restored("/", [elsewhere, other])
     assert restored == {"/a": top}
-    assert report.counts == {"committed": 1, "stands": 1, "occupied": 1}
+    assert report.counts == {"committed": 1, "present": 1, "occupied": 1}
     assert rules(report) == [("occupied", "/a/two")]
 
 

@@ -57,7 +57,7 @@ class Tangle:
     def __init__(self, volume: Volume, seed: int) -> None:
         self.volume = volume
         self.chance = random.Random(seed)
-        self.standing: dict[str, Entry] = {}
+        self.existing: dict[str, Entry] = {}
         self.operations: dict[bool, list[Operation]] = {True: [], False: []}
         self.bytes: list[tuple[str, bytes]] = []
 
@@ -93,11 +93,11 @@ class Tangle:
             if after is None or not committed:
                 break
             entry = after
-        if self.chance.random() < 0.1 and entry.path not in self.standing:
-            self.standing[entry.path] = entry
+        if self.chance.random() < 0.1 and entry.path not in self.existing:
+            self.existing[entry.path] = entry
         elif self.chance.random() < 0.05:
             other = self.first(entry.path, is_dir=self.chance.random() < 0.5)
-            self.standing.setdefault(other.path, other)
+            self.existing.setdefault(other.path, other)
 
     def first(self, path: str, *, is_dir: bool) -> Entry:
         identity, operation = SYSTEM.uuid(), SYSTEM.uuid()
@@ -169,7 +169,7 @@ async def tangle(config: VolumeConfig, seed: int, trees: int, *, keep: bool) -> 
         made = Tangle(volume, seed)
         await made.grow(trees)
         if keep:
-            for entry in made.standing.values():
+            for entry in made.existing.values():
                 await volume.items.transact([put_of(volume, entry)], SYSTEM.uuid())
         else:
             await volume.table.drop()
@@ -225,7 +225,7 @@ def test_a_tangled_log_is_restored_as_by_one_machine(
     assert report.written == report.restored > 0
     assert on(embedded(many), items_of) == on(embedded(one), items_of)
     expected = (
-        set(get_args(RuleName)) - {"log_damaged"} - (set() if keep else {"stands", "occupied"})
+        set(get_args(RuleName)) - {"log_damaged"} - (set() if keep else {"present", "occupied"})
     )
     assert {rule for rule, count in report.counts.items() if count} == expected
 
@@ -305,12 +305,12 @@ def test_a_restore_that_was_interrupted_is_finished_by_either_and_no_task_outliv
         kept.setattr(restore_job, "writer", remembered)
         _, report = restore(spark, many, dry_run=False, tasks=2)
     assert report.written == alone.written
-    assert 0 < report.written == len(before) - report.counts["stands"] < len(before)
+    assert 0 < report.written == len(before) - report.counts["present"] < len(before)
     after = on(many, items_of)
     assert after == on(one, items_of)
     assert [{**item, "op": ""} for item in after] == [
         {**item, "op": ""} for item in before
-    ]  # jobs marked some
+    ]  # transactions have intents on some
     line = entry_line(Entry("/late", True, SYSTEM.uuid(), 1, 1, 1000, operation=SYSTEM.uuid()))
     rows = spark.createDataFrame([(line,)], "line string").mapInArrow(
         late[0], spark_schema(WRITTEN)
