@@ -20,13 +20,13 @@ ROWS: Final = 500
 
 
 async def segment_commit(
-    store: MetadataStore, begun: Segment, job: str, *, published: bool
+    store: MetadataStore, begun: Segment, txn: str, *, published: bool
 ) -> SegmentCommit | None:
-    """The committed mark of a segment; None if none of its operations took effect or can still do
-    so. The mark names operations as unknown whose outcome the table does not show; these are
-    decided per object.
+    """The committed object of a segment; None if none of its operations took effect or can still do
+    so. It names operations as unknown whose outcome the table does not show; these are decided per
+    object.
 
-    `job`: id of the job that logged the segment and can no longer be published, or empty.
+    `txn`: id of the transaction that logged the segment and can no longer be published, or empty.
     `published`: whether its record says that it was published. Raises the store's errors.
     """
     verdicts: dict[str, set[bool | None]] = {}
@@ -35,7 +35,7 @@ async def segment_commit(
         stored = await _stored(store, some)
         for operation in some:
             verdicts.setdefault(operation.id, set()).add(
-                happened(operation, stored, job, published=published)
+                happened(operation, stored, txn, published=published)
             )
     succeeded = tuple(identity for identity, said in verdicts.items() if said == {True})
     unknown = tuple(
@@ -50,7 +50,7 @@ async def segment_commit(
 
 
 def happened(
-    operation: Operation, stored: Mapping[str, Entry], job: str, *, published: bool
+    operation: Operation, stored: Mapping[str, Entry], txn: str, *, published: bool
 ) -> bool | None:
     """Whether an operation took effect, according to the entries stored at its paths; None if they
     do not show it. Arguments as for `segment_commit`.
@@ -58,13 +58,13 @@ def happened(
     An entry with the id and version of the operation proves that it took effect. The version alone
     does not prove it: a repeated rename leads a directory to the same path and version. An entry
     that is unchanged since the operation began proves that it did not take effect; it never will,
-    since its job can no longer be published. An unchanged entry with the `gone` mark of a published
-    job counts as removed.
+    since its transaction can no longer be published. An unchanged entry with the `gone` intent of a
+    published transaction counts as removed.
     """
     after, before = operation.after, operation.before
     there = stored.get(after.path) if after is not None else None
     if there is not None:
-        side = _side(there, job, published=published)
+        side = _side(there, txn, published=published)
         if side is not None and (side.id, side.version, side.operation) == (
             operation.object_id,
             operation.version,
@@ -72,21 +72,22 @@ def happened(
         ):
             return True
     here = stored.get(before.path) if before is not None else None
-    if not job or before is None or here is None:
+    if not txn or before is None or here is None:
         return None
     if (here.id, here.version) != (before.id, before.version):
         return None
     if not published or not here.pending:
         return False
-    if transaction_of(here.pending) != job:
+    if transaction_of(here.pending) != txn:
         return None
-    side = _side(here, job, published=True)
+    side = _side(here, txn, published=True)
     return True if side is None or side.id != operation.object_id else None
 
 
-def _side(entry: Entry, job: str, *, published: bool) -> Entry | None:
-    """The state of a stored entry, with a mark of this job resolved; None if it does not exist."""
-    if not entry.pending or transaction_of(entry.pending) != job:
+def _side(entry: Entry, txn: str, *, published: bool) -> Entry | None:
+    """The state of a stored entry, with an intent of this transaction resolved; None if it does
+    not exist."""
+    if not entry.pending or transaction_of(entry.pending) != txn:
         return entry
     return parse_intent(entry.pending).resolve(entry, published=published)
 

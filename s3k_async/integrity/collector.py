@@ -52,6 +52,7 @@ class Unkeyed:
     items: list[ItemFacts] = field(default_factory=list)
     log_objects: list[LogObjectFacts] = field(default_factory=list)
     jobs: list[TransactionRecord] = field(default_factory=list)
+    """Transaction records. The name is that in stored states."""
     segments: list[OpenSegment] = field(default_factory=list)
 
     def add(self, kind: FactKind, fact: Any) -> None:
@@ -126,7 +127,7 @@ class Collector:
         )
 
     def facts(self, number: int) -> list[Facts]:
-        """The facts about the objects of one part, by id, without jobs."""
+        """The facts about the objects of one part, by id, without transaction records."""
         entries: dict[str, list[Entry]] = {}
         for entry in self.shuffle.read("entries", number):
             entries.setdefault(entry.id, []).append(entry)
@@ -151,21 +152,25 @@ class Collector:
         """The facts about each unfinished change of many entries."""
         segments: dict[str, list[OpenSegment]] = {}
         for segment in self.loose.segments:
-            segments.setdefault(segment.job or segment_key(segment.id, "pending"), []).append(
+            segments.setdefault(segment.txn or segment_key(segment.id, "pending"), []).append(
                 segment
             )
-        jobs = {job.id: job for job in self.loose.jobs}
-        elsewhere = {job.id for job in self.loose.jobs if not self._concerns(job)}
+        records = {record.id: record for record in self.loose.jobs}
+        elsewhere = {record.id for record in self.loose.jobs if not self._concerns(record)}
         return [
             ChangeFacts(
-                key, jobs.get(key), tuple(segments.get(key, ())), self.now_ms, self.scope.grace_ms
+                key,
+                records.get(key),
+                tuple(segments.get(key, ())),
+                self.now_ms,
+                self.scope.grace_ms,
             )
-            for key in sorted((jobs.keys() | segments.keys()) - elsewhere)
+            for key in sorted((records.keys() | segments.keys()) - elsewhere)
         ]
 
-    def _concerns(self, job: TransactionRecord) -> bool:
-        """Whether a job may have write intents on entries of the scope."""
-        tops = [path for path in (job.source, job.target) if path]
+    def _concerns(self, record: TransactionRecord) -> bool:
+        """Whether a transaction may have write intents on entries of the scope."""
+        tops = [path for path in (record.source, record.target) if path]
         below = [self.scope.path.startswith(path + "/") for path in tops]
         return not tops or any(map(self.scope.holds, tops)) or any(below)
 

@@ -65,8 +65,8 @@ FindingKind = Literal[
     "reservation_expired",
     "reservation_open",
     "size_mismatch",
-    "stale_job",
-    "stale_mark",
+    "stale_intent",
+    "stale_transaction",
 ]
 
 Action = Literal[
@@ -77,7 +77,7 @@ Action = Literal[
     "log_removal",
     "restore_entry",
     "remove_entry",
-    "settle_job",
+    "resolve_transaction",
     "finish_change",
     "make_parent",
     "move_item",
@@ -90,7 +90,13 @@ Action = Literal[
 done."""
 
 NOTES: Final[frozenset[str]] = frozenset(
-    {"collectable_data", "foreign_blob", "rename_unfinished", "reservation_open", "stale_job"}
+    {
+        "collectable_data",
+        "foreign_blob",
+        "rename_unfinished",
+        "reservation_open",
+        "stale_transaction",
+    }
 )
 """Kinds of findings that occur in normal operation."""
 PROBLEMS: Final[frozenset[str]] = frozenset(FindingKind.__args__) - NOTES  # type: ignore[attr-defined]
@@ -136,8 +142,8 @@ class Facts:
     grace_ms: int
     entries: Sequence[Entry] = ()
     """Items of the table with this id, as stored: one, unless an operation is in progress or
-    something is damaged. An item that is now another object, and becomes this one when the job that
-    marks it is published, is included."""
+    something is damaged. An item that is now another object, and becomes this one when the
+    transaction of its write intent is published, is included."""
     log_state: ObjectState = NOT_LOGGED
     """The records of the log."""
     blobs: Sequence[BlobInfo] = ()
@@ -148,24 +154,24 @@ class Facts:
     legacy: bool = False
     """Whether S3-FileSystem 1.0 wrote the object, and may be writing it: it has no leases, renames
     directories entry by entry, and its log keeps less."""
-    jobs: Mapping[str, TransactionRecord] = field(default_factory=dict)
-    """The existing records of the jobs that mark the entries, by id; a job without a record is
-    over."""
+    transactions: Mapping[str, TransactionRecord] = field(default_factory=dict)
+    """The existing records of the transactions with intents on the entries, by id; a transaction
+    without a record is over."""
     occupied: Mapping[str, bool] = field(default_factory=dict)
     """Paths of this object in the log that other objects occupy; whether those are directories.
     """
-    unreadable_jobs: frozenset[str] = frozenset()
-    """Ids of jobs whose record cannot be read, so that their state is unknown."""
+    unreadable_transactions: frozenset[str] = frozenset()
+    """Ids of transactions whose record cannot be read, so that their state is unknown."""
 
     unfinished: frozenset[str] = frozenset()
-    """Keys of interrupted changes that could not be finished as a whole: their marks and operations
-    are decided per object."""
+    """Keys of interrupted changes that could not be finished as a whole: their intents and
+    operations are decided per object."""
 
-    def is_reported_with_job(self, entry: Entry) -> bool:
-        """Whether the entry's mark is reported, and removed, with the job that set it."""
-        mark = intent_of(entry)
-        job = self.jobs.get(mark.txn) if mark is not None else None
-        return job is not None and job.kind != "mark" and job.id not in self.unfinished
+    def is_reported_with_transaction(self, entry: Entry) -> bool:
+        """Whether the entry's write intent is reported, and removed, with its transaction."""
+        intent = intent_of(entry)
+        record = self.transactions.get(intent.txn) if intent is not None else None
+        return record is not None and record.kind != "mark" and record.id not in self.unfinished
 
     def is_young(self, time_ms: int) -> bool:
         """Whether an operation that began at that time may still be in progress."""
@@ -210,7 +216,7 @@ class ParentFacts:
 
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
-    """A log segment without a committed mark: the outcome of its operations is not recorded."""
+    """A log segment without a committed object: the outcome of its operations is not recorded."""
 
     id: str
     operations: int
@@ -218,19 +224,20 @@ class OpenSegment:
     """The start of the last of its operations."""
 
     @property
-    def job(self) -> str:
-        """The id of the job that logged the operations; empty for a change without a job."""
+    def txn(self) -> str:
+        """The id of the transaction that logged the operations; empty for none."""
         return transaction_of_segment(self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeFacts:
-    """An unfinished change of many entries: a job's record, open segments of the log, or both."""
+    """An unfinished change of many entries: a transaction record, open segments of the log, or
+    both."""
 
     key: str
-    """The job's id, or the key of the segment."""
-    job: TransactionRecord | None
-    """None: the job is over, or there never was one."""
+    """The id of the transaction, or the key of the segment."""
+    record: TransactionRecord | None
+    """None: the transaction is over, or there never was one."""
     segments: tuple[OpenSegment, ...]
     now_ms: int
     grace_ms: int
@@ -246,16 +253,16 @@ class Visibility:
     """The visible state of the entries of one object id."""
 
     entries: tuple[Entry, ...]
-    """The visible states of the entries, with marks resolved."""
+    """The visible states of the entries, with write intents resolved."""
     stale: tuple[Entry, ...] = ()
-    """Stored entries whose mark is that of a job that is over."""
+    """Stored entries with the write intent of a transaction that is over."""
     in_flux: bool = False
-    """Whether a live job is changing one of them."""
+    """Whether an active transaction is changing one of them."""
 
 
 def visibility_of(facts: Facts) -> Visibility:
-    """Resolve the marks of an object's entries: for dead jobs by the state that the job had
-    reached."""
+    """Resolve the write intents of an object's entries: those of expired transactions by the state
+    that the transaction had reached."""
     sides: list[Entry] = []
     stale: list[Entry] = []
     in_flux = False
@@ -263,14 +270,16 @@ def visibility_of(facts: Facts) -> Visibility:
         if not entry.pending:
             sides.append(entry)
             continue
-        mark = intent_of(entry)
-        job = facts.jobs.get(mark.txn) if mark else None
-        in_flux |= (job is not None and not expired(job.lease_ms, facts.now_ms)) or (
-            mark is not None and mark.txn in facts.unreadable_jobs
+        intent = intent_of(entry)
+        record = facts.transactions.get(intent.txn) if intent else None
+        in_flux |= (record is not None and not expired(record.lease_ms, facts.now_ms)) or (
+            intent is not None and intent.txn in facts.unreadable_transactions
         )
         stale.append(entry)
         side = (
-            mark.resolve(entry, published=job is not None and job.is_published) if mark else entry
+            intent.resolve(entry, published=record is not None and record.is_published)
+            if intent
+            else entry
         )
         if side is not None and side.id == facts.object_id:
             sides.append(side)
@@ -278,14 +287,14 @@ def visibility_of(facts: Facts) -> Visibility:
 
 
 def objects_of(entry: Entry) -> set[str]:
-    """The object ids of a stored item: the present one, and the one after publication of the job
-    that marks it."""
+    """The object ids of a stored item: the present one, and the one after publication of the
+    transaction of its write intent."""
     return {side.id for side in _sides(entry)}
 
 
 def adopted_by(entry: Entry) -> list[str]:
     """The URIs of adopted objects that a stored item references, now or after publication of the
-    job that marks it."""
+    transaction of its write intent."""
     return [side.physical for side in _sides(entry) if side.physical and is_uri(side.physical)]
 
 
@@ -295,7 +304,8 @@ def _sides(entry: Entry) -> list[Entry]:
 
 
 def intent_of(entry: Entry) -> WriteIntent | None:
-    """The write intent of an entry; None for an unreadable one, which belongs to no job."""
+    """The write intent of an entry; None for an unreadable one, which belongs to no
+    transaction."""
     try:
         return parse_intent(entry.pending)
     except ItemFormatError:

@@ -236,8 +236,8 @@ class Sweeper:
         if not self._place.scoped:  # a list by an older version may contain them
             left = self._leave("unowned", left, lambda verdict: not verdict.operations)
         at_work = await open_transactions(self._place.store.items)
-        # A table that lacks entries may lack those of pending operations too, and a job may yet
-        # publish them.
+        # A table that lacks entries may lack those of pending operations too, and a
+        # transaction may yet publish them.
         if self._seen.lost or at_work:
             left = self._leave("undecided", left, lambda verdict: verdict.is_pending)
         # A transaction checks its leases once, and logs its files after all directories are

@@ -43,7 +43,7 @@ __all__ = [
     "parent_facts",
     "read_item",
     "still_damaged",
-    "with_jobs",
+    "with_transactions",
 ]
 
 READS: Final = 16
@@ -63,22 +63,22 @@ async def read_item(store: MetadataStore, path: str) -> Entry | None:
         return None
 
 
-async def with_jobs(scope: Scope, facts: Sequence[Facts]) -> list[Facts]:
-    """The facts with the records of the jobs that mark their entries."""
-    marked = [entry for each in facts for entry in each.entries if entry.pending]
-    ids = {intent.txn for entry in marked if (intent := intent_of(entry)) is not None}
+async def with_transactions(scope: Scope, facts: Sequence[Facts]) -> list[Facts]:
+    """The facts with the transaction records of their write intents."""
+    pending = [entry for each in facts for entry in each.entries if entry.pending]
+    ids = {intent.txn for entry in pending if (intent := intent_of(entry)) is not None}
     if not ids:
         return list(facts)
-    jobs: dict[str, TransactionRecord] = {}
+    records: dict[str, TransactionRecord] = {}
     unreadable = set()
-    keys = [Key(TRANSACTION_PARTITION, job) for job in sorted(ids)]
+    keys = [Key(TRANSACTION_PARTITION, txn) for txn in sorted(ids)]
     for key, item in (await scope.store.items.get_many(keys)).items():
         try:
-            jobs[key.sort] = record_from(item)
+            records[key.sort] = record_from(item)
         except ItemFormatError:
             unreadable.add(key.sort)
     return [
-        replace(each, jobs=jobs, unreadable_jobs=frozenset(unreadable))
+        replace(each, transactions=records, unreadable_transactions=frozenset(unreadable))
         if any(entry.pending for entry in each.entries)
         else each
         for each in facts
@@ -115,7 +115,9 @@ async def confirmed_findings(
     Objects without findings are left out. `tail`: the operations logged since the scan.
     """
     for start in range(0, len(facts), BATCH):
-        batch = await with_adopted(scope, await with_jobs(scope, facts[start : start + BATCH]))
+        batch = await with_adopted(
+            scope, await with_transactions(scope, facts[start : start + BATCH])
+        )
         first = [(each, decide(each)) for each in batch]
         suspects = [each for each, found in first if any(finding.is_problem for finding in found)]
         suspected = {each.object_id for each in suspects}
@@ -164,7 +166,7 @@ async def fresh_facts(
         fresh += [each for each in looked if each.log_state == known[each.object_id]]
         left = [each for each in looked if each.log_state != known[each.object_id]]
     were = {each.object_id for each in suspects if each.entries}
-    return await with_jobs(
+    return await with_transactions(
         scope, [each for each in fresh if each.entries or each.object_id not in were]
     )
 
@@ -183,7 +185,7 @@ async def _read(scope: Scope, suspects: Sequence[Facts], tail: LogTail | None) -
             occupied=seen[each.object_id].occupied,
             log_state=latest(seen[each.object_id].records).get(each.object_id, NOT_LOGGED),
             blobs=tuple(seen[each.object_id].blobs),
-            jobs={},
+            transactions={},
         )
         for each in suspects
     ]

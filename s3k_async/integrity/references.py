@@ -53,22 +53,22 @@ class References:
 
 
 def names_in(items: Iterable[Item], key_of: KeyOf) -> References:
-    """The data keys that the items reference now, and those after publication of the jobs that mark
-    them.
+    """The data keys that the items reference now, and those after publication of the transactions
+    of their write intents.
 
     Hidden entries, entries about to be removed and damaged entries count too.
     """
     named = References()
     for item in items:
-        physical, mark = item.get("physpath"), item.get("next")
+        physical, intent = item.get("physpath"), item.get("next")
         if isinstance(physical, str):
             _add(named, key_of(physical))
         if item.get("isdir") is not True and not _names_bytes(physical):
             _add_unclear(named, item)
-        if mark is None:
+        if intent is None:
             continue
         try:
-            then = parse_intent(str(mark)).new_state
+            then = parse_intent(str(intent)).new_state
         except ItemFormatError:
             _add_unclear(named, item)
             continue
@@ -125,8 +125,8 @@ def digest_of(items: Iterable[Item]) -> int:
 
 
 async def open_transactions(items: ItemStore) -> bool:
-    """Whether a job of kind `transaction` exists, running or abandoned: pending operations of the
-    log may then become visible regardless of their age."""
+    """Whether a transaction of kind `transaction` exists, running or abandoned: pending operations
+    of the log may then become visible regardless of their age."""
     async with aclosing(query_all(items, TRANSACTION_PARTITION)) as pages:
         async for page in pages:
             if any(

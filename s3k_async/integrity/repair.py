@@ -48,7 +48,7 @@ Outcome = str
 """`planned` (a dry run), `done`, `left` (the state has changed since the scan), `failed`."""
 
 ORDER: Final[Sequence[Action]] = (
-    "settle_job",
+    "resolve_transaction",
     "commit_log",
     "roll_forward",
     "roll_back_log",

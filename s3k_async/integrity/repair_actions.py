@@ -71,7 +71,7 @@ from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.segments import encode_segment_commit
 from s3k_async.oplog.tail import LogTail
 from s3k_async.storage.physical import PhysicalStorage
-from s3k_async.table.codec import from_item, is_unmarked_directory, to_item, unchanged
+from s3k_async.table.codec import from_item, is_directory_without_intent, to_item, unchanged
 from s3k_async.txn.lease import expired
 from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.txn.volume_record import VolumeRecord
@@ -243,7 +243,7 @@ class Repairer:
             stored = await self._store.items.get(self._store.keys.key(parent))
             if stored is None:
                 raise MissingDirectoryError("its directory is not there yet", path=parent)
-            checks.append(Check(self._store.keys.key(parent), is_unmarked_directory()))
+            checks.append(Check(self._store.keys.key(parent), is_directory_without_intent()))
         await self._store.items.transact([put, *checks], self._runtime.uuid())
         if await self._was_changed(facts):
             if current is None and not state.is_dir:
@@ -289,47 +289,50 @@ class Repairer:
         put = Put(to_item(after, self._store.keys), unchanged(entry))
         await self._store.changes.run([operation], lambda _: self._store.items.write(put))
 
-    async def _settle_job(self, task: Task) -> None:
-        """Finish an abandoned job: its marks are applied or removed, and its record is deleted."""
+    async def _resolve_transaction(self, task: Task) -> None:
+        """Finish an abandoned transaction: its write intents are applied or removed, and its
+        record is deleted."""
         if isinstance(task.facts, ChangeFacts):
-            assert task.facts.job is not None
-            await self._complete(await self._abandoned(task.facts.job))
+            assert task.facts.record is not None
+            await self._complete(await self._abandoned(task.facts.record))
             return
-        marked = next(
+        pending = next(
             entry
             for entry in self._facts(task).entries
             if entry.path == task.finding.path and entry.pending
         )
-        await self._store.resolve(marked)
+        await self._store.resolve(pending)
 
     async def _finish_change(self, task: Task) -> None:
-        """Finish an interrupted change as a whole: apply or remove all marks of its job, and record
-        its outcome with one log write per segment."""
+        """Finish an interrupted change as a whole: apply or remove all intents of its transaction,
+        and record its outcome with one log write per segment."""
         assert isinstance(task.facts, ChangeFacts)
-        job = task.facts.job
-        if job is None:
+        record = task.facts.record
+        if record is None:
             name = task.facts.segments[0]
-            if name.job and await self._store.transactions.record(name.job) is not None:
+            if name.txn and await self._store.transactions.record(name.txn) is not None:
                 # The record is written before the first segment, but the scan did not see it.
-                raise LeftError("the job began after the table was scanned", path=task.facts.key)
-            prefix = transaction_segments(name.job) if name.job else task.facts.key
-            if not await self._mark_segments(prefix, name.job, published=False):
+                raise LeftError(
+                    "the transaction began after the table was scanned", path=task.facts.key
+                )
+            prefix = transaction_segments(name.txn) if name.txn else task.facts.key
+            if not await self._end_segments(prefix, name.txn, published=False):
                 raise LeftError("another client has finished it", path=task.facts.key)
             return
-        current = await self._abandoned(job)
+        current = await self._abandoned(record)
         if current.is_published:
-            # Marks identify the deletions of the job; they are lost when they are applied.
-            await self._mark_segments(transaction_segments(job.id), job.id, published=True)
+            # The intents identify the deletions; they are lost when they are applied.
+            await self._end_segments(transaction_segments(record.id), record.id, published=True)
             await self._complete(current)
             return
         await self._complete(current)
         if isinstance(self._scope.log, LogReader):
-            # The job is aborted and its record removed: its operations can no longer take effect.
-            for segment in await self._scope.log.open_segments(transaction_segments(job.id)):
+            # Aborted, and the record removed: the operations can no longer take effect.
+            for segment in await self._scope.log.open_segments(transaction_segments(record.id)):
                 await self._log().delete(segment_key(segment, "pending"))
 
-    async def _mark_segments(self, prefix: str, job: str, *, published: bool) -> int:
-        """Write the mark of each open segment below a key prefix; returns their number."""
+    async def _end_segments(self, prefix: str, txn: str, *, published: bool) -> int:
+        """Write the outcome of each open segment below a key prefix; returns their number."""
         log = self._scope.log
         if not isinstance(log, LogReader):
             return 0
@@ -338,26 +341,26 @@ class Repairer:
             begun = await log.begun(segment_id)
             if begun is None:
                 continue
-            mark = await segment_commit(self._store, begun, job, published=published)
-            if mark is None:
+            commit = await segment_commit(self._store, begun, txn, published=published)
+            if commit is None:
                 await self._log().delete(segment_key(segment_id, "pending"))
             else:
                 await self._put_log(
-                    segment_key(segment_id, "committed"), encode_segment_commit(mark)
+                    segment_key(segment_id, "committed"), encode_segment_commit(commit)
                 )
             ended += 1
         return ended
 
-    async def _abandoned(self, job: TransactionRecord) -> TransactionRecord:
-        """The record of a job with an expired lease, read again."""
-        current = await self._store.transactions.record(job.id)
+    async def _abandoned(self, record: TransactionRecord) -> TransactionRecord:
+        """The record of a transaction with an expired lease, read again."""
+        current = await self._store.transactions.record(record.id)
         if current is None or not expired(current.lease_ms, self._runtime.now_ms()):
-            raise LeftError("the transaction is active, or has ended", path=job.source)
+            raise LeftError("the transaction is active, or has ended", path=record.source)
         return current
 
-    async def _complete(self, job: TransactionRecord) -> None:
-        if not await self._store.resolver.complete(job):
-            raise LeftError("another client has taken over the transaction", path=job.source)
+    async def _complete(self, record: TransactionRecord) -> None:
+        if not await self._store.resolver.complete(record):
+            raise LeftError("another client has taken over the transaction", path=record.source)
 
     async def _make_parent(self, task: Task) -> None:
         assert isinstance(task.facts, ParentFacts)
@@ -468,7 +471,7 @@ class Repairer:
         "log_removal": _log_removal,
         "restore_entry": _restore_entry,
         "remove_entry": _remove_entry,
-        "settle_job": _settle_job,
+        "resolve_transaction": _resolve_transaction,
         "finish_change": _finish_change,
         "make_parent": _make_parent,
         "move_item": _move_item,

@@ -28,7 +28,7 @@ from s3k_async.oplog.log_reader import DamagedLog, Finding, LogReader
 from s3k_async.oplog.segments import FORMAT as SEGMENT_FORMAT
 from s3k_async.table.codec import from_item, from_items
 from s3k_async.table.keys import ENTRY_PREFIX
-from s3k_async.txn.txn_record import TRANSACTION_PARTITION, record_from
+from s3k_async.txn.txn_record import PART_SEPARATOR, TRANSACTION_PARTITION, record_from
 
 __all__ = [
     "FactRecord",
@@ -47,8 +47,6 @@ BATCH: Final = 500
 JAVA_LOG_SUFFIX: Final = ".info"
 """S3-FileSystem 1.0 keeps its log among the data."""
 OWN_PARTITIONS: Final = frozenset({"s3k:volume", "s3k:root", TRANSACTION_PARTITION})
-JOB_PART: Final = "#"
-"""Occurs in the sort key of an item that belongs to a job's record."""
 _NEWEST: Final = {
     "oplog-entry": ENTRY_FORMAT,
     "oplog-segment": SEGMENT_FORMAT,
@@ -86,7 +84,7 @@ def _is_ours(scope: Scope, item: Item, facts: list[FactRecord]) -> bool:
     partition, sort = _place(item)
     if partition.startswith(f"{ENTRY_PREFIX}{scope.store.keys.volume}/"):
         return True
-    if partition == TRANSACTION_PARTITION and JOB_PART not in sort:
+    if partition == TRANSACTION_PARTITION and PART_SEPARATOR not in sort:
         try:
             facts.append(("jobs", "", record_from(item)))
         except ItemFormatError as error:

@@ -158,8 +158,8 @@ class _Case:
         return entry.is_reservation and not expired(entry.lease_ms, self.facts.now_ms)
 
     def shown(self) -> bool:
-        """Whether the table shows the new state of the operation. Marks change a directory's
-        operation id, but not its state."""
+        """Whether the table shows the new state of the operation. Write intents change a
+        directory's operation id, but not its state."""
         operation = self.record.operation
         if operation.after is None:
             return not self.visible.entries
@@ -167,8 +167,8 @@ class _Case:
 
     def built_upon(self) -> bool:
         """Whether a later operation began from the state that this one wrote. The operation id
-        alone does not show it: a directory has the id of the job that marked it last, even if that
-        was aborted; then the version is lower.
+        alone does not show it: a directory has the id of the transaction whose intent it had
+        last, even if that was aborted; then the version is lower.
         """
         identity, version = self.record.operation.id, self.record.operation.version
         befores = [other.operation.before for other in self.pending if other is not self.record]
@@ -477,14 +477,14 @@ def decide(facts: Facts) -> list[Finding]:
     entries = [replace(case, entry=entry) for entry in visible.entries]
     found = [
         Finding(
-            "stale_mark",
-            "the job that marked it is over",
+            "stale_intent",
+            "the transaction of its write intent is over",
             facts.object_id,
             entry.path,
-            action="settle_job",
+            action="resolve_transaction",
         )
         for entry in visible.stale
-        if not facts.is_reported_with_job(entry)
+        if not facts.is_reported_with_transaction(entry)
     ]
     for each in entries:
         found += _found(IDS, each, path=each.entry.path)
@@ -510,7 +510,7 @@ def decide(facts: Facts) -> list[Finding]:
 
 
 def _is_open(record: LogRecord, unfinished: Collection[str]) -> bool:
-    """Whether the segment of a pending operation has no committed mark: then the operation is
+    """Whether the segment of a pending operation has no committed object: then the operation is
     reported, and finished, with its change. `unfinished`: as in `Facts`."""
     segment = pending_segment(record.key)
     return bool(segment) and (transaction_of_segment(segment) or record.key) not in unfinished
@@ -569,12 +569,12 @@ def _same_physical(one: str | None, other: str | None) -> bool:
 # Facts without an object id
 
 _CHANGES: Final = {
-    "rename": "the rename of {job.source} to {job.target}",
-    "delete": "the deletion of {job.source}",
+    "rename": "the rename of {record.source} to {record.target}",
+    "delete": "the deletion of {record.source}",
     "transaction": "a transaction",
-    "mark": "a change of {job.source}",
+    "mark": "a change of {record.source}",
 }
-"""The description of a job in details, by its kind."""
+"""The description of a transaction in details, by its kind."""
 
 ITEMS: Final[VerifyTable[ItemFacts]] = RuleTable(
     "items",
@@ -625,22 +625,29 @@ PARENTS: Final[VerifyTable[ParentFacts]] = RuleTable(
 )
 CHANGES: Final[VerifyTable[ChangeFacts]] = RuleTable(
     "changes",
-    "each job record with the segments of its operations, and each other segment, of which the log "
-    "knows no end",
+    "each transaction record with the segments of its operations, and each other segment whose "
+    "end is not in the log",
     {
         "lease runs": lambda found: (
-            found.job is not None and not expired(found.job.lease_ms, found.now_ms)
+            found.record is not None and not expired(found.record.lease_ms, found.now_ms)
         ),
-        "entries one by one": lambda found: found.job is not None and found.job.kind == "mark",
-        "published": lambda found: found.job is not None and found.job.is_published,
-        "not published": lambda found: found.job is not None and not found.job.is_published,
+        "entries one by one": lambda found: (
+            found.record is not None and found.record.kind == "mark"
+        ),
+        "published": lambda found: found.record is not None and found.record.is_published,
+        "not published": lambda found: found.record is not None and not found.record.is_published,
         "segment young": lambda found: any(
             each.newest_ms > found.now_ms - found.grace_ms for each in found.segments
         ),
     },
     (
         Rule(("lease runs",), None, "none"),
-        Rule(("entries one by one",), "stale_job", "settle_job", "its owner's lease ran out"),
+        Rule(
+            ("entries one by one",),
+            "stale_transaction",
+            "resolve_transaction",
+            "its owner's lease ran out",
+        ),
         Rule(
             ("published",),
             "interrupted_change",
@@ -698,10 +705,10 @@ def decide_parent(facts: ParentFacts) -> list[Finding]:
 
 def decide_change(facts: ChangeFacts) -> list[Finding]:
     """The finding about an interrupted change of many entries: one, regardless of their number."""
-    job, count = facts.job, len(facts.segments)
+    record, count = facts.record, len(facts.segments)
     left = f" ({facts.operations:,} operations in {count:,} log segments)" if count else ""
-    change = _CHANGES[job.kind].format(job=job) if job else ""
-    path = job.source if job else ""
+    change = _CHANGES[record.kind].format(record=record) if record else ""
+    path = record.source if record else ""
     return _loose(CHANGES, facts, path=path, key=facts.key, change=change, left=left)
 
 

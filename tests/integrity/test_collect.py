@@ -191,27 +191,27 @@ async def test_bytes_of_an_unfinished_transaction_stay_whatever_their_age(place:
     await place.volume.blobs.put(key, b"second")
     then = replace(entry, physical=key, version=entry.version + 1, operation=place.runtime.uuid())
     items = MemoryItems(place.config.name)
-    mark = WriteIntent("some-job", then).text()
-    await items.write(Update(store.keys.key("/file"), Condition(), {"next": mark}))
+    intent = WriteIntent("some-job", then).text()
+    await items.write(Update(store.keys.key("/file"), Condition(), {"next": intent}))
     await place.volume.log.begin([store.changes.operation("update", entry, then)])
     await place.settle()
     place.clock.advance(10 * DAY)
     marked, swept = await place.gc()
     assert (marked.of("named").objects, swept.deleted) == (2, {})
-    # Not marked yet, but the job is at work: its record is there before the log's pending
-    # operations are.
+    # Without an intent yet, but the transaction is active: its record precedes the pending
+    # operations of the log.
     await items.write(Update(store.keys.key("/file"), Condition(), {"ctime": 1}, ("next",)))
-    job: dict[str, Value] = {
+    txn: dict[str, Value] = {
         "path": "s3k:job",
         "children": "some-job",
         "kind": "transaction",
         "state": "preparing",
         "lease": 1,
     }
-    await items.write(Put(job, ABSENT))
+    await items.write(Put(txn, ABSENT))
     marked, swept = await place.gc()
     assert (swept.kept["undecided"].objects, swept.deleted) == (1, {})
-    await items.write(Delete(Put(job, ABSENT).key, Condition()))
+    await items.write(Delete(Put(txn, ABSENT).key, Condition()))
     _, swept = await place.gc()
     assert swept.deleted["unpublished"].objects == 1
 
@@ -229,14 +229,14 @@ async def test_bytes_that_a_transaction_has_not_logged_yet_stay_whatever_their_a
     key = place.runtime.physical_key(there.id if there is not None else place.runtime.uuid())
     await place.volume.blobs.put(key, b"third")
     items = MemoryItems(place.config.name)
-    job: dict[str, Value] = {
+    txn: dict[str, Value] = {
         "path": "s3k:job",
         "children": "some-job",
         "kind": "transaction",
         "state": "preparing",
         "lease": 1,
     }
-    await items.write(Put(job, ABSENT))
+    await items.write(Put(txn, ABSENT))
     await place.settle()
     place.clock.advance(10 * DAY)
     _, swept = await place.gc()
@@ -245,7 +245,7 @@ async def test_bytes_that_a_transaction_has_not_logged_yet_stay_whatever_their_a
         sum(count.objects for count in swept.deleted.values()) == 1
     )  # what the log knows to be replaced
     assert key in await place.keys()
-    await items.write(Delete(Put(job, ABSENT).key, Condition()))
+    await items.write(Delete(Put(txn, ABSENT).key, Condition()))
     _, swept = await place.gc()
     assert sum(count.objects for count in swept.deleted.values()) == 1
     assert await place.keys() == await live_keys(fs)

@@ -42,7 +42,7 @@ async def rename_away_and_further(fs: S3kClient) -> None:
 
 
 async def transaction(fs: S3kClient) -> None:
-    """By a job, whatever its size."""
+    """By a transaction, whatever its size."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(multi_path_commit, "AT_ONCE", 0)
         async with fs.transaction() as tx:

@@ -232,9 +232,9 @@ async def stop_at_publication(
     real = TransactionRecords.publish
     faults = FaultPlan()
 
-    async def publish(self: TransactionRecords, job: object) -> None:
+    async def publish(self: TransactionRecords, txn: object) -> None:
         if published:
-            await real(self, job)  # type: ignore[arg-type]
+            await real(self, txn)  # type: ignore[arg-type]
         faults.fail_when(lambda _: True, Died("is dead"), times=EVER)
         raise Died("died at its publication")
 
@@ -255,20 +255,20 @@ async def test_a_dry_run_plans_one_thing_and_changes_nothing(
         assert len(await problems(world)) == 1
 
 
-async def end_jobs(world: Scene) -> None:
+async def end_transactions(world: Scene) -> None:
     store = world.volume.store
     for record in [record async for record in store.transactions.records()]:
         assert await store.resolver.complete(record)
 
 
 @pytest.mark.parametrize("published", [True, False])
-async def test_the_log_of_a_job_that_somebody_else_has_ended_is_one_finding(
+async def test_the_log_of_a_transaction_that_another_client_has_ended_is_one_finding(
     published: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever meets its marks ends the job, and knows nothing of its log."""
+    """A client that finds its intents ends the transaction, but not its log."""
     async with scene(files=20) as world:
         await stop_at_publication(world, "rename", published, monkeypatch)
-        await end_jobs(world)
+        await end_transactions(world)
         (found,) = await problems(world)
         assert (found.kind, found.action) == ("interrupted_change", "finish_change")
         report = await repair_volume(world.volume, dry_run=False, grace=GRACE)
@@ -279,13 +279,13 @@ async def test_the_log_of_a_job_that_somebody_else_has_ended_is_one_finding(
         ).keys()
 
 
-async def test_the_log_of_a_job_that_is_young_and_over_is_left_alone(
+async def test_the_log_of_a_recently_ended_transaction_is_not_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its owner may be about to write the marks."""
+    """Its owner may be about to write the committed objects."""
     async with scene() as world:
         await stop_at_publication(world, "rename", True, monkeypatch)
-        await end_jobs(world)
+        await end_transactions(world)
         assert (await verify_volume(world.volume, grace=10_000)).clean
         assert len(await problems(world)) == 1
 
@@ -296,7 +296,7 @@ async def test_what_the_table_does_not_tell_is_decided_object_by_object(
     """A file was written over and another was removed before the log of the rename was mended."""
     async with scene() as world:
         await stop_at_publication(world, "rename", True, monkeypatch)
-        await end_jobs(world)
+        await end_transactions(world)
         async with client(world) as fs:
             await fs.write("/b/d0/f0", b"later")
             await fs.delete("/b/d0/f1")
@@ -311,7 +311,7 @@ async def test_what_the_table_does_not_tell_is_decided_object_by_object(
         assert await contents(world) == expected
 
 
-async def test_a_change_of_many_files_that_no_job_holds_is_one_finding_by_its_segment() -> None:
+async def test_a_change_of_many_files_without_a_transaction_is_one_finding_by_its_segment() -> None:
     """Some of its transactions arrived, and their answers were lost; nobody could write the
     mark."""
     async with scene() as world:
@@ -338,7 +338,7 @@ async def test_a_change_of_many_files_that_no_job_holds_is_one_finding_by_its_se
 
 
 @pytest.mark.parametrize("verb", ["rename", "delete"])
-async def test_a_job_that_begins_after_the_scan_of_the_table_is_left_alone(
+async def test_a_transaction_that_begins_after_the_scan_of_the_table_is_not_changed(
     verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its client's clock is an hour slow, so that its segments look old, and it is published
@@ -358,10 +358,10 @@ async def test_a_job_that_begins_after_the_scan_of_the_table_is_left_alone(
             async with faulty_client(FaultPlan(), world.volume.config, slow) as fs:
                 await VERBS[verb](fs)
 
-        async def held(self: TransactionRecords, job: OwnedTransaction) -> None:
+        async def held(self: TransactionRecords, txn: OwnedTransaction) -> None:
             begun.set()
             await go.wait()
-            await publish(self, job)
+            await publish(self, txn)
 
         async def between(self: Collector, tell: Callable[[Progress], object]) -> None:
             if not owners:
@@ -392,7 +392,7 @@ async def test_a_rename_that_is_repeated_is_not_proof_of_the_first_one(
     """Both lead every directory to the same path and version."""
     async with scene() as world:
         await stop_at_publication(world, "rename", False, monkeypatch)
-        await end_jobs(world)
+        await end_transactions(world)
         if again == "done":
             async with client(world) as fs:
                 await fs.rename("/a", "/b")
@@ -421,7 +421,7 @@ async def test_a_mark_of_a_newer_format_keeps_nothing_else_from_being_mended(
 ) -> None:
     async with scene() as world:
         await stop_at_publication(world, "rename", True, monkeypatch)
-        await end_jobs(world)
+        await end_transactions(world)
         segment = (await open_segments(world))[0]
         head = {"s3k": "oplog-segment", "format": 99, "segment": segment, "state": "committed"}
         newer = seal(json.dumps(head).encode() + b"\n")
@@ -437,8 +437,8 @@ async def test_an_aborted_transaction_is_ended_though_a_part_of_its_record_is_da
 ) -> None:
     async with scene() as world:
         await stop_at_publication(world, "transaction", False, monkeypatch)
-        (job,) = [record async for record in world.volume.store.transactions.records()]
-        part = Key("s3k:job", f"{job.id}#000000")
+        (txn,) = [record async for record in world.volume.store.transactions.records()]
+        part = Key("s3k:job", f"{txn.id}#000000")
         await world.volume.items.write(Update(part, Condition(), set={"paths": "garbage"}))
         await repair_volume(world.volume, dry_run=False, grace=GRACE)
         assert await problems(world) == []
@@ -500,7 +500,7 @@ TOP_MOVE: Final = Operation("o4", "rename", "id", 4, 1000, TOP, TOP_MOVED)
 
 
 @pytest.mark.parametrize(
-    ("operation", "stored", "job", "published", "expected"),
+    ("operation", "stored", "txn", "published", "expected"),
     [
         (MOVE, [MOVED], "J", False, True),
         (MOVE, [BEFORE], "J", False, False),
@@ -527,9 +527,9 @@ TOP_MOVE: Final = Operation("o4", "rename", "id", 4, 1000, TOP, TOP_MOVED)
     ],
 )
 def test_what_the_table_tells_of_an_operation(
-    operation: Operation, stored: list[Entry], job: str, published: bool, expected: bool | None
+    operation: Operation, stored: list[Entry], txn: str, published: bool, expected: bool | None
 ) -> None:
     assert (
-        happened(operation, {entry.path: entry for entry in stored}, job, published=published)
+        happened(operation, {entry.path: entry for entry in stored}, txn, published=published)
         is expected
     )

@@ -81,10 +81,18 @@ def facts(
     *entries: Entry,
     log_state: ObjectState = NOT_LOGGED,
     blobs: bool = True,
-    jobs: tuple[TransactionRecord, ...] = (),
+    transactions: tuple[TransactionRecord, ...] = (),
 ) -> Facts:
     found = [BlobInfo("k.id=i", 3, "", 1)] if blobs else []
-    return Facts("i", 10**6, 1000, entries, log_state, found, jobs={job.id: job for job in jobs})
+    return Facts(
+        "i",
+        10**6,
+        1000,
+        entries,
+        log_state,
+        found,
+        transactions={txn.id: txn for txn in transactions},
+    )
 
 
 def said(about: Facts) -> set[tuple[str, str]]:
@@ -529,9 +537,9 @@ def record(state: str, lease_ms: int) -> TransactionRecord:
     return TransactionRecord("J", "rename", state, "/a", "/b", 0, lease_ms, 1, 0, "op")  # type: ignore[arg-type]
 
 
-def test_what_a_live_job_marks_is_not_held_against_anybody() -> None:
-    marked = replace(OLD, pending=WriteIntent("J", REMOVED).text())
-    assert decide(facts(marked, blobs=False, jobs=(record("preparing", 10**9),))) == []
+def test_entries_of_an_active_transaction_are_no_findings() -> None:
+    pending = replace(OLD, pending=WriteIntent("J", REMOVED).text())
+    assert decide(facts(pending, blobs=False, transactions=(record("preparing", 10**9),))) == []
 
 
 @pytest.mark.parametrize(
@@ -545,17 +553,20 @@ def test_what_a_live_job_marks_is_not_held_against_anybody() -> None:
         (CREATED, "published", True),
     ],
 )
-def test_the_mark_of_a_dead_job_is_resolved_by_what_it_had_reached(
+def test_the_intent_of_an_expired_transaction_is_resolved_by_its_state(
     then: str, state: str, standing: bool
 ) -> None:
-    marked = replace(OLD, pending=WriteIntent("J", then).text())  # type: ignore[arg-type]
-    found = said(facts(marked, log_state=logged(("o", None, OLD)), jobs=(record(state, 1),)))
-    assert ("stale_mark", "settle_job") not in found  # it is told, and ended, with its job
+    pending = replace(OLD, pending=WriteIntent("J", then).text())  # type: ignore[arg-type]
+    found = said(
+        facts(pending, log_state=logged(("o", None, OLD)), transactions=(record(state, 1),))
+    )
+    # It is reported, and resolved, with its transaction.
+    assert ("stale_intent", "resolve_transaction") not in found
     assert (("entry_missing", "restore_entry") in found) is not standing
 
 
 def test_facts_and_findings_travel() -> None:
-    about = facts(OLD, log_state=logged(("o", None, OLD)), jobs=(record("preparing", 1),))
+    about = facts(OLD, log_state=logged(("o", None, OLD)), transactions=(record("preparing", 1),))
     again = pickle.loads(pickle.dumps(about))
     assert again == about
     assert decide(again) == decide(about)

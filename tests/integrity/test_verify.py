@@ -202,16 +202,16 @@ async def old_reservation(volume: Volume) -> None:
     volume.rig.clock.advance(10_000)
 
 
-async def dead_job(volume: Volume) -> None:
+async def expired_transaction(volume: Volume) -> None:
     store = volume.rig.store
-    async with store.transactions.hold("mark", "/a/d0") as job:
-        await store.hold(await volume.rig.need("/a/d0"), job)
+    async with store.transactions.hold("mark", "/a/d0") as txn:
+        await store.hold(await volume.rig.need("/a/d0"), txn)
 
 
 async def interrupted_rename(volume: Volume) -> None:
     store = volume.rig.store
-    async with store.transactions.hold("rename", "/a/d0", "/b") as job:
-        await store.hold(await volume.rig.need("/a/d0"), job)
+    async with store.transactions.hold("rename", "/a/d0", "/b") as txn:
+        await store.hold(await volume.rig.need("/a/d0"), txn)
 
 
 async def undo_delete(volume: Volume) -> None:
@@ -240,7 +240,7 @@ async def undo_delete(volume: Volume) -> None:
         (newer_log, {"log_newer"}),
         (foreign_item, {"foreign_item"}),
         (old_reservation, {"reservation_expired"}),
-        (dead_job, {"stale_mark"}),
+        (expired_transaction, {"stale_intent"}),
         (interrupted_rename, {"interrupted_change"}),
         (undo_delete, {"log_disagrees"}),
     ],

@@ -475,15 +475,15 @@ async def _upload(scene: Scene, path: str) -> None:
     )
 
 
-async def dead_job(scene: Scene, path: str) -> None:
-    """A mark that nobody holds, and no record."""
+async def expired_transaction(scene: Scene, path: str) -> None:
+    """A write intent without a transaction record."""
     entry = await scene.find(f"{scene.top}/d1")
     if entry is not None and entry.is_dir and not entry.pending:
-        async with scene.volume.store.transactions.hold("mark", f"{scene.top}/d1") as job:
-            await scene.volume.store.hold(entry, job)
+        async with scene.volume.store.transactions.hold("mark", f"{scene.top}/d1") as txn:
+            await scene.volume.store.hold(entry, txn)
 
 
-async def unreadable_mark(scene: Scene, path: str) -> None:
+async def unreadable_intent(scene: Scene, path: str) -> None:
     entry = await scene.find(f"{scene.top}/d0")
     if entry is not None and not entry.pending:
         await scene.put(replace(entry, pending="?"))
@@ -510,18 +510,18 @@ async def _record(scene: Scene, lease_ms: int) -> None:
 
 
 async def interrupted_rename(scene: Scene, path: str) -> None:
-    """Its client died before the job was published."""
+    """Its client died before the transaction was published."""
     await _interrupt(scene, published=False)
 
 
 async def unfolded_rename(scene: Scene, path: str) -> None:
-    """Its client died when it had published the job, and had neither folded anything in nor written
-    the log."""
+    """Its client died after it had published the transaction, before it resolved any intent or
+    wrote the log."""
     await _interrupt(scene, published=True)
 
 
 async def rename_without_a_record(scene: Scene, path: str) -> None:
-    """Somebody else has ended the job, but not its log."""
+    """Another client has ended the transaction, but not its log."""
     await _interrupt(scene, published=True)
     async for record in scene.volume.store.transactions.records():
         if record.kind == "rename" and record.lease_ms == 0:
@@ -529,7 +529,7 @@ async def rename_without_a_record(scene: Scene, path: str) -> None:
 
 
 async def young_segment(scene: Scene, path: str) -> None:
-    """A change of several entries that is under way, but for its job's record."""
+    """A change of several entries that is under way, but for its transaction record."""
     scene.clock.advance(10**6)
     await rename_without_a_record(scene, path)
     scene.clock.advance(-(10**6))
@@ -543,12 +543,12 @@ async def _interrupt(scene: Scene, *, published: bool) -> None:
         await scene.write(f"{top}/{name}", name.encode())
     store = scene.volume.store
     entry = await scene.need(top)
-    async with store.transactions.hold("rename", top, f"{top}-moved") as job:
-        change = AtomicChange(store, job, top, f"{top}-moved", None)
+    async with store.transactions.hold("rename", top, f"{top}-moved") as txn:
+        change = AtomicChange(store, txn, top, f"{top}-moved", None)
         await change.put_top(await change.hold_top(entry))
         await change.below(top, f"{top}-moved")
         if published:
-            await store.transactions.publish(job)
+            await store.transactions.publish(txn)
             for name in ("one", "two"):
                 scene.files[f"{top}-moved/{name}"] = scene.files.pop(f"{top}/{name}")
 
@@ -601,8 +601,8 @@ DAMAGES: Mapping[str, Damage] = {
         lost_reservation,
         uploaded,
         uploaded_and_alive,
-        dead_job,
-        unreadable_mark,
+        expired_transaction,
+        unreadable_intent,
         stale_record,
         live_record,
         interrupted_rename,

@@ -76,14 +76,14 @@ T = TypeVar("T")
 
 NAMES = ("a", "b", "ab", "é:")
 DATA = (b"", b"x", b"two" * 11, b"parts" * 80)
-JOB_LEASE = 100.0
-"""Seconds after which a dead client's job holds nobody up."""
+TRANSACTION_LEASE = 100.0
+"""Seconds after which the transaction of a killed client blocks no other client."""
 RECOVERABLE = frozenset(
     {
         "interrupted_change",
         "log_pending",
-        "stale_job",
-        "stale_mark",
+        "stale_transaction",
+        "stale_intent",
         "reservation_expired",
         "orphan_data",
         "log_missing",
@@ -135,7 +135,7 @@ transactions = st.builds(
     Transact,
     st.just(0),
     st.lists(steps, min_size=1, max_size=3).map(tuple),
-    by_job=flags,
+    by_record=flags,
     staged=flags,
 )
 changes: st.SearchStrategy[Any] = st.one_of(
@@ -207,7 +207,7 @@ class VolumeMachine(RuleBasedStateMachine):
         self.states: list[Tree] = [{}]
         self.writing: list[Writing] = []
         self.stamps = 0
-        self.interrupted = self.unsettled = False
+        self.interrupted = self.unresolved = False
         self.do(self.volume.start())
         self.members = [self.do(self.volume.join()) for _ in range(2)]
 
@@ -267,7 +267,7 @@ class VolumeMachine(RuleBasedStateMachine):
             if happened and not isinstance(result, Refusal):
                 trees.append(result.tree)
         self.states = distinct(trees)
-        self.interrupted = self.unsettled = True
+        self.interrupted = self.unresolved = True
 
     def agreed(self, path: str) -> bool:
         """Whether it is certain what is at a path."""
@@ -300,7 +300,7 @@ class VolumeMachine(RuleBasedStateMachine):
         """After an interruption: what is seen at once is what is there for good."""
         self.decide(0)
         self.call(List("/", recursive=True, form="sorted", uncommitted=True), 1)
-        self.volume.clock.advance(JOB_LEASE)
+        self.volume.clock.advance(TRANSACTION_LEASE)
         self.whole_tree(1)
 
     # Changes
@@ -506,9 +506,9 @@ class VolumeMachine(RuleBasedStateMachine):
         """What the listing says is what the table holds, and the bytes are there."""
         self.decide(member)
         scanned = self.do(self.volume.scanned(self.members[member]))
-        if (
-            self.unsettled
-        ):  # what a dead client's job has marked is hidden, or gone, for as long as nobody needs it
+        if self.unresolved:
+            # Entries with an intent of an interrupted transaction are hidden or removed until a
+            # client needs them.
             scanned = {
                 path: entry
                 for path, entry in scanned.items()
@@ -537,7 +537,7 @@ class VolumeMachine(RuleBasedStateMachine):
             self.between(operation)
         else:
             self.learn(operation, outcome)
-            self.interrupted = self.unsettled = True
+            self.interrupted = self.unresolved = True
         self.do(dead.die())
         self.writing = [writing for writing in self.writing if writing.member is not dead]
         self.members[member] = self.do(self.volume.join())
@@ -598,7 +598,7 @@ class VolumeMachine(RuleBasedStateMachine):
             matches(each if isinstance(each, Refusal) else each.value, outcome) for each in expected
         ):
             self.learn(operation, outcome)
-            self.interrupted = self.unsettled = True
+            self.interrupted = self.unresolved = True
         else:
             unknown = not isinstance(outcome, type) or issubclass(
                 outcome, OutcomeUnknownError | PartialFailureError
@@ -652,7 +652,7 @@ class VolumeMachine(RuleBasedStateMachine):
             self.do(each.volume.log.drained())
         self.do(self.volume.repaired(self.members[member]))
         self.states = distinct(without_expired(tree) for tree in self.states)
-        self.unsettled = False
+        self.unresolved = False
         self.whole_tree(member)
         findings = self.do(self.volume.findings(self.members[member]))
         assert [

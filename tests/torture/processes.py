@@ -20,7 +20,7 @@ from tests.integrity.verifier import Verifier
 from tests.torture.ledger import Ledger, Manifest
 from tests.torture.load import ROLES, perform
 
-__all__ = ["PRELOADED", "Keys", "Killed", "keys_of", "kill_round", "settle", "with_keys"]
+__all__ = ["PRELOADED", "Keys", "Killed", "keys_of", "kill_round", "recover", "with_keys"]
 
 PATIENCE = 120.0
 """Seconds after which a process that has not begun is taken to hang."""
@@ -43,7 +43,7 @@ LATER = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + A_DAY)
 LEFT = {
     "interrupted_change",
     "log_pending",
-    "stale_mark",
+    "stale_intent",
     "duplicate_id",
     "reservation_expired",
     "orphan_data",
@@ -156,8 +156,8 @@ def _live(
     asyncio.run(live())
 
 
-async def settle(config: VolumeConfig) -> None:
-    """When all leases are over: what is left is what fsck can finish, and it does."""
+async def recover(config: VolumeConfig) -> None:
+    """Repair the volume after all leases have expired: fsck can finish everything that is left."""
     volume = await open_volume(config, runtime=LATER)
     try:
         repaired = await repair_volume(volume, dry_run=False, grace=60.0)

@@ -20,7 +20,7 @@ from tests.torture.ledger import named
 from tests.torture.load import read_tree
 from tests.torture.measure import report, seed_of_run
 from tests.torture.overlap import check_overlapping
-from tests.torture.processes import settle
+from tests.torture.processes import recover
 
 TEN_MINUTES, AN_HOUR = 600.0, 3600.0
 CLOCKS = {
@@ -29,8 +29,8 @@ CLOCKS = {
     "an hour": (0.0, 0.0, -AN_HOUR, AN_HOUR, 0.0, -AN_HOUR, -TEN_MINUTES, TEN_MINUTES),
 }
 LONG = Plan(240.0, (), Ages(70.0, 5.0, 60.0), 20.0, (0.1, 1.0), (0.5, 45.0))
-"""Stops are longer than a job's lease of 30 seconds, and shorter than what collection allows for
-late requests."""
+"""Stops are longer than a transaction's lease of 30 seconds, and shorter than the time that
+collection allows for late requests."""
 SHORT = Plan(6.0, (), Ages(8.0, 2.0, 4.0), 3.0)
 
 
@@ -45,7 +45,7 @@ def test_chaos_undoes_nothing(new_volume: VolumeMaker, clocks: str, tmp_path: Pa
     try:
         chaos = run_chaos(config, plan, seed, tmp_path)
         asyncio.run(check_tree(config, chaos))
-        asyncio.run(settle(config))
+        asyncio.run(recover(config))
         asyncio.run(check_tree(config, chaos))
     except BaseException as error:
         error.add_note(f"S3K_TORTURE_SEED={seed}")

@@ -14,7 +14,7 @@ from tests.level import FULL, TORTURE
 from tests.torture.ledger import check
 from tests.torture.load import read_tree
 from tests.torture.measure import report, seed_of_run
-from tests.torture.processes import Killed, kill_round, settle
+from tests.torture.processes import Killed, kill_round, recover
 
 EMBEDDED, ENGINES = (200, 200) if TORTURE else (14, 6) if FULL else (6, 4)
 ROUNDS = {"embedded": EMBEDDED, "dynoxide+seaweedfs": ENGINES}
@@ -42,7 +42,7 @@ def test_what_was_acknowledged_survives_kill_9(new_volume: VolumeMaker, tmp_path
             under_way += killed.under_way
             answered += killed.answered
         left -= len(rounds)
-        asyncio.run(settle(config))
+        asyncio.run(recover(config))
         for place, killed in rounds.items():
             asyncio.run(check_round(config, place, killed))
     report(
