@@ -349,9 +349,9 @@ impl<'a> EntryView<'a> {
         !self.facts.is_dir && !self.facts.committed
     }
 
-    /// Whether it has a pending change.
+    /// Whether it has a write intent.
     #[inline]
-    pub fn is_marked(&self) -> bool {
+    pub fn has_intent(&self) -> bool {
         !self.bytes(Attribute::Pending).is_empty()
     }
 

@@ -175,9 +175,9 @@ impl Entries {
         self.filtered(py, |entry| !entry.is_reservation())
     }
 
-    /// The entries with this pending change.
-    fn carrying(&self, py: Python<'_>, mark: &str) -> Self {
-        self.filtered(py, |entry| entry.bytes(Attribute::Pending) == mark.as_bytes())
+    /// The entries with this write intent.
+    fn carrying(&self, py: Python<'_>, intent: &str) -> Self {
+        self.filtered(py, |entry| entry.bytes(Attribute::Pending) == intent.as_bytes())
     }
 
     /// The entries whose path begins with a text.
@@ -264,17 +264,17 @@ impl Entries {
         }))
     }
 
-    /// Index and pending change of each entry that has one.
-    fn marked<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+    /// Index and write intent of each entry that has one.
+    fn with_intents<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let places = py.detach(|| {
-            let marked = self.iter().enumerate().filter(|(_, entry)| entry.is_marked());
-            marked.map(|(place, _)| place).collect::<Vec<_>>()
+            let found = self.iter().enumerate().filter(|(_, entry)| entry.has_intent());
+            found.map(|(place, _)| place).collect::<Vec<_>>()
         });
-        let marks = places.into_iter().filter_map(|place| {
-            let mark = self.get(place)?.bytes(Attribute::Pending);
-            Some(PyString::from_bytes(py, mark).map(|mark| (place, mark)))
+        let intents = places.into_iter().filter_map(|place| {
+            let intent = self.get(place)?.bytes(Attribute::Pending);
+            Some(PyString::from_bytes(py, intent).map(|intent| (place, intent)))
         });
-        PyList::new(py, marks.collect::<PyResult<Vec<_>>>()?)
+        PyList::new(py, intents.collect::<PyResult<Vec<_>>>()?)
     }
 
     /// Index of the first directory from an index on.

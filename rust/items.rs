@@ -60,7 +60,7 @@ attributes! {
     Etag = "etag",
     /// Checksum of the bytes.
     Checksum = "sum",
-    /// The pending change of a live job.
+    /// The write intent of the entry, as stored.
     Pending = "next",
     /// A reservation's expiry, epoch milliseconds.
     Lease = "lease",

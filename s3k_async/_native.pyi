@@ -200,9 +200,9 @@ class Moves(Sequence[Action]):
     `entropy` is 16 bytes for each entry, for its operation id. Raises InvalidPathError for an
     invalid or too long target, ValueError for another amount of entropy.
 
-    With `marks`, one for the source and one for the target, the stored item is not deleted: an
-    Update marks it and, for a directory, sets the operation id; the item at the target is marked as
-    well. Raises ValueError for an empty mark.
+    With `intents`, one for the source and one for the target, the stored item is not deleted: an
+    Update sets its write intent and, for a directory, the operation id; the item at the target has
+    the other write intent. Raises ValueError for an empty intent.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
@@ -214,7 +214,7 @@ class Moves(Sequence[Action]):
         suffix_count: int,
         hash: HashName,
         entropy: bytes,
-        marks: tuple[str, str] | None = None,
+        intents: tuple[str, str] | None = None,
     ) -> Moves: ...
     def __len__(self) -> int: ...
     @overload
@@ -237,12 +237,13 @@ class Moves(Sequence[Action]):
 
 @final
 class Deletes(Sequence[Action]):
-    """Removals of entries: for each a Delete of the stored item, if it is unchanged. With `mark`,
-    an Update that marks it instead, as for `Moves`. `entropy` and errors are those of `Moves`.
+    """Removals of entries: for each a Delete of the stored item, if it is unchanged. With `intent`,
+    an Update that sets its write intent instead, as for `Moves`. `entropy` and errors are those of
+    `Moves`.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
-    def __new__(cls, entries: Entries, entropy: bytes, mark: str | None = None) -> Deletes: ...
+    def __new__(cls, entries: Entries, entropy: bytes, intent: str | None = None) -> Deletes: ...
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, key: int, /) -> Action: ...
@@ -264,8 +265,8 @@ class Deletes(Sequence[Action]):
 
 @final
 class Resolutions(Sequence[Action]):
-    """Resolutions of marks, which are already logged: for each entry a Delete of the stored item,
-    if it is unchanged, or, unless `remove`, an Update that removes its `next`.
+    """Resolutions of write intents, which are already logged: for each entry a Delete of the stored
+    item, if it is unchanged, or, unless `remove`, an Update that removes its `next`.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
@@ -513,8 +514,8 @@ class Entries(Sequence[Entry]):
     def without_reservations(self) -> Entries:
         """All but the reservations."""
 
-    def carrying(self, mark: str) -> Entries:
-        """The entries with this pending change."""
+    def carrying(self, intent: str) -> Entries:
+        """The entries with this write intent."""
 
     def below(self, prefix: str) -> Entries:
         """The entries whose path begins with this text: `/` or `/a/b/`."""
@@ -541,8 +542,8 @@ class Entries(Sequence[Entry]):
         different lengths.
         """
 
-    def marked(self) -> list[tuple[int, str]]:
-        """Index and pending change of each entry that has one, in their order."""
+    def with_intents(self) -> list[tuple[int, str]]:
+        """Index and write intent of each entry that has one, in their order."""
 
     def next_directory(self, start: int) -> int | None:
         """Index of the first directory from an index on."""

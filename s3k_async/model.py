@@ -105,7 +105,7 @@ class Entry:
     lease_ms: int = 0
     """A reservation's expiry, epoch milliseconds; 0 for everything else."""
     pending: str = ""
-    """The pending change (`next`) of a live job, as stored; empty for none."""
+    """The write intent (`next`), as stored; empty for none."""
 
     @property
     def is_reservation(self) -> bool:

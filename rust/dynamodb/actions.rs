@@ -86,26 +86,30 @@ pub fn push_columns(out: &mut String, table: &str, actions: &Bound<'_, PyAny>) -
     true
 }
 
-/// A mark in its stored form.
-fn mark_of(mark: String) -> PyResult<String> {
-    if mark.is_empty() { Err(PyValueError::new_err("a mark is not empty")) } else { Ok(mark) }
+/// A write intent in its stored form.
+fn intent_of(intent: String) -> PyResult<String> {
+    if intent.is_empty() {
+        Err(PyValueError::new_err("a write intent is not empty"))
+    } else {
+        Ok(intent)
+    }
 }
 
-/// The change of the items of removed entries: a mark, or removal.
-fn given_up(mark: Option<String>) -> PyResult<Own> {
-    mark.map_or(Ok(Own::Delete), |mark| mark_of(mark).map(Own::Mark))
+/// The change of the items of removed entries: a write intent, or removal.
+fn removal(intent: Option<String>) -> PyResult<Own> {
+    intent.map_or(Ok(Own::Delete), |intent| intent_of(intent).map(Own::AddIntent))
 }
 
 /// Moves of entries into a directory: for each the removal of the stored item, if unchanged, and
-/// the item at its target. With marks, the stored item is marked instead, and so are the items at
-/// the target.
+/// the item at its target. With intents, the stored item gets the first instead, and the item at
+/// the target has the second.
 #[pyclass(frozen, sequence, module = "s3k_async._native")]
 pub struct Moves(Actions);
 
 #[pymethods]
 impl Moves {
     #[new]
-    #[pyo3(signature = (entries, volume, target, suffix_count, hash, entropy, marks = None))]
+    #[pyo3(signature = (entries, volume, target, suffix_count, hash, entropy, intents = None))]
     #[allow(clippy::too_many_arguments)] // they are the constructor's in Python
     fn new(
         py: Python<'_>,
@@ -115,19 +119,19 @@ impl Moves {
         suffix_count: SuffixCount,
         hash: Hash,
         entropy: &[u8],
-        marks: Option<(String, String)>,
+        intents: Option<(String, String)>,
     ) -> PyResult<Self> {
         let given = text_of(target)?;
         let directory = normal(given)?.into_owned();
         volume
             .check_length(&directory, suffix_count.last())
             .map_err(|fault| InvalidPath::new(fault, given))?;
-        let (gone, here) = marks.unzip();
-        let (own, mark) = (given_up(gone)?, here.map(mark_of).transpose()?.unwrap_or_default());
+        let (gone, here) = intents.unzip();
+        let (own, intent) = (removal(gone)?, here.map(intent_of).transpose()?.unwrap_or_default());
         py.detach(|| {
             let names = entries.get().iter().map(|entry| entry.name().text);
             let suffixes = names.map(|name| hash.index(name, suffix_count)).collect();
-            let place = Place { volume, directory, suffixes, mark };
+            let place = Place { volume, directory, suffixes, intent };
             Ok(Self(Actions::new(Change::new(entries, own, Some(place), entropy)?)))
         })
     }
@@ -179,21 +183,22 @@ impl Moves {
     }
 }
 
-/// Removals of entries, each if the stored item is unchanged. With a mark, it is marked instead.
+/// Removals of entries, each if the stored item is unchanged. With an intent, it gets the
+/// intent instead.
 #[pyclass(frozen, sequence, module = "s3k_async._native")]
 pub struct Deletes(Actions);
 
 #[pymethods]
 impl Deletes {
     #[new]
-    #[pyo3(signature = (entries, entropy, mark = None))]
+    #[pyo3(signature = (entries, entropy, intent = None))]
     fn new(
         py: Python<'_>,
         entries: Py<Entries>,
         entropy: &[u8],
-        mark: Option<String>,
+        intent: Option<String>,
     ) -> PyResult<Self> {
-        let own = given_up(mark)?;
+        let own = removal(intent)?;
         py.detach(|| Ok(Self(Actions::new(Change::new(entries, own, None, entropy)?))))
     }
 
@@ -244,8 +249,8 @@ impl Deletes {
     }
 }
 
-/// Resolutions of marks: entries are removed, or lose their marks, each if it is unchanged. They
-/// are already logged.
+/// Resolutions of write intents: entries are removed, or lose their intents, each if it is
+/// unchanged. They are already logged.
 #[pyclass(frozen, sequence, module = "s3k_async._native")]
 pub struct Resolutions(Actions);
 
@@ -255,7 +260,7 @@ impl Resolutions {
     fn new(entries: Py<Entries>, remove: bool) -> Self {
         Self(Actions::new(Change::unlogged(
             entries,
-            if remove { Own::Delete } else { Own::Unmark },
+            if remove { Own::Delete } else { Own::RemoveIntent },
         )))
     }
 

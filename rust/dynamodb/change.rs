@@ -18,12 +18,12 @@ use crate::physical::{UUID_CHARACTERS, many, push_uuid};
 pub enum Own {
     /// It is removed.
     Delete,
-    /// It gets this mark. Listings detect changes of a directory by its operation id, so a
+    /// It gets this write intent. Listings detect changes of a directory by its operation id, so a
     /// directory also gets that of the change; a file keeps its own, by which the log identifies
     /// it.
-    Mark(String),
-    /// It loses its mark.
-    Unmark,
+    AddIntent(String),
+    /// It loses its write intent.
+    RemoveIntent,
 }
 
 /// Target of moved entries.
@@ -34,8 +34,8 @@ pub struct Place {
     pub directory: String,
     /// The suffix of each row's name.
     pub suffixes: Vec<u32>,
-    /// The mark of the items there; empty for none.
-    pub mark: String,
+    /// The write intent of the items there; empty for none.
+    pub intent: String,
 }
 
 /// Entries to change, with the decision for each.
@@ -120,15 +120,17 @@ impl Change {
         let (next, update) = (intern!(py, "next"), intern!(py, "Update"));
         match &self.own {
             Own::Delete => items.getattr(intern!(py, "Delete"))?.call1((key, when)),
-            Own::Mark(mark) => {
+            Own::AddIntent(intent) => {
                 let set = PyDict::new(py);
-                set.set_item(next, mark)?;
+                set.set_item(next, intent)?;
                 if entry.is_dir() {
                     set.set_item(intern!(py, "op"), self.id(row))?;
                 }
                 items.getattr(update)?.call1((key, when, set))
             }
-            Own::Unmark => items.getattr(update)?.call1((key, when, PyDict::new(py), (next,))),
+            Own::RemoveIntent => {
+                items.getattr(update)?.call1((key, when, PyDict::new(py), (next,)))
+            }
         }
     }
 }
@@ -184,7 +186,7 @@ impl Place {
         for (name, text) in [
             (intern!(py, "etag"), entry.text(Attribute::Etag).text),
             (intern!(py, "sum"), entry.text(Attribute::Checksum).text),
-            (intern!(py, "next"), self.mark.as_str()),
+            (intern!(py, "next"), self.intent.as_str()),
         ] {
             if !text.is_empty() {
                 item.set_item(name, text)?;

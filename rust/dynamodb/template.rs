@@ -23,7 +23,7 @@ enum Slot {
     Operation,
     /// The suffix of the name at the target of the move.
     Suffix,
-    /// The attributes of the item at the target, except its partition key and mark.
+    /// The attributes of the item at the target, except its partition key and intent.
     Attributes,
 }
 
@@ -38,7 +38,7 @@ struct Template {
 pub struct Templates<'a> {
     table: &'a str,
     change: &'a Change,
-    /// For items of files without and with a mark, then for directories. Most requests need only
+    /// For items of files without and with an intent, then for directories. Most requests need only
     /// one of them.
     own: [OnceCell<Template>; 4],
     /// For items at the target.
@@ -59,16 +59,16 @@ impl<'a> Templates<'a> {
         if !out.ends_with('[') {
             out.push(',');
         }
-        let [file, marked_file, directory, marked_directory] = &self.own;
-        let (is_dir, is_marked) = (entry.is_dir(), entry.is_marked());
-        let own = match (is_dir, is_marked) {
+        let [file, intent_file, directory, intent_directory] = &self.own;
+        let (is_dir, has_intent) = (entry.is_dir(), entry.has_intent());
+        let own = match (is_dir, has_intent) {
             (false, false) => file,
-            (false, true) => marked_file,
+            (false, true) => intent_file,
             (true, false) => directory,
-            (true, true) => marked_directory,
+            (true, true) => intent_directory,
         };
         let own =
-            own.get_or_init(|| Template::on_item(self.table, &self.change.own, is_dir, is_marked));
+            own.get_or_init(|| Template::on_item(self.table, &self.change.own, is_dir, has_intent));
         let operation = self.change.id(row);
         own.push(out, &entry, operation, 0);
         if let Some((put, place)) = &self.put {
@@ -80,14 +80,14 @@ impl<'a> Templates<'a> {
 
 impl Template {
     /// The action on the stored item of an entry, which must be unchanged.
-    fn on_item(table: &str, own: &Own, is_dir: bool, is_marked: bool) -> Self {
+    fn on_item(table: &str, own: &Own, is_dir: bool, has_intent: bool) -> Self {
         let mut body = Body::with_capacity(512);
         body.text.push_str(if *own == Own::Delete { "{\"Delete\":" } else { "{\"Update\":" });
         let mut action = Action::begin(&mut body, table);
         action.present();
         text(action.equal("id"), Slot::Id);
         quoted(action.equal("ver"), "N", Slot::Version);
-        if is_marked {
+        if has_intent {
             text(action.equal("next"), Slot::Pending);
         } else {
             action.missing("next");
@@ -95,14 +95,14 @@ impl Template {
         action.key().push_slot(Slot::Key);
         match own {
             Own::Delete => {}
-            Own::Mark(mark) => {
-                push_text(&mut action.set("next").text, mark);
+            Own::AddIntent(intent) => {
+                push_text(&mut action.set("next").text, intent);
                 if is_dir {
                     quoted(action.set("op"), "S", Slot::Operation);
                 }
                 action.end_update();
             }
-            Own::Unmark => {
+            Own::RemoveIntent => {
                 action.remove("next");
                 action.end_update();
             }
@@ -129,9 +129,9 @@ impl Template {
         item.push_slot(Slot::Suffix);
         item.text.push_str("\"}");
         item.push_slot(Slot::Attributes);
-        if !place.mark.is_empty() {
+        if !place.intent.is_empty() {
             item.text.push_str(",\"next\":");
-            push_text(&mut item.text, &place.mark);
+            push_text(&mut item.text, &place.intent);
         }
         item.text.push('}');
         action.end();

@@ -16,7 +16,7 @@ __all__ = ["listing", "longest_listing", "read_children"]
 def listing(tree: LaidTree, service: Service) -> Workload:
     """List a subtree, with concurrent reads of all suffixes of up to DIRECTORIES directories."""
     work = Workload(service.latency)
-    # The root has no item, but a record of jobs with changes in it.
+    # The root has no item, but a record for transactions with changes in it.
     work.get(tree.top.own_item)
     work.chain += service.latency.read
     for kind in tree.kinds:

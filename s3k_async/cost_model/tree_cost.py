@@ -1,8 +1,8 @@
 """Cost of renaming and deleting a directory: the requests of `S3kClient.rename` and of
 `S3kClient.delete(recursive=True)`.
 
-Assumptions: no other client works in the tree, it has no reservations and no marks of interrupted
-jobs, and the work ends before the first renewal of the job's lease (one UpdateItem every
+Assumptions: no other client works in the tree, it has no reservations and no intents of interrupted
+transactions, and the work ends before the first renewal of the lease (one UpdateItem every
 RENEW_SECONDS). In the root, the first such change of a volume makes a record (one PutItem).
 """
 
@@ -23,10 +23,10 @@ __all__ = ["deletion", "renaming"]
 
 MOVES: Final = MAX_TRANSACTION // 2
 """Files of one transaction of a rename: two actions each."""
-JOB_BYTES: Final = 250
-"""Bytes of a job's record, above those of any mark."""
-MARK_BYTES: Final = 60
-"""Bytes of a mark in a directory's item."""
+RECORD_BYTES: Final = 250
+"""Bytes of a transaction record, above those of any intent."""
+INTENT_BYTES: Final = 60
+"""Bytes of a write intent in a directory's item."""
 
 
 def renaming(
@@ -42,17 +42,17 @@ def renaming(
     if not atomic:
         return _renaming_plainly(tree, service, target_parents)
     work, top = Workload(service.latency), tree.top
-    _begin_job(work, top)
+    _begin_transaction(work, top)
     work.get(0)
     work.get_many(target_parents + 1, top.own_item, times=2)
     work.log(_one(1))
-    work.transact(top.own_item + MARK_BYTES, 2 if target_parents else 1, _one(1))
+    work.transact(top.own_item + INTENT_BYTES, 2 if target_parents else 1, _one(1))
     _prepare(work, tree, MOVES, actions=2)
     work.update(top.own_item, _one(parents_touched))
-    work.update(JOB_BYTES)
+    work.update(RECORD_BYTES)
     for _ in ("source", "target"):
         _fold(work, tree)
-    _end_job(work)
+    _end_transaction(work)
     for kind in tree.kinds:
         _heat_of_changes(work, kind, "old place", 2)
         _heat_of_changes(work, kind, "new place", 1)
@@ -65,13 +65,13 @@ def deletion(tree: LaidTree, service: Service, *, atomic: bool = True) -> Worklo
     if not atomic:
         return _deletion_plainly(tree, service)
     work, top = Workload(service.latency), tree.top
-    _begin_job(work, top)
+    _begin_transaction(work, top)
     work.log(_one(1))
     _prepare(work, tree, MAX_TRANSACTION, actions=1)
     work.update(top.own_item)
-    work.update(JOB_BYTES)
+    work.update(RECORD_BYTES)
     _fold(work, tree)
-    _end_job(work)
+    _end_transaction(work)
     for kind in tree.kinds:
         _heat_of_changes(work, kind, "", 2)
     work.chain = _chain(tree, service, listings=2)
@@ -79,27 +79,26 @@ def deletion(tree: LaidTree, service: Service, *, atomic: bool = True) -> Worklo
 
 
 def _prepare(work: Workload, tree: LaidTree, size: int, *, actions: int) -> None:
-    """All directories are listed, and their children marked, together with the items at the
-    target."""
+    """All directories are listed; their children and the items at the target get intents."""
     for kind in tree.kinds:
         read_children(work, kind)
         work.entries_changed += kind.count * kind.files
         work.log(_groups(kind, CHUNK))
         work.transact(
-            _child_bytes(kind) + MARK_BYTES,
+            _child_bytes(kind) + INTENT_BYTES,
             actions * kind.count * _children(kind),
             _groups(kind, size),
         )
 
 
 def _fold(work: Workload, tree: LaidTree) -> None:
-    """One side of the prepared changes is listed again, and its marks or items removed."""
-    work.get(tree.top.own_item + MARK_BYTES)
+    """One side of the prepared changes is listed again, and its intents or items removed."""
+    work.get(tree.top.own_item + INTENT_BYTES)
     for kind in tree.kinds:
         read_children(work, kind)
         groups = _groups(kind, MAX_TRANSACTION)
-        work.transact(_child_bytes(kind) + MARK_BYTES, kind.count * _children(kind), groups)
-    work.transact(tree.top.own_item + MARK_BYTES, 1, _one(1))
+        work.transact(_child_bytes(kind) + INTENT_BYTES, kind.count * _children(kind), groups)
+    work.transact(tree.top.own_item + INTENT_BYTES, 1, _one(1))
 
 
 def _children(kind: Kind) -> int:
@@ -119,8 +118,8 @@ def _child_bytes(kind: Kind) -> int:
 def _heat_of_changes(work: Workload, kind: Kind, where: str, listings: int) -> None:
     """The load of the fullest suffix: each item is listed and written twice, in transactions."""
     files, directories = kind.fullest()
-    units = files * write_units(kind.file_item + MARK_BYTES) + directories * write_units(
-        kind.directory_item + MARK_BYTES
+    units = files * write_units(kind.file_item + INTENT_BYTES) + directories * write_units(
+        kind.directory_item + INTENT_BYTES
     )
     reads = listings * read_units(kind.bytes_of(files, directories))
     work.heat(f"{_suffix_of(kind)}{', ' if where else ''}{where}", reads, 4 * units)
@@ -138,7 +137,7 @@ def _chain(tree: LaidTree, service: Service, listings: int) -> float:
 def _renaming_plainly(tree: LaidTree, service: Service, target_parents: int) -> Workload:
     work = Workload(service.latency)
     top = tree.top
-    _begin_job(work, top)
+    _begin_transaction(work, top)
     work.get_many(target_parents + 1, top.own_item, times=2)
     if target_parents:
         work.get(top.own_item)
@@ -149,11 +148,11 @@ def _renaming_plainly(tree: LaidTree, service: Service, target_parents: int) -> 
         _move_children(work, kind)
         if kind.level:
             _move_directory(work, kind)
-        # The old entry and the new one's mark are removed.
+        # The old entry and the new one's intent are removed.
         work.transact(kind.own_item, kind.count, _one(kind.count))
-        work.update(kind.own_item + MARK_BYTES, _one(kind.count))
+        work.update(kind.own_item + INTENT_BYTES, _one(kind.count))
         _heat_of_moves(work, kind)
-    _end_job(work)
+    _end_transaction(work)
     latency = service.latency
     each = latency.write * 2 + latency.read * 2 + latency.transaction * 2 + latency.put * 2
     work.chain = each * (tree.depth + 1) + longest_listing(tree, service) + _chunk_chain(service)
@@ -162,7 +161,7 @@ def _renaming_plainly(tree: LaidTree, service: Service, target_parents: int) -> 
 
 def _deletion_plainly(tree: LaidTree, service: Service) -> Workload:
     work = Workload(service.latency)
-    _begin_job(work, tree.top)
+    _begin_transaction(work, tree.top)
     for kind in tree.kinds:
         read_children(work, kind)
         work.entries_changed += kind.count * kind.files
@@ -170,7 +169,7 @@ def _deletion_plainly(tree: LaidTree, service: Service) -> Workload:
         transactions = kind.transactions(MAX_TRANSACTION)
         work.transact(kind.file_item, kind.count * kind.files, transactions * kind.count)
         if kind.level:
-            work.update(kind.own_item + MARK_BYTES, _one(kind.count))
+            work.update(kind.own_item + INTENT_BYTES, _one(kind.count))
         work.log(_one(kind.count))
         work.transact(kind.own_item, kind.count, _one(kind.count))
         files, directories = kind.fullest()
@@ -180,22 +179,22 @@ def _deletion_plainly(tree: LaidTree, service: Service) -> Workload:
             2 * files * write_units(kind.file_item)
             + 3 * directories * write_units(kind.directory_item),
         )
-    _end_job(work)
+    _end_transaction(work)
     latency = service.latency
     each = latency.write + latency.transaction + latency.put * 2
     work.chain = each * (tree.depth + 1) + longest_listing(tree, service) + _chunk_chain(service)
     return work
 
 
-def _begin_job(work: Workload, top: Kind) -> None:
-    """Requests for the directory, the job's record and the directory's mark."""
+def _begin_transaction(work: Workload, top: Kind) -> None:
+    """Requests for the directory, the transaction record and the directory's intent."""
     work.get(top.own_item)
-    work.put(JOB_BYTES)
-    work.update(top.own_item + MARK_BYTES)
+    work.put(RECORD_BYTES)
+    work.update(top.own_item + INTENT_BYTES)
 
 
-def _end_job(work: Workload) -> None:
-    work.transact(JOB_BYTES, 1, _one(1))
+def _end_transaction(work: Workload) -> None:
+    work.transact(RECORD_BYTES, 1, _one(1))
 
 
 def _move_children(work: Workload, kind: Kind) -> None:
@@ -211,12 +210,12 @@ def _move_children(work: Workload, kind: Kind) -> None:
 
 
 def _move_directory(work: Workload, kind: Kind) -> None:
-    """Directories below the top: each is marked and created at its new path, and its target parent
-    is read."""
-    work.update(kind.own_item + MARK_BYTES, _one(kind.count))
+    """Directories below the top: each gets an intent and is created at its new path, and its
+    target parent is read."""
+    work.update(kind.own_item + INTENT_BYTES, _one(kind.count))
     work.get(0, _one(kind.count))
     work.log(_one(kind.count))
-    work.transact(kind.own_item + MARK_BYTES, kind.count, _one(kind.count))
+    work.transact(kind.own_item + INTENT_BYTES, kind.count, _one(kind.count))
     work.get(kind.own_item, _one(kind.count))
 
 

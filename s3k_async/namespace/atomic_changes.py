@@ -308,7 +308,7 @@ class AtomicChange(TreeChange):
     async def _ready(self, entries: Entries, target: str) -> Entries:
         """The current entries, without intents of other transactions and without expired
         reservations."""
-        odd = {place for place, _ in entries.marked()}
+        odd = {place for place, _ in entries.with_intents()}
         if target and len(entries.without_reservations()) < len(entries):
             odd |= {place for place, entry in enumerate(entries) if entry.is_reservation}
 

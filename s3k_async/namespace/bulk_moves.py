@@ -121,7 +121,7 @@ class _BulkChange:
     async def _resolved(self, entries: Entries) -> Entries:
         """The entries after their intents are resolved, read again: a state with an intent is never
         a condition of the change."""
-        held = entries.marked()
+        held = entries.with_intents()
         if not held:
             return entries
         places = {place for place, _ in held}

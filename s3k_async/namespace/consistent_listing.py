@@ -168,7 +168,7 @@ class SnapshotView:
             self._listed.add(path)
 
     async def _page(self, path: str, stored: Entries) -> Entries:
-        if stored.marked():
+        if stored.with_intents():
             self._with_intents.add(path)
         page = await self._intents.seen(stored)
         self._visit(page)

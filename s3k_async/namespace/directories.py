@@ -45,7 +45,7 @@ from s3k_async.namespace.entry_reader import EntryReader
 from s3k_async.namespace.parent_cache import ParentCache, SingleFlight
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.log_writer import OperationLog
-from s3k_async.table.codec import NEXT, from_item, is_unmarked_directory, to_item, unchanged
+from s3k_async.table.codec import NEXT, from_item, is_directory_without_intent, to_item, unchanged
 from s3k_async.table.keys import ROOT_KEY, KeyScheme
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn.intent_resolver import IntentResolver
@@ -157,7 +157,9 @@ class DirectoryStore(EntryReader):
             part = made[start : start + CHAIN_PART]
             checked = [base.path for base in bases] if start == 0 else [made[start - 1].path]
             actions: list[Action] = [Put(to_item(entry, self.keys), ABSENT) for entry in part]
-            actions += [Check(self.keys.key(path), is_unmarked_directory()) for path in checked]
+            actions += [
+                Check(self.keys.key(path), is_directory_without_intent()) for path in checked
+            ]
             actions += checks
             await self.transact(
                 [self.changes.operation("create", None, entry) for entry in part], actions
@@ -399,7 +401,9 @@ class DirectoryStore(EntryReader):
         """The condition of a transaction that the parent of a path is a directory without an
         intent; none for the root."""
         parent = _native.split(path)[0]
-        return [] if parent == ROOT else [Check(self.keys.key(parent), is_unmarked_directory())]
+        return (
+            [] if parent == ROOT else [Check(self.keys.key(parent), is_directory_without_intent())]
+        )
 
     async def touch(self, directory: str, *, required: bool = False) -> None:
         """Change only the operation id of a directory, so that clients that have read it detect a
@@ -417,7 +421,7 @@ class DirectoryStore(EntryReader):
     async def _touch_once(self, directory: str, required: bool) -> None:
         stamp: dict[str, Value] = {OPERATION: self.runtime.uuid()}
         if directory != ROOT:
-            when = is_unmarked_directory() if required else Condition(equals={"isdir": True})
+            when = is_directory_without_intent() if required else Condition(equals={"isdir": True})
             try:
                 await self.items.write(Update(self.keys.key(directory), when, set=stamp))
             except ConditionFailedError:

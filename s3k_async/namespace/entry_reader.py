@@ -128,7 +128,7 @@ class EntryReader(StoredReader):
         return False
 
     async def _viewed(self, stored: Entries, see: Seeing | None = None) -> Entries:
-        return await (see or self._see())(stored) if stored.marked() else stored
+        return await (see or self._see())(stored) if stored.with_intents() else stored
 
     def _see(self) -> Seeing:
         """The intent view of one call."""

@@ -62,13 +62,13 @@ async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
         await _one_by_one(store, fit, prepared)
         return prepared
     existing = [path for path, entry in entries.items() if entry is not None]
-    standing = await _standing(store, {_native.split(path)[0] for path in existing})
+    plain_parents = await _without_intents(store, {_native.split(path)[0] for path in existing})
     again = []
     for path, entry in entries.items():
         if entry is not None and entry.is_dir:
             prepared[path] = IsDirectoryError("a directory is at the path", path=path)
         elif entry is not None and (
-            entry.is_reservation or entry.pending or _native.split(path)[0] not in standing
+            entry.is_reservation or entry.pending or _native.split(path)[0] not in plain_parents
         ):
             again.append(path)
         else:
@@ -143,7 +143,7 @@ def _not_directory(error: S3kError, parent: str) -> S3kError:
     return refusal
 
 
-async def _standing(store: MetadataStore, parents: set[str]) -> set[str]:
+async def _without_intents(store: MetadataStore, parents: set[str]) -> set[str]:
     """The parents that exist without an intent, read after the files below them: see
     `MetadataStore._look_whole`."""
     wanted = sorted(parents)

@@ -40,7 +40,7 @@ from s3k_async.namespace.mutations import (
     decide,
 )
 from s3k_async.namespace.store import MetadataStore
-from s3k_async.table.codec import NEXT, is_unmarked_directory, to_item, unchanged
+from s3k_async.table.codec import NEXT, is_directory_without_intent, to_item, unchanged
 from s3k_async.table.keys import ROOT_KEY, KeyScheme
 from s3k_async.txn.executor import by_transaction, execute
 from s3k_async.txn.row_plan import RowPlan
@@ -97,7 +97,7 @@ async def _attempt(store: MetadataStore, plan: CommitPlan) -> None:
             pass
         else:
             return
-    await _by_job(store, plan)
+    await _by_record(store, plan)
 
 
 async def _in_one(store: MetadataStore, plan: CommitPlan) -> None:
@@ -156,10 +156,10 @@ def _touching(keys: KeyScheme, directory: str, stamp: dict[str, Value]) -> Updat
     """The write of `MetadataStore.touch`, for a directory that must exist; the root always does."""
     if directory == ROOT:
         return Update(ROOT_KEY, Condition(), set=stamp)
-    return Update(keys.key(directory), is_unmarked_directory(), set=stamp)
+    return Update(keys.key(directory), is_directory_without_intent(), set=stamp)
 
 
-async def _by_job(store: MetadataStore, plan: CommitPlan) -> None:
+async def _by_record(store: MetadataStore, plan: CommitPlan) -> None:
     trees = [path for subtree in plan.subtrees for path in (subtree.source, subtree.target) if path]
     parts = divided(plan.changes, trees)
     async with store.transactions.hold("transaction", "", parts=len(parts)) as txn:

@@ -150,8 +150,8 @@ class PairRenames:
         if pair.target == ROOT or (target is not None and (target.is_dir or not self._overwrite)):
             raise PathExistsError("the target exists", path=pair.target)
         parent = _native.split(pair.target)[0]
-        standing = found.get(parent)
-        if any(entry is not None and entry.pending for entry in (source, target, standing)):
+        directory = found.get(parent)
+        if any(entry is not None and entry.pending for entry in (source, target, directory)):
             self._alone.append((source, pair.target))
             return None
         moved, operations, actions = self._store.plan_move(source, pair.target, target)

@@ -140,7 +140,7 @@ class _PlainChange(TreeChange):
 
     async def _without_intents(self, entries: Entries) -> Entries:
         """The entries after resolving intents of other transactions; those of this one are kept."""
-        foreign = {place for place, text in entries.marked() if text != self.txn.hold_intent}
+        foreign = {place for place, text in entries.with_intents() if text != self.txn.hold_intent}
         return await reread(entries, foreign, self.store.resolved, self.store.keys)
 
     # Deleting

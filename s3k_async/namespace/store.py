@@ -314,7 +314,7 @@ class MetadataStore(DirectoryStore):
         async def create(_: LoggedOutcome) -> None:
             nonlocal has_parent
             await self._put(Put(to_item(entry, self.keys), ABSENT))
-            has_parent = await self._settle(entry)
+            has_parent = await self._check_parent(entry)
 
         try:
             await self.changes.run([self.changes.operation(kind, None, entry)], create)
@@ -336,7 +336,7 @@ class MetadataStore(DirectoryStore):
             error.before_change = True
             raise
 
-    async def _settle(self, entry: Entry) -> bool:
+    async def _check_parent(self, entry: Entry) -> bool:
         try:
             return await self.parent_exists(entry.path)
         except S3kError as error:
@@ -519,7 +519,7 @@ class MetadataStore(DirectoryStore):
         except ConditionFailedError as error:
             await self.resolve_refusal(error)
             return None
-        if await self._settle(moved):
+        if await self._check_parent(moved):
             return moved
         if replaced is None:
             return await self._move_back(moved, source)
@@ -546,6 +546,6 @@ class MetadataStore(DirectoryStore):
             # created again.
             await self._need_parents(await self.chain(moved.path))
             return moved
-        if not await self._settle(back):
+        if not await self._check_parent(back):
             await self._need_parents(await self.chain(back.path))
         return None

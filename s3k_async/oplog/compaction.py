@@ -95,7 +95,7 @@ class Compactor:
         self._part_bytes = part_bytes
         self._reader = LogReader(blobs)
         self._began_ms = runtime.now_ms()
-        self._settled_ms = self._began_ms - int(grace * 1000)
+        self._before_ms = self._began_ms - int(grace * 1000)
         self._forgotten_ms = self._began_ms - int(max(grace, TOMBSTONE_SECONDS) * 1000)
 
     async def run(
@@ -144,8 +144,8 @@ class Compactor:
             sorter.add(part.records)
             read += len(part.keys)
             tell(Progress("compact", read, phase="log", unit="log objects"))
-            young = any(record.operation.time_ms > self._settled_ms for record in part.records)
-            if young or not part.is_settled or (part.segment and len(segments) == MAX_SEGMENTS):
+            young = any(record.operation.time_ms > self._before_ms for record in part.records)
+            if young or not part.is_decided or (part.segment and len(segments) == MAX_SEGMENTS):
                 continue
             if part.segment:
                 segments.append(part.segment)

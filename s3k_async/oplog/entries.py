@@ -67,7 +67,7 @@ _ENTRY_KEY: Final = re.compile(
 _SEGMENT_KEY: Final = re.compile(rf"segments/({_ID})\.(pending|committed)", re.ASCII)
 _IS_ID: Final = re.compile(_ID, re.ASCII)
 TRANSACTION_SEPARATOR: Final = "_"
-"""Separator of the job's id and the rest in a segment's id. No UUID contains it."""
+"""Separator of the transaction id and the rest in a segment's id. No UUID contains it."""
 _LEAST: Final = -(2**63)
 _LARGEST: Final = 2**63 - 1
 _SEAL_LENGTH: Final = len('{"sha256":""}\n') + 64
@@ -130,18 +130,19 @@ def entry_key(operation: Operation, state: LogState) -> str:
 
 
 def segment_id(unique: str, txn: str = "") -> str:
-    """The id of a segment: `<job id>_<unique>`, or `unique` alone outside a job."""
+    """The id of a segment: `<transaction id>_<unique>`, or `unique` alone outside a
+    transaction."""
     return f"{txn}{TRANSACTION_SEPARATOR}{unique}" if txn else unique
 
 
 def transaction_of_segment(segment_id: str) -> str:
-    """The job id in the id of a segment; empty outside a job."""
+    """The transaction id in the id of a segment; empty outside a transaction."""
     return segment_id.rpartition(TRANSACTION_SEPARATOR)[0]
 
 
 def transaction_segments(txn: str) -> str:
-    """The key prefix of the segments of a job, below the log root."""
-    return f"segments/{_id(txn, 'job id')}{TRANSACTION_SEPARATOR}"
+    """The key prefix of the segments of a transaction, below the log root."""
+    return f"segments/{_id(txn, 'transaction id')}{TRANSACTION_SEPARATOR}"
 
 
 def segment_key(segment_id: str, state: LogState) -> str:

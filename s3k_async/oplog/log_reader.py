@@ -86,7 +86,7 @@ class LogObject:
         return [finding for finding in self.findings if isinstance(finding, LogRecord)]
 
     @property
-    def is_settled(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether it is complete and undamaged, and the outcome of each operation is known."""
         return len(self.records) == len(self.findings) > 0 and all(
             one.state == "committed" for one in self.records

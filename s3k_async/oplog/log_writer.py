@@ -60,7 +60,7 @@ bytes) reach it before the number of operations."""
 
 _OBJECTS_AT_ONCE: Final = 8
 UNIQUE_DIGITS: Final = 12
-"""Random digits in the id of a job's segment: 48 bits."""
+"""Random digits in the id of a transaction's segment: 48 bits."""
 
 _logger = logging.getLogger(__name__)
 
@@ -92,10 +92,11 @@ class PendingLog(Protocol):
         returns."""
 
     def hold(self, succeeded: Collection[str] | None = None) -> HeldLog:
-        """The commit or roll-back at the end of an undecided job, without the operations in memory.
+        """The commit or roll-back at the end of an undecided transaction, without the operations in
+        memory.
 
-        `succeeded`: the ids of those applied if the job is published (None: all). Raises ValueError
-        as `commit`.
+        `succeeded`: the ids of those applied if the transaction is published (None: all). Raises
+        ValueError as `commit`.
         """
 
     async def rollback(self) -> bool:
@@ -107,13 +108,14 @@ class PendingLog(Protocol):
 
 
 class HeldLog(Protocol):
-    """Pending operations with the outcome of a job. Ended by either call, or still pending."""
+    """Pending operations with the outcome of a transaction. Ended by either call, or still
+    pending."""
 
     async def commit_later(self) -> None:
-        """The job was published; as `PendingLog.commit_later`."""
+        """The transaction was published; as `PendingLog.commit_later`."""
 
     async def rollback(self) -> bool:
-        """The job was aborted; as `PendingLog.rollback`."""
+        """The transaction was aborted; as `PendingLog.rollback`."""
 
 
 class OperationLog(Protocol):
@@ -132,8 +134,8 @@ class OperationLog(Protocol):
     ) -> PendingLog:
         """Write the operations as pending: one as an entry (unless `together`), more as segments.
 
-        `job`: the id of their job; its segments are named after it, so that another client that
-        ends the job finds them.
+        `txn`: the id of their transaction; its segments are named after it, so that another client
+        that ends the transaction finds them.
 
         Idempotent for identical operations. Raises ConflictError if the key has another operation,
         LogFormatError for an operation that contradicts itself, and the store's errors (a lost
@@ -199,15 +201,17 @@ class NativeLog:
     """The log as immutable objects, one for each entry or segment and state, created by conditional
     puts."""
 
-    def __init__(self, blobs: BlobStore, runtime: Runtime, *, settle_timeout: float = 30.0) -> None:
+    def __init__(
+        self, blobs: BlobStore, runtime: Runtime, *, outcome_timeout: float = 30.0
+    ) -> None:
         """`blobs`: rooted at the log, with retries.
 
-        `settle_timeout`: limit in seconds for writing or removing one object after the table's
+        `outcome_timeout`: limit in seconds for writing or removing one object after the table's
         answer, since a cancelled caller waits for it.
         """
         self._blobs = blobs
         self._runtime = runtime
-        self._settle_timeout = settle_timeout
+        self._outcome_timeout = outcome_timeout
         self._marks = DeferredCommits()
         self.failed_commits = 0
         self.failed_rollbacks = 0
@@ -266,7 +270,7 @@ class NativeLog:
 
     async def _finish(self, work: Callable[[], Awaitable[object]], failure: str, key: str) -> bool:
         reason = "no answer in time"
-        with anyio.move_on_after(self._settle_timeout):
+        with anyio.move_on_after(self._outcome_timeout):
             try:
                 await work()
             except S3kError as error:
@@ -283,7 +287,7 @@ class NativeLog:
         for first in range(0, len(operations), SEGMENT_OPERATIONS):
             start, end = first, min(len(operations), first + SEGMENT_OPERATIONS)
             for count, lines in cut_lines(segment_lines(operations, start, end), SEGMENT_BYTES):
-                # After the job's id a part of a UUID suffices, and keeps the key short.
+                # After the transaction id a part of a UUID suffices, and keeps the key short.
                 unique = self._runtime.uuid()[-UNIQUE_DIGITS:] if txn else self._runtime.uuid()
                 ids = operation_ids(operations, start, start + count)
                 parts.append(_SegmentObject(segment_id(unique, txn), ids, lines))
@@ -376,14 +380,14 @@ class _NativePending:
     ) -> bool:
         marks, removals = self._endings(succeeded, unknown)
 
-        async def settle_all() -> bool:
+        async def end_all() -> bool:
             written = await gather(
                 lambda mark: self._log.commit(*mark), marks, limit=_OBJECTS_AT_ONCE
             )
             removed = await gather(self._log.remove, removals, limit=_OBJECTS_AT_ONCE)
             return all([*written, *removed])
 
-        return await to_the_end(settle_all)
+        return await to_the_end(end_all)
 
     async def commit_later(
         self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()
@@ -443,12 +447,12 @@ class _HeldCommit:
     _pending: Sequence[str]
 
     async def commit_later(self) -> None:
-        async def settle_all() -> None:
+        async def end_all() -> None:
             for mark in self._marks:
                 await self._log.commit_later(*mark)
             await gather(self._log.remove, self._removals, limit=_OBJECTS_AT_ONCE)
 
-        await to_the_end(settle_all)
+        await to_the_end(end_all)
 
     async def rollback(self) -> bool:
         async def remove_all() -> bool:

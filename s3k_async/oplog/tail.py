@@ -89,7 +89,7 @@ class LogTail:
             self._undecided = []
             parts = self._log.segments(without=self._known, without_covered=self._is_compacted)
             async for part in parts:
-                if part.is_settled:
+                if part.is_decided:
                     self._sorter = self._sorter or ExternalSort()
                     self._sorter.add(part.records)
                     self._known.add(part.segment)

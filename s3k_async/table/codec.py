@@ -20,7 +20,7 @@ __all__ = [
     "from_item",
     "from_items",
     "in_columns",
-    "is_unmarked_directory",
+    "is_directory_without_intent",
     "to_item",
     "unchanged",
 ]
@@ -28,7 +28,7 @@ __all__ = [
 _REMEDY = "s3k fsck reports what is damaged, s3k fsck repair quarantines it"
 
 NEXT = "next"
-"""The attribute that holds the pending change of a live job."""
+"""The attribute that holds the write intent."""
 
 
 def to_item(entry: Entry, keys: KeyScheme) -> dict[str, Value]:
@@ -89,6 +89,6 @@ def unchanged(entry: Entry) -> Condition:
     return Condition(equals=equals, missing=(NEXT,))
 
 
-def is_unmarked_directory() -> Condition:
-    """The stored item is a directory that no job is removing or moving."""
+def is_directory_without_intent() -> Condition:
+    """The stored item is a directory that no transaction is removing or moving."""
     return Condition(equals={"isdir": True}, missing=(NEXT,))

@@ -19,8 +19,8 @@ ENTRY_PREFIX = "ks://"
 """Partitions of entries begin with this; every other partition is a record of ours or foreign."""
 
 ROOT_KEY = Key("s3k:root", "root")
-"""Where the root's record is. The root has no item; a job that changes something in it writes its
-operation there."""
+"""Where the root's record is. The root has no item; a transaction that changes something in it
+writes its operation there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,10 +174,10 @@ class IntentResolver:
         plan = RowPlan(held, lambda entry: [self._resolution(entry, published=published)])
         files = [row for row, entry in enumerate(held) if not entry.is_dir]
         directories = [row for row, entry in enumerate(held) if entry.is_dir][::-1]
-        await self._carry_out(txn, plan, [(rows,) for rows in by_transaction(files)])
-        await self._carry_out(txn, plan, [by_transaction(directories)])
+        await self._apply(txn, plan, [(rows,) for rows in by_transaction(files)])
+        await self._apply(txn, plan, [by_transaction(directories)])
 
-    async def _carry_out(
+    async def _apply(
         self, txn: OwnedTransaction, plan: RowPlan[Entry], lanes: Sequence[Lane]
     ) -> None:
         """Entries that have changed since the read were resolved by another client."""
@@ -232,7 +232,7 @@ class _TreeResolution:
         runtime: Runtime,
     ) -> None:
         self._reader = reader
-        self._job = txn
+        self._txn = txn
         self._intent = intent
         self._remove = remove
         self._runtime = runtime
@@ -262,5 +262,5 @@ class _TreeResolution:
         """Entries that have changed since the listing were resolved by another client."""
         plan = plan_resolutions(entries, remove=self._remove)
         items, token = self._reader.items, self._runtime.uuid
-        report = await execute(items, unlogged, plan, plan.lanes(), token, turn=self._job.turn)
+        report = await execute(items, unlogged, plan, plan.lanes(), token, turn=self._txn.turn)
         report.raise_failure()

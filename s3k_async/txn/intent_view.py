@@ -43,7 +43,7 @@ class IntentView:
 
         Raises ItemFormatError for an unreadable record of a transaction.
         """
-        held = entries.marked()
+        held = entries.with_intents()
         if not held:
             return entries
         intents = {text: _understood(text) for text in {text for _, text in held}}
@@ -74,15 +74,15 @@ class IntentView:
 
     async def is_unchanged(self) -> bool:
         """Whether the transactions that this call treated as unpublished still are."""
-        open_jobs = [
+        unpublished = [
             txn
             for txn, record in self._records.items()
             if record is not None and record.state == "preparing"
         ]
-        records = await self._read(open_jobs) if open_jobs else {}
+        records = await self._read(unpublished) if unpublished else {}
         # A transaction without a record is over: it may have been published, and all of its intents
         # applied.
-        return all(txn in records and not records[txn].is_published for txn in open_jobs)
+        return all(txn in records and not records[txn].is_published for txn in unpublished)
 
     async def _seen_again(self, held: list[Entry]) -> Entries:
         """Read entries again whose transactions had no record. An intent that is still present was

@@ -4,8 +4,7 @@ A write intent, the `next` attribute of an item, names a transaction. The transa
 decides about all of its intents: one conditional write of it makes every prepared change visible at
 once. A record has one owner at a time, which renews the lease; after the expiry any client that
 needs an entry takes the transaction over (`intent_resolver`). Every write of a record is
-conditional on its owner, so the writes of a former owner fail. Commands and stored fields call it a
-job.
+conditional on its owner, so the writes of a former owner fail. Stored fields call it a job.
 """
 
 from __future__ import annotations

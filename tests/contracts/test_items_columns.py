@@ -22,7 +22,7 @@ from tests.contracts.subjects import Items, token
 KEYS: Final = KeyScheme("v", 1)
 ENTROPY: Final = bytes(range(48))
 IDENTITIES: Final = _native.uuid_texts(ENTROPY)
-JOB: Final = (WriteIntent("job", REMOVED).text(), WriteIntent("job", CREATED).text())
+INTENTS: Final = (WriteIntent("job", REMOVED).text(), WriteIntent("job", CREATED).text())
 ENTRIES: Final = [
     Entry("/d/a", False, "id-a", 2, 1, 1000, 10, "k.id=id-a", True, "tag", "xxh128:0", "op-a"),
     Entry('/d/b"ü', True, "id-b", 1, 1, 1000, operation="op-b"),
@@ -44,10 +44,10 @@ async def put(items: Items, entries: Sequence[Entry]) -> Entries:
     return await children(items, "/d")
 
 
-def marked(entries: Sequence[Entry], mark: str) -> list[Entry]:
-    """Of marked entries, directories have the operation of the change."""
+def with_intent(entries: Sequence[Entry], intent: str) -> list[Entry]:
+    """With an intent, directories have the operation of the change."""
     return [
-        replace(entry, pending=mark, operation=identity if entry.is_dir else entry.operation)
+        replace(entry, pending=intent, operation=identity if entry.is_dir else entry.operation)
         for entry, identity in zip(entries, IDENTITIES, strict=True)
     ]
 
@@ -65,11 +65,11 @@ async def refused(items: Items, actions: Moves | Deletes | Resolutions) -> dict[
 
 async def test_a_rename_is_prepared_and_published(items: Items) -> None:
     found = await put(items, ENTRIES)
-    moves = Moves(found, "v", "/t", 1, "xxh3", ENTROPY, JOB)
+    moves = Moves(found, "v", "/t", 1, "xxh3", ENTROPY, INTENTS)
     await items.transact(moves, token())
     sources, targets = await children(items, "/d"), await children(items, "/t")
-    assert sources == marked(ENTRIES, JOB[0])
-    assert targets == [replace(entry, pending=JOB[1]) for entry in MOVED]
+    assert sources == with_intent(ENTRIES, INTENTS[0])
+    assert targets == [replace(entry, pending=INTENTS[1]) for entry in MOVED]
     assert await refused(items, moves) == dict(
         enumerate(each for pair in zip(sources, targets, strict=True) for each in pair)
     )
@@ -83,10 +83,10 @@ async def test_a_rename_is_prepared_and_published(items: Items) -> None:
 
 async def test_a_deletion_is_prepared_and_given_up(items: Items) -> None:
     found = await put(items, ENTRIES)
-    deletes = Deletes(found, ENTROPY, JOB[0])
+    deletes = Deletes(found, ENTROPY, INTENTS[0])
     await items.transact(deletes, token())
     held = await children(items, "/d")
-    assert held == marked(ENTRIES, JOB[0])
+    assert held == with_intent(ENTRIES, INTENTS[0])
     assert await refused(items, deletes) == dict(enumerate(held))
     await items.transact(Resolutions(held, False), token())
     assert await children(items, "/d") == [replace(entry, pending="") for entry in held]
@@ -94,11 +94,11 @@ async def test_a_deletion_is_prepared_and_given_up(items: Items) -> None:
 
 async def test_a_change_that_one_item_refuses_changes_none(items: Items) -> None:
     found = await put(items, ENTRIES)
-    await items.transact(Deletes(found[1:2], ENTROPY[:16], JOB[0]), token())
+    await items.transact(Deletes(found[1:2], ENTROPY[:16], INTENTS[0]), token())
     before = await children(items, "/d")
     changes = (
-        Moves(found, "v", "/t", 1, "xxh3", ENTROPY, JOB),
-        Deletes(found, ENTROPY, JOB[0]),
+        Moves(found, "v", "/t", 1, "xxh3", ENTROPY, INTENTS),
+        Deletes(found, ENTROPY, INTENTS[0]),
         Resolutions(found, True),
     )
     for actions in changes:

@@ -67,8 +67,8 @@ def test_entries() -> None:
         + len("physpath" + UNCOMMITTED + "physcommitted")
         + 1
     )
-    marked = replace(directory, pending='{"job":"x"}')
-    assert entry_size(marked, keys) == entry_size(directory, keys) + len("next") + len(
+    pending = replace(directory, pending='{"job":"x"}')
+    assert entry_size(pending, keys) == entry_size(directory, keys) + len("next") + len(
         '{"job":"x"}'
     )
 

@@ -99,7 +99,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "test_native_faults.py::test_partition_keys_over_2048_bytes_are_refused_whatever_the_name_hashes_to",
     ),
     "files appear in a directory that goes away": (
-        "test_tree_faults.py::test_a_file_is_not_moved_into_a_directory_that_was_marked_meanwhile",
+        "test_tree_faults.py::test_a_file_is_not_moved_into_a_directory_that_gets_an_intent_meanwhile",
     ),
     "a directory that was empty is deleted with what came since": (
         "test_tree_faults.py::test_a_directory_that_is_no_longer_empty_stays",

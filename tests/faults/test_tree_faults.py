@@ -109,25 +109,25 @@ async def test_a_rename_moves_what_is_there_and_not_what_was_read_before(rig: Ri
     assert await rig.paths() == {"/b"}
 
 
-async def test_a_file_is_not_moved_into_a_directory_that_was_marked_meanwhile(rig: Rig) -> None:
-    """The mark comes between looking at the target's parent and the transaction, which has to see
+async def test_a_file_is_not_moved_into_a_directory_that_gets_an_intent_meanwhile(rig: Rig) -> None:
+    """The intent comes between the read of the target's parent and the transaction, which must see
     it itself."""
     rig.stop_renewing()
     source = await rig.write("/a/f")
     await rig.store.make_directory("/z")
-    async with rig.store.transactions.hold("delete", "/z") as job:
+    async with rig.store.transactions.hold("delete", "/z") as txn:
 
-        async def mark(call: Call) -> None:
+        async def add_intent(call: Call) -> None:
             if call.method == "transact":
-                marked = Update(
+                pending = Update(
                     rig.store.keys.key("/z"),
                     Condition(),
-                    set={NEXT: job.hold_intent, OPERATION: "a mark"},
+                    set={NEXT: txn.hold_intent, OPERATION: "an intent"},
                 )
-                await MemoryItems(rig.name).write(marked)
+                await MemoryItems(rig.name).write(pending)
 
         with pytest.raises(BusyError):
-            await rig.client(FaultPlan(mark)).rename_file(source, "/z/f")
+            await rig.client(FaultPlan(add_intent)).rename_file(source, "/z/f")
     assert await rig.paths() == {"/a", "/a/f", "/z"}
 
 

@@ -31,19 +31,19 @@ async def rename_and_die(
     *,
     lease: int | None = DEAD,
 ) -> str:
-    """Rename a directory, die before or after the publish, and return the job's id. With `lease`
-    None the one that the owner took goes on running."""
+    """Rename a directory, die before or after the publish, and return the transaction id. With
+    `lease` None the lease of the owner remains valid."""
     publish = TransactionRecords.publish
 
-    async def die_around(jobs: TransactionRecords, job: OwnedTransaction) -> None:
+    async def die_around(transactions: TransactionRecords, txn: OwnedTransaction) -> None:
         if when == "after":
-            await publish(jobs, job)
+            await publish(transactions, txn)
         raise Died("is dead")
 
-    async def dead(_jobs: TransactionRecords, _job: OwnedTransaction) -> TransactionState:
+    async def dead(_transactions: TransactionRecords, _txn: OwnedTransaction) -> TransactionState:
         raise Died("is dead")
 
-    async def says_nothing(_jobs: TransactionRecords, _job: OwnedTransaction) -> None:
+    async def says_nothing(_transactions: TransactionRecords, _txn: OwnedTransaction) -> None:
         pass
 
     volume = await open_volume(config)

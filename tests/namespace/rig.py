@@ -51,7 +51,7 @@ class Rig:
         return self
 
     def stop_renewing(self) -> None:
-        """From now on no client renews the leases of its jobs."""
+        """From now on no client renews the leases of its transactions."""
         sleep = self.runtime.sleep
 
         async def without_renewals(seconds: float) -> None:

@@ -75,24 +75,24 @@ async def grown(name: str) -> AsyncIterator[World]:
 
 
 async def seen(world: World) -> dict[str, bytes | None]:
-    """What a reader sees who takes every item as it is stored, and then asks each job once."""
+    """What a reader sees that takes every item as it is stored, and then reads each record once."""
     client = world.client()
     found: dict[str, bytes | None] = {}
     records = {record.id: record async for record in client.store.transactions.records()}
     for path, entry in (await world.scanned()).items():
         shown: Entry | None = entry
         if entry.pending:
-            mark = parse_intent(entry.pending)
-            shown = mark.resolve(
-                entry, published=mark.txn in records and records[mark.txn].is_published
+            intent = parse_intent(entry.pending)
+            shown = intent.resolve(
+                entry, published=intent.txn in records and records[intent.txn].is_published
             )
         if shown is not None:
             found[path] = None if shown.is_dir else await client.storage.read(str(shown.physical))
     return found
 
 
-async def settled(world: World) -> None:
-    """Nothing is left of any job."""
+async def assert_resolved(world: World) -> None:
+    """Nothing is left of any transaction."""
     assert [entry for entry in (await world.scanned()).values() if entry.pending] == []
     assert [record async for record in world.client().store.transactions.records()] == []
 
@@ -133,7 +133,7 @@ async def a_write(world: World, name: str) -> None:
 
 
 async def everything(world: World, name: str) -> None:
-    """Whoever is asked to settles what is left."""
+    """A client resolves what is left when it is asked to."""
     before = await seen(world)
     store = world.client().store
     for record in [record async for record in store.transactions.records()]:
@@ -144,7 +144,7 @@ async def everything(world: World, name: str) -> None:
 RECOVERIES: Final[dict[str, Callable[[World, str], Awaitable[None]]]] = {
     "the same call": again,
     "a write": a_write,
-    "settling": everything,
+    "resolving": everything,
 }
 
 
@@ -167,7 +167,7 @@ async def calls_of(name: str) -> int:
         faults = FaultPlan()
         await world.client(faults).run_change(CHANGES[name][0])
         assert await seen(world) == CHANGES[name][1]
-        await settled(world)
+        await assert_resolved(world)
         world.clock.advance(1000)
         assert [finding for finding in await world.findings() if finding.is_problem] == []
         return len(faults.calls)
@@ -179,7 +179,7 @@ async def die_and_recover(name: str, number: int, when: Moment, recovery: str) -
             await die_at(world, name, number, when)
             await RECOVERIES[recovery](world, name)
             if recovery != "the same call":
-                await settled(world)
+                await assert_resolved(world)
             await check_log(world)
         except BaseException as error:
             error.add_note(f"{name}: death {when} call {number}, then {recovery}")
@@ -230,7 +230,7 @@ async def test_a_failure_at_every_call_changes_nothing_or_is_none(name: str, tim
             if times == 1:
                 world.clock.advance(1000)
                 await everything(world, name)
-                await settled(world)
+                await assert_resolved(world)
                 await check_log(world)
 
 
@@ -273,7 +273,7 @@ async def test_a_live_reservation_below_refuses_the_whole_rename() -> None:
         assert await seen(world) == MOVED, "one that ran out is reaped"
         with pytest.raises(LeaseExpiredError):
             await client.store.commit(reserved, await client.storage.put(reserved.id, b"late"))
-        await settled(world)
+        await assert_resolved(world)
 
 
 async def test_a_delete_takes_reservations_along() -> None:
@@ -316,7 +316,7 @@ async def test_an_owner_that_wakes_up_late_publishes_nothing(name: str) -> None:
             found = await seen(world)
             published = {**after, "/d": None, "/d/x": None, "/d/x/other": b"other"}
             if raised is None and found.get("/e/z/x/other") == b"other":
-                # The write came before the job's record: it was moved along.
+                # The write came before the transaction record: it was moved along.
                 assert found == {**after, "/e/z/x/other": b"other"}
             elif raised is None and "/d/x/other" not in found:
                 assert name == "delete"
@@ -349,7 +349,7 @@ async def test_two_crossing_renames_never_detach_anything() -> None:
             data for data in GROWN.values() if data
         )
         assert all(path.rpartition("/")[0] in {*found, ""} for path in found)
-        await settled(world)
+        await assert_resolved(world)
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -399,14 +399,14 @@ async def test_a_creation_that_a_rename_did_not_see_is_not_acknowledged() -> Non
             assert all(path.rpartition("/")[0] in {*found, ""} for path in found)
 
 
-async def test_a_target_that_exists_is_refused_and_nothing_is_marked() -> None:
+async def test_an_existing_target_is_refused_before_any_intent() -> None:
     async with grown("atomic-taken") as world:
         client = world.client()
         for target in ("/e", "/e/k", "/e/k/below", "/nowhere/z"):
             with pytest.raises((PathExistsError, PathNotFoundError, NotDirectoryError)):
                 await client.atomic.rename(await client.need("/d"), target)
         assert await seen(world) == GROWN
-        await settled(world)
+        await assert_resolved(world)
 
 
 async def test_an_empty_directory_with_something_hidden_in_it_stays() -> None:
@@ -434,8 +434,8 @@ async def test_an_empty_directory_with_something_hidden_in_it_stays() -> None:
 
 
 async def test_a_damaged_item_refuses_a_rename_and_does_not_close_its_directory_for_ever() -> None:
-    """Neither owner nor successor can list what is left of such a rename; who needs a directory
-    drops its mark."""
+    """Neither owner nor successor can list the rest of such a rename; a client that needs a
+    directory removes its intent."""
     async with grown("atomic-damaged") as world:
         client = world.client()
         key = client.store.keys.key("/d/x/h")
@@ -450,7 +450,9 @@ async def test_a_damaged_item_refuses_a_rename_and_does_not_close_its_directory_
         assert await seen(world) == {**REMOVED, "/e/z": None, "/e/z/new": b"new"}
 
 
-async def test_what_a_dead_rename_has_hidden_does_not_take_the_path_from_a_plain_one() -> None:
+async def test_hidden_entries_of_an_interrupted_rename_do_not_take_the_path_from_a_plain_one() -> (
+    None
+):
     async with grown("atomic-hidden-plain") as world:
         for number in range(5, 14):
             plan = FaultPlan()
@@ -492,4 +494,4 @@ async def test_a_directory_that_others_move_to_the_target_and_back_is_renamed_at
         assert turns == []
         assert [state for state in states if state not in (GROWN, MOVED)] == []
         assert await seen(world) == MOVED
-        await settled(world)
+        await assert_resolved(world)

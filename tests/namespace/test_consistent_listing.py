@@ -1,5 +1,5 @@
-"""Listings see every job wholly or not at all, whatever the job does between two of their
-requests."""
+"""Listings see every transaction completely or not at all, whichever of its steps happen between
+two of their requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from s3k_async.namespace.consistent_listing import ATTEMPTS, SnapshotView, list_
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent
-from tests.namespace.marking import Hand, Step, a_directory, a_file
+from tests.namespace.manual_transactions import Hand, Step, a_directory, a_file
 from tests.namespace.rig import Rig
 
 TREE = [
@@ -135,7 +135,7 @@ def renaming(hand: Hand) -> list[Step]:
 
 
 def renaming_twice(hand: Hand) -> list[Step]:
-    """One job after the other, at the same entries."""
+    """One transaction after the other, at the same entries."""
     again = [
         Entry(
             "/b" + entry.path[2:],
@@ -152,8 +152,8 @@ def renaming_twice(hand: Hand) -> list[Step]:
 
 
 def aborting(hand: Hand) -> list[Step]:
-    marks = renaming(hand)[:7]
-    return hand.aborted(marks, "J", ["/a", "/b", "/a/d", "/b/d", "/a/d/f", "/b/d/f"])
+    intents = renaming(hand)[:7]
+    return hand.aborted(intents, "J", ["/a", "/b", "/a/d", "/b/d", "/a/d/f", "/b/d/f"])
 
 
 def changing(hand: Hand) -> list[Step]:
@@ -165,7 +165,7 @@ def changing(hand: Hand) -> list[Step]:
 
 
 async def moments(name: str, script: Script, look: Look) -> set[Found]:
-    """What can be seen while nobody is between two steps of the job."""
+    """What can be seen while nobody is between two steps of the transaction."""
     there = await place(name)
     seen = {await look(there)}
     for step in script(there.hand):
@@ -175,9 +175,9 @@ async def moments(name: str, script: Script, look: Look) -> set[Found]:
 
 
 async def interleavings(name: str, script: Script, look: Look, *, whole: bool) -> set[Found]:
-    """What is seen if the job's steps up to one happen before one of the listing's requests, and
-    the rest before another, for all pairs of requests and some of the steps, or with `whole` all
-    steps before one of them."""
+    """What is seen if the first steps of the transaction happen before one request of the listing,
+    and the rest before another, for all pairs of requests and some of the steps, or with `whole`
+    all steps before one of them."""
     alone = await place(f"{name} alone")
     await look(alone)
     requests = range(1, len(alone.faults.calls) + 1)
@@ -220,7 +220,7 @@ LOOKS: dict[str, Look] = {
 
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("script", SCRIPTS)
-async def test_a_job_between_two_requests_is_seen_wholly_or_not_at_all(
+async def test_a_transaction_between_two_requests_is_seen_completely_or_not_at_all(
     script: str, look: str
 ) -> None:
     name = f"{script} {look}"
@@ -233,7 +233,7 @@ async def test_a_job_between_two_requests_is_seen_wholly_or_not_at_all(
 
 
 @pytest.mark.parametrize("look", sorted(set(LOOKS) - {"content_summary"}))
-async def test_without_the_second_reading_half_a_job_is_seen(
+async def test_without_validation_part_of_a_transaction_is_seen(
     look: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The interleavings above are such that the second reading matters."""
@@ -251,8 +251,8 @@ async def test_without_the_second_reading_half_a_job_is_seen(
 async def test_a_rename_between_two_partitions_of_one_directory_is_seen_wholly_or_not_at_all(
     pattern: str,
 ) -> None:
-    """Of the root, of which no entry is marked that stays: its record tells. With no pattern, it is
-    listed."""
+    """Of the root, where no remaining entry has an intent: its record shows it. Without a pattern
+    it is listed."""
 
     async def look(there: Place) -> Found:
         if not pattern:
@@ -277,7 +277,7 @@ async def test_a_rename_between_two_partitions_of_one_directory_is_seen_wholly_o
 
 
 @pytest.mark.parametrize("path", ["/a", "/a/d", "/b", "/b/e"])
-async def test_a_listing_of_what_a_job_moves_is_that_before_or_afterwards(path: str) -> None:
+async def test_a_listing_shows_moved_entries_before_or_after_the_transaction(path: str) -> None:
     """It is listed as it was before or afterwards, or not there."""
 
     async def look(there: Place) -> Found:
@@ -316,7 +316,7 @@ async def test_a_listing_that_nothing_disturbs_reads_its_directories_once_more()
     ]
 
 
-async def test_a_job_that_is_not_published_costs_its_record_twice() -> None:
+async def test_an_unpublished_transaction_costs_two_reads_of_its_record() -> None:
     """The record once for all of its entries, the directories once more, and the record once
     more."""
     there = await place("unpublished")
@@ -333,7 +333,7 @@ async def test_a_job_that_is_not_published_costs_its_record_twice() -> None:
     assert there.second_readings == 1
 
 
-async def test_a_job_seen_unpublished_and_folded_before_the_end_starts_the_listing_again() -> None:
+async def test_a_transaction_that_is_resolved_during_the_listing_restarts_it() -> None:
     """When the second reading asks, there is no record any more: it may have been published."""
     there = await place("folded")
     steps = renaming(there.hand)
@@ -345,30 +345,30 @@ async def test_a_job_seen_unpublished_and_folded_before_the_end_starts_the_listi
     assert there.second_readings == 2
 
 
-async def test_a_job_that_was_aborted_meanwhile_changes_nothing_that_was_seen() -> None:
+async def test_a_transaction_that_is_aborted_meanwhile_does_not_change_the_listing() -> None:
     there = await place("aborted")
     steps = aborting(there.hand)
     for step in steps[:7]:
         await step()
     calm = len(await requests_of("aborted calm", 7))
     # Aborted, and nothing dropped yet, between the second reading of the directories and that of
-    # the job.
+    # the transaction.
     there.due[calm] = steps[7:8]
     assert await listed(there) == OLD
     assert there.second_readings == 1
 
 
-async def test_a_directory_that_was_marked_when_first_seen_names_its_job() -> None:
-    """Its operation does not change any more; that the job is published is seen by the job's
-    record."""
-    there = await place("marked first")
+async def test_a_directory_with_an_intent_when_first_read_names_its_transaction() -> None:
+    """Its operation does not change any more: only the transaction record shows that the
+    transaction is published."""
+    there = await place("intent first")
     steps = renaming(there.hand)
-    marks = len(steps) - 14
-    for step in steps[:marks]:
+    intents = len(steps) - 14
+    for step in steps[:intents]:
         await step()
     assert await listed(there, "/a/d") == {"/a/d/f 2"}
     first = len(there.faults.calls)
-    there.due[first + 3] = steps[marks : marks + 3]
+    there.due[first + 3] = steps[intents : intents + 3]
     with pytest.raises(PathNotFoundError):
         await listed(there, "/a/d")
 
@@ -471,7 +471,7 @@ async def test_an_error_of_the_second_reading_is_raised_before_the_first_page() 
         await anext(list_pages(there.store, "/", Listing()))
 
 
-async def test_a_volume_open_for_reading_only_has_no_jobs() -> None:
+async def test_a_volume_open_for_reading_only_has_no_transactions() -> None:
     """S3-FileSystem 1.0 writes no operations: neither is the root's record looked for nor anything
     read twice."""
     there = await place("1.0")
@@ -494,9 +494,9 @@ async def test_names_that_are_looked_for_are_looked_for_twice() -> None:
     await globbed(there)
     pages = [page async for page in glob_pages(there.store, "/{a/d/f,k/h}")]
     assert {status.path for page in pages for status in page} == {"/a/d/f", "/k/h"}
-    job = there.hand.change("J", [(TREE[2], REMOVED), (TREE[6], REMOVED)])
+    txn = there.hand.change("J", [(TREE[2], REMOVED), (TREE[6], REMOVED)])
     before = len(there.faults.calls)
-    there.due[before + 2] = job
+    there.due[before + 2] = txn
     again = [
         status.path async for page in glob_pages(there.store, "/{a/d/f,k/h}") for status in page
     ]
@@ -514,12 +514,11 @@ async def test_parts_of_any_kind_are_given_once() -> None:
     assert [part async for part in list_consistently(there.store, parts)] == [1, 2]
 
 
-async def test_a_mark_that_only_holds_a_directory_is_no_change() -> None:
-    """A change that is not atomic, whose job ends meanwhile, does not start a listing again by its
-    end alone."""
+async def test_an_intent_without_a_new_state_is_no_change() -> None:
+    """A change that is not atomic, whose transaction ends meanwhile, does not restart a listing."""
     there = await place("held")
     await there.hand.record("J", "", kind="mark")
-    await there.hand.mark("/a", "J", None)
+    await there.hand.add_intent("/a", "J", None)
     calm = len(await requests_of("held calm", 0))
     there.due[calm + 1] = [lambda: there.hand.forget("J")]
     assert await listed(there) == OLD

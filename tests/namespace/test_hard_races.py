@@ -34,7 +34,7 @@ from s3k_async.txn.intent_resolver import IntentResolver
 from s3k_async.txn.lease import Lease, Moment
 from s3k_async.txn.txn_record import OwnedTransaction, TransactionRecords
 from s3k_async.txn.write_intent import REMOVED
-from tests.namespace.marking import Hand
+from tests.namespace.manual_transactions import Hand
 from tests.namespace.rig import Rig
 
 
@@ -100,8 +100,8 @@ async def test_what_is_moved_after_the_lease_was_lost_keeps_its_parents(
     stalled = False
 
     async def gate(call: Call) -> None:
-        # The owner stalls with its move under way; whoever comes next takes the job for dead and
-        # deletes the target.
+        # The owner stalls with its move under way; the next client takes the transaction over
+        # and deletes the target.
         nonlocal stalled
         moving = call.store == "items" and call.method == "transact" and ("/d" in call.key)
         if moving and not stalled:
@@ -148,14 +148,14 @@ async def test_a_file_moved_into_a_directory_that_was_listed_for_deletion_keeps_
     assert await rig.paths() == await rig.scanned() == {"/a", "/z", "/z/f"}
 
 
-async def test_a_job_whose_lease_ran_out_does_not_get_it_back(rig: Rig) -> None:
+async def test_a_transaction_with_an_expired_lease_does_not_get_it_back(rig: Rig) -> None:
     rig.stop_renewing()
-    async with rig.store.transactions.hold("mark", "/a") as job:
-        job.check()
+    async with rig.store.transactions.hold("mark", "/a") as txn:
+        txn.check()
         rig.clock.advance(31)
-        job.extend(Lease.granted(job.owner, Moment.now(rig.runtime), 30.0))
+        txn.extend(Lease.granted(txn.owner, Moment.now(rig.runtime), 30.0))
         with pytest.raises(LeaseExpiredError):
-            job.check()
+            txn.check()
 
 
 class Meanwhile:
@@ -176,16 +176,16 @@ class Meanwhile:
         return self._rig.client(FaultPlan(self.gate))
 
 
-async def test_a_creation_that_was_seen_stays_while_its_directory_is_marked(rig: Rig) -> None:
+async def test_a_visible_creation_stays_while_its_directory_has_an_intent(rig: Rig) -> None:
     rig.stop_renewing()
     await rig.store.make_directory("/a")
-    async with rig.store.transactions.hold("mark", "/a") as job:
+    async with rig.store.transactions.hold("mark", "/a") as txn:
 
-        async def mark() -> None:
-            await rig.store.hold(await rig.need("/a"), job)
+        async def add_intent() -> None:
+            await rig.store.hold(await rig.need("/a"), txn)
 
         rig.clock.advance(28)
-        meanwhile = Meanwhile(rig, mark)
+        meanwhile = Meanwhile(rig, add_intent)
         entry = await rig.write("/a/f", store=meanwhile.client())
     assert meanwhile.seen == entry == await rig.need("/a/f")
 
@@ -266,81 +266,87 @@ async def test_a_creation_that_is_cancelled_while_it_is_withdrawn_leaves_no_file
     assert await rig.paths() == await rig.scanned() == set()
 
 
-async def test_a_creation_that_a_job_has_marked_in_vain_gets_its_directory_back(rig: Rig) -> None:
+async def test_a_creation_with_an_intent_of_an_aborted_transaction_gets_its_directory_back(
+    rig: Rig,
+) -> None:
     rig.stop_renewing()
     await rig.store.make_directory("/a")
     hand = Hand(MemoryItems(rig.name), rig.store.keys)
 
-    async def remove_and_mark() -> None:
+    async def remove_and_add_intent() -> None:
         await rig.store.forget(await rig.need("/a"))
         await hand.record("undone", "preparing", "transaction")
-        await hand.mark("/a/f", "undone", REMOVED)
+        await hand.add_intent("/a/f", "undone", REMOVED)
 
-    meanwhile = Meanwhile(rig, remove_and_mark)
+    meanwhile = Meanwhile(rig, remove_and_add_intent)
     await rig.write("/a/f", store=meanwhile.client())
     assert (await rig.need("/a/f")).pending == ""
     assert await rig.paths() == await rig.scanned() == {"/a", "/a/f"}
 
 
-async def test_a_creation_that_a_live_job_has_marked_is_neither_done_nor_undone(
+async def test_a_creation_with_an_intent_of_an_active_transaction_is_neither_done_nor_undone(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def busy(_: IntentResolver, entry: Entry) -> None:
-        raise BusyError("its job goes on", path=entry.path)
+        raise BusyError("its transaction goes on", path=entry.path)
 
     await rig.store.make_directory("/a")
-    async with rig.store.transactions.hold("mark", "/a") as job:
+    async with rig.store.transactions.hold("mark", "/a") as txn:
 
-        async def remove_and_mark() -> None:
+        async def remove_and_add_intent() -> None:
             await rig.store.forget(await rig.need("/a"))
-            await rig.store.hold(await rig.need("/a/f"), job)
+            await rig.store.hold(await rig.need("/a/f"), txn)
             monkeypatch.setattr(IntentResolver, "resolve", busy)
 
         with pytest.raises(OutcomeUnknownError):
-            await rig.write("/a/f", store=Meanwhile(rig, remove_and_mark).client())
+            await rig.write("/a/f", store=Meanwhile(rig, remove_and_add_intent).client())
         left = await rig.need("/a/f")
         assert left.pending
-        await rig.store.drop_intent(left, job)
+        await rig.store.drop_intent(left, txn)
 
 
-async def test_a_creation_that_is_cancelled_below_a_marked_directory_is_withdrawn(rig: Rig) -> None:
+async def test_a_creation_that_is_cancelled_below_a_directory_with_an_intent_is_withdrawn(
+    rig: Rig,
+) -> None:
     rig = await Rig("cancelled-below", real_time=True).start()
     await rig.store.make_directory("/a")
-    marked = asyncio.Event()
-    async with rig.store.transactions.hold("mark", "/a") as job:
+    intent_added = asyncio.Event()
+    async with rig.store.transactions.hold("mark", "/a") as txn:
 
-        async def mark() -> None:
-            await rig.store.hold(await rig.need("/a"), job)
-            marked.set()
+        async def add_intent() -> None:
+            await rig.store.hold(await rig.need("/a"), txn)
+            intent_added.set()
 
-        writing = asyncio.create_task(rig.write("/a/f", store=Meanwhile(rig, mark).client()))
-        await marked.wait()
+        writing = asyncio.create_task(rig.write("/a/f", store=Meanwhile(rig, add_intent).client()))
+        await intent_added.wait()
         writing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await writing
         assert await rig.store.get("/a/f") is None
-        await rig.store.drop_intent(await rig.need("/a"), job)
+        await rig.store.drop_intent(await rig.need("/a"), txn)
     assert await rig.paths() == await rig.scanned() == {"/a"}
 
 
-async def test_creations_of_a_list_that_is_cancelled_below_a_marked_directory_are_withdrawn(
+async def test_a_cancelled_list_of_creations_below_a_directory_with_an_intent_is_withdrawn(
     rig: Rig,
 ) -> None:
     rig = await Rig("cancelled-list", real_time=True).start()
     await rig.store.make_directory("/a")
     targets = [await rig.store.prepare(path) for path in ("/a/f", "/a/g")]
     files = [(target, rig.content(target.object_id)) for target in targets]
-    async with rig.store.transactions.hold("mark", "/a") as job:
+    async with rig.store.transactions.hold("mark", "/a") as txn:
         with anyio.CancelScope() as scope:
 
-            async def mark_and_cancel() -> None:
-                await rig.store.hold(await rig.need("/a"), job)
+            async def add_intent_and_cancel() -> None:
+                await rig.store.hold(await rig.need("/a"), txn)
                 scope.cancel()
 
-            await publish_many(Meanwhile(rig, mark_and_cancel).client(), files, overwrite=True)
+            await publish_many(
+                Meanwhile(rig, add_intent_and_cancel).client(), files, overwrite=True
+            )
         assert scope.cancelled_caught
         assert [await rig.store.get(target.path) for target in targets] == [None, None]
-        await rig.store.drop_intent(await rig.need("/a"), job)
+        await rig.store.drop_intent(await rig.need("/a"), txn)
     assert await rig.paths() == await rig.scanned() == {"/a"}
 
 
@@ -364,7 +370,7 @@ async def test_a_recursive_change_has_a_bounded_number_of_parts_under_way() -> N
     assert await rig.scanned() == set()
 
 
-async def test_a_reservation_whose_writer_died_does_not_hold_up_a_rename_for_ever(rig: Rig) -> None:
+async def test_an_abandoned_reservation_does_not_block_a_rename_forever(rig: Rig) -> None:
     await rig.write("/a/f")
     await rig.store.reserve(await rig.store.prepare("/a/dead"), exclusive=True)
     rig.clock.advance(1000)
@@ -394,13 +400,13 @@ async def test_an_interrupted_rename_that_is_taken_back_agrees_with_the_log(rig:
             assert committed.operation.after.path == "/a", number
 
 
-async def test_a_pending_directory_that_was_marked_since_is_seen_to_have_happened(rig: Rig) -> None:
+async def test_a_pending_directory_that_later_had_an_intent_has_happened(rig: Rig) -> None:
     faults = FaultPlan()
     error = ServiceError("no", service_code="X")
     faults.fail_when(lambda call: call.key.endswith(".committed"), error, times=9)
     await rig.client(faults).make_directory("/a")
-    async with rig.store.transactions.hold("mark", "/a") as job:
-        await rig.store.drop_intent(await rig.store.hold(await rig.need("/a"), job), job)
+    async with rig.store.transactions.hold("mark", "/a") as txn:
+        await rig.store.drop_intent(await rig.store.hold(await rig.need("/a"), txn), txn)
     entry = await rig.need("/a")
     found = decide(
         Facts(entry.id, rig.clock.now_ms() + 10**6, 0, [entry], (await rig.truths())[entry.id])
@@ -408,16 +414,16 @@ async def test_a_pending_directory_that_was_marked_since_is_seen_to_have_happene
     assert [(one.kind, "it happened" in one.detail) for one in found] == [("log_pending", True)]
 
 
-async def test_what_an_aborted_job_had_marked_is_not_taken_for_what_a_later_one_began_from(
+async def test_the_intent_of_an_aborted_transaction_is_not_the_previous_state_of_a_later_one(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mark gives a directory the id of the operation that is being prepared, and the abortion
+    """The intent gives a directory the id of the operation that is being prepared, and the abortion
     leaves it."""
     rig.stop_renewing()
     await rig.store.make_directory("/a/s")
     entry = await rig.need("/a/s")
 
-    async def dead(_jobs: TransactionRecords, _job: OwnedTransaction) -> NoReturn:
+    async def dead(_transactions: TransactionRecords, _txn: OwnedTransaction) -> NoReturn:
         raise Died("is dead")
 
     with monkeypatch.context() as patched:
@@ -433,9 +439,9 @@ async def test_what_an_aborted_job_had_marked_is_not_taken_for_what_a_later_one_
     await AtomicTree(later, Tree(later)).rename(await rig.need("/a"), "/c")
     moved, truth = await rig.need("/c/s"), (await rig.truths())[entry.id]
     assert decide(Facts(entry.id, rig.clock.now_ms() + 10**6, 0, [moved], truth)) == [], (
-        "told with the two jobs"
+        "reported with the two transactions"
     )
-    # As if marks of the segments said that nobody knows it.
+    # As if the committed objects said that it is unknown.
     pending = tuple(
         replace(one, key=one.key.replace(".pending", ".committed")) for one in truth.pending
     )

@@ -290,8 +290,8 @@ async def test_a_directory_that_this_client_removed_is_not_known(rig: Rig) -> No
 async def test_a_read_that_began_before_a_write_does_not_confirm_its_parent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The directory is marked between the read that the first file waits for and the write of the
-    second one."""
+    """The directory gets an intent between the read that the first file waits for and the write of
+    the second one."""
     rig = await Rig("began-before", real_time=True).start()
     await rig.write("/a/keep")
     store = rig.client()
@@ -317,14 +317,14 @@ async def test_a_read_that_began_before_a_write_does_not_confirm_its_parent(
     await read.wait()
     second = asyncio.create_task(rig.write("/a/second", store=store))
     await written.wait()
-    async with rig.store.transactions.hold("mark", "/a") as job:
-        marked = await rig.store.hold(await rig.need("/a"), job)
+    async with rig.store.transactions.hold("mark", "/a") as txn:
+        pending = await rig.store.hold(await rig.need("/a"), txn)
         answered.set()
         await first
-        # It has looked for itself, and waits for the mark to go.
+        # It has looked for itself, and waits for the resolution of the intent.
         for _ in range(100):
             await asyncio.sleep(0)
         assert not second.done()
-        await rig.store.drop_intent(marked, job)
+        await rig.store.drop_intent(pending, txn)
     assert (await first).version == (await second).version == 2
     assert await rig.paths() == await rig.scanned() == {"/a", "/a/keep", "/a/first", "/a/second"}

@@ -1,4 +1,4 @@
-"""Recursive changes: marks, leases, interruptions, and races that a gate decides."""
+"""Recursive changes: write intents, leases, interruptions, and races that a gate decides."""
 
 from __future__ import annotations
 
@@ -168,12 +168,12 @@ async def test_an_interrupted_delete_is_finished_by_the_same_call(rig: Rig) -> N
         assert await rig.scanned() == set(), number
 
 
-async def test_a_live_job_holds_others_up_and_a_dead_one_does_not(rig: Rig) -> None:
+async def test_an_active_transaction_blocks_others_and_an_expired_one_does_not(rig: Rig) -> None:
     await grow(rig, "/a")
     faults = FaultPlan()
     store = rig.client(faults)
-    async with store.transactions.hold("mark", "/a", "/b") as job:
-        await store.hold(await rig.need("/a/d0"), job)
+    async with store.transactions.hold("mark", "/a", "/b") as txn:
+        await store.hold(await rig.need("/a/d0"), txn)
         with pytest.raises(BusyError):
             await rig.write("/a/d0/new")
         with pytest.raises(BusyError):
@@ -185,7 +185,7 @@ async def test_a_live_job_holds_others_up_and_a_dead_one_does_not(rig: Rig) -> N
     assert (await rig.need("/a/d0")).pending == ""
 
 
-async def test_a_directory_that_is_not_empty_stays_and_loses_its_mark(rig: Rig) -> None:
+async def test_a_directory_that_is_not_empty_stays_and_loses_its_intent(rig: Rig) -> None:
     await rig.write("/a/f")
     with pytest.raises(DirectoryNotEmptyError):
         await rig.store.remove_directory(await rig.need("/a"))

@@ -217,12 +217,12 @@ def test_selections(entries: list[Entry], data: st.DataObject) -> None:
             (place for place in range(start, len(entries)) if entries[place].is_dir), None
         )
         assert found.next_directory(start) == wanted
-    assert found.marked() == [
+    assert found.with_intents() == [
         (place, entry.pending) for place, entry in enumerate(entries) if entry.pending
     ]
-    for mark in {entry.pending for entry in entries} | {"other"}:
-        assert found.carrying(mark) == [entry for entry in entries if entry.pending == mark]
-    assert found[1:].marked() == [
+    for intent in {entry.pending for entry in entries} | {"other"}:
+        assert found.carrying(intent) == [entry for entry in entries if entry.pending == intent]
+    assert found[1:].with_intents() == [
         (place, entry.pending) for place, entry in enumerate(entries[1:]) if entry.pending
     ]
 

@@ -43,7 +43,7 @@ BULK: dict[str, Callable[[], object]] = {
     "Rows.entries": lambda: ITEMS.entries("v"),
     "Entries.files": ENTRIES.files,
     "Entries.totals": ENTRIES.totals,
-    "Entries.carrying": lambda: ENTRIES.carrying("mark"),
+    "Entries.carrying": lambda: ENTRIES.carrying("intent"),
     "Entries.sorted": lambda: _native.Entries.sorted([ENTRIES]),
     "Entries.__arrow_c_array__": ENTRIES.__arrow_c_array__,
     "xxh3_64": lambda: _native.xxh3_64(CONTENT),

@@ -142,31 +142,33 @@ def test_deletes_as_planned_one_by_one(drawn: list[Entry], keys: KeyScheme) -> N
     _same_lines(operations)
 
 
-MARKS = st.one_of(
+INTENTS = st.one_of(
     st.uuids().map(
-        lambda job: (WriteIntent(str(job), REMOVED).text(), WriteIntent(str(job), CREATED).text())
+        lambda txn: (WriteIntent(str(txn), REMOVED).text(), WriteIntent(str(txn), CREATED).text())
     ),
     st.tuples(TEXTS.filter(bool), TEXTS.filter(bool)),
 )
 
 
-def _marking(entry: Entry, keys: KeyScheme, mark: str, operation: str) -> Update:
-    """The log knows a file by its operation, which a mark leaves alone; a listing knows a directory
-    by it."""
-    marked: dict[str, Value] = {NEXT: mark, OPERATION: operation} if entry.is_dir else {NEXT: mark}
-    return Update(keys.key(entry.path), unchanged(entry), set=marked)
+def _intent_update(entry: Entry, keys: KeyScheme, intent: str, operation: str) -> Update:
+    """The log knows a file by its operation, which an intent does not change; a listing knows a
+    directory by it."""
+    pending: dict[str, Value] = (
+        {NEXT: intent, OPERATION: operation} if entry.is_dir else {NEXT: intent}
+    )
+    return Update(keys.key(entry.path), unchanged(entry), set=pending)
 
 
-@given(entries(), KEYS, TARGETS, MARKS)
+@given(entries(), KEYS, TARGETS, INTENTS)
 def test_moves_prepared_as_one_by_one(
-    drawn: list[Entry], keys: KeyScheme, target: str, marks: tuple[str, str]
+    drawn: list[Entry], keys: KeyScheme, target: str, intents: tuple[str, str]
 ) -> None:
     wanted: list[Action] = []
     for before, after in zip(drawn, _moved(drawn, target), strict=True):
-        wanted.append(_marking(before, keys, marks[0], after.operation))
-        wanted.append(Put(to_item(replace(after, pending=marks[1]), keys), ABSENT))
+        wanted.append(_intent_update(before, keys, intents[0], after.operation))
+        wanted.append(Put(to_item(replace(after, pending=intents[1]), keys), ABSENT))
     columns, entropy = _columns(drawn, keys), _entropy(len(drawn))
-    moves = Moves(columns, keys.volume, target, keys.suffix_count, keys.hash, entropy, marks)
+    moves = Moves(columns, keys.volume, target, keys.suffix_count, keys.hash, entropy, intents)
     assert len(moves) == 2 * len(drawn)
     assert list(moves) == wanted == moves
     assert json.loads(_native.encode_transaction("meta", moves, "t")) == _body(wanted)
@@ -176,17 +178,17 @@ def test_moves_prepared_as_one_by_one(
     assert moves.operations(77).lines(0, len(drawn)) == plain.operations(77).lines(0, len(drawn))
 
 
-@given(entries(), KEYS, MARKS)
+@given(entries(), KEYS, INTENTS)
 def test_deletes_prepared_as_one_by_one(
-    drawn: list[Entry], keys: KeyScheme, marks: tuple[str, str]
+    drawn: list[Entry], keys: KeyScheme, intents: tuple[str, str]
 ) -> None:
     identities = _native.uuid_texts(_entropy(len(drawn)))
     wanted: list[Action] = [
-        _marking(entry, keys, marks[0], identity)
+        _intent_update(entry, keys, intents[0], identity)
         for entry, identity in zip(drawn, identities, strict=True)
     ]
     columns, entropy = _columns(drawn, keys), _entropy(len(drawn))
-    deletes = Deletes(columns, entropy, marks[0])
+    deletes = Deletes(columns, entropy, intents[0])
     assert len(deletes) == len(drawn)
     assert list(deletes) == wanted == deletes
     assert json.loads(_native.encode_transaction("meta", deletes, "t")) == _body(wanted)
@@ -195,20 +197,20 @@ def test_deletes_prepared_as_one_by_one(
     assert deletes.operations(78).lines(0, len(drawn)) == plain.lines(0, len(drawn))
 
 
-@given(entries(), KEYS, MARKS, st.booleans())
-def test_marks_ended_as_one_by_one(
-    drawn: list[Entry], keys: KeyScheme, marks: tuple[str, str], all_are_marked: bool
+@given(entries(), KEYS, INTENTS, st.booleans())
+def test_intents_are_resolved_as_one_by_one(
+    drawn: list[Entry], keys: KeyScheme, intents: tuple[str, str], all_have_intents: bool
 ) -> None:
-    """Each on the condition that the mark is still there, or still not."""
-    marked = [replace(entry, pending=marks[0]) for entry in drawn] if all_are_marked else drawn
-    columns = _columns(marked, keys)
-    removals: list[Action] = [Delete(keys.key(entry.path), unchanged(entry)) for entry in marked]
+    """Each on the condition that the intent is still there, or still not."""
+    pending = [replace(entry, pending=intents[0]) for entry in drawn] if all_have_intents else drawn
+    columns = _columns(pending, keys)
+    removals: list[Action] = [Delete(keys.key(entry.path), unchanged(entry)) for entry in pending]
     droppings: list[Action] = [
-        Update(keys.key(entry.path), unchanged(entry), remove=(NEXT,)) for entry in marked
+        Update(keys.key(entry.path), unchanged(entry), remove=(NEXT,)) for entry in pending
     ]
     for remove, wanted in ((True, removals), (False, droppings)):
         endings = Resolutions(columns, remove)
-        assert len(endings) == len(marked)
+        assert len(endings) == len(pending)
         assert list(endings) == wanted == endings
         assert json.loads(_native.encode_transaction("meta", endings, "t")) == _body(wanted)
 
@@ -279,14 +281,14 @@ def test_what_is_deleted_is_what_is_stored_wherever_that_is() -> None:
         assert changes[0].key == (stray, "f0")
 
 
-def test_a_mark_is_not_empty_and_has_a_text() -> None:
+def test_an_intent_is_not_empty_and_has_a_text() -> None:
     files = _columns(_files(1), SCHEME)
-    for marks in (("", "here"), ("gone", "")):
-        with pytest.raises(ValueError, match="a mark is not empty"):
-            Moves(files, "v", "/t", 7, "xxh3", _entropy(1), marks)
-    for mark in ("", "\ud800"):
-        with pytest.raises(ValueError, match=r"a mark is not empty|surrogates not allowed"):
-            Deletes(files, _entropy(1), mark)
+    for intents in (("", "here"), ("gone", "")):
+        with pytest.raises(ValueError, match="a write intent is not empty"):
+            Moves(files, "v", "/t", 7, "xxh3", _entropy(1), intents)
+    for intent in ("", "\ud800"):
+        with pytest.raises(ValueError, match=r"a write intent is not empty|surrogates not allowed"):
+            Deletes(files, _entropy(1), intent)
 
 
 @pytest.mark.parametrize("count", [0, 9, 11])

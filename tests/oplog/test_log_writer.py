@@ -44,10 +44,10 @@ LOST = ResponseLostError("lost")
 
 
 async def native(
-    faults: FaultPlan | None = None, *, settle_timeout: float = 30.0
+    faults: FaultPlan | None = None, *, outcome_timeout: float = 30.0
 ) -> tuple[BlobStore, NativeLog]:
     blobs = await log_blobs(faults)
-    return blobs, NativeLog(blobs, fake_runtime(), settle_timeout=settle_timeout)
+    return blobs, NativeLog(blobs, fake_runtime(), outcome_timeout=outcome_timeout)
 
 
 async def logged(blobs: BlobStore) -> list[LogRecord]:
@@ -269,7 +269,7 @@ async def test_a_failed_commit_is_false_counted_and_logged_without_secrets(
     assert await pending.commit() is True
 
 
-async def test_a_commit_whose_answer_was_lost_is_settled_by_the_bytes() -> None:
+async def test_a_commit_whose_answer_was_lost_is_resolved_by_the_bytes() -> None:
     faults = FaultPlan()
     store = await log_blobs(faults)
     runtime = fake_runtime()
@@ -341,11 +341,11 @@ class Gate:
 
 
 async def held(
-    method: str, *, settle_timeout: float = 30.0
+    method: str, *, outcome_timeout: float = 30.0
 ) -> tuple[BlobStore, NativeLog, PendingLog, Gate]:
     """An operation that has begun, and whose next call of the method will be held."""
     faults = FaultPlan()
-    blobs, log = await native(faults, settle_timeout=settle_timeout)
+    blobs, log = await native(faults, outcome_timeout=outcome_timeout)
     pending = await log.begin([sample.CREATE])
     faults.gate = gate = Gate(method)
     return blobs, log, pending, gate
@@ -399,7 +399,7 @@ async def test_a_rollback_survives_cancellation() -> None:
 
 
 async def test_a_commit_that_gets_no_answer_ends_false(caplog: pytest.LogCaptureFixture) -> None:
-    _, log, pending, gate = await held("put", settle_timeout=0.01)
+    _, log, pending, gate = await held("put", outcome_timeout=0.01)
     assert await pending.commit() is False
     assert gate.reached.is_set()
     assert log.failed_commits == 1

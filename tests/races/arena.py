@@ -184,8 +184,8 @@ class Arena:
         assert not detached, detached
         unfinished = [entry for entry in scanned if entry.pending or entry.is_reservation]
         assert not unfinished, unfinished
-        jobs = list((await volume.items.query(TRANSACTION_PARTITION)).items)
-        assert not jobs, jobs
+        transactions = list((await volume.items.query(TRANSACTION_PARTITION)).items)
+        assert not transactions, transactions
         assert volume.log_blobs is not None
         verifier = Verifier(
             volume.store,

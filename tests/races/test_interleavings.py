@@ -65,7 +65,7 @@ def held(rig: Rig, matches: Callable[[Call], bool]) -> tuple[MetadataStore, Gate
 
 
 async def check_sound(rig: Rig) -> None:
-    """Every entry hangs in the tree, once, unmarked, and as the log says."""
+    """Every entry hangs in the tree, once, without an intent, and as the log says."""
     entries = [entry async for page in rig.store.scan("/") for entry in page]
     assert sorted(entry.path for entry in entries) == sorted(await rig.paths())
     assert len({entry.id for entry in entries}) == len(entries)
@@ -205,7 +205,7 @@ async def test_a_file_renamed_inside_a_directory_that_is_renamed_goes_with_it(
     whole, at_end = held(rig, on("transact", "/a/d-sf"))
     outer = asyncio.create_task(Tree(whole).rename(await rig.need("/a"), "/b"))
     await at_end.reached.wait()
-    # Its directory is marked and listed; only now does the file move.
+    # Its directory has an intent and is listed; only now does the file move.
     gate.opened.set()
     await gate.passed.wait()
     at_end.opened.set()
@@ -258,7 +258,9 @@ async def test_a_rename_into_a_contended_directory_goes_without_the_check_and_ba
     await check_sound(rig)
 
 
-async def test_a_target_that_appears_after_the_source_was_marked_leaves_no_mark(rig: Rig) -> None:
+async def test_a_target_that_appears_after_the_intent_on_the_source_leaves_no_intent(
+    rig: Rig,
+) -> None:
     await rig.write("/a/f")
     store, gate = held(rig, on("transact"))
     rename = asyncio.create_task(Tree(store).rename(await rig.need("/a"), "/b"))
@@ -271,9 +273,9 @@ async def test_a_target_that_appears_after_the_source_was_marked_leaves_no_mark(
     await check_sound(rig)
 
 
-async def test_a_removal_that_finds_a_child_after_it_marked_leaves_no_mark(rig: Rig) -> None:
+async def test_a_removal_that_finds_a_child_after_its_intent_leaves_no_intent(rig: Rig) -> None:
     await rig.store.make_directory("/a")
-    store, gate = held(rig, on("write", "/-sf"))  # the mark
+    store, gate = held(rig, on("write", "/-sf"))  # the intent
     remove = asyncio.create_task(store.remove_directory(await rig.need("/a")))
     await gate.reached.wait()
     await rig.write("/a/f")
@@ -288,7 +290,7 @@ async def test_a_rename_whose_target_is_being_deleted_waits_and_says_that_it_is_
 ) -> None:
     for path in ("/a/f", "/t/g"):
         await rig.write(path)
-    # It has looked at the target's parent; then that is marked and deleted.
+    # It has looked at the target's parent; then that gets an intent and is deleted.
     store, gate = held(rig, on("transact"))
     rename = asyncio.create_task(Tree(store).rename(await rig.need("/a"), "/t/a"))
     await gate.reached.wait()
@@ -310,7 +312,8 @@ async def test_a_rename_inside_a_tree_and_the_trees_deletion_do_not_wait_for_eac
 ) -> None:
     for path in ("/t/a/f", "/t/b/g"):
         await rig.write(path)
-    # The rename has marked /t/a and looked at /t/b; the deletion marks /t and then needs /t/a.
+    # The rename has an intent on /t/a and has read /t/b; the deletion adds one to /t and then
+    # needs /t/a.
     store, gate = held(rig, on("get", "/t-sf"))
     rename = asyncio.create_task(Tree(store).rename(await rig.need("/t/a"), "/t/b/a"))
     await gate.reached.wait()
@@ -329,13 +332,13 @@ async def test_a_rename_inside_a_tree_and_the_trees_deletion_do_not_wait_for_eac
     await check_sound(rig)
 
 
-async def test_crossing_renames_in_step_do_not_stand_back_for_ever(rig: Rig) -> None:
+async def test_crossing_renames_in_step_do_not_retry_forever(rig: Rig) -> None:
     for path in ("/a/x/f", "/b/x/g"):
         await rig.write(path)
     meeting = asyncio.Barrier(2)
 
     def in_step() -> FaultPlan:
-        # Both have marked their source when they look at the chain of their target, for the first
+        # Both have an intent on their source when they read the chain of their target, the first
         # three times.
         left = [3]
 

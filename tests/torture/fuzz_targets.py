@@ -264,7 +264,7 @@ def read_s3(data: bytes) -> None:
 RECORD = VolumeRecord(
     "v", 4, "xxh3", "s3://bucket/data/", "native", "s3://bucket/data/oplog/", samples.FIRST, 5
 )
-MARKS = (
+INTENTS = (
     WriteIntent("j"),
     WriteIntent("j", REMOVED),
     WriteIntent("j", CREATED),
@@ -288,9 +288,9 @@ def read_record(data: bytes) -> None:
         VolumeRecord.from_item(fields, "t")
 
 
-def read_mark(data: bytes) -> None:
-    mark = parse_intent(try_text(data))
-    assert parse_intent(mark.text()) == mark
+def read_intent(data: bytes) -> None:
+    intent = parse_intent(try_text(data))
+    assert parse_intent(intent.text()) == intent
 
 
 def read_item(data: bytes) -> None:
@@ -398,7 +398,9 @@ TARGETS: dict[str, Target] = {
     "record_item": Target(
         (line(RECORD.to_item("o")),), read_record, (NotAVolumeError, VolumeFormatError)
     ),
-    "mark": Target(tuple(mark.text().encode() for mark in MARKS), read_mark, (ItemFormatError,)),
+    "intent": Target(
+        tuple(intent.text().encode() for intent in INTENTS), read_intent, (ItemFormatError,)
+    ),
     "item": Target(
         tuple(line(to_item(entry, KEYS)) for entry in ENTRIES), read_item, (ItemFormatError,)
     ),

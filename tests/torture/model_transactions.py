@@ -40,7 +40,7 @@ class Transact:
 
     stamp: int
     steps: tuple[Step, ...]
-    by_job: bool = False
+    by_record: bool = False
     """Whether it is carried out as if it did not fit into one transaction of the table."""
     staged: bool = False
     """Whether its bytes are uploaded before it begins, as if by another process, and published by
@@ -48,7 +48,7 @@ class Transact:
 
     async def run(self, fs: S3kClient) -> Outcome:
         with pytest.MonkeyPatch.context() as patched:
-            if self.by_job:
+            if self.by_record:
                 patched.setattr(multi_path_commit, "AT_ONCE", 0)
             uploads = {
                 step.path: await stage(fs, step.data)

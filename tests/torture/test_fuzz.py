@@ -41,7 +41,7 @@ def test_an_item_with_an_empty_key_of_bytes_reads_the_same_after_it_was_written(
 
 
 def test_the_long_run_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--seconds", "0.01", "--seed", "1", "--target", "mark", "--target", "path"]) == 0
+    assert main(["--seconds", "0.01", "--seed", "1", "--target", "intent", "--target", "path"]) == 0
     assert "executions, no crash, no hang" in capsys.readouterr().out
 
 
@@ -49,7 +49,7 @@ def test_a_crash_is_told_with_its_input(monkeypatch: pytest.MonkeyPatch) -> None
     def crash(data: bytes) -> None:
         raise RecursionError("too deep")
 
-    broken = Target(TARGETS["mark"].corpus, crash, TARGETS["mark"].errors)
-    monkeypatch.setitem(TARGETS, "mark", broken)
+    broken = Target(TARGETS["intent"].corpus, crash, TARGETS["intent"].errors)
+    monkeypatch.setitem(TARGETS, "intent", broken)
     with pytest.raises(AssertionError, match="RecursionError: too deep"):
-        fuzz("mark", "1", 1, Tally())
+        fuzz("intent", "1", 1, Tally())

@@ -1,4 +1,4 @@
-"""What readers see of entries that jobs mark."""
+"""What readers see of entries with write intents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from s3k_async.table.codec import NEXT
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn.txn_record import TransactionState
 from s3k_async.txn.write_intent import CREATED, REMOVED, NewState
-from tests.namespace.marking import Hand, a_directory, a_file
+from tests.namespace.manual_transactions import Hand, a_directory, a_file
 from tests.namespace.rig import Rig
 
 TOP, OLD, NEW = a_directory("/d"), a_file("/d/f"), a_file("/d/f", version=7)
@@ -28,7 +28,7 @@ TOP, OLD, NEW = a_directory("/d"), a_file("/d/f"), a_file("/d/f", version=7)
 FAR_FUTURE_MS = 10**14
 
 STATES: list[TransactionState | None] = ["preparing", "published", "aborted", None]
-"""Of a job; None: it has no record."""
+"""Of a transaction; None: it has no record."""
 THENS: list[NewState] = [None, REMOVED, CREATED, NEW]
 
 
@@ -50,11 +50,11 @@ class Ground:
         self.store: MetadataStore = rig.client(self.faults)
         self.hand = Hand(MemoryItems(rig.name), self.store.keys)
 
-    async def job(self, state: TransactionState | None, name: str = "J") -> None:
+    async def record(self, state: TransactionState | None, name: str = "J") -> None:
         if state is not None:
             await self.hand.record(name, state)
 
-    def reads_of_jobs(self) -> int:
+    def reads_of_records(self) -> int:
         return sum(call.key.startswith("s3k:job/") for call in self.faults.calls)
 
 
@@ -101,20 +101,20 @@ READS = [got, got_of_many, got_each, in_chain, among_children, among_sorted_chil
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("then", THENS, ids=["hold", "gone", "here", "other"])
-async def test_a_marked_entry_is_on_the_side_of_its_job(
+async def test_an_entry_with_an_intent_shows_the_side_of_its_transaction(
     ground: Ground,
     then: NewState,
     state: TransactionState | None,
     read: Callable[[MetadataStore], Awaitable[Entry | None]],
 ) -> None:
     await ground.hand.put(TOP, OLD)
-    await ground.job(state)
-    await ground.hand.mark("/d/f", "J", then)
+    await ground.record(state)
+    await ground.hand.add_intent("/d/f", "J", then)
     stored = await ground.store.stored("/d/f")
     assert stored is not None
     expected = seen(then, state)
     found = await read(ground.store)
-    # One that is seen keeps its mark: nobody may change it before the job is settled.
+    # A visible entry keeps its intent: no client may change it before the transaction is resolved.
     stamped = stored.operation if expected == OLD else NEW.operation
     assert found == (
         None if expected is None else replace(expected, pending=stored.pending, operation=stamped)
@@ -126,7 +126,7 @@ async def test_a_marked_entry_is_on_the_side_of_its_job(
 async def test_what_is_stored_is_given_as_it_is(ground: Ground) -> None:
     await ground.hand.put(TOP, OLD)
     await ground.hand.record("J", "published")
-    await ground.hand.mark("/d/f", "J", REMOVED)
+    await ground.hand.add_intent("/d/f", "J", REMOVED)
     stored = await ground.store.stored("/d/f")
     assert stored is not None
     assert replace(stored, pending="", operation=OLD.operation) == OLD
@@ -139,10 +139,10 @@ async def test_what_is_stored_is_given_as_it_is(ground: Ground) -> None:
         stored
     ]
     assert stored in [entry async for page in ground.store.scan("/") for entry in page]
-    assert ground.reads_of_jobs() == 0
+    assert ground.reads_of_records() == 0
 
 
-async def test_an_entry_without_a_mark_costs_nothing(ground: Ground) -> None:
+async def test_an_entry_without_an_intent_costs_nothing(ground: Ground) -> None:
     await ground.hand.put(TOP, OLD)
     await ground.store.get("/d/f")
     await ground.store.get_many(["/d", "/d/f"])
@@ -150,28 +150,28 @@ async def test_an_entry_without_a_mark_costs_nothing(ground: Ground) -> None:
     assert [call.method for call in ground.faults.calls] == ["get", "get_many", "query", "query"]
 
 
-async def test_a_mark_that_only_holds_costs_nothing(ground: Ground) -> None:
+async def test_an_intent_without_a_new_state_costs_nothing(ground: Ground) -> None:
     await ground.hand.put(TOP)
-    await ground.hand.mark("/d", "J", None)
+    await ground.hand.add_intent("/d", "J", None)
     assert await ground.store.get("/d") is not None
     assert [call.method for call in ground.faults.calls] == ["get"]
 
 
-async def test_each_jobs_record_is_read_once_in_a_call(ground: Ground) -> None:
+async def test_each_transaction_record_is_read_once_in_a_call(ground: Ground) -> None:
     await ground.hand.put(TOP, *(a_file(f"/d/{number}") for number in range(20)))
-    for job in ("J", "K"):
-        await ground.hand.record(job)
+    for txn in ("J", "K"):
+        await ground.hand.record(txn)
     for number in range(20):
-        await ground.hand.mark(f"/d/{number}", "JK"[number % 2], REMOVED)
+        await ground.hand.add_intent(f"/d/{number}", "JK"[number % 2], REMOVED)
     assert len(await ground.store.get_many([f"/d/{number}" for number in range(20)])) == 20
-    assert ground.reads_of_jobs() == 1
+    assert ground.reads_of_records() == 1
     assert sum([len(page) async for page in ground.store.children("/d")]) == 20
     # Both suffixes may be answered before a record was asked for.
-    assert ground.reads_of_jobs() <= 3
+    assert ground.reads_of_records() <= 3
 
 
 async def before_the_record(ground: Ground, change: Callable[[], Awaitable[None]]) -> None:
-    """Have something happen between the look at an entry and the look at its job."""
+    """Have something happen between the look at an entry and the look at its transaction."""
     done = False
 
     async def gate(call: Call) -> None:
@@ -184,13 +184,13 @@ async def before_the_record(ground: Ground, change: Callable[[], Awaitable[None]
 
 
 @pytest.mark.parametrize("read", READS)
-async def test_a_job_that_was_folded_before_its_record_was_read_is_seen_from_its_new_side(
+async def test_a_transaction_that_was_resolved_before_its_record_was_read_shows_its_new_side(
     ground: Ground, read: Callable[[MetadataStore], Awaitable[Entry | None]]
 ) -> None:
-    """There is no record: the item is read again, and carries no mark any more."""
+    """There is no record: the item is read again, and has no intent any more."""
     await ground.hand.put(TOP, OLD)
     await ground.hand.record("J")
-    await ground.hand.mark("/d/f", "J", CREATED)
+    await ground.hand.add_intent("/d/f", "J", CREATED)
 
     async def fold() -> None:
         await ground.hand.record("J", "published")
@@ -204,29 +204,29 @@ async def test_a_job_that_was_folded_before_its_record_was_read_is_seen_from_its
 
 
 @pytest.mark.parametrize("read", READS)
-async def test_an_entry_that_is_marked_again_meanwhile_is_on_the_side_of_its_new_job(
+async def test_an_entry_that_gets_another_intent_meanwhile_shows_the_side_of_its_new_transaction(
     ground: Ground, read: Callable[[MetadataStore], Awaitable[Entry | None]]
 ) -> None:
     await ground.hand.put(TOP, OLD)
     await ground.hand.record("J")
-    await ground.hand.mark("/d/f", "J", REMOVED)
+    await ground.hand.add_intent("/d/f", "J", REMOVED)
 
     async def abort_and_remove() -> None:
         await ground.hand.record("J", "aborted")
         await ground.hand.drop("/d/f", "J")
         await ground.hand.forget("J")
         await ground.hand.record("K", "published")
-        await ground.hand.mark("/d/f", "K", REMOVED)
+        await ground.hand.add_intent("/d/f", "K", REMOVED)
 
     await before_the_record(ground, abort_and_remove)
     assert await read(ground.store) is None
 
 
 async def test_an_empty_directory_with_a_hidden_entry_is_not_removed(ground: Ground) -> None:
-    """A job that is about to show the entry would leave it without a parent."""
+    """A transaction that is about to show the entry would leave it without a parent."""
     await ground.hand.put(TOP, OLD)
     await ground.hand.record("J", lease=FAR_FUTURE_MS)
-    await ground.hand.mark("/d/f", "J", CREATED)
+    await ground.hand.add_intent("/d/f", "J", CREATED)
     assert not await ground.store.has_children("/d")
     with pytest.raises(BusyError):
         await ground.store.remove_directory(TOP)
@@ -234,10 +234,12 @@ async def test_an_empty_directory_with_a_hidden_entry_is_not_removed(ground: Gro
     assert await ground.store.stored("/d/f") is not None
 
 
-async def test_what_a_dead_job_has_hidden_goes_before_its_directory(ground: Ground) -> None:
+async def test_hidden_entries_of_an_expired_transaction_are_removed_before_their_directory(
+    ground: Ground,
+) -> None:
     await ground.hand.put(TOP, OLD)
     await ground.hand.record("J")
-    await ground.hand.mark("/d/f", "J", CREATED)
+    await ground.hand.add_intent("/d/f", "J", CREATED)
     await ground.store.remove_directory(TOP)
     assert await ground.store.stored("/d") is None
     assert await ground.store.stored("/d/f") is None
@@ -247,27 +249,27 @@ async def test_many_hidden_entries_are_looked_through_by_the_page(ground: Ground
     await ground.hand.put(TOP, *(a_file(f"/d/{number:03}") for number in range(100)))
     await ground.hand.record("J", "published")
     for number in range(99):
-        await ground.hand.mark(f"/d/{number:03}", "J", REMOVED)
+        await ground.hand.add_intent(f"/d/{number:03}", "J", REMOVED)
     assert await ground.store.has_children("/d")
     assert sum(call.method == "query" for call in ground.faults.calls) <= 4
 
 
-async def test_a_mark_that_cannot_be_understood_changes_nothing(ground: Ground) -> None:
+async def test_an_unreadable_intent_changes_nothing(ground: Ground) -> None:
     await ground.hand.put(TOP, OLD)
     key = ground.store.keys.key("/d/f")
     await ground.hand.items.write(Update(key, Condition(), set={NEXT: '{"job":'}))
     assert await ground.store.get("/d/f") == replace(OLD, pending='{"job":')
 
 
-async def test_a_record_that_cannot_be_understood_is_an_error(ground: Ground) -> None:
+async def test_an_unreadable_record_is_an_error(ground: Ground) -> None:
     await ground.hand.put(TOP, OLD)
     await ground.hand.record("J", kind="party")
-    await ground.hand.mark("/d/f", "J", REMOVED)
+    await ground.hand.add_intent("/d/f", "J", REMOVED)
     with pytest.raises(ItemFormatError):
         await ground.store.get("/d/f")
 
 
-async def test_damage_of_one_item_does_not_keep_the_marks_of_others_from_being_seen(
+async def test_damage_of_one_item_does_not_hide_the_intents_of_others(
     ground: Ground,
 ) -> None:
     await ground.hand.put(TOP, OLD, a_file("/d/g"))
@@ -275,47 +277,47 @@ async def test_damage_of_one_item_does_not_keep_the_marks_of_others_from_being_s
         Update(ground.store.keys.key("/d/g"), Condition(), set={"ver": 0})
     )
     await ground.hand.record("J", "published")
-    await ground.hand.mark("/d/f", "J", REMOVED)
+    await ground.hand.add_intent("/d/f", "J", REMOVED)
     gone, damaged = await ground.store.get_each(["/d/f", "/d/g"])
     assert gone is None
     assert isinstance(damaged, ItemFormatError)
 
 
 NAMES = [f"n{number}" for number in range(8)]
-JOBS = {"P": "preparing", "Q": "published", "A": "aborted", "-none-": None}
-MARKS = st.none() | st.tuples(
-    st.sampled_from(sorted(JOBS)), st.sampled_from(["hold", REMOVED, CREATED, "other"])
+TRANSACTIONS = {"P": "preparing", "Q": "published", "A": "aborted", "-none-": None}
+INTENTS = st.none() | st.tuples(
+    st.sampled_from(sorted(TRANSACTIONS)), st.sampled_from(["hold", REMOVED, CREATED, "other"])
 )
 _numbers = count()
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.dictionaries(st.sampled_from(NAMES), MARKS), st.integers(1, 3))
-def test_marks_are_resolved_as_a_plain_reading_of_the_table_does(
-    marks: dict[str, tuple[str, str] | None], suffix_count: int
+@given(st.dictionaries(st.sampled_from(NAMES), INTENTS), st.integers(1, 3))
+def test_intents_are_resolved_as_by_a_plain_reading_of_the_table(
+    intents: dict[str, tuple[str, str] | None], suffix_count: int
 ) -> None:
     async def check() -> None:
-        rig = await Rig(f"random marks {next(_numbers)}", suffix_count=suffix_count).start()
+        rig = await Rig(f"random intents {next(_numbers)}", suffix_count=suffix_count).start()
         store = rig.store
         hand = Hand(MemoryItems(rig.name), store.keys)
-        for job, state in JOBS.items():
+        for txn, state in TRANSACTIONS.items():
             if state is not None:
-                await hand.record(job, state)  # type: ignore[arg-type]
+                await hand.record(txn, state)  # type: ignore[arg-type]
         expected: dict[str, int] = {}
-        for name, mark in marks.items():
+        for name, intent in intents.items():
             path = f"/d/{name}"
             await hand.put(a_file(path))
             version: int | None = 2
-            if mark is not None:
-                job, then = mark
+            if intent is not None:
+                txn, then = intent
                 changes: dict[str, NewState] = {
                     "hold": None,
                     REMOVED: REMOVED,
                     CREATED: CREATED,
                     "other": a_file(path, version=7),
                 }
-                await hand.mark(path, job, changes[then])
-                published = JOBS[job] == "published"
+                await hand.add_intent(path, txn, changes[then])
+                published = TRANSACTIONS[txn] == "published"
                 if then == ("gone" if published else "here"):
                     version = None
                 elif then == "other" and published:
@@ -332,6 +334,6 @@ def test_marks_are_resolved_as_a_plain_reading_of_the_table_does(
         assert in_order == sorted(expected)
         assert await store.has_children("/d") is bool(expected)
         stored = [entry.path async for page in store.stored_children("/d") for entry in page]
-        assert sorted(stored) == sorted(f"/d/{name}" for name in marks)
+        assert sorted(stored) == sorted(f"/d/{name}" for name in intents)
 
     asyncio.run(check())

@@ -1,5 +1,5 @@
-"""Clients that were stopped just before a write of a job, and go on when others have acted: their
-conditions fail."""
+"""Clients that stop just before a write of a transaction and continue after another client has
+acted: their conditions fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn.txn_record import TransactionRecords, transaction_key
 from s3k_async.txn.write_intent import REMOVED
 from tests.engines.volumes import fresh_name
-from tests.namespace.marking import Hand
+from tests.namespace.manual_transactions import Hand
 from tests.namespace.world import World
 
 
@@ -27,40 +27,40 @@ async def world() -> AsyncIterator[World]:
     await made.drop()
 
 
-async def test_who_publishes_late_finds_the_job_aborted(world: World) -> None:
-    """Whoever took it over is still dropping its marks: published now, some of it would happen."""
+async def test_a_late_publish_finds_the_transaction_aborted(world: World) -> None:
+    """The new owner is still removing its intents: published now, a part of it would happen."""
     faults = FaultPlan()
-    jobs = world.client(faults).store.transactions
-    async with jobs.hold("rename", "/d", "/e") as job:
+    transactions = world.client(faults).store.transactions
+    async with transactions.hold("rename", "/d", "/e") as txn:
 
         async def take_over(call: Call) -> None:
             assert call.method == "write"
             faults.gate = None
             taken = Update(
-                transaction_key(job.id),
-                Condition(equals={"owner": job.owner, "state": "preparing"}),
+                transaction_key(txn.id),
+                Condition(equals={"owner": txn.owner, "state": "preparing"}),
                 set={"state": "aborted", "owner": "another", OPERATION: "taken over"},
             )
             await MemoryItems(world.name).write(taken)
 
         faults.gate = take_over
         with pytest.raises(LeaseExpiredError):
-            await jobs.publish(job)
+            await transactions.publish(txn)
         assert faults.gate is None
-        record = await jobs.record(job.id)
+        record = await transactions.record(txn.id)
         assert record is not None
         assert (record.state, record.owner) == ("aborted", "another")
 
 
-async def test_who_folds_in_a_mark_late_leaves_what_has_come_since(world: World) -> None:
-    """Of two that meet the mark of a published removal, the faster one writes a new file in its
-    place."""
+async def test_a_late_resolution_leaves_later_changes(world: World) -> None:
+    """Of two clients that find the intent of a published removal, the faster one writes a new file
+    in its place."""
     faults = FaultPlan()
     slow, fast = world.client(faults), world.client()
     await fast.write("/d/f", b"old")
     hand = Hand(MemoryItems(world.name), fast.store.keys)
     await hand.record("job", "published", kind="delete")
-    await hand.mark("/d/f", "job", REMOVED)
+    await hand.add_intent("/d/f", "job", REMOVED)
     met = await slow.store.stored("/d/f")
     assert met is not None
 
@@ -76,7 +76,7 @@ async def test_who_folds_in_a_mark_late_leaves_what_has_come_since(world: World)
     assert await fast.storage.read(str(found.physical)) == b"new"
 
 
-async def test_a_job_that_is_cancelled_while_its_record_is_written_leaves_none(
+async def test_a_transaction_that_is_cancelled_while_its_record_is_written_leaves_none(
     world: World,
 ) -> None:
     written, answered = asyncio.Event(), asyncio.Event()

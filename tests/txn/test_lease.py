@@ -252,18 +252,18 @@ async def test_a_loop_that_stopped_longer_than_the_lease_renews_no_transaction(
     ticks: Ticks, items: RetryingItems
 ) -> None:
     """Another client may have begun to take it over: a late renewal would only hold it back."""
-    jobs = TransactionRecords(items, ticks.runtime)
-    async with jobs.hold("mark", "/a") as job:
+    transactions = TransactionRecords(items, ticks.runtime)
+    async with transactions.hold("mark", "/a") as txn:
         await ticks.pass_by(10.0)
-        renewed = await jobs.record(job.id)
+        renewed = await transactions.record(txn.id)
         assert renewed is not None
         assert renewed.lease_ms == ticks.clock.now_ms() + 30_000
         await ticks.pass_by(10.0, passed=31.0)
         with pytest.raises(LeaseExpiredError):
-            job.check()
-        stored = await jobs.record(job.id)
+            txn.check()
+        stored = await transactions.record(txn.id)
         assert stored == renewed
-        assert not jobs.lease_runs(stored)
+        assert not transactions.lease_runs(stored)
         assert not ticks.sleeping
 
 

@@ -1,4 +1,4 @@
-"""A job keeps its lease while the client, or the service, is busy with the job's other requests."""
+"""A transaction keeps its lease while the client or the service is busy with its other requests."""
 
 from __future__ import annotations
 
@@ -65,23 +65,23 @@ async def service() -> Service:
 
 
 async def test_a_renewal_does_not_wait_for_its_turn(service: Service) -> None:
-    async with TransactionRecords(service.items, SYSTEM).hold("mark", "/a") as job:
+    async with TransactionRecords(service.items, SYSTEM).hold("mark", "/a") as txn:
         reading = asyncio.create_task(service.items.get(Key("p", "s")))
         await service.renewed(3)
-        job.check()
+        txn.check()
         service.answers_reads.set()
         assert await reading is None
 
 
 async def test_a_late_renewal_holds_back_what_is_not_sent_yet(service: Service) -> None:
     service.answers_renewals.clear()
-    async with TransactionRecords(service.items, SYSTEM).hold("mark", "/a") as job:
-        await job.turn()
+    async with TransactionRecords(service.items, SYSTEM).hold("mark", "/a") as txn:
+        await txn.turn()
         await service.renewed(1)
         await asyncio.sleep(0.1)
-        turn = asyncio.create_task(job.turn())
+        turn = asyncio.create_task(txn.turn())
         await asyncio.sleep(0.05)
         assert not turn.done()
         service.answers_renewals.set()
         await asyncio.wait_for(turn, 10)
-        job.check()
+        txn.check()

@@ -1,4 +1,4 @@
-"""Marks: each form is written one way and read back, and what a marked entry is on either side."""
+"""Write intents: each form has one text and is read back; both sides of an entry with one."""
 
 from __future__ import annotations
 
@@ -48,28 +48,28 @@ NEW = Entry(
         (CREATED, '{"job":"j","then":"here"}'),
     ],
 )
-def test_a_mark_is_one_text(then: NewState, text: str) -> None:
-    mark = WriteIntent("j", then)
-    assert mark.text() == text
-    assert parse_intent(text) == mark
+def test_an_intent_is_one_text(then: NewState, text: str) -> None:
+    intent = WriteIntent("j", then)
+    assert intent.text() == text
+    assert parse_intent(text) == intent
 
 
-def test_a_mark_holds_another_entry() -> None:
-    mark = WriteIntent("j", NEW)
-    assert parse_intent(mark.text()) == mark
-    assert json.loads(mark.text())["then"]["path"] == "/a/é"
+def test_an_intent_contains_another_entry() -> None:
+    intent = WriteIntent("j", NEW)
+    assert parse_intent(intent.text()) == intent
+    assert json.loads(intent.text())["then"]["path"] == "/a/é"
 
 
 @pytest.mark.parametrize(
     ("then", "before", "after"),
     [(None, OLD, OLD), (REMOVED, OLD, None), (CREATED, None, OLD), (NEW, OLD, NEW)],
 )
-def test_the_sides_of_a_marked_entry(
+def test_the_sides_of_an_entry_with_an_intent(
     then: NewState, before: Entry | None, after: Entry | None
 ) -> None:
-    mark = WriteIntent("j", then)
-    assert mark.resolve(OLD, published=False) == before
-    assert mark.resolve(OLD, published=True) == after
+    intent = WriteIntent("j", then)
+    assert intent.resolve(OLD, published=False) == before
+    assert intent.resolve(OLD, published=True) == after
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,6 @@ def test_the_sides_of_a_marked_entry(
     ["", "x", "[]", '"j"', "{}", '{"job":""}', '{"job":3}', '{"job":"j","then":"never"}',
      '{"job":"j","then":{"path":1}}', '{"job":"j","then":7}', "[" * 100_000],
 )  # fmt: skip
-def test_what_is_no_mark_is_refused(text: str) -> None:
+def test_invalid_intents_are_refused(text: str) -> None:
     with pytest.raises(ItemFormatError):
         parse_intent(text)

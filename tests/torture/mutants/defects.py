@@ -64,21 +64,21 @@ DEFECTS: tuple[Defect, ...] = (
         "tests/faults/test_tree_faults.py::test_a_rename_moves_what_is_there_and_not_what_was_read_before",
     ),
     Defect(
-        "marks that hold nobody up",
+        "intents that block no other client",
         "table/codec.py",
         '    return Condition(equals={"isdir": True}, missing=(NEXT,))',
         '    return Condition(equals={"isdir": True})',
-        "tests/faults/test_tree_faults.py::test_a_file_is_not_moved_into_a_directory_that_was_marked_meanwhile",
+        "tests/faults/test_tree_faults.py::test_a_file_is_not_moved_into_a_directory_that_gets_an_intent_meanwhile",
     ),
     Defect(
         "a parent that is not read again after a creation",
         "namespace/store.py",
-        "            has_parent = await self._settle(entry)",
+        "            has_parent = await self._check_parent(entry)",
         "            has_parent = True",
         "tests/namespace/test_parent_cache.py::test_a_new_file_in_a_known_directory_reads_itself_and_then_its_parent",
     ),
     Defect(
-        "a lost answer that is not settled by what is stored",
+        "a lost answer that is not resolved by what is stored",
         "backends/retrying/retrying_items.py",
         "                verdict = await self._resolve(actions, failure)",
         "                raise failure",
@@ -90,7 +90,7 @@ DEFECTS: tuple[Defect, ...] = (
         "    return operation is not None and stored is not None and stored.get(OPERATION) == "
         "operation",
         "    return False",
-        f"{RELIABLE}::test_a_write_whose_every_answer_is_lost_is_settled_by_reading_back",
+        f"{RELIABLE}::test_a_write_whose_every_answer_is_lost_is_resolved_by_reading_back",
     ),
     Defect(
         "another token when a deletion is sent again",
@@ -224,39 +224,39 @@ DEFECTS: tuple[Defect, ...] = (
         f"{CRASH}::test_what_may_be_under_way_is_no_finding",
     ),
     Defect(
-        "a job that goes on without its lease",
+        "a transaction that goes on without its lease",
         "txn/txn_record.py",
         "        if self.expired:\n            raise LeaseExpiredError(",
         "        if False:\n            raise LeaseExpiredError(",
-        "tests/namespace/test_hard_races.py::test_a_job_whose_lease_ran_out_does_not_get_it_back",
+        "tests/namespace/test_hard_races.py::test_a_transaction_with_an_expired_lease_does_not_get_it_back",
     ),
     Defect(
-        "a job that is published though it was aborted",
+        "a transaction that is published though it was aborted",
         "txn/txn_record.py",
         '        condition = Condition(equals={"state": "preparing", "owner": txn.owner})',
         "        condition = Condition()",
-        "tests/txn/test_late.py::test_who_publishes_late_finds_the_job_aborted",
+        "tests/txn/test_late.py::test_a_late_publish_finds_the_transaction_aborted",
     ),
     Defect(
-        "a mark that is folded in though it is gone",
+        "an intent that is applied though it is gone",
         "txn/intent_resolver.py",
         "        key, held = keys.key(entry.path), Condition(equals={NEXT: entry.pending})",
         "        key, held = keys.key(entry.path), Condition()",
-        "tests/txn/test_late.py::test_who_folds_in_a_mark_late_leaves_what_has_come_since",
+        "tests/txn/test_late.py::test_a_late_resolution_leaves_later_changes",
     ),
     Defect(
         "a listing that is not read a second time",
         "namespace/consistent_listing.py",
         "            if await view.is_unchanged():",
         "            if True:",
-        "tests/namespace/test_consistent_listing.py::test_a_job_between_two_requests_is_seen_wholly_or_not_at_all",
+        "tests/namespace/test_consistent_listing.py::test_a_transaction_between_two_requests_is_seen_completely_or_not_at_all",
     ),
     Defect(
-        "what a job has not published yet is seen",
+        "unpublished changes of a transaction are seen",
         "txn/intent_view.py",
         "            elif intent.new_state == (REMOVED if record.is_published else CREATED):",
         "            elif intent.new_state == (REMOVED if record.is_published else None):",
-        "tests/txn/test_intent_view.py::test_a_marked_entry_is_on_the_side_of_its_job",
+        "tests/txn/test_intent_view.py::test_an_entry_with_an_intent_shows_the_side_of_its_transaction",
     ),
     Defect(
         "a damaged log object that is removed and not kept",
@@ -316,11 +316,11 @@ DEFECTS: tuple[Defect, ...] = (
         "tests/namespace/test_hard_races.py::test_a_creation_that_was_seen_gets_its_directory_back",
     ),
     Defect(
-        "the record of a job that was cancelled before it began",
+        "the record of a transaction that was cancelled before it began",
         "txn/txn_record.py",
         "            txn.over = True  # no entry carries an intent of it",
         "            raise",
-        "tests/txn/test_late.py::test_a_job_that_is_cancelled_while_its_record_is_written_leaves_none",
+        "tests/txn/test_late.py::test_a_transaction_that_is_cancelled_while_its_record_is_written_leaves_none",
     ),
     # Data at risk: what testers from outside had found.
     Defect(
@@ -401,12 +401,12 @@ DEFECTS: tuple[Defect, ...] = (
         "tests/client/test_local_targets.py::test_a_pipe_is_not_replaced",
     ),
     Defect(
-        "a live job whose log is removed",
+        "an active transaction whose log is removed",
         "integrity/repair_actions.py",
-        "            if name.job and await self._store.transactions.record(name.job) is not None:",
+        "            if name.txn and await self._store.transactions.record(name.txn) is not None:",
         "            if False:",
         "tests/integrity/test_interrupted.py"
-        "::test_a_job_that_begins_after_the_scan_of_the_table_is_left_alone",
+        "::test_a_transaction_that_begins_after_the_scan_of_the_table_is_not_changed",
     ),
     Defect(
         "a deletion that is undone between two repairs",

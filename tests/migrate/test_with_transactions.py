@@ -1,4 +1,4 @@
-"""Tables in which a job is under way are dumped as they are seen, and resharded as they are."""
+"""Tables with an unfinished transaction are dumped as readers see them, and resharded as stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from s3k_async.table.keys import KeyScheme
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.migrate.rig import HURRIED, config, entries, keys, opened
-from tests.namespace.marking import Hand, a_directory, a_file
+from tests.namespace.manual_transactions import Hand, a_directory, a_file
 
 OLD = {"/d", "/d/a", "/d/b"}
 NEW = {"/e", "/e/a", "/e/b"}
@@ -76,7 +76,7 @@ async def test_a_directory_that_is_renamed_during_a_dump_is_in_it_under_one_name
 
 
 @pytest.mark.parametrize(("steps", "visible"), [(4, OLD), (8, OLD), (9, NEW), (11, NEW)])
-async def test_a_job_survives_a_reshard(steps: int, visible: set[str]) -> None:
+async def test_a_transaction_survives_a_reshard(steps: int, visible: set[str]) -> None:
     settings = config(4)
     await renaming(settings, steps)
     before = await entries(settings)

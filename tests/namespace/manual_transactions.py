@@ -1,7 +1,7 @@
-"""Jobs written by hand: their records and marks, put into the item store in the order that is
-promised.
+"""Transactions written by hand: their records and write intents, put into the item store in the
+specified order.
 
-Each job is a list of steps, so that a test can let a reader run between any two of them.
+Each transaction is a list of steps, so that a test can let a reader run between any two of them.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ class Hand:
             await self.items.write(Put(to_item(entry, self.keys), ABSENT))
 
     async def record(
-        self, job: str, state: TransactionState = "preparing", kind: str = "rename", lease: int = 1
+        self, txn: str, state: TransactionState = "preparing", kind: str = "rename", lease: int = 1
     ) -> None:
-        """Write a job's record, new or again; its lease is over, unless one in epoch milliseconds
-        is given."""
+        """Write a transaction record, new or again; its lease is over, unless one in epoch
+        milliseconds is given."""
         item: dict[str, Value] = {
             PARTITION: TRANSACTION_PARTITION,
-            SORT: job,
+            SORT: txn,
             "kind": kind,
             "lease": lease,
             OPERATION: SYSTEM.uuid(),
         }
-        stored = await self.items.get(transaction_key(job))
+        stored = await self.items.get(transaction_key(txn))
         await self.items.write(
             Put(
                 item | ({"state": state} if state else {}),
@@ -78,20 +78,20 @@ class Hand:
             )
         )
 
-    async def forget(self, job: str) -> None:
-        await self.items.write(Delete(transaction_key(job), Condition()))
+    async def forget(self, txn: str) -> None:
+        await self.items.write(Delete(transaction_key(txn), Condition()))
 
-    async def mark(self, path: str, job: str, then: NewState) -> None:
-        """Mark what is at a path."""
-        change = {NEXT: WriteIntent(job, then).text(), OPERATION: SYSTEM.uuid()}
+    async def add_intent(self, path: str, txn: str, then: NewState) -> None:
+        """Add an intent to the entry at a path."""
+        change = {NEXT: WriteIntent(txn, then).text(), OPERATION: SYSTEM.uuid()}
         await self.items.write(Update(self.keys.key(path), Condition(missing=(NEXT,)), set=change))
 
-    async def drop(self, path: str, job: str) -> None:
-        """Drop the mark at a path: of a job that was published to its new side, else to the old
-        one."""
+    async def drop(self, path: str, txn: str) -> None:
+        """Resolve the intent at a path: to its new side if the transaction was published, else to
+        the old one."""
         item = await self.items.get(self.keys.key(path))
         assert item is not None
-        record = await self.items.get(transaction_key(job))
+        record = await self.items.get(transaction_key(txn))
         assert record is not None
         entry = from_item(item, self.keys)
         side = parse_intent(entry.pending).resolve(entry, published=record["state"] == "published")
@@ -106,7 +106,7 @@ class Hand:
             )
 
     async def touch(self, path: str) -> None:
-        """Change the operation of a directory, as a job does before it is published."""
+        """Change the operation of a directory, as a transaction does before it is published."""
         if path != "/":
             await self.items.write(
                 Update(self.keys.key(path), Condition(), set={OPERATION: SYSTEM.uuid()})
@@ -116,7 +116,7 @@ class Hand:
         record = {PARTITION: ROOT_KEY.partition, SORT: ROOT_KEY.sort, OPERATION: SYSTEM.uuid()}
         await self.items.write(Put(record, ABSENT if stored is None else Condition()))
 
-    def rename(self, job: str, entries: Sequence[Entry], source: str, target: str) -> list[Step]:
+    def rename(self, txn: str, entries: Sequence[Entry], source: str, target: str) -> list[Step]:
         """An atomic rename of the directory at `source`, of which `entries` are the whole subtree,
         parents first."""
         below = [
@@ -125,45 +125,45 @@ class Hand:
             if entry.path == source or entry.path.startswith(source + "/")
         ]
         moved = [target + entry.path[len(source) :] for entry in below]
-        steps: list[Step] = [partial(self.record, job)]
+        steps: list[Step] = [partial(self.record, txn)]
         for entry, path in zip(below, moved, strict=True):
-            steps.append(partial(self.mark, entry.path, job, REMOVED))
+            steps.append(partial(self.add_intent, entry.path, txn, REMOVED))
             here = replace(entry, path=path, version=entry.version + 1, operation=SYSTEM.uuid())
-            steps.append(partial(self.put, replace(here, pending=WriteIntent(job, CREATED).text())))
+            steps.append(partial(self.put, replace(here, pending=WriteIntent(txn, CREATED).text())))
         steps += [
             partial(self.touch, parent) for parent in sorted({_parent(source), _parent(target)})
         ]
         paths = [
             path for pair in zip(below, moved, strict=True) for path in (pair[0].path, pair[1])
         ]
-        return [*steps, *self._end(job, paths, "published")]
+        return [*steps, *self._end(txn, paths, "published")]
 
-    def change(self, job: str, thens: Sequence[tuple[Entry, NewState]]) -> list[Step]:
-        """A job that changes entries in directories of which it marks none."""
-        steps: list[Step] = [partial(self.record, job, kind="transaction")]
+    def change(self, txn: str, thens: Sequence[tuple[Entry, NewState]]) -> list[Step]:
+        """A transaction that changes entries in directories without an intent of its own."""
+        steps: list[Step] = [partial(self.record, txn, kind="transaction")]
         for entry, then in thens:
             if then == CREATED:
                 steps.append(
-                    partial(self.put, replace(entry, pending=WriteIntent(job, CREATED).text()))
+                    partial(self.put, replace(entry, pending=WriteIntent(txn, CREATED).text()))
                 )
             else:
-                steps.append(partial(self.mark, entry.path, job, then))
+                steps.append(partial(self.add_intent, entry.path, txn, then))
         steps += [
             partial(self.touch, parent)
             for parent in sorted({_parent(entry.path) for entry, _ in thens})
         ]
-        return [*steps, *self._end(job, [entry.path for entry, _ in thens], "published")]
+        return [*steps, *self._end(txn, [entry.path for entry, _ in thens], "published")]
 
-    def aborted(self, steps: Sequence[Step], job: str, paths: Sequence[str]) -> list[Step]:
-        """The first of a job's steps, and then its abortion, of a job that has marked these paths
-        by then."""
-        return [*steps, *self._end(job, paths, "aborted")]
+    def aborted(self, steps: Sequence[Step], txn: str, paths: Sequence[str]) -> list[Step]:
+        """The first steps of a transaction, and then its abortion; by then it has intents on these
+        paths."""
+        return [*steps, *self._end(txn, paths, "aborted")]
 
-    def _end(self, job: str, paths: Sequence[str], state: TransactionState) -> list[Step]:
-        """The record in its last state, then the marks, children before directories, then the
+    def _end(self, txn: str, paths: Sequence[str], state: TransactionState) -> list[Step]:
+        """The record in its last state, then the intents, children before directories, then the
         record."""
-        folded: list[Step] = [partial(self.drop, path, job) for path in reversed(paths)]
-        return [partial(self.record, job, state), *folded, partial(self.forget, job)]
+        folded: list[Step] = [partial(self.drop, path, txn) for path in reversed(paths)]
+        return [partial(self.record, txn, state), *folded, partial(self.forget, txn)]
 
 
 def _parent(path: str) -> str:
