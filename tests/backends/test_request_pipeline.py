@@ -218,7 +218,7 @@ async def test_operations_have_the_services_names() -> None:
     assert rig.counter.requests.total == len(rig.plan.calls)
 
 
-async def test_what_settles_a_lost_answer_is_counted() -> None:
+async def test_requests_that_resolve_a_lost_answer_are_counted() -> None:
     rig = await Rig().start()
     rig.plan.fail_when(
         lambda call: call.method == "write", ResponseLostError("lost"), when="after", times=9
@@ -323,7 +323,7 @@ async def test_without_a_budget_the_first_error_is_the_last(error: Exception) ->
     assert rig.clock.sleeps == []
 
 
-async def test_without_a_budget_a_lost_answer_is_settled_all_the_same() -> None:
+async def test_without_a_budget_a_lost_answer_is_resolved_all_the_same() -> None:
     rig = await Rig(NOTHING).start()
     rig.plan.fail_when(
         lambda call: call.method in ("write", "put"),

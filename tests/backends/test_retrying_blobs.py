@@ -91,7 +91,7 @@ async def test_a_plain_conflict_passes_through() -> None:
     assert len(rig.plan.calls) == 2
 
 
-async def test_a_creation_whose_every_answer_is_lost_is_settled_by_reading() -> None:
+async def test_a_creation_whose_every_answer_is_lost_is_resolved_by_reading() -> None:
     rig = await Rig().holding()
     rig.plan.fail_when(
         lambda call: call.method == "put", ResponseLostError("lost"), when="after", times=100

@@ -195,7 +195,7 @@ async def test_another_clients_write_after_a_lost_answer_leaves_the_outcome_unkn
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_write_whose_every_answer_is_lost_is_settled_by_reading_back(when: str) -> None:
+async def test_a_write_whose_every_answer_is_lost_is_resolved_by_reading_back(when: str) -> None:
     rig = await Rig().holding(item())
     rig.plan.fail(1, ResponseLostError("lost"), when="after" if when == "after" else "before")
     rig.plan.fail_when(lambda call: call.number in range(2, 6), ResponseLostError("lost"), times=4)
@@ -237,7 +237,7 @@ async def test_a_refusal_without_a_lost_answer_is_definite() -> None:
     assert len(rig.plan.calls) == 1
 
 
-async def test_an_item_without_an_operation_id_settles_nothing() -> None:
+async def test_an_item_without_an_operation_id_resolves_nothing() -> None:
     rig = await Rig().holding({"path": "p", "children": "a", "id": "id-a", "ver": 1})
     rig.plan.fail(1, ResponseLostError("lost"), when="after")
     with pytest.raises(OutcomeUnknownError):

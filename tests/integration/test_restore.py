@@ -53,7 +53,7 @@ async def entries_of(volume: Volume) -> AsyncIterator[Entry]:
 
 
 async def tree_of(config: VolumeConfig, *, read: bool = True) -> Tree:
-    """Every entry, but for the marks of jobs, and every byte."""
+    """Every entry, without write intents, and every byte."""
     volume = await open_volume(config)
     found: Tree = {}
     async for entry in entries_of(volume):

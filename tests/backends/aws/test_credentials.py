@@ -112,7 +112,7 @@ async def test_nothing_is_renewed_early(world: World, credentials: Credentials) 
     assert world.asked == 0
 
 
-async def test_a_renewal_stands_in_nobodys_way(world: World, credentials: Credentials) -> None:
+async def test_a_renewal_delays_no_other_request(world: World, credentials: Credentials) -> None:
     old = await credentials.get()
     world.open.clear()
     world.passed = HOUR - 5 * 60

@@ -230,7 +230,7 @@ async def test_an_answer_whose_checksum_is_wrong(stores: Stores) -> None:
         assert len(proxy.calls) == 1
 
 
-async def test_a_put_whose_answer_was_lost_is_settled_by_its_operation(stores: Stores) -> None:
+async def test_a_put_whose_answer_was_lost_is_resolved_by_its_operation(stores: Stores) -> None:
     async with FaultProxy() as proxy, stores(proxy.url) as (items, _):
         proxy.rule(LOSE_ANSWER, target="PutItem", times=1)
         proxy.rule(dynamodb_error("ConditionalCheckFailedException", Item=OURS), target="PutItem")
