@@ -39,7 +39,7 @@ LISTINGS: Final = 4
 """Concurrent data listings: each holds a page, for a directory one of 10,000 keys."""
 LOOSE: Final = frozenset({"items", "log_objects", "jobs", "segments"})
 """Kinds without an object id."""
-STATE_FORMAT: Final = 4
+STATE_FORMAT: Final = 5
 _POSITION: Final = tuple(LogPosition.__dataclass_fields__)
 
 Tell = Callable[[Progress], object]

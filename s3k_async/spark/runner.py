@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TASKS_PER_CORE", "AnyVolume", "JobRun", "MaybeFrame", "ProgressCallback"]
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 DESCRIPTION: Final = "spark.job.description"
 TICK_SECONDS: Final = 1.0
 """Interval of progress reports."""

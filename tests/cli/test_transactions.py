@@ -46,8 +46,8 @@ def test_a_volume_without_transactions(cli: Cli, place: str) -> None:
         ["transactions"],
         ["transactions", place],
         ["transactions", "--json"],
-        ["transactions", "settle"],
-        ["transactions", "settle", place],
+        ["transactions", "resolve"],
+        ["transactions", "resolve", place],
     ):
         assert cli.ok(*arguments).out == ""
 
@@ -77,7 +77,7 @@ def test_an_interrupted_rename_is_listed_and_finished(
         "published_ms": 0,
     }
     assert (document["published_ms"] is None) == (when == "before")
-    assert cli.ok("transactions", "settle", place, *([txn] if named else [])).lines == [
+    assert cli.ok("transactions", "resolve", place, *([txn] if named else [])).lines == [
         f"{outcome}: {txn}  rename  /d -> /e"
     ]
     assert cli.ok("transactions").out == ""
@@ -88,7 +88,7 @@ def test_an_interrupted_rename_is_listed_and_finished(
 
 def test_finishing_as_json(cli: Cli, place: str) -> None:
     txn = die(place, "after")
-    document = cli.ok("transactions", "settle", "--json").json()
+    document = cli.ok("transactions", "resolve", "--json").json()
     assert (document["id"], document["state"], document["outcome"]) == (
         txn,
         "published",
@@ -100,23 +100,23 @@ def test_a_transaction_with_a_valid_lease_is_not_changed(cli: Cli, place: str) -
     txn = die(place, "before", lease=None)
     assert cli.ok("transactions").lines[0].endswith("lease runs")
     assert cli.ok("transactions", "--json").json()["lease_runs"] is True
-    assert "its lease is valid until" in cli.fails(6, "transactions", "settle", txn).errors
-    assert cli("transactions", "settle", place, txn, "--json").error()["path"] == txn
-    assert cli.ok("transactions", "settle").out.startswith(
+    assert "its lease is valid until" in cli.fails(6, "transactions", "resolve", txn).errors
+    assert cli("transactions", "resolve", place, txn, "--json").error()["path"] == txn
+    assert cli.ok("transactions", "resolve").out.startswith(
         f"left: {txn}  rename  /d -> /e (its lease runs until "
     )
-    assert cli.ok("transactions", "settle", "--json").json()["outcome"] == "left"
+    assert cli.ok("transactions", "resolve", "--json").json()["outcome"] == "left"
     assert cli.ok("transactions", "--json").json()["state"] == "preparing"
 
 
 def test_an_unknown_id(cli: Cli, place: str) -> None:
     txn = die(place, "before")
     assert (
-        cli.fails(3, "transactions", "settle", "nonsense").errors
+        cli.fails(3, "transactions", "resolve", "nonsense").errors
         == "s3k: no such transaction (s3k transactions lists them): nonsense\n"
     )
     assert cli.ok("transactions", "--json").json()["id"] == txn
-    done = cli.fails(10, "transactions", "settle", "nonsense", txn)
+    done = cli.fails(10, "transactions", "resolve", "nonsense", txn)
     assert done.lines == [f"aborted: {txn}  rename  /d -> /e"]
     assert cli.ok("transactions").out == ""
 
@@ -138,10 +138,10 @@ def test_transactions_of_other_kinds(cli: Cli, volume: str) -> None:
 
     anyio.run(put, "one", "mark")
     assert cli.ok("transactions").lines == ["one  mark         -          -  -  lease over"]
-    assert cli.ok("transactions", "settle", "one").lines == ["released: one  mark  -"]
+    assert cli.ok("transactions", "resolve", "one").lines == ["released: one  mark  -"]
     anyio.run(put, "two", "transaction")
     anyio.run(put, "three", "mark")
-    assert cli.ok("transactions", "settle").lines == [
+    assert cli.ok("transactions", "resolve").lines == [
         "released: three  mark  -",
         "aborted: two  transaction  -",
     ]
@@ -167,4 +167,4 @@ def test_a_volume_of_s3_filesystem_1_0(cli: Cli, monkeypatch: pytest.MonkeyPatch
         ".",
     ]
     assert cli.ok("transactions", "s3k://bucket", *given).out == ""
-    assert "reading only" in cli.fails(5, "transactions", "settle", "s3k://bucket", *given).errors
+    assert "reading only" in cli.fails(5, "transactions", "resolve", "s3k://bucket", *given).errors

@@ -99,7 +99,7 @@ COMMANDS = (
         ["fsck", "repair", "--grace", "x"],
         ["transactions", "./x", "./y"],
         ["transactions", "mend", "./x"],
-        ["transactions", "settle", "memory://x/a"],
+        ["transactions", "resolve", "memory://x/a"],
         ["spark", "nonsense"],
         ["spark", "purge"],
         ["spark", "rename", "memory://x"],
@@ -267,7 +267,7 @@ def test_an_option_before_the_name_takes_effect_and_one_behind_it_counts(
 def test_an_option_of_a_group_is_not_taken_for_its_command(
     cli: Cli, volume: str, command: str
 ) -> None:
-    named = {"fsck": "repair", "transactions": "settle"}[command]
+    named = {"fsck": "repair", "transactions": "resolve"}[command]
     assert cli.ok(command, "--volume", volume, named).code == 0
     assert cli.ok(command, "--region", "list", named, volume).code == 0
     assert cli.ok(command, "--region", "repair", volume).code == 0

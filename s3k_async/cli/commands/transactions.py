@@ -18,7 +18,7 @@ from s3k_async.model import ROOT
 from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.volumes import Volume, open_volume
 
-__all__ = ["list_transactions", "settle", "transactions"]
+__all__ = ["list_transactions", "resolve", "transactions"]
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ def list_transactions(invocation: Invocation, /, volume: str | None) -> None:
 @transactions.command(cls=VolumeCommand)
 @click.argument("arguments", nargs=-1, metavar="[VOLUME] [ID]...")
 @click.pass_obj
-def settle(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
+def resolve(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
     """Finish interrupted transactions: all, or those with the given ids.
 
     A transaction is interrupted if its lease has expired.
