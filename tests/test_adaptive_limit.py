@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from s3k_async._core.concurrency import AdaptiveLimit
+from s3k_async._core.concurrency import AdaptiveLimit, Slot
 from s3k_async._core.metering import Meter
 from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async._core.runtime import Runtime
@@ -24,13 +24,13 @@ from tests.support import fake_runtime
 
 async def succeed(limit: AdaptiveLimit, times: int = 1) -> None:
     for _ in range(times):
-        async with limit.slot():
+        async with Slot(limit):
             pass
 
 
 async def throttle(limit: AdaptiveLimit) -> None:
     with pytest.raises(ThrottledError):
-        async with limit.slot():
+        async with Slot(limit):
             raise ThrottledError("slow down")
 
 
@@ -57,7 +57,7 @@ async def test_the_limit_stays_between_one_and_the_most() -> None:
 
 async def test_requests_that_were_in_flight_together_halve_once() -> None:
     limit = AdaptiveLimit(8)
-    slots = [limit.slot() for _ in range(8)]
+    slots = [Slot(limit) for _ in range(8)]
     for slot in slots:
         await slot.__aenter__()
     for slot in slots:
@@ -70,7 +70,7 @@ async def test_requests_that_were_in_flight_together_halve_once() -> None:
 
 async def test_an_answer_can_ask_to_slow_down_without_an_error() -> None:
     limit = AdaptiveLimit(8)
-    async with limit.slot() as slot:
+    async with Slot(limit) as slot:
         slot.throttled = True
     assert limit.limit == 4
 
@@ -80,7 +80,7 @@ async def test_other_errors_say_nothing() -> None:
     await throttle(limit)
     for _ in range(20):
         with pytest.raises(PathNotFoundError):
-            async with limit.slot():
+            async with Slot(limit):
                 raise PathNotFoundError("nothing", path="/")
     assert limit.limit == 4
     assert limit.in_flight == 0
@@ -94,7 +94,7 @@ async def test_first_come_first_served() -> None:
     order: list[int] = []
 
     async def one(number: int) -> None:
-        async with limit.slot():
+        async with Slot(limit):
             await asyncio.sleep(0)
             order.append(number)
 
@@ -106,10 +106,10 @@ async def test_first_come_first_served() -> None:
 
 async def test_what_may_not_wait_goes_beyond_the_limit() -> None:
     limit = AdaptiveLimit(1)
-    async with limit.slot():
+    async with Slot(limit):
         waiting = asyncio.create_task(succeed(limit))
         await asyncio.sleep(0)
-        async with limit.slot(at_once=True):
+        async with Slot(limit, at_once=True):
             assert limit.in_flight == 2
         assert not waiting.done()
     await waiting
@@ -118,7 +118,7 @@ async def test_what_may_not_wait_goes_beyond_the_limit() -> None:
 
 async def test_cancelled_waiters_leave_no_hole() -> None:
     limit = AdaptiveLimit(1)
-    holder = limit.slot()
+    holder = Slot(limit)
     await holder.__aenter__()
     waiting = [asyncio.create_task(succeed(limit)) for _ in range(3)]
     await asyncio.sleep(0)
@@ -139,7 +139,7 @@ async def test_a_lowered_limit_holds_for_those_who_wait() -> None:
 
     async def one() -> None:
         nonlocal flying, most
-        async with limit.slot():
+        async with Slot(limit):
             flying += 1
             most = max(most, flying)
             await asyncio.sleep(0)

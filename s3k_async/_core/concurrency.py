@@ -13,12 +13,11 @@ from collections.abc import (
     Callable,
     Iterable,
 )
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
-from typing import NoReturn, Self, TypeVar
+from typing import Final, NoReturn, Self, TypeVar
 
 import anyio
-from anyio.lowlevel import checkpoint
 
 from s3k_async._core.active_calls import critical
 from s3k_async.errors import ThrottledError
@@ -27,6 +26,7 @@ __all__ = [
     "AdaptiveLimit",
     "Budget",
     "ByteBudget",
+    "Slot",
     "gather",
     "interleaved",
     "merge",
@@ -115,7 +115,7 @@ class AdaptiveLimit:
     halves it (multiplicative decrease), once for all requests then in flight, because their answers
     reflect the same load. First come, first served. Belongs to one event loop.
 
-        async with limit.slot():
+        async with Slot(limit):
             answer = await send()
     """
 
@@ -141,69 +141,66 @@ class AdaptiveLimit:
         """Number of requests in flight."""
         return self._flying
 
-    @property
-    def waits(self) -> bool:
-        """Whether a new request has to wait now."""
-        return self._flying >= self.limit or bool(self._waiting)
-
-    def slot(self, *, at_once: bool = False) -> Slot:
-        """A slot for one request, to be entered once; it evaluates the error of its body.
-
-        `at_once`: without waiting, beyond the limit if necessary.
-        """
-        return Slot(self, at_once=at_once)
-
-    async def acquire(self, *, at_once: bool) -> int:
-        """Take a slot; returns the epoch of its request."""
-        if at_once or not self.waits:
+    async def acquire(self, *, at_once: bool) -> tuple[int, float]:
+        """Take a slot; returns the epoch of its request, and the seconds waited."""
+        if at_once or not (self._waiting or self._flying >= int(self._limit)):
             self._flying += 1
-            return self._epoch
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            return self._epoch, 0.0
+        loop = asyncio.get_running_loop()
+        began, place = loop.time(), loop.create_future()
         self._waiting.append(place)
         try:
             await place
         except BaseException:
             if place.done() and not place.cancelled():
                 # The slot was assigned during the cancellation.
-                self.release()
+                self._flying -= 1
+                self._assign()
             raise
-        return self._epoch
+        return self._epoch, loop.time() - began
 
-    def release(self) -> None:
-        """Give a slot back."""
+    def release(self, epoch: int, *, throttled: bool, succeeded: bool) -> None:
+        """Give a slot back: multiplicative decrease, once for all requests of an epoch, or additive
+        increase."""
+        if throttled and epoch == self._epoch:
+            self._epoch += 1
+            self._limit = max(1.0, self._limit / 2)
+        elif succeeded and not throttled:
+            self._limit = min(float(self._most), self._limit + 1.0 / self._limit)
         self._flying -= 1
+        if self._waiting:
+            self._assign()
+
+    def _assign(self) -> None:
+        """Assign free slots to those who wait."""
         while self._waiting and self._flying < self.limit:
             place = self._waiting.popleft()
             if not place.done():
                 self._flying += 1
                 place.set_result(None)
 
-    def increase(self) -> None:
-        """Additive increase, after a success."""
-        self._limit = min(float(self._most), self._limit + 1.0 / self._limit)
-
-    def decrease(self, epoch: int) -> None:
-        """Multiplicative decrease, once for all requests of an epoch."""
-        if epoch == self._epoch:
-            self._epoch += 1
-            self._limit = max(1.0, self._limit / 2)
-
 
 class Slot:
-    """A slot for one request under an AdaptiveLimit."""
+    """A slot for one request under an AdaptiveLimit, to be entered once; it evaluates the error of
+    its body.
 
-    __slots__ = ("_at_once", "_epoch", "_limit", "throttled")
+    `at_once`: without waiting, beyond the limit if necessary.
+    """
 
-    def __init__(self, limit: AdaptiveLimit, *, at_once: bool) -> None:
+    __slots__ = ("_at_once", "_epoch", "_limit", "throttled", "waited")
+
+    def __init__(self, limit: AdaptiveLimit, *, at_once: bool = False) -> None:
         self._limit = limit
         self._at_once = at_once
         self._epoch = 0
         self.throttled = False
         """To be set for an answer with throttling but without an error: a part of a batch was not
         processed."""
+        self.waited = 0.0
+        """Seconds."""
 
     async def __aenter__(self) -> Self:
-        self._epoch = await self._limit.acquire(at_once=self._at_once)
+        self._epoch, self.waited = await self._limit.acquire(at_once=self._at_once)
         return self
 
     async def __aexit__(
@@ -212,11 +209,8 @@ class Slot:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.throttled or isinstance(error, ThrottledError):
-            self._limit.decrease(self._epoch)
-        elif error is None:
-            self._limit.increase()
-        self._limit.release()
+        throttled = self.throttled or isinstance(error, ThrottledError)
+        self._limit.release(self._epoch, throttled=throttled, succeeded=error is None)
 
 
 class ByteBudget:
@@ -267,6 +261,8 @@ class ByteBudget:
 async def gather(work: Callable[[T], Awaitable[R]], items: Iterable[T], *, limit: int) -> list[R]:
     """The results of `work(item)` in the order of the items, at most `limit` in flight."""
     known = list(items)
+    if not known:
+        return []
     if len(known) == 1:  # needs no task of its own
         return [await work(known[0])]
     results: list[R | None] = [None] * len(known)
@@ -391,10 +387,12 @@ async def to_the_end(work: Callable[[], Awaitable[T]]) -> T:
 
 
 class _Interleaved:
+    """Lets other tasks run before and after the body, as around a request."""
+
     __slots__ = ()
 
-    async def __aenter__(self) -> None:
-        await checkpoint()
+    def __aenter__(self) -> Awaitable[None]:
+        return asyncio.sleep(0)
 
     async def __aexit__(
         self,
@@ -403,12 +401,7 @@ class _Interleaved:
         trace: TracebackType | None,
     ) -> None:
         if raised is None:
-            await checkpoint()
+            await asyncio.sleep(0)
 
 
-_INTERLEAVED = _Interleaved()
-
-
-def interleaved() -> AbstractAsyncContextManager[None, None]:
-    """Lets other tasks run before and after the body, as around a request."""
-    return _INTERLEAVED
+interleaved: Final = _Interleaved()

@@ -3,13 +3,11 @@ deadline and a budget."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
-
-import anyio
 
 from s3k_async._core.runtime import Runtime
 from s3k_async.errors import (
@@ -23,6 +21,7 @@ from s3k_async.errors import (
 )
 
 __all__ = [
+    "CALL_TIME",
     "LEAST_RATE",
     "TRANSIENT",
     "CallTime",
@@ -31,7 +30,6 @@ __all__ = [
     "RetryBudget",
     "RetryPolicy",
     "backoff",
-    "limited",
     "retry",
     "seconds_left",
     "tried",
@@ -117,25 +115,26 @@ LEAST_RATE: Final = 16 * 1024
 _LONGEST: Final = 600.0
 """Default time limit of a request, seconds."""
 
-_CALL: ContextVar[CallTime | None] = ContextVar("s3k_call_time", default=None)
+CALL_TIME: Final[ContextVar[CallTime | None]] = ContextVar("s3k_call_time", default=None)
+"""The time limit of the present request; None: the default of a single one."""
 
 
 class CallTime:
-    """Time limit of one call: all attempts and the waits between them.
+    """Time limit of one call with `size` bytes of content: all attempts and the waits between them.
 
     It starts with the first request. Waits for a slot of the concurrency limit do not count.
     """
 
     __slots__ = ("_end", "_seconds")
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self, policy: RetryPolicy, size: int = 0) -> None:
+        self._seconds = policy.deadline + size / LEAST_RATE
         self._end: float | None = None
 
     def begin(self) -> None:
         """Called before each request; the first one starts the clock."""
         if self._end is None:
-            self._end = anyio.current_time() + self._seconds
+            self._end = asyncio.get_running_loop().time() + self._seconds
 
     def extend(self, seconds: float) -> None:
         """Extend the limit by `seconds`."""
@@ -144,22 +143,14 @@ class CallTime:
 
     def left(self) -> float:
         """Remaining seconds, at least 0."""
-        return self._seconds if self._end is None else max(0.0, self._end - anyio.current_time())
-
-
-@contextmanager
-def limited(time: CallTime | None) -> Iterator[None]:
-    """Time limit of the requests of the body; None: the default of a single request for each."""
-    token = _CALL.set(time)
-    try:
-        yield
-    finally:
-        _CALL.reset(token)
+        if self._end is None:
+            return self._seconds
+        return max(0.0, self._end - asyncio.get_running_loop().time())
 
 
 def seconds_left() -> float:
     """Remaining time of a request."""
-    time = _CALL.get()
+    time = CALL_TIME.get()
     return _LONGEST if time is None else time.left()
 
 

@@ -83,7 +83,7 @@ class _Guarded:
         async def made(*given: Any, **named: Any) -> Any:
             given = tuple(_bare(each) for each in given)
             key = str(given[0]) if given else ""
-            async with guarded(self._plan, self._part, method, key), interleaved():
+            async with guarded(self._plan, self._part, method, key), interleaved:
                 answer = await call(*given, **named)
             return _Guarded(answer, self._plan, self._part) if method == "start_upload" else answer
 

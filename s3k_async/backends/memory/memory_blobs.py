@@ -123,7 +123,7 @@ class MemoryBlobs:
     ) -> BlobInfo:
         check_key(key)
         check_put(if_absent, if_match)
-        async with interleaved():
+        async with interleaved:
             bucket = self.bucket()
             with bucket.lock:
                 stored = bucket.blobs.get(key)
@@ -144,14 +144,14 @@ class MemoryBlobs:
     ) -> bytes:
         check_key(key)
         check_range(start, end)
-        async with interleaved():
+        async with interleaved:
             blob = self.blob(key)
             check_unchanged(blob.info, if_match, if_size)
             return blob.data[start:end]
 
     async def head(self, key: str) -> BlobInfo | None:
         check_key(key)
-        async with interleaved():
+        async with interleaved:
             blob = self.bucket().blobs.get(key)
             return None if blob is None else blob.info
 
@@ -171,7 +171,7 @@ class MemoryBlobs:
         check_key(key)
         if not isinstance(source, MemoryBlobs):
             raise UnsupportedError("memory cannot copy from another kind of store", path=key)
-        async with interleaved():
+        async with interleaved:
             blob = source.blob(source_key)
             check_unchanged(blob.info, if_match)
             bucket = self.bucket()
@@ -180,7 +180,7 @@ class MemoryBlobs:
 
     async def delete(self, key: str) -> None:
         check_key(key)
-        async with interleaved():
+        async with interleaved:
             bucket = self.bucket()
             with bucket.lock:
                 bucket.delete(key)
@@ -188,7 +188,7 @@ class MemoryBlobs:
     async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
         for key in keys:
             check_key(key)
-        async with interleaved():
+        async with interleaved:
             bucket = self.bucket()
             with bucket.lock:
                 for key in dict.fromkeys(keys):
@@ -204,7 +204,7 @@ class MemoryBlobs:
         after: str = "",
     ) -> BlobPage:
         check_page(limit)
-        async with interleaved():
+        async with interleaved:
             bucket = self.bucket()
             with bucket.lock:
                 order = bucket.order
@@ -227,7 +227,7 @@ class MemoryBlobs:
 
     async def start_upload(self, key: str) -> MemoryUpload:
         check_key(key)
-        async with interleaved():
+        async with interleaved:
             bucket = self.bucket()
             bucket.begun += 1
             upload = MemoryUpload(self, key, f"upload-{bucket.begun}")
@@ -238,7 +238,7 @@ class MemoryBlobs:
             return upload
 
     async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
-        async with interleaved():
+        async with interleaved:
             begun = [
                 begun for begun, _ in self.bucket().uploads.values() if begun.key.startswith(prefix)
             ]
@@ -246,24 +246,24 @@ class MemoryBlobs:
             yield each
 
     async def abort_upload(self, upload: Unfinished) -> None:
-        async with interleaved():
+        async with interleaved:
             if upload.id in (uploads := self.bucket().uploads):
                 uploads[upload.id][1].end()
 
     async def now_ms(self) -> int:
-        async with interleaved():
+        async with interleaved:
             return self.runtime.now_ms()
 
     async def create(self) -> bool:
-        async with interleaved():
+        async with interleaved:
             return _buckets.setdefault(self._name, bucket := _Bucket()) is bucket
 
     async def exists(self) -> bool:
-        async with interleaved():
+        async with interleaved:
             return self._name in _buckets
 
     async def drop(self, *, if_empty: bool = False) -> bool:
-        async with interleaved():
+        async with interleaved:
             bucket = _buckets.get(self._name)
             if if_empty and bucket is not None and bucket.blobs:
                 return False
@@ -293,11 +293,11 @@ class MemoryUpload:
     async def put_part(self, number: int, data: Buffer) -> None:
         if number < 1:
             raise ValueError("parts are numbered from 1")
-        async with interleaved():
+        async with interleaved:
             self._open_parts()[number] = bytes(data)
 
     async def complete(self) -> BlobInfo:
-        async with interleaved():
+        async with interleaved:
             if self._published is not None:
                 return self._published
             parts = self._open_parts()
@@ -311,7 +311,7 @@ class MemoryUpload:
             return self._published
 
     async def abort(self) -> None:
-        async with interleaved():
+        async with interleaved:
             self.end()
 
     def end(self) -> None:

@@ -115,18 +115,18 @@ class MemoryItems:
         return table
 
     async def get(self, key: Key) -> Item | None:
-        async with interleaved():
+        async with interleaved:
             item = self._table().items.get(key)
             return None if item is None else dict(item)
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
-        async with interleaved():
+        async with interleaved:
             items = self._table().items
             return {key: dict(items[key]) for key in keys if key in items}
 
     async def write(self, action: Put | Update | Delete) -> None:
         validate(action)
-        async with interleaved():
+        async with interleaved:
             table = self._table()
             with table.lock:
                 table.apply([action])
@@ -134,14 +134,14 @@ class MemoryItems:
     async def transact(self, actions: Sequence[Action], token: str) -> None:
         validate_transaction(actions, token)
         actions = list(actions)
-        async with interleaved():
+        async with interleaved:
             table = self._table()
             with table.lock:
                 table.transact(actions, token, self._runtime.now_ms())
 
     async def load(self, items: Sequence[Item]) -> None:
         keys = validate_load(items)
-        async with interleaved():
+        async with interleaved:
             table = self._table()
             with table.lock:
                 table.load(items, keys)
@@ -150,7 +150,7 @@ class MemoryItems:
         self, partition: str, *, cursor: str | None = None, limit: int | None = None
     ) -> ItemPage:
         validate_page(limit)
-        async with interleaved():
+        async with interleaved:
             table = self._table()
             with table.lock:
                 begin = bisect_right(table.order, Key(partition, cursor or ""))
@@ -166,7 +166,7 @@ class MemoryItems:
     ) -> ItemPage:
         validate_segment(segment, segments)
         validate_page(limit)
-        async with interleaved():
+        async with interleaved:
             table = self._table()
             size = limit or _PAGE
             with table.lock:
@@ -186,21 +186,21 @@ class MemoryItems:
         """No effect: the table lives as long as the process."""
 
     async def create(self) -> bool:
-        async with interleaved():
+        async with interleaved:
             return _tables.setdefault(self._name, table := _Table()) is table
 
     async def exists(self) -> bool:
-        async with interleaved():
+        async with interleaved:
             return self._name in _tables
 
     async def drop(self) -> None:
-        async with interleaved():
+        async with interleaved:
             _tables.pop(self._name, None)
 
     async def read_tag(self, name: str) -> str | None:
-        async with interleaved():
+        async with interleaved:
             return self._table().tags.get(name)
 
     async def write_tag(self, name: str, value: str) -> None:
-        async with interleaved():
+        async with interleaved:
             self._table().tags[name] = value

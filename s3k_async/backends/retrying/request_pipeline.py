@@ -3,30 +3,28 @@ budget."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Protocol, TypeVar
 
-import anyio
-
-from s3k_async._core.concurrency import AdaptiveLimit
+from s3k_async._core.concurrency import AdaptiveLimit, Slot
 from s3k_async._core.metering import Meter
 from s3k_async._core.retry import (
-    LEAST_RATE,
+    CALL_TIME,
     TRANSIENT,
     CallTime,
     Retries,
     RetryAccount,
     RetryPolicy,
-    limited,
     retry,
 )
 from s3k_async._core.runtime import Runtime
 from s3k_async.errors import ConditionFailedError, ResponseLostError, S3kError
 
-__all__ = ["Fence", "Sender", "at_once", "call_time"]
+__all__ = ["Fence", "Sender", "at_once"]
 
 T = TypeVar("T")
 
@@ -57,16 +55,11 @@ class Fence(Protocol):
         """Raises S3kError if the volume is closed to this client, or its state cannot be read."""
 
 
-def call_time(policy: RetryPolicy, size: int = 0) -> CallTime:
-    """The time allowed for a call with `size` bytes of content."""
-    return CallTime(policy.deadline + size / LEAST_RATE)
-
-
 class Sender:
     """The requests of the retrying stores: fence, concurrency limit, metering, retries.
 
     `retries` may be one policy for everything. `limit` bounds the requests in flight and adapts to
-    their answers.
+    their answers; None: no bound.
     """
 
     def __init__(
@@ -80,7 +73,7 @@ class Sender:
         self.runtime = runtime
         self.meter = meter
         self.fence: Fence | None = None
-        self._limit = limit
+        self._limit = limit or AdaptiveLimit(sys.maxsize)
         self._account = RetryAccount(self.retries.budget, runtime)
 
     async def send(
@@ -98,48 +91,36 @@ class Sender:
         for a call with an unlimited number of requests."""
         if not again:
             self._account.earn()
-        if self._limit is None:
-            return await self._send_once(operation, request, again, size, time)
-        waiting = self._limit.waits and time is not None
-        before = anyio.current_time() if waiting else 0.0
-        async with self._limit.slot(at_once=_AT_ONCE.get()) as slot:
-            if waiting and time is not None:
-                time.extend(anyio.current_time() - before)
-            answer = await self._send_once(operation, request, again, size, time)
+        fence = self.fence
+        async with Slot(self._limit, at_once=_AT_ONCE.get()) as slot:
+            if slot.waited and time is not None:
+                time.extend(slot.waited)
+            if fence is not None and fence.due():
+                await fence.look()
+            self.meter.sent(operation, retried=again, size=size)
+            if time is not None:
+                time.begin()
+            try:
+                token = CALL_TIME.set(time)
+                try:
+                    answer = await request()
+                finally:
+                    CALL_TIME.reset(token)
+            except ConditionFailedError:
+                # It is certain that nothing was changed; the current item in the error is an
+                # answer like any other.
+                if fence is not None and fence.late():
+                    await fence.look()
+                raise
+            if fence is not None and fence.late():
+                try:
+                    await fence.look()
+                except S3kError as error:
+                    raise ResponseLostError(
+                        "the answer came too late: the volume was closed to this client"
+                    ) from error
             slot.throttled = throttled is not None and throttled(answer)
             return answer
-
-    async def _send_once(
-        self,
-        operation: str,
-        request: Callable[[], Awaitable[T]],
-        again: bool,
-        size: int,
-        time: CallTime | None,
-    ) -> T:
-        fence = self.fence
-        if fence is not None and fence.due():
-            await fence.look()
-        self.meter.sent(operation, retried=again, size=size)
-        if time is not None:
-            time.begin()
-        try:
-            with limited(time):
-                answer = await request()
-        except ConditionFailedError:
-            # It is certain that nothing was changed; the current item in the error is an answer
-            # like any other.
-            if fence is not None and fence.late():
-                await fence.look()
-            raise
-        if fence is not None and fence.late():
-            try:
-                await fence.look()
-            except S3kError as error:
-                raise ResponseLostError(
-                    "the answer came too late: the volume was closed to this client"
-                ) from error
-        return answer
 
     async def read(
         self,
@@ -154,7 +135,7 @@ class Sender:
         """A read with retries; `size`: the bytes of content requested, `received`: those in an
         answer; `many`: the call may make many requests."""
         policy = policy or self.retries.read
-        time, began = None if many else call_time(policy, size), self.runtime.monotonic()
+        time, began = None if many else CallTime(policy, size), self.runtime.monotonic()
         try:
             answer = await self.send(operation, request, time=time)
         except TRANSIENT as error:
@@ -192,7 +173,7 @@ class Sender:
         """An idempotent write with retries. `again`: it was sent before; `many`: the call may make
         many requests, or one that takes the service long."""
         policy = self.retries.write
-        time, began = None if many else call_time(policy, size), self.runtime.monotonic()
+        time, began = None if many else CallTime(policy, size), self.runtime.monotonic()
         try:
             return await self.send(
                 operation, request, again=again, size=size, throttled=throttled, time=time

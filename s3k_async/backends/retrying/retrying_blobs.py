@@ -11,7 +11,7 @@ from itertools import chain
 
 from s3k_async._core.concurrency import AdaptiveLimit, gather
 from s3k_async._core.metering import Meter
-from s3k_async._core.retry import TRANSIENT, Retries, RetryPolicy, backoff
+from s3k_async._core.retry import TRANSIENT, CallTime, Retries, RetryPolicy, backoff
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blob_keys import check_unchanged
 from s3k_async.backends.ports.blobs import (
@@ -25,7 +25,7 @@ from s3k_async.backends.ports.blobs import (
     Upload,
 )
 from s3k_async.backends.retrying.prefixed_blobs import PrefixedBlobs, origin_of
-from s3k_async.backends.retrying.request_pipeline import Sender, call_time
+from s3k_async.backends.retrying.request_pipeline import Sender
 from s3k_async.backends.retrying.retrying_items import LOST
 from s3k_async.errors import (
     BlobNotFoundError,
@@ -89,7 +89,7 @@ class RetryingBlobs:
             return await self._sender.write(_PUT, lambda: self.store.put(key, data), size=size)
         request = partial(self.store.put, key, data, if_absent=if_absent, if_match=if_match)
         policy = self._sender.retries.write
-        time, delays = call_time(policy, size), backoff(policy, self._runtime)
+        time, delays = CallTime(policy, size), backoff(policy, self._runtime)
         again = lost = False
         while True:
             try:

@@ -10,7 +10,7 @@ from enum import Enum
 
 from s3k_async._core.concurrency import AdaptiveLimit, gather
 from s3k_async._core.metering import Meter
-from s3k_async._core.retry import TRANSIENT, Retries, RetryPolicy, backoff, tried
+from s3k_async._core.retry import TRANSIENT, CallTime, Retries, RetryPolicy, backoff, tried
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import (
     MAX_BATCH,
@@ -29,7 +29,7 @@ from s3k_async.backends.ports.items import (
     UnprocessedKeysError,
     Update,
 )
-from s3k_async.backends.retrying.request_pipeline import Fence, Sender, call_time
+from s3k_async.backends.retrying.request_pipeline import Fence, Sender
 from s3k_async.errors import (
     ConditionFailedError,
     CorruptDataError,
@@ -250,7 +250,7 @@ class RetryingItems:
         token: str | None,
     ) -> None:
         policy = self._sender.retries.write
-        time, delays = call_time(policy), backoff(policy, self._runtime)
+        time, delays = CallTime(policy), backoff(policy, self._runtime)
         start, attempts = self._runtime.monotonic(), 0
         again = lost = final = False
         while True:
