@@ -59,19 +59,16 @@ class Calls:
         """Whether the code is a part of one of these calls."""
         return any(running.calls is self and not running.over for running in _current.get())
 
-    def begin(self, call: _Call) -> None:
-        """Count an active call."""
+    def begin(self, call: _Call, *, late: bool) -> None:
+        """Count an active call. Raises ClosedClientError as `running`."""
+        if self.closing and not late:
+            raise ClosedClientError("the client is closed, or is being closed", path=self.name)
         self._running.add(call)
 
     def end(self, call: _Call) -> None:
         """Remove it from the active calls."""
         self._running.discard(call)
         self._wake()
-
-    def admit(self) -> None:
-        """Raise ClosedClientError unless calls may begin, or this code is a part of one."""
-        if self.closing and not self.is_inside():
-            raise ClosedClientError("the client is closed, or is being closed", path=self.name)
 
     def stream(self, pages: AsyncIterator[T]) -> AsyncGenerator[T, None]:
         """The pages as a stream, each step of which is a call; it is closed with the client."""
@@ -163,15 +160,14 @@ class _Call:
         self._optional: set[anyio.CancelScope] = set()
 
     def __enter__(self) -> Self:
-        if self.calls.is_inside():
+        outer = _current.get()
+        if outer and self.calls.is_inside():
             return self
-        if not self._late:
-            self.calls.admit()
+        self.calls.begin(self, late=self._late)
         self._task = asyncio.current_task()
         self._cancelling = self._task.cancelling() if self._task is not None else 0
-        self._outer = _current.get()
-        _current.set((*self._outer, self))
-        self.calls.begin(self)
+        self._outer = outer
+        _current.set((*outer, self))
         return self
 
     def __exit__(
