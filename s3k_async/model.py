@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 ROOT = "/"
+_NO_REQUESTS: Final = Requests()
 UNCOMMITTED = "<uncommitted>"
 """The value of `physpath` for a file whose data is not durable yet (S3-FileSystem 1.0)."""
 
@@ -197,7 +198,7 @@ class ChangeResult:
     failures: tuple[Failure, ...] = ()
     """Failures of a verb that continues after one, such as `write_many`. Verbs on one path raise
     PartialFailureError instead."""
-    requests: Requests = field(default_factory=Requests, compare=False)
+    requests: Requests = field(default=_NO_REQUESTS, compare=False)
     """The requests of the call until it returned, retries included; not part of equality."""
 
     def raise_for_failures(self, *, path: str | None = None) -> Self:

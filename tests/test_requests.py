@@ -84,7 +84,7 @@ async def test_tasks_count_for_whoever_started_them() -> None:
 
     async def send() -> None:
         await anyio.lowlevel.checkpoint()
-        meter.sent("GetItem")
+        meter.add("GetItem")
 
     seen: list[int] = []
     with counting() as outer:
@@ -101,10 +101,10 @@ async def test_tasks_count_for_whoever_started_them() -> None:
 def test_retries_and_bytes_are_told() -> None:
     meter = Meter("data")
     with counting() as counter:
-        meter.sent("PutObject", size=10)
-        meter.sent("PutObject", size=10, retried=True)
-        meter.sent("GetObject")
-        meter.received("GetObject", 7)
+        meter.add("PutObject", size=10)
+        meter.add("PutObject", size=10, retries=1)
+        meter.add("GetObject")
+        meter.add("GetObject", 0, size=7)
     assert counter.requests.counts == (
         Count("data", "GetObject", 1, 0, 0, 7),
         Count("data", "PutObject", 2, 1, 0, 20),
@@ -115,9 +115,9 @@ def test_what_nobody_waits_for_is_told_apart() -> None:
     client = RequestCounter()
     meter = Meter("log", client)
     with counting() as everything, counting(waited=True) as verb:
-        meter.sent("PutObject")
+        meter.add("PutObject")
         with deferred():
-            meter.sent("PutObject")
+            meter.add("PutObject")
     assert verb.requests.counts == (Count("log", "PutObject", 1),)
     assert (
         everything.requests.counts
@@ -129,8 +129,8 @@ def test_what_nobody_waits_for_is_told_apart() -> None:
 def test_one_client_can_be_counted_alone() -> None:
     ours, theirs = RequestCounter(), RequestCounter()
     with counting(ours) as counter:
-        Meter("table", ours).sent("GetItem")
-        Meter("table", theirs).sent("Query")
+        Meter("table", ours).add("GetItem")
+        Meter("table", theirs).add("Query")
     assert counter.requests.as_dict() == {"table": {"GetItem": 1}}
 
 
@@ -145,7 +145,7 @@ async def test_a_generator_that_is_left_leaves_its_count() -> None:
         generator = pages()
         async with aclosing(generator):  # type: ignore[type-var]
             await anext(generator)
-        meter.sent("Query")
+        meter.add("Query")
     assert counter.requests.total == 1
-    meter.sent("Query")
+    meter.add("Query")
     assert counter.requests.total == 1

@@ -74,9 +74,12 @@ class Requests:
             key = (count.part, count.operation)
             before = merged.get(key)
             merged[key] = count if before is None else _plus(before, count, 1)
-        if any(min(count[2:]) < 0 for count in merged.values()):
-            raise InvalidArgumentError("more requests are taken away than there are")
-        found = (count for count in merged.values() if count.requests)
+        found: list[Count] = []
+        for count in merged.values():
+            if min(count[2:]) < 0:
+                raise InvalidArgumentError("more requests are taken away than there are")
+            if count.requests:
+                found.append(count)
         self._counts = tuple(sorted(found, key=lambda count: (_ORDER[count.part], count.operation)))
 
     @property
@@ -187,10 +190,7 @@ class RequestCounter:
     @property
     def requests(self) -> Requests:
         """The count so far."""
-        return Requests(
-            Count(part, operation, *counts)
-            for (part, operation), counts in list(self._counts.items())
-        )
+        return Requests([Count(*kind, *counts) for kind, counts in list(self._counts.items())])
 
     def add(
         self, key: tuple[Part, str], requests: int, retries: int, unwaited: int, size: int
@@ -215,15 +215,9 @@ class Meter:
         self._part = part
         self._client = RequestCounter() if client is None else client
 
-    def sent(self, operation: str, *, retried: bool = False, size: int = 0) -> None:
-        """One request; `size`: bytes of content in its body."""
-        self._add(operation, 1, int(retried), size)
-
-    def received(self, operation: str, size: int) -> None:
-        """Bytes of content in the answer to a request counted before."""
-        self._add(operation, 0, 0, size)
-
-    def _add(self, operation: str, requests: int, retries: int, size: int) -> None:
+    def add(self, operation: str, requests: int = 1, *, retries: int = 0, size: int = 0) -> None:
+        """Count a request with `size` bytes of content in its body; or, with 0 requests, in the
+        answer to one counted before."""
         key = (self._part, operation)
         unwaited = requests if _deferred.get() else 0
         self._client.add(key, requests, retries, unwaited, size)

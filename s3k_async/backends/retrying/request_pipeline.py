@@ -97,7 +97,7 @@ class Sender:
                 time.extend(slot.waited)
             if fence is not None and fence.due():
                 await fence.look()
-            self.meter.sent(operation, retried=again, size=size)
+            self.meter.add(operation, retries=int(again), size=size)
             if time is not None:
                 time.begin()
             try:
@@ -151,7 +151,7 @@ class Sender:
                 time=time,
             )
         if received is not None:
-            self.meter.received(operation, received(answer))
+            self.meter.add(operation, 0, size=received(answer))
         return answer
 
     async def scan(
