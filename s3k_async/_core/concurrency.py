@@ -11,11 +11,12 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Coroutine,
     Iterable,
 )
 from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
-from typing import Final, NoReturn, Self, TypeVar
+from typing import Any, Final, NoReturn, Self, TypeVar
 
 import anyio
 
@@ -355,18 +356,14 @@ async def _step(stream: AsyncIterator[T]) -> T | _End:
     return await anext(stream, _END)
 
 
-async def to_the_end(work: Callable[[], Awaitable[T]]) -> T:
+async def to_the_end(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run `work`, of limited duration, to its end; a cancellation of the caller is raised
     afterwards.
 
     In a task of its own, because a shielded scope holds off anyio's cancellation but not asyncio's
     (`wait_for`, `timeout`, `Task.cancel`).
     """
-
-    async def run() -> T:
-        return await work()
-
-    task = asyncio.create_task(run())
+    task = asyncio.create_task(work())
     cancelled: asyncio.CancelledError | None = None
     with critical(), anyio.CancelScope(shield=True):
         while not task.done():

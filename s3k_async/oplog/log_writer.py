@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 import anyio
@@ -89,7 +90,7 @@ class PendingLog(Protocol):
     ) -> None:
         """As `commit`, but without waiting for the mark, unless too many are being written; the
         log's `drained` and `close` wait for it. Failed operations are rolled back before this
-        returns."""
+        returns. To be called inside `to_the_end`."""
 
     def hold(self, succeeded: Collection[str] | None = None) -> HeldLog:
         """The commit or roll-back at the end of an undecided transaction, without the operations in
@@ -254,17 +255,17 @@ class NativeLog:
 
     async def commit(self, key: str, data: bytes) -> bool:
         """Write a committed object; False, counted and logged, if that fails or takes too long."""
-        written = await self._finish(lambda: self.create(key, data), "not committed", key)
+        written = await self._finish(partial(self.create, key, data), "not committed", key)
         self.failed_commits += not written
         return written
 
     async def commit_later(self, key: str, data: bytes) -> None:
         """Start writing a committed object; waits only while too many are being written."""
-        await self._marks.begin(lambda: self.commit(key, data))
+        await self._marks.begin(partial(self.commit, key, data))
 
     async def remove(self, key: str) -> bool:
         """Remove a pending object; False, counted and logged, if that fails or takes too long."""
-        removed = await self._finish(lambda: self._blobs.delete(key), "not rolled back", key)
+        removed = await self._finish(partial(self._blobs.delete, key), "not rolled back", key)
         self.failed_rollbacks += not removed
         return removed
 
@@ -358,8 +359,8 @@ class _NativePending:
     async def begin(self) -> None:
         created: set[str] = set()
 
-        async def create(part: _LogObject) -> None:
-            await self._log.create(part.pending_key, part.pending(), created)
+        def create(part: _LogObject) -> Awaitable[None]:
+            return self._log.create(part.pending_key, part.pending(), created)
 
         async def withdraw() -> None:
             await gather(self._log.remove, created, limit=_OBJECTS_AT_ONCE)
@@ -428,11 +429,10 @@ class _NativePending:
             _logger.warning("operation log: a rollback after the commit was asked for and refused")
             return False
 
-        async def remove(part: _LogObject) -> bool:
-            return await self._log.remove(part.pending_key)
+        keys = [part.pending_key for part in self._objects]
 
         async def remove_all() -> bool:
-            return all(await gather(remove, self._objects, limit=_OBJECTS_AT_ONCE))
+            return all(await gather(self._log.remove, keys, limit=_OBJECTS_AT_ONCE))
 
         return await to_the_end(remove_all)
 
@@ -447,12 +447,9 @@ class _HeldCommit:
     _pending: Sequence[str]
 
     async def commit_later(self) -> None:
-        async def end_all() -> None:
-            for mark in self._marks:
-                await self._log.commit_later(*mark)
-            await gather(self._log.remove, self._removals, limit=_OBJECTS_AT_ONCE)
-
-        await to_the_end(end_all)
+        for mark in self._marks:
+            await self._log.commit_later(*mark)
+        await gather(self._log.remove, self._removals, limit=_OBJECTS_AT_ONCE)
 
     async def rollback(self) -> bool:
         async def remove_all() -> bool:
