@@ -57,10 +57,11 @@ class Condition:
         """Whether the stored item satisfies the condition."""
         if item is None or not self.exists:
             return item is None and not self.exists
-        return all(
-            name in item and type(item[name]) is type(value) and item[name] == value
-            for name, value in self.equals.items()
-        ) and not any(name in item for name in self.missing)
+        for name, value in self.equals.items():
+            stored = item.get(name)
+            if type(stored) is not type(value) or stored != value:
+                return False
+        return item.keys().isdisjoint(self.missing)
 
 
 ABSENT = Condition(exists=False)

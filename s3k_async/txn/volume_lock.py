@@ -273,11 +273,11 @@ class RecordFence:
 
     def due(self) -> bool:
         """Whether the record must be read before a request is sent."""
-        return self._age() >= LOOK_SECONDS
+        return self._looked.age(self._runtime) >= LOOK_SECONDS
 
     def late(self) -> bool:
         """Whether the record must be read before a response is used."""
-        return self._age() >= BELIEVED_SECONDS
+        return self._looked.age(self._runtime) >= BELIEVED_SECONDS
 
     async def look(self) -> None:
         """Read the record, unless a concurrent call has done so. Raises BusyError (the volume is
@@ -317,6 +317,3 @@ class RecordFence:
                 path=self._where,
             )
         self._looked = looked
-
-    def _age(self) -> float:
-        return self._looked.age(self._runtime)

@@ -18,6 +18,7 @@ __all__ = [
 
 MAX_KEY = 1024
 """UTF-8 bytes of a key."""
+_NO_COMPONENT = frozenset(("", ".", ".."))
 
 
 def check_key(key: str) -> str:
@@ -31,7 +32,7 @@ def check_key(key: str) -> str:
         raise InvalidPathError(f"a blob key has 1 to {MAX_KEY} UTF-8 bytes, not {size}", path=key)
     if "\0" in key:
         raise InvalidPathError("a blob key must not hold NUL", path=key)
-    if any(part in ("", ".", "..") for part in key.split("/")):
+    if not _NO_COMPONENT.isdisjoint(key.split("/")):
         raise InvalidPathError(
             "a blob key must not have a component that is empty, `.` or `..`", path=key
         )

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 
 from s3k_async._core.concurrency import AdaptiveLimit, gather
 from s3k_async._core.metering import Meter
@@ -90,7 +91,7 @@ class RetryingItems:
         return f"RetryingItems({self._store!r})"
 
     async def get(self, key: Key) -> Item | None:
-        item = await self._sender.read("GetItem", lambda: self._store.get(key))
+        item = await self._sender.read("GetItem", partial(self._store.get, key))
         if item is not None:
             _require_key(item, key)
         return item
@@ -137,7 +138,7 @@ class RetryingItems:
 
     async def transact(self, actions: Sequence[Action], token: str) -> None:
         await self._apply(
-            _TRANSACTION, lambda: self._store.transact(actions, token), actions, token
+            _TRANSACTION, partial(self._store.transact, actions, token), actions, token
         )
 
     def fence(self, fence: Fence) -> None:
