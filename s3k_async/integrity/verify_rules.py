@@ -9,7 +9,7 @@ skipped. `docs/fsck.md` shows these tables, and a test compares.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -52,18 +52,8 @@ __all__ = [
     "same_blob",
 ]
 
-COMPARED: Final = (
-    "path",
-    "is_dir",
-    "id",
-    "version",
-    "ctime",
-    "mtime_ms",
-    "size",
-    "committed",
-    "etag",
-    "checksum",
-)
+_NOT_COMPARED: Final = frozenset({"physical", "operation", "lease_ms", "pending"})
+COMPARED: Final = tuple(field.name for field in fields(Entry) if field.name not in _NOT_COMPARED)
 """Fields in which log and table must agree, beside the physical object."""
 COMPARED_BINARY: Final = ("path", "id", "version", "ctime", "size", "committed")
 """The same for S3-FileSystem 1.0's log, which holds no more."""

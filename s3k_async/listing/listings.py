@@ -262,22 +262,7 @@ def arrow_schema() -> pa.Schema:
     """
     import pyarrow as pa
 
-    time = pa.timestamp("ms", tz="UTC")
-    return pa.schema(
-        [
-            pa.field("path", pa.string(), nullable=False),
-            pa.field("is_dir", pa.bool_(), nullable=False),
-            pa.field("size", pa.int64(), nullable=False),
-            pa.field("mtime", time, nullable=False),
-            pa.field("ctime", time, nullable=False),
-            pa.field("id", pa.string(), nullable=False),
-            pa.field("version", pa.int64(), nullable=False),
-            pa.field("committed", pa.bool_(), nullable=False),
-            pa.field("etag", pa.string(), nullable=False),
-            pa.field("checksum", pa.string(), nullable=False),
-            pa.field("physical", pa.string()),
-        ]
-    )
+    return pa.schema(Entries)
 
 
 async def record_batches(pages: AsyncIterable[Entries]) -> AsyncIterator[pa.RecordBatch]:

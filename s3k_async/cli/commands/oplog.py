@@ -6,7 +6,7 @@ import heapq
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -41,6 +41,12 @@ _POLL_SECONDS: Final = 2.0
 _AGO: Final = re.compile(r"([0-9]+)([smhd])")
 SLACK: Final = 100
 """Operations read in addition to the requested ones."""
+_SHOWN: Final = tuple(
+    field.name
+    for field in fields(Entry)
+    if field.name not in ("id", "operation", "lease_ms", "pending")
+)
+"""Fields of an entry in JSON; the operation has its ids."""
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -398,19 +404,7 @@ def _document(record: LogRecord) -> dict[str, Any]:
 def _entry(entry: Entry | None) -> dict[str, Any] | None:
     if entry is None:
         return None
-    names = (
-        "path",
-        "is_dir",
-        "size",
-        "committed",
-        "version",
-        "ctime",
-        "mtime_ms",
-        "physical",
-        "etag",
-        "checksum",
-    )
-    return {name: getattr(entry, name) for name in names}
+    return {name: getattr(entry, name) for name in _SHOWN}
 
 
 def _print_damage(invocation: Invocation, damage: Sequence[DamagedLog]) -> None:
