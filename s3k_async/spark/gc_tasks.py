@@ -147,10 +147,13 @@ class LogSplit:
             yield [(NOWHERE, "segment", each) for each in self.split.ids]
         try:
             async for facts in self.split.scan(scope_of(volume, grace=0), ScanCounts()):
-                yield [
-                    _record(fact) if tag == "records" else _damage(fact.key, fact.problem)
-                    for tag, _, fact in facts
+                lines = [_record(fact) for kind, _, fact in facts if kind == "records"]
+                lines += [
+                    _damage(fact.key, fact.problem)
+                    for kind, _, fact in facts
+                    if kind == "log_objects"
                 ]
+                yield lines
         except CheckpointReplacedError as error:
             yield [(NOWHERE, SUPERSEDED, str(error))]
 

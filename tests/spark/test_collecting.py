@@ -29,10 +29,10 @@ from s3k_async.integrity.gc_rules import Ages, Verdict
 from s3k_async.integrity.gc_sweep import Swept
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.oplog.entries import history_prefix
-from s3k_async.oplog.log_reader import entry_ranges
+from s3k_async.oplog.log_reader import LogReader, entry_ranges
 from s3k_async.spark import gc, gc_job
 from s3k_async.spark.gc_tasks import SHARDS, range_of
-from s3k_async.testing import FaultPlan
+from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import VolumeMaker, volume_backends
@@ -118,12 +118,27 @@ async def damage(fs: S3kClient, volume: Volume) -> None:
 
 
 async def pending(fs: S3kClient, faults: FaultPlan) -> None:
-    """Bytes that only a pending operation names, since their writer died."""
+    """Bytes that only pending operations name, one of them alone and some in a segment of the log,
+    since their writer died."""
     died = UnreachableError("died here")
     faults.fail_when(lambda call: call.method in ("write", "transact", "delete"), died, times=100)
     with suppress(UnreachableError):
         await fs.write("/one1/9", b"never published")
     faults._faults.clear()
+    dead = False
+
+    def is_dead(call: Call) -> bool:
+        nonlocal dead
+        dead |= call.method == "transact"
+        return dead
+
+    faults.fail_when(is_dead, Died("died here"), times=10**6)
+    with suppress(Died, BaseExceptionGroup):
+        await fs.write_many([(f"/one1/dead{number}", b"nor these") for number in range(3)])
+    faults._faults.clear()
+    volume = fs._volume()
+    assert volume.log_blobs is not None
+    assert await LogReader(volume.log_blobs).open_segments("segments/")
 
 
 async def marked_alone(volume: Volume, path: str) -> tuple[Marked, list[Verdict]]:
