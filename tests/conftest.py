@@ -58,6 +58,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             name = item.nodeid.partition("[")[0].removeprefix("tests/")
             if not in_short_run(name, item.callspec.id.split("-")):
                 item.add_marker("slow")
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """The longest come first, so that no worker is left alone with them: tests of the one Spark
+    session, then those that start Spark themselves."""
+    if "spark" in getattr(item, "fixturenames", ()):
+        return 0
+    return 1 if item.get_closest_marker("spark") else 2
 
 
 @pytest.hookimpl(wrapper=True)

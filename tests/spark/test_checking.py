@@ -194,7 +194,7 @@ def test_a_directory_of_millions_fits_into_a_part() -> None:
     assert min(each[1] for each in lonely) == "/a/1000"
 
 
-@pytest.mark.parametrize("path", ["/", "/a/d1"])
+@pytest.mark.parametrize("path", ["/", pytest.param("/a/d1", marks=pytest.mark.slow)])
 def test_verify_finds_what_one_machine_does(spark: SparkSession, damaged: Path, path: str) -> None:
     place = embedded(damaged)
     told: list[Progress] = []
@@ -213,6 +213,7 @@ def test_verify_finds_what_one_machine_does(spark: SparkSession, damaged: Path, 
     assert max(progress.done for progress in told if progress.phase == "data") == expected.blobs
 
 
+@pytest.mark.slow
 def test_a_volume_without_a_log(spark: SparkSession, tmp_path: Path) -> None:
     async def without_log() -> None:
         scene = await Scene.start("disabled", place=embedded(tmp_path))
@@ -263,6 +264,7 @@ def test_repair_leaves_what_one_machine_does(
     assert any("-objects-" in name for name in written)
 
 
+@pytest.mark.slow
 def test_tasks_that_run_twice_at_the_same_time_mend_once(
     spark: SparkSession, damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -392,6 +394,7 @@ def test_an_interrupted_run_goes_on_behind_the_last_stage_that_was_finished(
     assert (max(data), data[-1]) == (expected.blobs, 0)
 
 
+@pytest.mark.slow
 def test_an_interrupted_repair_goes_on(
     spark: SparkSession, damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -453,6 +456,7 @@ class Gone(NamedTuple):
         yield []
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_reads_no_checkpoint_twice(
     spark: SparkSession, damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,7 +146,11 @@ def test_what_cannot_be_imported(spark: SparkSession, volume: VolumeConfig) -> N
 
 @everywhere
 @pytest.mark.parametrize(
-    "columns", ["uri string, path string", "uri string, path string, size long"]
+    "columns",
+    [
+        pytest.param("uri string, path string", marks=pytest.mark.slow),
+        "uri string, path string, size long",
+    ],
 )
 def test_an_object_that_was_replaced_in_place_is_not_already_imported(
     spark: SparkSession, volume: VolumeConfig, columns: str
@@ -192,7 +196,7 @@ ETAGS = ["e1", "e2", "e3", "e4", None, "e6", "e7"]
 
 
 @volume_backends("dynoxide+seaweedfs")
-@pytest.mark.parametrize("form", ["CSV", "Parquet"])
+@pytest.mark.parametrize("form", ["CSV", pytest.param("Parquet", marks=pytest.mark.slow)])
 def test_objects_of_an_inventory(
     spark: SparkSession, volume: VolumeConfig, tmp_path: Path, form: str
 ) -> None:

@@ -203,7 +203,7 @@ def same(report: RestoreReport, other: RestoreReport) -> None:
         assert getattr(report, name) == getattr(other, name), name
 
 
-@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("keep", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_tangled_log_is_restored_as_by_one_machine(
     spark: SparkSession, tmp_path: Path, keep: bool
 ) -> None:
