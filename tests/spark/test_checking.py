@@ -360,6 +360,7 @@ async def contents(volume: Volume) -> dict[str, Any]:
     return {"entries": rows, "log": states, "bytes": sizes}
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_behind_the_last_stage_that_was_finished(
     spark: SparkSession, damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -487,6 +488,7 @@ def test_a_run_that_goes_on_reads_no_checkpoint_twice(
     assert same_counts(report, expected)
 
 
+@pytest.mark.slow
 @volume_backends("dynoxide+seaweedfs")
 async def test_on_services(spark: SparkSession, new_volume: VolumeMaker) -> None:
     place = new_volume()

@@ -26,7 +26,7 @@ from tests.spark.conftest import ROOT, spark_environment
 from tests.spark.places import HANGS, on
 from tests.spark.test_restoring import items_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 async def lost_table(config: VolumeConfig) -> list[Item]:
@@ -85,7 +85,6 @@ def test_nothing_is_lost_or_doubled_whatever_becomes_of_executors(
     assert on(lost, items_of) == before
 
 
-@pytest.mark.slow
 @volume_backends("embedded", "dynoxide+seaweedfs")
 async def test_garbage_goes_and_nothing_else_when_an_executor_dies(
     volume: VolumeConfig, tmp_path: Path
@@ -104,7 +103,6 @@ async def test_garbage_goes_and_nothing_else_when_an_executor_dies(
         assert await fs.read("/in/0") == b"new"
 
 
-@pytest.mark.slow
 @volume_backends("dynoxide+seaweedfs")
 async def test_a_table_that_moves_is_whole_when_executors_die(
     volume: VolumeConfig, tmp_path: Path

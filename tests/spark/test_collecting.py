@@ -229,6 +229,7 @@ def holds(keys: KeyRange, key: str) -> bool:
     return (not keys.after or key > keys.after) and (not keys.until or key <= keys.until)
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_is_finished_with_the_candidates_that_were_marked(
     spark: SparkSession, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,7 +317,8 @@ async def busy(new_volume: VolumeMaker) -> VolumeConfig:
     return config
 
 
-@volume_backends("dynoxide+seaweedfs", slow=["embedded"])
+@pytest.mark.slow
+@volume_backends("dynoxide+seaweedfs", "embedded")
 async def test_no_live_byte_goes_beside_a_crowd_of_writers(
     spark: SparkSession, busy: VolumeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

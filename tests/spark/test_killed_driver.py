@@ -29,7 +29,7 @@ from tests.spark.killed_driver import FILES, MOVED, WRITES, Orders, pairs, write
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PATIENCE = 240.0
 """Seconds until it has come to where it is killed, on a machine that does much else."""
