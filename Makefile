@@ -23,6 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv/.stamp-packages
 RUNTIME := .venv/.stamp-runtime
 NATIVE := .venv/.stamp-native
+DEMO := .venv/.stamp-demo
 ENGINES := .engines/.stamp
 BENCH := .venv/.stamp-bench
 CANNED := target/canned/release/canned
@@ -56,6 +57,14 @@ $(NATIVE): $(SOURCES) .ci/rust | $(RUNTIME)
 	@.ci/rust
 	@echo "s3k: building the native core"
 	@PIP_QUIET=1 .venv/bin/maturin develop --release --quiet
+	@touch $@ $(DEMO)
+
+# A native core that is optimised less, unless the other one has been built already.
+$(DEMO): $(SOURCES) .ci/rust | $(RUNTIME)
+	@.ci/rust
+	@echo "s3k: building the native core for the demonstration"
+	@PIP_QUIET=1 .venv/bin/maturin develop --profile demo --quiet
+	@rm -f $(NATIVE)
 	@touch $@
 
 # The stamp is made by the script, and only when nothing is missing.
@@ -63,7 +72,7 @@ $(ENGINES): $(VENV) .ci/engines .ci/system tests/engines/DynamoDbLocal.java
 	@.ci/engines
 
 ifeq ($(wildcard s3k_async/_native*.so),)
-$(NATIVE): always
+$(NATIVE) $(DEMO): always
 always:
 endif
 
@@ -113,7 +122,7 @@ fuzz: $(NATIVE)
 house: $(VENV) $(NATIVE)
 	@.venv/bin/python -m benchmarks.house
 
-demo: $(NATIVE)
+demo: $(DEMO)
 	@.venv/bin/python docs/demo.py $(SRC)
 
 $(BENCH): pyproject.toml .ci/bench $(VENV)
