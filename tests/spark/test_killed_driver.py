@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PATIENCE = 240.0
-"""Seconds until it has come to where it is killed, on a machine that does much else."""
+PATIENCE = 1_800.0
+"""Seconds after which a driver that has not come to where it is killed is taken to hang. It takes
+20 on an idle machine."""
 
 
 def killed(orders: Orders) -> None:

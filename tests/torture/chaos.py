@@ -158,10 +158,11 @@ class _Driver:
         self._children += [self._start(role, 0.0) for role in _TOOLS]
         self._wait_for_workers()
         began = time.monotonic()
-        while self._goes_on(time.monotonic() - began):
+        while self._goes_on(seconds := time.monotonic() - began):
             time.sleep(self._chance.uniform(*self._plan.pause))
             self._resume(time.monotonic())
-            is_worker = self._chance.random() < 0.9
+            # After the planned time the tools live: on a slow machine none would come to its end.
+            is_worker = self._chance.random() < 0.9 or seconds >= self._plan.seconds
             child = self._chance.choice(
                 [each for each in self._children if (each.role == "worker") == is_worker]
             )

@@ -522,9 +522,9 @@ async def unfolded_rename(scene: Scene, path: str) -> None:
 
 async def rename_without_a_record(scene: Scene, path: str) -> None:
     """Another client has ended the transaction, but not its log."""
-    await _interrupt(scene, published=True)
+    source = await _interrupt(scene, published=True)
     async for record in scene.volume.store.transactions.records():
-        if record.kind == "rename" and record.lease_ms == 0:
+        if record.source == source:
             await scene.volume.store.resolver.complete(record)
 
 
@@ -535,9 +535,9 @@ async def young_segment(scene: Scene, path: str) -> None:
     scene.clock.advance(-(10**6))
 
 
-async def _interrupt(scene: Scene, *, published: bool) -> None:
+async def _interrupt(scene: Scene, *, published: bool) -> str:
     """Move a directory of two files, by a client that dies at the publication of the move, and
-    gives up its lease."""
+    gives up its lease. Returns what it moved."""
     top = f"/moving-{scene.uuid()}"
     for name in ("one", "two"):
         await scene.write(f"{top}/{name}", name.encode())
@@ -551,6 +551,7 @@ async def _interrupt(scene: Scene, *, published: bool) -> None:
             await store.transactions.publish(txn)
             for name in ("one", "two"):
                 scene.files[f"{top}-moved/{name}"] = scene.files.pop(f"{top}/{name}")
+    return top
 
 
 DAMAGES: Mapping[str, Damage] = {
