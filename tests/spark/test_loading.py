@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -197,9 +198,10 @@ def failing_at(
 
     def failing(self: Any, aim: Any, parts: Any, lock: str, what: str) -> list[Any]:
         if what == stage or repeated:
-            (directory / "failed").unlink(missing_ok=True)
+            # A place of its own: the tasks beside the one that fails live on, into the next stage.
+            own = tempfile.mkdtemp(dir=directory)
             with patch.context() as inner:
-                inner.setattr(load_job, "_Delegates", partial(Failing, directory=str(directory)))
+                inner.setattr(load_job, "_Delegates", partial(Failing, directory=own))
                 if not repeated:
                     return once(self, aim, parts, lock, what)
                 with pytest.raises(PythonException, match="done a portion"):
