@@ -22,6 +22,7 @@ __all__ = [
     "Failure",
     "FileStatus",
     "HashName",
+    "LayoutName",
     "Operation",
     "OperationKind",
     "Progress",
@@ -37,6 +38,8 @@ UNCOMMITTED = "<uncommitted>"
 """The value of `physpath` for a file whose data is not durable yet (S3-FileSystem 1.0)."""
 
 HashName = Literal["xxh3", "java31"]
+LayoutName = Literal["path", "tree"]
+"""What the key of an entry is made of: the path of its directory, or the id."""
 VolumeKind = Literal["native", "s3k-1.0"]
 OperationKind: TypeAlias = Literal["create", "update", "rename", "delete"]
 
@@ -85,7 +88,8 @@ class Entry:
     """One row of the table: a file or directory at a version."""
 
     path: str
-    """Logical path, normalised, absolute: `/a/b`."""
+    """Logical path, normalised, absolute: `/a/b`. In layout `tree` the entry key, if it was read by
+    a scan of the table, which does not know the path."""
     is_dir: bool
     id: str
     """Object id: a UUID, given at creation, kept for life."""
@@ -107,6 +111,16 @@ class Entry:
     """A reservation's expiry, epoch milliseconds; 0 for everything else."""
     pending: str = ""
     """The write intent (`next`), as stored; empty for none."""
+    directory: str = ""
+    """The key of its directory in layout `tree`, an object id; empty in layout `path`."""
+
+    @property
+    def entry_key(self) -> str:
+        """What the key of its item is made of: the path, or in layout `tree` the key of its
+        directory and its name."""
+        if not self.directory:
+            return self.path
+        return f"{self.directory}/{self.path.rpartition('/')[2]}"
 
     @property
     def is_reservation(self) -> bool:

@@ -237,7 +237,7 @@ def _item_bytes(parent_bytes: int, name_bytes: int, suffix_count: int, *, is_dir
         content = Content(f"{_UUID}.id={_UUID}", 1_234_567, "0" * 32, "xxh128:" + "0" * 32)
         entry = blank.with_content(content, mtime_ms=blank.mtime_ms, operation=_UUID)
     sample = entry_size(entry, keys)
-    longest = len(str(suffix_count - 1)) - len(keys.key(entry.path).partition.rpartition("-sf")[2])
+    longest = len(str(suffix_count - 1)) - len(keys.of(entry).partition.rpartition("-sf")[2])
     return sample + max(0, parent_bytes - len("/p")) + name_bytes - len("n") + longest
 
 
@@ -275,7 +275,7 @@ def _measured(
     }
     sizes: dict[bool, list[int]] = {True: [], False: []}
     for entry in children:
-        key = keys.key(entry.path)
+        key = keys.of(entry)
         size = entry_size(entry, keys)
         partitions[key.partition].append((key.sort, entry.is_dir, size))
         sizes[entry.is_dir].append(size)

@@ -16,7 +16,7 @@ from s3k_async.txn.write_intent import parse_intent, transaction_of
 __all__ = ["happened", "segment_commit"]
 
 ROWS: Final = 500
-"""Operations whose paths are read together."""
+"""Operations whose entries are read together."""
 
 
 async def segment_commit(
@@ -52,8 +52,8 @@ async def segment_commit(
 def happened(
     operation: Operation, stored: Mapping[str, Entry], txn: str, *, published: bool
 ) -> bool | None:
-    """Whether an operation took effect, according to the entries stored at its paths; None if they
-    do not show it. Arguments as for `segment_commit`.
+    """Whether an operation took effect, according to the entries stored with its entry keys; None
+    if they do not show it. Arguments as for `segment_commit`.
 
     An entry with the id and version of the operation proves that it took effect. The version alone
     does not prove it: a repeated rename leads a directory to the same path and version. An entry
@@ -62,7 +62,7 @@ def happened(
     published transaction counts as removed.
     """
     after, before = operation.after, operation.before
-    there = stored.get(after.path) if after is not None else None
+    there = stored.get(after.entry_key) if after is not None else None
     if there is not None:
         side = _side(there, txn, published=published)
         if side is not None and (side.id, side.version, side.operation) == (
@@ -71,7 +71,7 @@ def happened(
             operation.id,
         ):
             return True
-    here = stored.get(before.path) if before is not None else None
+    here = stored.get(before.entry_key) if before is not None else None
     if not txn or before is None or here is None:
         return None
     if (here.id, here.version) != (before.id, before.version):
@@ -96,14 +96,14 @@ async def _stored(store: MetadataStore, operations: Sequence[Operation]) -> dict
     states = [
         state for each in operations for state in (each.before, each.after) if state is not None
     ]
-    paths = sorted({state.path for state in states})
-    keys = store.keys.keys(paths)
+    entry_keys = sorted({state.entry_key for state in states})
+    keys = store.keys.keys(entry_keys)
     items = await store.items.get_many(keys)
     found: dict[str, Entry] = {}
-    for path, key in zip(paths, keys, strict=True):
+    for entry_key, key in zip(entry_keys, keys, strict=True):
         if key in items:
             try:
-                found[path] = from_item(items[key], store.keys)
+                found[entry_key] = from_item(items[key], store.keys)
             except ItemFormatError:
                 continue  # a damaged item proves nothing
     return found

@@ -200,7 +200,7 @@ def named_by(operations: Iterable[Operation], key_of: KeyOf) -> set[str]:
 
 def _paths(operations: Iterable[Operation]) -> set[str]:
     return {
-        entry.path
+        entry.entry_key
         for each in operations
         for entry in (each.before, each.after)
         if entry is not None

@@ -262,14 +262,14 @@ class Sweeper:
         return [verdict for verdict in verdicts if not leaves(verdict)] if kept else verdicts
 
     async def _named(self, verdicts: list[Verdict]) -> set[str]:
-        """The data keys referenced now at any path where, according to the log, a candidate was
-        ever referenced, and those that fsck may yet publish because the reservation still exists.
+        """The data keys referenced now by any entry that, according to the log, ever referenced a
+        candidate, and those that fsck may yet publish because the reservation still exists.
         """
         store = self._place.store
-        paths = sorted({path for verdict in verdicts for path in verdict.paths})
-        if not paths:
+        entry_keys = sorted({each for verdict in verdicts for each in verdict.paths})
+        if not entry_keys:
             return set()
-        found = await store.items.get_many(store.keys.keys(paths))
+        found = await store.items.get_many(store.keys.keys(entry_keys))
         named = names_in(found.values(), self._place.key_of)
         named.need_names()
         held = named.unclear | {

@@ -54,9 +54,9 @@ ATTEMPTS: Final = 4
 """How often an object that keeps changing is read."""
 
 
-async def read_item(store: MetadataStore, path: str) -> Entry | None:
-    """The stored entry at a path; None if it is missing or unreadable."""
-    item = await store.items.get(store.keys.key(path))
+async def read_item(store: MetadataStore, entry_key: str) -> Entry | None:
+    """The stored entry with a key; None if it is missing or unreadable."""
+    item = await store.items.get(store.keys.key(entry_key))
     try:
         return None if item is None else from_item(item, store.keys)
     except ItemFormatError:
@@ -193,23 +193,24 @@ async def _read(scope: Scope, suspects: Sequence[Facts], tail: LogTail | None) -
 
 async def _entries(scope: Scope, suspects: Sequence[Facts], seen: dict[str, _Seen]) -> None:
     store = scope.store
-    wanted = {each.object_id: _paths(each) for each in suspects}
-    paths = sorted({path for some in wanted.values() for path in some})
-    items = await store.items.get_many(store.keys.keys(paths)) if paths else {}
+    wanted = {each.object_id: _places(each) for each in suspects}
+    entry_keys = sorted({place for places in wanted.values() for place in places})
+    keys = store.keys.keys(entry_keys)
+    items = await store.items.get_many(keys) if keys else {}
     found: dict[str, Entry | None] = {}
-    for path, key in zip(paths, store.keys.keys(paths), strict=True):
+    for entry_key, key in zip(entry_keys, keys, strict=True):
         if key in items:
             try:
-                found[path] = from_item(items[key], store.keys)
+                found[entry_key] = from_item(items[key], store.keys)
             except ItemFormatError:
-                found[path] = None
+                found[entry_key] = None
     for object_id, places in wanted.items():
-        for path in sorted(places & found.keys()):
-            entry = found[path]
+        for place in sorted(places & found.keys()):
+            entry = found[place]
             if entry is not None and object_id in objects_of(entry):
                 seen[object_id].entries.append(entry)
             else:
-                seen[object_id].occupied[path] = entry is not None and entry.is_dir
+                seen[object_id].occupied[place] = entry is not None and entry.is_dir
     await _below_files(scope, suspects, seen)
 
 
@@ -224,7 +225,7 @@ async def _below_files(scope: Scope, suspects: Sequence[Facts], seen: dict[str, 
         parent = _native.split(logged.path)[0]
         entry = await read_item(scope.store, parent) if parent != ROOT else None
         if entry is not None and not entry.is_dir:
-            found.occupied[logged.path] = False
+            found.occupied[logged.entry_key] = False
 
     await run_all(look, suspects, limit=READS)
 
@@ -239,11 +240,14 @@ def _states(log_state: ObjectState) -> list[Entry]:
     ]
 
 
-def _paths(facts: Facts) -> set[str]:
-    paths = {entry.path for entry in facts.entries} | {
-        state.path for state in _states(facts.log_state)
+def _places(facts: Facts) -> set[str]:
+    """The entry keys of an object, now and in the log. S3-FileSystem 1.0's log may hold paths that
+    are none."""
+    return {
+        entry.entry_key
+        for entry in (*facts.entries, *_states(facts.log_state))
+        if entry.directory or (entry.path.startswith("/") and entry.path != ROOT)
     }
-    return {path for path in paths if path.startswith("/") and path != "/"}
 
 
 async def _records(
@@ -313,7 +317,7 @@ async def item_facts(scope: Scope, found: Sequence[ItemFacts]) -> list[ItemFacts
             if here.partition == TRANSACTION_PARTITION:
                 record_from(item)
                 return None
-            key = store.keys.key(checked_entry(scope, item).path)
+            key = store.keys.of(checked_entry(scope, item))
         except (ItemFormatError, InvalidPathError) as error:
             return replace(facts, problem=str(error))
         if key == here:

@@ -14,7 +14,7 @@ from s3k_async.errors import BusyError, ItemFormatError
 from s3k_async.integrity.gc_rules import PHYSICAL_KEY, KeyOf
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.storage.physical import is_uri
-from s3k_async.table.keys import ENTRY_PREFIX
+from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.txn_record import PART_SEPARATOR, TRANSACTION_PARTITION
 from s3k_async.txn.volume_record import LOCK, RECORD_KEY, STATE
 from s3k_async.txn.write_intent import parse_intent
@@ -111,7 +111,7 @@ async def scan_segment(
 ) -> AsyncIterator[list[Item]]:
     """The items of entries in one part of the table, page by page."""
     async for page in scan_all(items, segment, segments):
-        yield [item for item in page if str(item[PARTITION]).startswith(ENTRY_PREFIX)]
+        yield [item for item in page if is_entry_partition(str(item[PARTITION]))]
 
 
 def digest_of(items: Iterable[Item]) -> int:

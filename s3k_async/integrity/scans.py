@@ -27,7 +27,7 @@ from s3k_async.oplog.log_objects import ENTRY_BYTES
 from s3k_async.oplog.log_reader import DamagedLog, Finding, LogReader
 from s3k_async.oplog.segments import FORMAT as SEGMENT_FORMAT
 from s3k_async.table.codec import from_item, from_items
-from s3k_async.table.keys import ENTRY_PREFIX
+from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.txn_record import PART_SEPARATOR, TRANSACTION_PARTITION, record_from
 
 __all__ = [
@@ -69,7 +69,7 @@ def _of_items(scope: Scope, items: Iterable[Item], counts: ScanCounts) -> list[F
     facts: list[FactRecord] = []
     ours = [item for item in items if _is_ours(scope, item, facts)]
     entries = _understood(scope, ours, facts)
-    keys = scope.store.keys.keys([entry.path for entry in entries])
+    keys = scope.store.keys.keys([entry.entry_key for entry in entries])
     for item, entry, key in zip(ours, entries, keys, strict=True):
         found = _place(item)
         if key != found:
@@ -80,9 +80,9 @@ def _of_items(scope: Scope, items: Iterable[Item], counts: ScanCounts) -> list[F
 
 
 def _is_ours(scope: Scope, item: Item, facts: list[FactRecord]) -> bool:
-    """Whether the item belongs to this volume by its key. `ks://name` is not `ks://name-2`."""
+    """Whether the item belongs to this volume by its key."""
     partition, sort = _place(item)
-    if partition.startswith(f"{ENTRY_PREFIX}{scope.store.keys.volume}/"):
+    if scope.store.keys.is_own(partition):
         return True
     if partition == TRANSACTION_PARTITION and PART_SEPARATOR not in sort:
         try:
@@ -92,7 +92,7 @@ def _is_ours(scope: Scope, item: Item, facts: list[FactRecord]) -> bool:
                 ("items", "", ItemFacts(partition, sort, is_foreign=False, problem=str(error)))
             )
     elif partition not in OWN_PARTITIONS and not (
-        scope.is_legacy and partition.startswith(ENTRY_PREFIX)
+        scope.is_legacy and is_entry_partition(partition)
     ):
         facts.append(("items", "", ItemFacts(partition, sort, is_foreign=True, problem="")))
     return False

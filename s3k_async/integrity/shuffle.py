@@ -62,12 +62,15 @@ FactKind: TypeAlias = Literal[
 ]
 State: TypeAlias = dict[str, Any]
 
-_ENTRY: Final = tuple(Entry.__dataclass_fields__)
+_ENTRY: Final = tuple(name for name in Entry.__dataclass_fields__ if name != "directory")
 _OPERATION: Final = ("id", "kind", "object_id", "version", "time_ms")
 
 
 def _entry_row(entry: Entry | None) -> list[Any] | None:
-    return None if entry is None else [getattr(entry, name) for name in _ENTRY]
+    if entry is None:
+        return None
+    row = [getattr(entry, name) for name in _ENTRY]
+    return [*row, entry.directory] if entry.directory else row
 
 
 def _entry_of(row: list[Any] | None) -> Entry | None:

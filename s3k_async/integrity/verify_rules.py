@@ -52,9 +52,10 @@ __all__ = [
     "same_blob",
 ]
 
-_NOT_COMPARED: Final = frozenset({"physical", "operation", "lease_ms", "pending"})
+_NOT_COMPARED: Final = frozenset({"physical", "operation", "lease_ms", "pending", "directory"})
 COMPARED: Final = tuple(field.name for field in fields(Entry) if field.name not in _NOT_COMPARED)
-"""Fields in which log and table must agree, beside the physical object."""
+"""Fields in which log and table must agree, beside the physical object; of the path only the entry
+key, since directories above may have been renamed."""
 COMPARED_BINARY: Final = ("path", "id", "version", "ctime", "size", "committed")
 """The same for S3-FileSystem 1.0's log, which holds no more."""
 
@@ -112,10 +113,10 @@ class _Case:
     def keeper(self) -> Entry:
         """Of several entries with the id, the one that keeps it: that of the log, else the
         newest."""
-        logged = self.logged_state.path if self.logged_state else None
+        logged = self.logged_state.entry_key if self.logged_state else None
         return min(
             self.visible.entries,
-            key=lambda entry: (entry.path != logged, -entry.version, entry.path),
+            key=lambda entry: (entry.entry_key != logged, -entry.version, entry.path),
         )
 
     def has_bytes(self, entry: Entry | None, *, whole: bool = False) -> bool:
@@ -175,7 +176,7 @@ class _Case:
             and after.committed
             and len(self.visible.entries) == 1
             and self.entry.is_reservation
-            and self.entry.path == after.path
+            and self.entry.entry_key == after.entry_key
             and self.entry.version < after.version
             and (before is None or before.version == self.entry.version)
             and self.record is self.pending[-1]
@@ -193,7 +194,7 @@ class _Case:
         if after is None or self.entry is NO_ENTRY:
             return []
         compared = COMPARED_BINARY if self.facts.legacy else COMPARED
-        different = [name for name in compared if getattr(self.entry, name) != getattr(after, name)]
+        different = [name for name in compared if _field(self.entry, name) != _field(after, name)]
         if not _same_physical(self.entry.physical, after.physical):
             different.append("physical")
         return different
@@ -255,14 +256,15 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "log: newer, same path": lambda case: (
         case.logged_state is not None
         and case.logged_state.version > case.entry.version
-        and case.logged_state.path == case.entry.path
+        and case.logged_state.entry_key == case.entry.entry_key
     ),
     "log: differs": lambda case: bool(case.differences()),
     "path is taken": lambda case: (
-        case.logged_state is not None and case.logged_state.path in case.facts.occupied
+        case.logged_state is not None and case.logged_state.entry_key in case.facts.occupied
     ),
     "path is taken by a directory": lambda case: (
-        case.logged_state is not None and case.facts.occupied.get(case.logged_state.path) is True
+        case.logged_state is not None
+        and case.facts.occupied.get(case.logged_state.entry_key) is True
     ),
     "named by an entry": lambda case: case.named(),
     "named by the log": lambda case: case.named_by_log(),
@@ -543,8 +545,12 @@ def _shows(entry: Entry, operation: Operation) -> bool:
     if entry.version != operation.version:
         return False
     after = operation.after
-    same_directory = entry.is_dir and after is not None and entry.path == after.path
+    same_directory = entry.is_dir and after is not None and entry.entry_key == after.entry_key
     return entry.operation == operation.id or same_directory
+
+
+def _field(entry: Entry, name: str) -> object:
+    return entry.entry_key if name == "path" else getattr(entry, name)
 
 
 def _same_physical(one: str | None, other: str | None) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from s3k_async import _native
 from s3k_async.backends.ports.items import (
     MAX_TRANSACTION,
     PARTITION,
@@ -23,7 +22,7 @@ from s3k_async.backends.ports.items import (
 from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.errors import ConditionFailedError, CorruptDataError, ItemFormatError
 from s3k_async.table.codec import from_items
-from s3k_async.table.keys import ENTRY_PREFIX, KeyScheme
+from s3k_async.table.keys import KeyScheme, is_entry_partition
 from s3k_async.volumes import Volume
 
 __all__ = ["PassName", "PassResult", "ReshardPass"]
@@ -62,7 +61,7 @@ class ReshardPass:
         errors of `held`, and the store's.
         """
         async for page in scan_all(volume.items, segment, segments):
-            items = [item for item in page if str(item[PARTITION]).startswith(ENTRY_PREFIX)]
+            items = [item for item in page if is_entry_partition(str(item[PARTITION]))]
             if items:
                 yield await self._do(volume, items, held)
 
@@ -78,13 +77,14 @@ class ReshardPass:
     def _check(self, items: Sequence[Item]) -> PassResult:
         """Refuse damaged and misplaced items, before the first change."""
         try:
-            paths = from_items(items, self.old).paths()
+            from_items(items, self.old)
         except ItemFormatError as error:
             raise ItemFormatError(
                 f"{error.message}; run s3k fsck repair first", path=error.path
             ) from error
-        self.new.keys(paths)
-        for item, key in zip(items, self.old.keys(paths), strict=True):
+        entry_keys = self.old.entry_keys([_key(item) for item in items])
+        self.new.keys(entry_keys)
+        for item, key in zip(items, self.old.keys(entry_keys), strict=True):
             if _key(item) != key:
                 place = f"{item[PARTITION]}/{item[SORT]}"
                 raise ItemFormatError(
@@ -124,11 +124,8 @@ class ReshardPass:
 
     def _places(self, items: Sequence[Item]) -> list[tuple[Item, Key]]:
         """The items with their new keys."""
-        partitions = [str(item[PARTITION]) for item in items]
-        paths = _native.decode_keys(
-            self.new.volume, partitions, [str(item[SORT]) for item in items]
-        )
-        return list(zip(items, self.new.keys(paths), strict=True))
+        entry_keys = self.new.entry_keys([_key(item) for item in items])
+        return list(zip(items, self.new.keys(entry_keys), strict=True))
 
 
 async def _remove(volume: Volume, deletes: Sequence[Delete], held: Callable[[], object]) -> int:

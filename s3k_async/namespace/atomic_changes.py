@@ -328,7 +328,7 @@ class AtomicChange(TreeChange):
                 "the file is still being written and cannot be renamed", path=entry.path
             )
         await self.store.abandon(current)
-        return await self.store.stored(entry.path)
+        return await self.store.stored(entry.entry_key)
 
     async def _refused(self, plan: ColumnPlan, refused: Mapping[int, Refusal]) -> Entries:
         """The current entries at paths where the condition failed; intents on entries at a target

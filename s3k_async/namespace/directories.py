@@ -187,7 +187,7 @@ class DirectoryStore(EntryReader):
         while current is not None and current.pending:
             self.still_time(deadline, entry.path)
             await self.resolver.resolve(current)
-            current = await self.stored(entry.path)
+            current = await self.stored(entry.entry_key)
         return current
 
     async def resolve_refusal(self, error: ConditionFailedError) -> bool:
@@ -283,7 +283,7 @@ class DirectoryStore(EntryReader):
         operation = self.runtime.uuid()
         stamp = {OPERATION: operation}
         action = Update(
-            self.keys.key(entry.path),
+            self.keys.of(entry),
             unchanged(entry),
             set=stamp | {NEXT: intent} if intent else stamp,
             remove=() if intent else (NEXT,),
@@ -355,7 +355,7 @@ class DirectoryStore(EntryReader):
         try:
             await self.transact(
                 [self.changes.operation("delete", held, None)],
-                [Delete(self.keys.key(held.path), unchanged(held))],
+                [Delete(self.keys.of(held), unchanged(held))],
             )
         except ConditionFailedError as error:
             raise ConflictError(
@@ -368,7 +368,7 @@ class DirectoryStore(EntryReader):
         intent.
         """
         try:
-            await self.items.write(Delete(self.keys.key(held.path), unchanged(held)))
+            await self.items.write(Delete(self.keys.of(held), unchanged(held)))
         except ConditionFailedError as error:
             raise ConflictError(
                 "another client changed the directory during its rename", path=held.path

@@ -244,7 +244,7 @@ class _RecordedCommit(AtomicChange):
         )
         # A listing knows a directory by its operation.
         stamp: dict[str, Value] = {OPERATION: self.store.runtime.uuid()} if before.is_dir else {}
-        return [Update(keys.key(change.path), unchanged(before), set={NEXT: intent, **stamp})]
+        return [Update(keys.of(before), unchanged(before), set={NEXT: intent, **stamp})]
 
     async def _touch(self, directory: str) -> None:
         """Touch the directory: a later transaction that moves or removes it then finds the new

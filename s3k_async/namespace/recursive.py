@@ -312,7 +312,7 @@ class _PlainChange(TreeChange):
     async def _confirm(self, made: Entry) -> None:
         """After a batch, check that the target directory still carries this transaction's intent.
         Raises LeaseExpiredError."""
-        current = await self.store.stored(made.path)
+        current = await self.store.stored(made.entry_key)
         if current is not None and current.pending == self.txn.hold_intent:
             return
         self.txn.lose()

@@ -208,7 +208,7 @@ class MetadataStore(DirectoryStore):
         if entry.is_dir:
             raise IsDirectoryError("a directory is at the path", path=entry.path)
         entry = replace(entry, pending="")
-        delete = Delete(self.keys.key(entry.path), unchanged(entry))
+        delete = Delete(self.keys.of(entry), unchanged(entry))
         try:
             await self.retry_past_intents(
                 lambda: self.transact([self.changes.operation("delete", entry, None)], [delete]),
@@ -364,7 +364,7 @@ class MetadataStore(DirectoryStore):
             raise
 
     async def _give_parents(self, entry: Entry) -> None:
-        key, deadline = self.keys.key(entry.path), self.deadline()
+        key, deadline = self.keys.of(entry), self.deadline()
         while True:
             chain = await self.chain(entry.path)
             parent, ours = chain[-2][1], chain[-1][1]
@@ -412,7 +412,7 @@ class MetadataStore(DirectoryStore):
         try:
             await self.transact(
                 [self.changes.operation("delete", entry, None)],
-                [Delete(self.keys.key(entry.path), unchanged(entry))],
+                [Delete(self.keys.of(entry), unchanged(entry))],
             )
         except ConditionFailedError as error:
             item = error.current.get(0)
@@ -503,7 +503,7 @@ class MetadataStore(DirectoryStore):
             moved,
             operations,
             [
-                Delete(self.keys.key(source.path), unchanged(source)),
+                Delete(self.keys.of(source), unchanged(source)),
                 Put(to_item(moved, self.keys), ABSENT if replaced is None else unchanged(replaced)),
             ],
         )
@@ -532,7 +532,7 @@ class MetadataStore(DirectoryStore):
         entry at its new path: the rename remains in effect."""
         back = moved.moved(source.path, operation=self.runtime.uuid())
         actions: list[Action] = [
-            Delete(self.keys.key(moved.path), unchanged(moved)),
+            Delete(self.keys.of(moved), unchanged(moved)),
             Put(to_item(back, self.keys), ABSENT),
         ]
         try:

@@ -300,7 +300,7 @@ def possible(has_key: Callable[[str], bool] | None) -> Callable[[LogRecord], Log
 
     def checked(record: LogRecord) -> LogRecord:
         for entry in (record.operation.before, record.operation.after):
-            if entry is not None and has_key is not None and not has_key(entry.path):
+            if entry is not None and has_key is not None and not has_key(entry.entry_key):
                 raise LogFormatError(
                     "a path that is too long for an entry of the volume", path=record.key
                 )

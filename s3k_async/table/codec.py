@@ -33,7 +33,7 @@ NEXT = "next"
 
 def to_item(entry: Entry, keys: KeyScheme) -> dict[str, Value]:
     """The item that stores an entry."""
-    key = keys.key(entry.path)
+    key = keys.of(entry)
     item: dict[str, Value] = {
         PARTITION: key.partition,
         SORT: key.sort,

@@ -1,6 +1,8 @@
-"""Where an entry lives in the table: the partition of its parent and suffix, and its name.
+"""Where an entry lives in the table: a partition of its directory, and its name.
 
-Source of the format: S3-FileSystem 1.0, `ks://<volume>/<parent>-sf<i>` and the last path component.
+An entry key, `<directory key>/<name>`, stands for one entry. In layout `path` it is the path of the
+entry, and the partition `ks://<volume>/<parent>-sf<i>` (S3-FileSystem 1.0); in layout `tree` it
+begins with the object id of the directory, and the partition is `s3k:tree/<id>-sf<i>`.
 """
 
 from __future__ import annotations
@@ -11,12 +13,12 @@ from dataclasses import dataclass
 from s3k_async import _native
 from s3k_async.backends.ports.items import Key
 from s3k_async.errors import InvalidPathError
-from s3k_async.model import HashName
+from s3k_async.model import Entry, HashName, LayoutName
 
-__all__ = ["ENTRY_PREFIX", "ROOT_KEY", "KeyScheme"]
+__all__ = ["ROOT_KEY", "KeyScheme", "is_entry_partition"]
 
-ENTRY_PREFIX = "ks://"
-"""Partitions of entries begin with this; every other partition is a record of ours or foreign."""
+_PATH_PREFIX = "ks://"
+_TREE_PREFIX = "s3k:tree/"
 
 ROOT_KEY = Key("s3k:root", "root")
 """Where the root's record is. The root has no item; a transaction that changes something in it
@@ -31,35 +33,65 @@ class KeyScheme:
     volume: str
     suffix_count: int
     hash: HashName = "xxh3"
+    layout: LayoutName = "path"
 
-    def key(self, path: str) -> Key:
-        """Key of the entry at a normalised path. Raises InvalidPathError for the root and for keys
-        too long."""
-        return Key(*_native.item_key(self.volume, path, self.suffix_count, self.hash))
+    def key(self, entry_key: str) -> Key:
+        """The key of an item. Raises InvalidPathError for the root and for keys too long."""
+        return Key(*_native.item_key(self.volume, entry_key, self.suffix_count, self.hash))
 
-    def keys(self, paths: Sequence[str]) -> list[Key]:
-        """`key` for many paths."""
+    def keys(self, entry_keys: Sequence[str]) -> list[Key]:
+        """`key` for many."""
         return list(
-            map(Key, *_native.item_keys(self.volume, list(paths), self.suffix_count, self.hash))
+            map(
+                Key, *_native.item_keys(self.volume, list(entry_keys), self.suffix_count, self.hash)
+            )
         )
 
-    def has(self, path: str) -> bool:
-        """Whether an entry can be at the path: it is that of no root, normalised, and not too
+    def of(self, entry: Entry) -> Key:
+        """`key` of the item that stores an entry."""
+        # every change makes keys: in layout `path` without a call of `entry_key`
+        entry_key = entry.entry_key if entry.directory else entry.path
+        return Key(*_native.item_key(self.volume, entry_key, self.suffix_count, self.hash))
+
+    def has(self, entry_key: str) -> bool:
+        """Whether an item can have the entry key: it is not the root's, normalised, and not too
         long."""
         try:
-            return _native.normalize(path) == path and bool(self.key(path))
+            return _native.normalize(entry_key) == entry_key and bool(self.key(entry_key))
         except InvalidPathError:
             return False
 
-    def partitions(self, directory: str) -> list[str]:
+    def partitions(self, directory_key: str) -> list[str]:
         """The partitions that together hold a directory's children; none if its path leaves no room
         for a child."""
         try:
-            return _native.partition_keys(self.volume, directory, self.suffix_count)
+            return _native.partition_keys(self.volume, directory_key, self.suffix_count)
         except InvalidPathError:
             return []
 
-    def path(self, key: Key) -> str:
-        """The path a key stands for. Raises ItemFormatError for a key that is no entry of this
+    def child(self, directory_key: str, name: str) -> str:
+        """The entry key of a child."""
+        return _native.join(directory_key, name)
+
+    def entry_key(self, key: Key) -> str:
+        """The entry key of an item's key. Raises ItemFormatError for a key that is no entry of this
         volume."""
         return _native.decode_key(self.volume, key.partition, key.sort)
+
+    def entry_keys(self, keys: Sequence[Key]) -> list[str]:
+        """`entry_key` for many."""
+        return _native.decode_keys(
+            self.volume, [key.partition for key in keys], [key.sort for key in keys]
+        )
+
+    def is_own(self, partition: str) -> bool:
+        """Whether a partition is one of entries of this volume."""
+        # `ks://name` is not `ks://name-2`
+        own = f"{_PATH_PREFIX}{self.volume}/" if self.layout == "path" else _TREE_PREFIX
+        return partition.startswith(own)
+
+
+def is_entry_partition(partition: str) -> bool:
+    """Whether a partition holds entries, of any volume and layout; every other one holds records of
+    ours, or foreign items."""
+    return partition.startswith((_PATH_PREFIX, _TREE_PREFIX))

@@ -21,7 +21,7 @@ from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.errors import ItemFormatError, NotAVolumeError, VolumeMismatchError
 from s3k_async.model import ROOT
 from s3k_async.table.codec import from_item
-from s3k_async.table.keys import ENTRY_PREFIX, KeyScheme
+from s3k_async.table.keys import KeyScheme, is_entry_partition
 
 __all__ = ["check_suffixes"]
 
@@ -91,9 +91,9 @@ class _Sample:
     def add(self, items: Iterable[Item]) -> None:
         for item in items:
             key = Key(str(item[PARTITION]), str(item[SORT]))
-            if not key.partition.startswith(ENTRY_PREFIX):
+            if not is_entry_partition(key.partition):
                 self.bad[key] = f"{key.partition!r}, {key.sort!r}"
-            elif not key.partition.startswith(f"{ENTRY_PREFIX}{self.keys.volume}/"):
+            elif not self.keys.is_own(key.partition):
                 self.others.add(key)
             else:
                 self._compare(item, key)

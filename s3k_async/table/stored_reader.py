@@ -30,28 +30,28 @@ SUFFIX_STREAMS = 64
 
 
 class StoredReader:
-    """Strongly consistent reads of stored entries, write intents unresolved. All paths are
+    """Strongly consistent reads of stored entries, write intents unresolved. All entry keys are
     normalised."""
 
     def __init__(self, items: ItemStore, keys: KeyScheme) -> None:
         self.items = items
         self.keys = keys
 
-    async def stored(self, path: str) -> Entry | None:
-        """The entry at a path as it is stored, or None. Raises InvalidPathError,
+    async def stored(self, entry_key: str) -> Entry | None:
+        """The entry with a key as it is stored, or None. Raises InvalidPathError,
         ItemFormatError."""
-        if path == ROOT:
+        if entry_key == ROOT:
             return ROOT_ENTRY
-        item = await self.items.get(self.keys.key(path))
+        item = await self.items.get(self.keys.key(entry_key))
         return None if item is None else from_item(item, self.keys)
 
-    async def stored_many(self, paths: Sequence[str]) -> list[Entry | None]:
-        """The stored entries at the paths, in their order, in as few requests as possible. Not a
+    async def stored_many(self, entry_keys: Sequence[str]) -> list[Entry | None]:
+        """The stored entries with the keys, in their order, in as few requests as possible. Not a
         snapshot."""
-        stored = await self.items_at(paths)
+        stored = await self.items_at(entry_keys)
         entries: dict[str, Entry] = {ROOT: ROOT_ENTRY}
         entries.update(zip(stored, from_items(list(stored.values()), self.keys), strict=True))
-        return [entries.get(path) for path in paths]
+        return [entries.get(entry_key) for entry_key in entry_keys]
 
     def stored_children(self, path: str) -> AsyncGenerator[Entries, None]:
         """A directory's stored children in pages, all suffixes read in parallel, in arrival
@@ -84,12 +84,12 @@ class StoredReader:
         async for page in scan_all(self.items, segment, segments):
             yield from_items(page, self.keys, records=True).below(below)
 
-    async def items_at(self, paths: Sequence[str]) -> dict[str, Item]:
-        """The items at those of the paths that have one."""
-        wanted = list(dict.fromkeys(path for path in paths if path != ROOT))
+    async def items_at(self, entry_keys: Sequence[str]) -> dict[str, Item]:
+        """The items with those of the entry keys that exist."""
+        wanted = list(dict.fromkeys(each for each in entry_keys if each != ROOT))
         keys = dict(zip(wanted, self.keys.keys(wanted), strict=True))
         found = await self.items.get_many(list(keys.values())) if keys else {}
-        return {path: found[key] for path, key in keys.items() if key in found}
+        return {each: found[key] for each, key in keys.items() if key in found}
 
     async def partition(
         self, partition: str, limit: int | None = None, *, first: int | None = None

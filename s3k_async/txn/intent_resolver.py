@@ -165,7 +165,7 @@ class IntentResolver:
     ) -> None:
         for top in part.trees:
             await self._end_trees(txn, top, top, published=published)
-        stored = await self._reader.stored_many(part.paths)
+        stored = await self._reader.stored_many(part.entry_keys)
         held = [
             entry
             for entry in stored
@@ -187,7 +187,7 @@ class IntentResolver:
         report.raise_failure()
 
     async def _is_over(self, entry: Entry) -> bool:
-        stored = await self._reader.stored(entry.path)
+        stored = await self._reader.stored(entry.entry_key)
         return stored is None or stored.pending != entry.pending
 
     async def _end_one(self, entry: Entry, *, published: bool) -> bool:
@@ -201,7 +201,7 @@ class IntentResolver:
     def _resolution(self, entry: Entry, *, published: bool) -> Put | Update | Delete:
         """The write that applies an intent, or removes it."""
         state, keys = _new_state(entry), self._reader.keys
-        key, held = keys.key(entry.path), Condition(equals={NEXT: entry.pending})
+        key, held = keys.of(entry), Condition(equals={NEXT: entry.pending})
         if state == (REMOVED if published else CREATED):
             return Delete(key, held)
         if published and isinstance(state, Entry):

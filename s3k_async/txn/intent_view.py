@@ -89,14 +89,13 @@ class IntentView:
         written late by an owner that lost its transaction before publication: the old side is
         visible.
         """
-        before = {entry.path: entry.pending for entry in held}
+        before = {entry.entry_key: entry.pending for entry in held}
         found = await self._items.get_many(self._keys.keys(list(before)))
         current = from_items(list(found.values()), self._keys)
         late: list[Entry] = []
         others: list[int] = []
-        for place, path in enumerate(current.paths()):
-            entry = current[place]
-            if entry.pending != before[path]:
+        for place, entry in enumerate(current):
+            if entry.pending != before[entry.entry_key]:
                 others.append(place)
             elif _understood(entry.pending).new_state != CREATED:
                 late.append(entry)

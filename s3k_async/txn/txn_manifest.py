@@ -1,12 +1,12 @@
-"""The manifest of a transaction: items that list the paths which carry its intents.
+"""The manifest of a transaction: items that list the entries which carry its intents.
 
 It is written after the record and before the first intent, so that any client that takes the
 transaction over finds all intents, and removed after the last intent, before the record. A missing
 part therefore means that its intents are resolved, or were never written.
 
 A part is an item beside the record, with the transaction's id and its own number as sort key
-(`<transaction id>#000000`): `paths`, a JSON list of single paths with an intent, and `trees`, a
-list of the directories below which every entry has one.
+(`<transaction id>#000000`): `paths`, a JSON list of single entry keys with an intent, and `trees`,
+a list of the directories below which every entry has one.
 """
 
 from __future__ import annotations
@@ -40,38 +40,38 @@ from s3k_async.txn.txn_record import (
 
 __all__ = ["ManifestPart", "divided", "read_part", "remove_parts", "write_parts"]
 
-PART_PATHS = 2000
+PART_ENTRIES = 2000
 PART_BYTES = 200_000
 """Limits of a part, of which the first one reached applies; an item holds 400 KB."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestPart:
-    """Some of the paths with intents of a transaction."""
+    """Some of the entries with intents of a transaction."""
 
-    paths: tuple[str, ...] = ()
+    entry_keys: tuple[str, ...] = ()
     """In the order in which they are held: a directory before its content."""
     trees: tuple[str, ...] = ()
 
 
-def divided(paths: Iterable[str], trees: Iterable[str] = ()) -> list[ManifestPart]:
-    """The paths divided into parts, with the trees at the end: a transaction is resolved from its
-    last part to its first."""
+def divided(entry_keys: Iterable[str], trees: Iterable[str] = ()) -> list[ManifestPart]:
+    """The entry keys divided into parts, with the trees at the end: a transaction is resolved from
+    its last part to its first."""
     return [
-        *(ManifestPart(paths=tuple(some)) for some in _chunks(paths)),
+        *(ManifestPart(entry_keys=tuple(some)) for some in _chunks(entry_keys)),
         *(ManifestPart(trees=tuple(some)) for some in _chunks(trees)),
     ]
 
 
-def _chunks(paths: Iterable[str]) -> Iterator[list[str]]:
+def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
     some: list[str] = []
     size = 0
-    for path in paths:
-        weight = len(json.dumps(path, ensure_ascii=False).encode()) + 1
-        if some and (len(some) == PART_PATHS or size + weight > PART_BYTES):
+    for text in texts:
+        weight = len(json.dumps(text, ensure_ascii=False).encode()) + 1
+        if some and (len(some) == PART_ENTRIES or size + weight > PART_BYTES):
             yield some
             some, size = [], 0
-        some.append(path)
+        some.append(text)
         size += weight
     if some:
         yield some
@@ -117,7 +117,7 @@ def _item(transaction_id: str, number: int, part: ManifestPart, operation: str) 
         PARTITION: TRANSACTION_PARTITION,
         SORT: _key(transaction_id, number).sort,
         OPERATION: operation,
-        "paths": json.dumps(part.paths, ensure_ascii=False),
+        "paths": json.dumps(part.entry_keys, ensure_ascii=False),
         "trees": json.dumps(part.trees, ensure_ascii=False),
     }
 

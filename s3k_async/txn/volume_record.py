@@ -52,7 +52,7 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.model import HashName, VolumeKind
-from s3k_async.table.keys import ENTRY_PREFIX
+from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.lease import expired
 
 __all__ = [
@@ -336,7 +336,7 @@ async def has_entries(store: ItemStore) -> bool:
     """Whether the table holds an entry of any volume."""
     async with aclosing(scan_all(store)) as pages:
         async for page in pages:
-            if any(str(item[PARTITION]).startswith(ENTRY_PREFIX) for item in page):
+            if any(is_entry_partition(str(item[PARTITION])) for item in page):
                 return True
     return False
 

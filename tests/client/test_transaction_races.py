@@ -486,9 +486,9 @@ async def test_an_active_transaction_blocks_others_for_a_bounded_time(
 async def test_paths_of_any_length_are_listed_in_parts() -> None:
     deep = "/" + "/".join("d" * 250 for _ in range(7))
     divided = txn_manifest.divided([f"{deep}/{number:04}" for number in range(300)])
-    assert [len(part.paths) > 50 for part in divided] == [True] * len(divided)
+    assert [len(part.entry_keys) > 50 for part in divided] == [True] * len(divided)
     assert len(divided) > 1
-    assert sum(len(part.paths) for part in divided) == 300
+    assert sum(len(part.entry_keys) for part in divided) == 300
     async with faulty_client(FaultPlan()) as fs:
         async with fs.transaction() as tx:
             for number in range(250):

@@ -97,6 +97,8 @@ async def keys(settings: VolumeConfig) -> None:
         scheme = volume.store.keys
     found = await stored(settings)
     places = [(str(item["path"]), str(item["children"])) for item in found]
-    paths = [scheme.path(scheme.key("/x")._replace(partition=one, sort=two)) for one, two in places]
+    paths = [
+        scheme.entry_key(scheme.key("/x")._replace(partition=one, sort=two)) for one, two in places
+    ]
     assert len(set(paths)) == len(paths)
     assert [tuple(key) for key in scheme.keys(paths)] == places

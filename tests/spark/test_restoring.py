@@ -28,7 +28,7 @@ from s3k_async.spark.restore_job import restore
 from s3k_async.spark.restore_tasks import WRITTEN, writer
 from s3k_async.spark.task_rows import spark_schema
 from s3k_async.table.codec import to_item
-from s3k_async.table.keys import ENTRY_PREFIX
+from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn import volume_lock
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoration import restore_volume
@@ -183,9 +183,7 @@ def put_of(volume: Volume, entry: Entry) -> Put:
 
 async def items_of(volume: Volume) -> list[Item]:
     """All entries of the table as they are stored."""
-    return [
-        item for item in await all_items(volume) if str(item[PARTITION]).startswith(ENTRY_PREFIX)
-    ]
+    return [item for item in await all_items(volume) if is_entry_partition(str(item[PARTITION]))]
 
 
 def told(outcomes: list[RestoreOutcome]) -> list[tuple[str, str, str, str]]:

@@ -97,7 +97,7 @@ async def transaction(fs: S3kClient) -> None:
 async def transaction_by_record(fs: S3kClient) -> None:
     """With directories it is a transaction, and here its paths do not fit into one item."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(txn_manifest, "PART_PATHS", 5)
+        patched.setattr(txn_manifest, "PART_ENTRIES", 5)
         async with fs.transaction() as tx:
             await tx.write("/d/f", b"new")
             await tx.rename("/d/g", "/e/k", overwrite=True)

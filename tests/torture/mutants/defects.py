@@ -36,8 +36,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a delete without its condition",
         "namespace/store.py",
-        "        delete = Delete(self.keys.key(entry.path), unchanged(entry))",
-        f"        delete = Delete(self.keys.key(entry.path), {ANYTHING})",
+        "        delete = Delete(self.keys.of(entry), unchanged(entry))",
+        f"        delete = Delete(self.keys.of(entry), {ANYTHING})",
         f"{METADATA_FAULTS}::test_a_stale_delete_spares_a_file_that_was_written_anew",
     ),
     Defect(
@@ -57,9 +57,9 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a rename without the condition on its source",
         "namespace/store.py",
-        """                Delete(self.keys.key(source.path), unchanged(source)),
+        """                Delete(self.keys.of(source), unchanged(source)),
                 Put(to_item(moved, self.keys), ABSENT if""",
-        f"""                Delete(self.keys.key(source.path), {ANYTHING}),
+        f"""                Delete(self.keys.of(source), {ANYTHING}),
                 Put(to_item(moved, self.keys), ABSENT if""",
         "tests/faults/test_tree_faults.py::test_a_rename_moves_what_is_there_and_not_what_was_read_before",
     ),
@@ -240,8 +240,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "an intent that is applied though it is gone",
         "txn/intent_resolver.py",
-        "        key, held = keys.key(entry.path), Condition(equals={NEXT: entry.pending})",
-        "        key, held = keys.key(entry.path), Condition()",
+        "        key, held = keys.of(entry), Condition(equals={NEXT: entry.pending})",
+        "        key, held = keys.of(entry), Condition()",
         "tests/txn/test_late.py::test_a_late_resolution_leaves_later_changes",
     ),
     Defect(
