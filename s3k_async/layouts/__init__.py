@@ -1,0 +1,1 @@
+"""What only one layout of the table needs: a package for each."""

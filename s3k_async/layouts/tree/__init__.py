@@ -1,0 +1,1 @@
+"""Layout `tree`: entries are keyed by the id of their directory."""

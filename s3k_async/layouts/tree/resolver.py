@@ -1,0 +1,172 @@
+"""Path resolution in layout `tree`: one batch reads the directories of a path and the entry itself.
+
+The cache predicts the ids of the directories. The batch confirms them: a directory that is returned
+with the id and version known before the batch was sent was at its key when it was sent, since a
+directory that leaves its key gets another version. So all directories of a chain were in place at
+one moment, within the call (docs/design/011-directories-by-id.md, section 4.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from s3k_async import _native
+from s3k_async._core.concurrency import gather
+from s3k_async._core.runtime import Runtime
+from s3k_async.backends.ports.items import MAX_BATCH
+from s3k_async.errors import BusyError, ItemFormatError
+from s3k_async.layouts.tree.chain import Chain
+from s3k_async.layouts.tree.directory_cache import DirectoryCache, KnownDirectory
+from s3k_async.model import ROOT, Entry
+from s3k_async.table.stored_reader import ROOT_ENTRY
+from s3k_async.txn.intent_view import Seeing
+
+__all__ = ["ChainResolver"]
+
+BATCHES = 8
+"""Batches of one call that are read concurrently."""
+
+Found: TypeAlias = Mapping[str, Entry | ItemFormatError]
+"""What is at entry keys; the error of an item that cannot be read."""
+Read: TypeAlias = Callable[[Sequence[str], Seeing | None], Awaitable[Found]]
+"""Strongly consistent reads by entry key, by one request for up to a hundred keys."""
+
+
+@dataclass(slots=True)
+class _Route:
+    """The predicted way to a path: its directories, topmost first, as far as they are known."""
+
+    path: str
+    places: Sequence[str]
+    """The path's ancestors below the root, and the path."""
+    known: list[tuple[str, KnownDirectory]] = field(default_factory=list)
+    """Entry keys of the directories above `next`."""
+    directory: str = ROOT_ENTRY.id
+    """The id of the directory that holds `next`."""
+
+    @property
+    def next(self) -> str:
+        """The entry key of what is below the known directories."""
+        return f"{self.directory}/{_native.split(self.places[len(self.known)])[1]}"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all directories are known, so that `next` is the entry itself."""
+        return len(self.known) == len(self.places) - 1
+
+    @property
+    def keys(self) -> list[str]:
+        return [*(key for key, _ in self.known), self.next]
+
+    def follow(self, directory: KnownDirectory) -> None:
+        """Continue below a directory at `next`."""
+        self.known.append((self.next, directory))
+        self.directory = directory.id
+
+
+class ChainResolver:
+    """Resolves paths for one client."""
+
+    def __init__(self, read: Read, runtime: Runtime, busy_timeout: float) -> None:
+        self.cache = DirectoryCache()
+        self._read = read
+        self._runtime = runtime
+        self._busy_timeout = busy_timeout
+
+    async def resolve(
+        self, paths: Sequence[str], see: Seeing | None = None
+    ) -> list[Chain | ItemFormatError]:
+        """The chains of the paths, in their order; for a path with an invalid item, its error.
+
+        Raises BusyError if directories of a path kept moving for the busy timeout.
+        """
+        found: dict[str, Chain | ItemFormatError] = {
+            ROOT: Chain([(ROOT, ROOT_ENTRY)], self._runtime.monotonic())
+        }
+        left = [path for path in dict.fromkeys(paths) if path != ROOT]
+        deadline = self._runtime.monotonic() + self._busy_timeout
+        while left:
+            routes = await self._predict(left, see)
+            sent = self._runtime.monotonic()
+            entries = await self._read_packed(routes, see)
+            left = []
+            for route in routes:
+                chain = self._confirm(route, entries, sent)
+                if chain is None:
+                    left.append(route.path)
+                else:
+                    found[route.path] = chain
+            if left and sent >= deadline:
+                raise BusyError("gave up: concurrent changes to this path", path=left[0])
+        return [found[path] for path in paths]
+
+    async def _predict(self, paths: Sequence[str], see: Seeing | None) -> list[_Route]:
+        """Routes by what the cache knows; unknown directories are read, level by level."""
+        routes = [_Route(path, _places(path)) for path in paths]
+        open_routes = routes
+        seen: dict[str, KnownDirectory] = {}
+        while True:
+            unknown: dict[str, list[_Route]] = {}
+            for route in open_routes:
+                while not route.is_complete:
+                    known = seen.get(route.next) or self.cache.get(route.next)
+                    if known is None:
+                        unknown.setdefault(route.next, []).append(route)
+                        break
+                    route.follow(known)
+            if not unknown:
+                return routes
+            found = await self._read(list(unknown), see)
+            open_routes = []
+            for key, waiting in unknown.items():
+                known = self.cache.update(key, found.get(key))
+                if known is not None:
+                    seen[key] = known
+                    open_routes += waiting
+
+    async def _read_packed(self, routes: Sequence[_Route], see: Seeing | None) -> Found:
+        """What is at the keys of all routes, each route within one batch."""
+        found: dict[str, Entry | ItemFormatError] = {}
+        for part in await gather(
+            lambda keys: self._read(keys, see), list(_batches(routes)), limit=BATCHES
+        ):
+            found.update(part)
+        return found
+
+    def _confirm(self, route: _Route, found: Found, sent: float) -> Chain | ItemFormatError | None:
+        """The chain, if what was read agrees with the prediction; None: resolve again."""
+        steps: list[tuple[str, Entry | None]] = []
+        for place, (key, known) in zip(route.places, route.known, strict=False):
+            entry = found.get(key)
+            if not known.is_still(entry):
+                self.cache.update(key, entry)
+                return entry if isinstance(entry, ItemFormatError) else None
+            assert isinstance(entry, Entry)
+            steps.append((place, replace(entry, path=place)))
+        place, last = route.places[len(steps)], found.get(route.next)
+        if isinstance(last, ItemFormatError):
+            return last
+        if self.cache.update(route.next, last) is not None and not route.is_complete:
+            return None  # a directory that was missing when the route was predicted
+        steps.append((place, None if last is None else replace(last, path=place)))
+        steps += [(place, None) for place in route.places[len(steps) :]]
+        return Chain(steps, sent)
+
+
+def _places(path: str) -> Sequence[str]:
+    return [*_native.ancestors(path), path]
+
+
+def _batches(routes: Sequence[_Route]) -> Iterator[list[str]]:
+    """The keys of the routes, each once, in full batches that do not divide a route."""
+    batch: dict[str, None] = {}
+    for route in routes:
+        longer = dict.fromkeys([*batch, *route.keys])
+        if batch and len(longer) > MAX_BATCH:
+            yield list(batch)
+            longer = dict.fromkeys(route.keys)
+        batch = longer
+    if batch:
+        yield list(batch)
