@@ -5,13 +5,11 @@ use std::sync::Arc;
 
 use crate::errors::BadItem;
 use crate::items::{Attribute, Body, Cell, Items, Kind, Row, Text, WIDTH};
-use crate::keys::{Volume, checked_item};
+use crate::keys::{KeyForm, checked_item, is_entry_partition, is_id, is_reserved};
 use crate::paths::{is_name, push_child};
 
 /// Value of `physpath` for a file whose data is not durable yet.
 pub const UNCOMMITTED: &str = "<uncommitted>";
-/// Prefix of the partition key of every entry; records of the volume have others.
-const ENTRY_PREFIX: &[u8] = b"ks://";
 
 /// The decoded values of a row of the table, except texts.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +54,7 @@ impl EntryColumns {
     pub fn read(
         items: Arc<Items>,
         rows: impl ExactSizeIterator<Item = usize>,
-        volume: &Volume,
+        form: &KeyForm,
         records: bool,
     ) -> Result<Self, BadItem> {
         let mut facts: Vec<Facts> = Vec::with_capacity(rows.len());
@@ -66,7 +64,7 @@ impl EntryColumns {
                 continue;
             }
             let neighbour = facts.last().copied();
-            facts.push(item.facts(volume, neighbour)?);
+            facts.push(item.facts(form, neighbour)?);
         }
         Ok(Self { items, facts })
     }
@@ -124,22 +122,22 @@ impl ItemView<'_> {
     }
 
     fn is_entry(&self) -> bool {
-        self.items.bytes(self.cell(Attribute::Partition)).starts_with(ENTRY_PREFIX)
+        is_entry_partition(self.items.bytes(self.cell(Attribute::Partition)))
     }
 
     #[inline]
-    fn facts(&self, volume: &Volume, neighbour: Option<Facts>) -> Result<Facts, BadItem> {
+    fn facts(&self, form: &KeyForm, neighbour: Option<Facts>) -> Result<Facts, BadItem> {
         let keys = self
             .text(Attribute::Partition)
             .and_then(|partition| Ok((partition, self.text(Attribute::Sort)?)));
         let (partition, sort) = keys.map_err(|reason| self.refused(reason))?;
-        let parent = self.parent(volume, partition, sort, neighbour)?;
-        self.meaning(parent).map_err(|reason| self.refused_at(parent, reason))
+        let parent = self.parent(form, partition, sort, neighbour)?;
+        self.meaning(form, parent).map_err(|reason| self.refused_at(parent, reason))
     }
 
     /// The decoded attributes, or the error of invalid ones.
     #[inline]
-    fn meaning(&self, parent: Cell) -> Result<Facts, String> {
+    fn meaning(&self, form: &KeyForm, parent: Cell) -> Result<Facts, String> {
         let is_dir = self.truth(Attribute::IsDirectory)?;
         let ctime = self.number(Attribute::Ctime)?;
         let id = self.text(Attribute::Id)?;
@@ -161,6 +159,9 @@ impl ItemView<'_> {
         if ctime.checked_mul(1000).is_none() {
             return Err(too_large(Attribute::Ctime));
         }
+        if matches!(form, KeyForm::Tree) {
+            self.check_directory_id(id, is_dir)?;
+        }
         if committed
             && physical.is_some_and(|cell| self.items.bytes(cell) == UNCOMMITTED.as_bytes())
         {
@@ -179,11 +180,24 @@ impl ItemView<'_> {
         })
     }
 
+    /// Refuses the id of a directory without an item, and of a directory whose children could have
+    /// no keys.
+    fn check_directory_id(&self, id: Cell, is_dir: bool) -> Result<(), String> {
+        if is_reserved(self.items.bytes(id)) {
+            return Err("the id is that of the root or of the trash".to_owned());
+        }
+        if is_dir && !is_id(self.items.text(id)) {
+            return Err("the id of a directory must be 1 to 64 ASCII letters, digits, '-' and '_'"
+                .to_owned());
+        }
+        Ok(())
+    }
+
     /// The directory's part of the partition key.
     #[inline]
     fn parent(
         &self,
-        volume: &Volume,
+        form: &KeyForm,
         partition: Cell,
         sort: Cell,
         neighbour: Option<Facts>,
@@ -200,8 +214,8 @@ impl ItemView<'_> {
             }
         }
         let key = self.items.text(partition);
-        let parent = checked_item(volume.parent_of(key), key, name)?;
-        Ok(partition.part(volume.parent_start(), parent.len()))
+        let parent = checked_item(form.directory_of(key), key, name)?;
+        Ok(partition.part(form.directory_start(), parent.len()))
     }
 
     fn text(&self, attribute: Attribute) -> Result<Cell, String> {

@@ -17,7 +17,7 @@ mod python {
 
 use crate::limits::{MAX_NAME_BYTES, MAX_PARTITION_BYTES};
 
-/// The reason why a path, name, volume name or object id is refused.
+/// The reason why a path, key, name, volume name or object id is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// An empty path.
@@ -38,6 +38,14 @@ pub enum Fault {
     Volume,
     /// An object id that is invalid in a physical key.
     ObjectId,
+    /// A text in layout `path` that does not begin with `/`, such as an entry key of layout `tree`.
+    Relative,
+    /// A path in layout `tree`.
+    Path,
+    /// Not an entry key of layout `tree`.
+    EntryKey,
+    /// Not a directory id of layout `tree`.
+    DirectoryId,
 }
 
 impl fmt::Display for Fault {
@@ -58,6 +66,19 @@ impl fmt::Display for Fault {
             Self::ObjectId => f.write_str(
                 "not an object id: it is empty, too long, or contains '/', NUL or '.id='",
             ),
+            Self::Relative => {
+                f.write_str("not a path of layout 'path': it does not begin with '/'")
+            }
+            Self::Path => f.write_str(
+                "a path is no key of layout 'tree': '<directory id>/<name>' is one, or the \
+                 directory id alone",
+            ),
+            Self::EntryKey => {
+                f.write_str("not an entry key of layout 'tree': '<directory id>/<name>'")
+            }
+            Self::DirectoryId => {
+                f.write_str("not a directory id: 1 to 64 ASCII letters, digits, '-' and '_'")
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::dynamodb::response::{batch_frame, item_frame, page_frame, read_answer
 use crate::entries::{EntryColumns, EntryView};
 use crate::items::{Attribute, Body, Items};
 use crate::json::read::{Cursor, Damage};
-use crate::keys::{Volume, checked_item};
+use crate::keys::{KeyForm, Volume, checked_item, is_id};
 use crate::operations::Side;
 use crate::paths::{
     check_name, is_name, is_normal, normal, normal_directory, parent_and_name, plain_name,
@@ -26,6 +26,11 @@ use crate::xml;
 
 /// The volume that decoded items belong to.
 const VOLUME: &str = "v";
+
+/// The forms of keys of both layouts.
+fn forms() -> impl Iterator<Item = KeyForm> {
+    Volume::new(VOLUME).map(KeyForm::Path).into_iter().chain([KeyForm::Tree])
+}
 
 /// A fuzz target: its name, its function, and valid seed inputs.
 pub struct Target {
@@ -79,6 +84,17 @@ pub const TARGETS: &[Target] = &[
             include_str!("../fuzz/seeds/key/1"),
             include_str!("../fuzz/seeds/key/2"),
             include_str!("../fuzz/seeds/key/3"),
+            include_str!("../fuzz/seeds/key/4"),
+            include_str!("../fuzz/seeds/key/5"),
+        ],
+    },
+    Target {
+        name: "entry_key",
+        run: entry_key,
+        seeds: &[
+            include_str!("../fuzz/seeds/entry_key/1"),
+            include_str!("../fuzz/seeds/entry_key/2"),
+            include_str!("../fuzz/seeds/entry_key/3"),
         ],
     },
     Target {
@@ -133,32 +149,41 @@ fn use_items(mut items: Items, data: &[u8]) {
             let _ = items.text(extra.value);
         }
     }
-    let Ok(volume) = Volume::new(VOLUME) else { return };
     let items = Arc::new(items);
     let count = items.rows.len();
-    for records in [true, false] {
-        let Ok(columns) = EntryColumns::read(Arc::clone(&items), 0..count, &volume, records) else {
-            continue;
-        };
-        let views = || (0..columns.len()).filter_map(|row| columns.get(row));
-        let gathered = EntryColumns::gather(views());
-        assert_eq!(gathered.len(), columns.len());
-        for (entry, copy) in views().zip((0..gathered.len()).filter_map(|row| gathered.get(row))) {
-            use_entry(&entry, &volume);
-            assert_eq!(described(&entry), described(&copy));
+    for form in forms() {
+        for records in [true, false] {
+            let Ok(columns) = EntryColumns::read(Arc::clone(&items), 0..count, &form, records)
+            else {
+                continue;
+            };
+            let views = || (0..columns.len()).filter_map(|row| columns.get(row));
+            let gathered = EntryColumns::gather(views());
+            assert_eq!(gathered.len(), columns.len());
+            let copies = (0..gathered.len()).filter_map(|row| gathered.get(row));
+            for (entry, copy) in views().zip(copies) {
+                use_entry(&entry, &form);
+                assert_eq!(described(&entry), described(&copy));
+            }
         }
     }
 }
 
-/// Checks that an entry has a normalised path with the key that it was read from, and a readable
-/// log line.
-fn use_entry(entry: &EntryView<'_>, volume: &Volume) {
+/// Checks that an entry has an entry key with the keys that it was read from, and a readable log
+/// line.
+fn use_entry(entry: &EntryView<'_>, form: &KeyForm) {
     let mut path = String::new();
     entry.push_path(&mut path);
-    assert!(is_normal(&path));
-    assert_eq!(parent_and_name(&path), Ok((entry.parent(), entry.name().text)));
-    assert_eq!(volume.parent_of(entry.partition().text), Ok(entry.parent()));
-    assert!(entry.is_below("/", &mut String::new()));
+    let directory = checked_item(form.directory_of(entry.partition().text), "", entry.name().text);
+    assert_eq!(directory, Ok(entry.parent()));
+    if let KeyForm::Path(_) = form {
+        assert!(is_normal(&path));
+        assert_eq!(parent_and_name(&path), Ok((entry.parent(), entry.name().text)));
+        assert!(entry.is_below("/", &mut String::new()));
+    } else {
+        assert_eq!(path, format!("{}/{}", entry.parent(), entry.name().text));
+        assert!(!entry.is_below("/", &mut String::new()));
+    }
     assert!(entry.by_path(entry).is_eq());
     assert!(entry.version() > 0 && entry.size() >= 0);
     let line = described(entry);
@@ -200,8 +225,7 @@ pub fn refusal(data: &[u8]) {
     }
 }
 
-/// Checks that normalisation is idempotent, that parent and name give the path, and that its key
-/// decodes to it.
+/// Checks that normalisation is idempotent, and that parent and name give the path.
 pub fn path(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Some((directory, name)) = plain_name(&text) {
@@ -220,25 +244,51 @@ pub fn path(data: &[u8]) {
     let mut joined = String::new();
     push_child(&mut joined, parent, name);
     assert_eq!(joined, found);
-    let (Ok(volume), Some(count)) = (Volume::new(VOLUME), SuffixCount::new(7)) else { return };
-    for hash in [Hash::Xxh3, Hash::Java31] {
-        let index = hash.index(name, count);
-        assert!(index < count.get());
-        let mut partition = String::new();
-        volume.push_partition(&mut partition, parent, index);
-        assert_eq!(volume.parent_of(&partition), Ok(parent));
-    }
 }
 
-/// A partition and a sort key, one line each, decode to a normalised directory and a name.
+/// A partition and a sort key, one line each, decode to a directory key and a name, in at most one
+/// layout, or are refused.
 pub fn key(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (partition, sort) = text.split_once('\n').unwrap_or((&text, ""));
-    let Ok(volume) = Volume::new(VOLUME) else { return };
-    if let Ok(parent) = checked_item(volume.parent_of(partition), partition, sort) {
-        assert!(is_normal(parent));
+    let mut layouts = 0;
+    for form in forms() {
+        let Ok(directory) = checked_item(form.directory_of(partition), partition, sort) else {
+            continue;
+        };
+        layouts += 1;
         assert_eq!(check_name(sort), Ok(()));
+        match form {
+            KeyForm::Path(_) => assert!(is_normal(directory)),
+            KeyForm::Tree => assert!(is_id(directory)),
+        }
+        let suffix = partition.rsplit_once("-sf").and_then(|(_, index)| index.parse().ok());
+        let mut again = String::new();
+        form.push_partition(&mut again, directory, suffix.unwrap_or_default());
+        assert_eq!(again, partition);
     }
+    assert!(layouts <= 1);
+}
+
+/// An entry key has keys that decode to it, in at most one layout, or is refused.
+pub fn entry_key(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Some(count) = SuffixCount::new(7) else { return };
+    let mut layouts = 0;
+    for form in forms() {
+        for hash in [Hash::Xxh3, Hash::Java31] {
+            let Ok((partition, sort)) = form.item_key(&text, count, hash) else { continue };
+            layouts += 1;
+            let directory = checked_item(form.directory_of(&partition), &partition, &sort);
+            let mut again = String::new();
+            push_child(&mut again, directory.as_deref().unwrap_or_default(), &sort);
+            match form {
+                KeyForm::Path(_) => assert_eq!(normal(&text).as_deref(), Ok(&*again)),
+                KeyForm::Tree => assert_eq!(text, again),
+            }
+        }
+    }
+    assert!(layouts == 0 || layouts == 2);
 }
 
 /// A physical key.
@@ -344,9 +394,9 @@ mod tests {
     fn entries_of(mut items: Items, body: &[u8]) -> usize {
         items.body = Body::Owned(body.to_vec());
         let count = items.rows.len();
-        let columns = Volume::new(VOLUME)
-            .ok()
-            .and_then(|volume| EntryColumns::read(Arc::new(items), 0..count, &volume, true).ok());
-        columns.map_or(0, |columns| columns.len())
+        let items = Arc::new(items);
+        let columns = forms()
+            .filter_map(|form| EntryColumns::read(Arc::clone(&items), 0..count, &form, true).ok());
+        columns.map(|columns| columns.len()).sum()
     }
 }

@@ -13,11 +13,10 @@ use crate::entries::EntryView;
 use crate::errors::bad_operation;
 use crate::items::Attribute;
 use crate::json::write::{push_ascii_quoted, push_integer};
+use crate::keys::is_id;
 use crate::paths::push_child;
 use crate::view::{Subscript, View, compared, count_of, index_of};
 
-/// The longest object id that a key of the log can hold.
-const MAX_ID: usize = 64;
 /// The highest version that a key of the log can hold.
 const MAX_VERSION: i64 = 9_999_999_999;
 
@@ -185,11 +184,6 @@ fn push_number(out: &mut String, head: &str, number: i64) {
 fn push_text(out: &mut String, head: &str, text: &str) {
     out.push_str(head);
     push_ascii_quoted(out, text);
-}
-
-fn is_id(text: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    (1..=MAX_ID).contains(&text.len()) && text.bytes().all(fits)
 }
 
 #[pymethods]

@@ -9,7 +9,7 @@ use crate::entries::EntryColumns;
 use crate::entry_sequence::{Entries, RELEASE_ROWS};
 use crate::errors::{BadItem, key_text_of};
 use crate::items::{Attribute, Body, Cell, Extra, Items, Kind, MAX_BYTES, WIDTH};
-use crate::keys::Volume;
+use crate::keys::KeyForm;
 use crate::view::{Subscript, View, compared, count_of, index_of};
 
 /// Items of a table, in columns.
@@ -65,7 +65,7 @@ impl Rows {
 
     /// The decoded entries of the items.
     #[pyo3(signature = (volume, *, records = false))]
-    fn entries(&self, py: Python<'_>, volume: Volume, records: bool) -> PyResult<Entries> {
+    fn entries(&self, py: Python<'_>, volume: KeyForm, records: bool) -> PyResult<Entries> {
         let read =
             || EntryColumns::read(Arc::clone(&self.items), self.view.iter(), &volume, records);
         let columns = if self.view.len() > RELEASE_ROWS { py.detach(read) } else { read() };

@@ -3,6 +3,13 @@
 Pure functions. Those with many values release the interpreter while they work; the error of the
 first invalid value contains it. A `count` outside 1 to 65,536 and an unknown `hash` are
 ValueErrors.
+
+Where a function takes a `volume`, its name means layout `path`, and None layout `tree`. An entry
+key, what the keys of an item are made of, is in layout `path` the path, which begins with `/`, and
+in layout `tree` `<directory id>/<name>`, which does not; a directory key is in layout `path` the
+path of the directory, in layout `tree` its id, of 1 to 64 ASCII letters, digits, `-` and `_`.
+Entry and directory keys of the other layout raise InvalidPathError. A path is normalised; an entry
+key of layout `tree` must be exactly of its form.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -99,35 +106,36 @@ def suffix_index(name: str, count: int, hash: HashName) -> int:
 def suffix_indexes(names: Sequence[str], count: int, hash: HashName) -> list[int]:
     """`suffix_index` of each name."""
 
-def partition_key(volume: str, parent: str, index: int) -> str:
-    """Partition key of one suffix of a directory: `ks://<volume>/<parent>-sf<index>`.
+def partition_key(volume: str | None, parent: str, index: int) -> str:
+    """Partition key of one suffix of a directory, by its directory key:
+    `ks://<volume>/<parent>-sf<index>`, or in layout `tree` `s3k:tree/<parent>-sf<index>`.
 
     Raises InvalidPathError for a volume name that is empty or contains `/` or NUL, and for a key
     over 2,048 bytes.
     """
 
-def partition_keys(volume: str, parent: str, count: int) -> list[str]:
+def partition_keys(volume: str | None, parent: str, count: int) -> list[str]:
     """Partition keys of all suffixes of a directory, in order. Raises InvalidPathError if the
     longest is too long."""
 
-def item_key(volume: str, path: str, count: int, hash: HashName) -> tuple[str, str]:
-    """Partition and sort key of a path. Raises InvalidPathError, also for the root, which has no
-    item.
+def item_key(volume: str | None, path: str, count: int, hash: HashName) -> tuple[str, str]:
+    """Partition and sort key of an entry key. Raises InvalidPathError, also for the root, which has
+    no item.
 
     The length of a key is checked with the longest suffix of the directory, not with the name's
     own.
     """
 
 def item_keys(
-    volume: str, paths: Sequence[str], count: int, hash: HashName
+    volume: str | None, paths: Sequence[str], count: int, hash: HashName
 ) -> tuple[list[str], list[str]]:
-    """`item_key` of each path: all partition keys, and all sort keys."""
+    """`item_key` of each entry key: all partition keys, and all sort keys."""
 
-def decode_key(volume: str, partition: str, sort: str) -> str:
-    """Path of an item, the inverse of `item_key`. Raises ItemFormatError for keys that `item_key`
-    does not make."""
+def decode_key(volume: str | None, partition: str, sort: str) -> str:
+    """Entry key of an item, the inverse of `item_key`. Raises ItemFormatError for keys that
+    `item_key` does not make, those of the other layout included."""
 
-def decode_keys(volume: str, partitions: Sequence[str], sorts: Sequence[str]) -> list[str]:
+def decode_keys(volume: str | None, partitions: Sequence[str], sorts: Sequence[str]) -> list[str]:
     """`decode_key` of each pair. Raises ValueError for different numbers of them."""
 
 def encode_get(table: str, partition: str, sort: str) -> bytes:
@@ -462,12 +470,14 @@ class Rows(Sequence[Item]):
     @overload
     def __getitem__(self, key: slice, /) -> Rows: ...
     def __eq__(self, value: object, /) -> bool: ...
-    def entries(self, volume: str, *, records: bool = False) -> Entries:
+    def entries(self, volume: str | None, *, records: bool = False) -> Entries:
         """The entries of the items; with `records`, without items that are no entries (their
-        partition key does not begin with `ks://`).
+        partition key is of neither layout: it begins with neither `ks://` nor `s3k:tree/`).
 
-        Raises ItemFormatError for the first item that S3-FileSystem 1.0 would refuse, and for a
-        number that does not fit into 64 bits. Unknown attributes are ignored.
+        Raises ItemFormatError for the first item that S3-FileSystem 1.0 would refuse, for an item
+        of the other layout, and for a number that does not fit into 64 bits. In layout `tree` also
+        for the id of the root or of the trash, and for a directory whose id is no directory key.
+        Unknown attributes are ignored.
         """
 
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int:

@@ -10,7 +10,7 @@ use crate::dynamodb::change::{Change, Own, Place};
 use crate::dynamodb::template::Templates;
 use crate::entry_sequence::Entries;
 use crate::errors::{InvalidPath, text_of};
-use crate::keys::Volume;
+use crate::keys::KeyForm;
 use crate::operations::{Kind, Operations};
 use crate::paths::normal;
 use crate::suffix::{Hash, SuffixCount};
@@ -100,6 +100,11 @@ fn removal(intent: Option<String>) -> PyResult<Own> {
     intent.map_or(Ok(Own::Delete), |intent| intent_of(intent).map(Own::AddIntent))
 }
 
+/// The error of moves in layout `tree`, where a directory is moved by its own item alone.
+fn only_in_path() -> PyErr {
+    PyValueError::new_err("entries are moved one by one in layout 'path' only")
+}
+
 /// Moves of entries into a directory: for each the removal of the stored item, if unchanged, and
 /// the item at its target. With intents, the stored item gets the first instead, and the item at
 /// the target has the second.
@@ -114,13 +119,16 @@ impl Moves {
     fn new(
         py: Python<'_>,
         entries: Py<Entries>,
-        volume: Volume,
+        volume: KeyForm,
         target: &Bound<'_, PyString>,
         suffix_count: SuffixCount,
         hash: Hash,
         entropy: &[u8],
         intents: Option<(String, String)>,
     ) -> PyResult<Self> {
+        if matches!(volume, KeyForm::Tree) {
+            return Err(only_in_path());
+        }
         let given = text_of(target)?;
         let directory = normal(given)?.into_owned();
         volume
@@ -131,7 +139,7 @@ impl Moves {
         py.detach(|| {
             let names = entries.get().iter().map(|entry| entry.name().text);
             let suffixes = names.map(|name| hash.index(name, suffix_count)).collect();
-            let place = Place { volume, directory, suffixes, intent };
+            let place = Place { form: volume, directory, suffixes, intent };
             Ok(Self(Actions::new(Change::new(entries, own, Some(place), entropy)?)))
         })
     }

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::entries::EntryView;
 use crate::entry_sequence::Entries;
 use crate::items::Attribute;
-use crate::keys::Volume;
+use crate::keys::KeyForm;
 use crate::physical::{UUID_CHARACTERS, many, push_uuid};
 
 /// The change of the item of each entry, on the condition that it is unchanged.
@@ -28,8 +28,8 @@ pub enum Own {
 
 /// Target of moved entries.
 pub struct Place {
-    /// The volume of the keys.
-    pub volume: Volume,
+    /// The form of the keys.
+    pub form: KeyForm,
     /// The normalised path of the directory.
     pub directory: String,
     /// The suffix of each row's name.
@@ -164,7 +164,7 @@ impl Place {
         operation: &str,
     ) -> PyResult<Bound<'py, PyDict>> {
         let mut partition = String::new();
-        self.volume.push_partition(
+        self.form.push_partition(
             &mut partition,
             &self.directory,
             self.suffixes.get(row).copied().unwrap_or(0),

@@ -120,7 +120,7 @@ impl Template {
         action.absent();
         let item = action.item();
         let mut partition = String::new();
-        place.volume.push_partition(&mut partition, &place.directory, 0);
+        place.form.push_partition(&mut partition, &place.directory, 0);
         item.text.push_str("{\"path\":{\"S\":");
         push_quoted(&mut item.text, &partition);
         // Without the closing quote and the suffix, which is 0 here and specific to each row in the

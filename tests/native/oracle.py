@@ -70,8 +70,44 @@ def suffix_index(name: str, count: int, algorithm: HashName) -> int:
     return value % count if value == -(2**31) else abs(value) % count
 
 
-def item_key(volume: str, path: str, count: int, algorithm: HashName) -> tuple[str, str]:
-    parent, name = split(path)
-    if len(f"ks://{volume}{parent}-sf{count - 1}".encode()) > 2048:
+def item_key(volume: str | None, text: str, count: int, algorithm: HashName) -> tuple[str, str]:
+    directory, name = entry_key_parts(volume, text)
+    prefix = "s3k:tree/" if volume is None else f"ks://{volume}"
+    if len(f"{prefix}{directory}-sf{count - 1}".encode()) > 2048:
         raise RefusedError
-    return f"ks://{volume}{parent}-sf{suffix_index(name, count, algorithm)}", name
+    return f"{prefix}{directory}-sf{suffix_index(name, count, algorithm)}", name
+
+
+def entry_key_parts(volume: str | None, text: str) -> tuple[str, str]:
+    """Directory key and name."""
+    if volume is not None:
+        if not text.startswith("/"):
+            raise RefusedError
+        return split(text)
+    directory, slash, name = text.partition("/")
+    if not is_directory_id(directory) or not slash or not is_name(name):
+        raise RefusedError
+    return directory, name
+
+
+def is_directory_id(text: str) -> bool:
+    letters = set("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz-")
+    return 1 <= len(text) <= 64 and set(text) <= letters
+
+
+def decode_key(volume: str | None, partition: str, sort: str) -> str:
+    directory, separator, number = partition.rpartition("-sf")
+    prefix = "s3k:tree/" if volume is None else f"ks://{volume}"
+    is_number = number.isascii() and number.isdigit() and number == str(int(number))
+    if not separator or not is_number or int(number) >= 65_536:
+        raise RefusedError
+    if not directory.startswith(prefix) or not is_name(sort):
+        raise RefusedError
+    directory = directory.removeprefix(prefix)
+    if volume is None:
+        if not is_directory_id(directory):
+            raise RefusedError
+        return f"{directory}/{sort}"
+    if normalize(directory) != directory:
+        raise RefusedError
+    return join(directory, sort)

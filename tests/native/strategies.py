@@ -35,6 +35,34 @@ SPELLINGS = st.one_of(
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map(lambda names: "/" + "/".join(names))
 """Normalised paths below the root."""
 
+DIRECTORY_IDS = st.one_of(
+    st.uuids().map(str),
+    st.text("aZ09_-", min_size=1, max_size=64),
+    st.sampled_from(
+        [
+            "00000000-0000-4000-8000-000000000000",
+            "00000000-0000-4000-8000-000000000001",
+            "-sf0",
+            "a-sf1",
+            "x" * 64,
+        ]
+    ),
+)
+
+ENTRY_KEYS = st.builds("{}/{}".format, DIRECTORY_IDS, NAMES)
+"""Entry keys of layout `tree`."""
+
+ENTRY_KEY_SPELLINGS = st.one_of(
+    st.builds(
+        "{}{}{}".format,
+        st.one_of(DIRECTORY_IDS, st.sampled_from(["", "x" * 65, "é", "a b", "s3k:tree", "/a"])),
+        st.sampled_from(["/", "/", "/", "//", ""]),
+        COMPONENTS,
+    ),
+    SPELLINGS,
+)
+"""Entry keys of layout `tree`, and what is none."""
+
 VOLUMES = st.sampled_from(["v", "analytics", "my_bucket", "a-sf1", "ünï", "x.y"])
 COUNTS = st.one_of(st.integers(1, 100), st.integers(1, 65_536))
 HASHES: st.SearchStrategy[HashName] = st.sampled_from(["xxh3", "java31"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -10,7 +12,18 @@ from s3k_async import _native
 from s3k_async.errors import InvalidPathError, ItemFormatError
 from s3k_async.model import HashName
 from tests.native import oracle
-from tests.native.strategies import COMPONENTS, COUNTS, HASHES, NAMES, PATHS, SPELLINGS, VOLUMES
+from tests.native.strategies import (
+    COMPONENTS,
+    COUNTS,
+    DIRECTORY_IDS,
+    ENTRY_KEY_SPELLINGS,
+    ENTRY_KEYS,
+    HASHES,
+    NAMES,
+    PATHS,
+    SPELLINGS,
+    VOLUMES,
+)
 
 
 def test_the_layout_of_keys() -> None:
@@ -20,7 +33,7 @@ def test_the_layout_of_keys() -> None:
         "ks://bucket/logs-sf10",
         "part-00000",
     )
-    assert _native.item_key("bucket", "a b/é", 3, "java31") == ("ks://bucket/a b-sf2", "é")
+    assert _native.item_key("bucket", "/a b//é", 3, "java31") == ("ks://bucket/a b-sf2", "é")
     assert _native.partition_key("bucket", "/", 4) == "ks://bucket/-sf4"
     assert _native.partition_key("bucket", "/a/b/", 0) == "ks://bucket/a/b-sf0"
     assert _native.partition_keys("bucket", "/", 3) == [
@@ -28,15 +41,98 @@ def test_the_layout_of_keys() -> None:
         "ks://bucket/-sf1",
         "ks://bucket/-sf2",
     ]
-    assert _native.partition_keys("bucket", "a", 12)[9:] == [
+    assert _native.partition_keys("bucket", "/a", 12)[9:] == [
         "ks://bucket/a-sf9",
         "ks://bucket/a-sf10",
         "ks://bucket/a-sf11",
     ]
 
 
+ROOT_ID = "00000000-0000-4000-8000-000000000000"
+DIRECTORY_ID = "0b8a4b8e-5b1c-4d8f-9f43-2f6e2d0a7c11"
+
+
+def test_the_keys_of_layout_tree() -> None:
+    assert _native.item_key(None, f"{ROOT_ID}/a", 10, "java31") == (f"s3k:tree/{ROOT_ID}-sf7", "a")
+    assert _native.item_key(None, f"{DIRECTORY_ID}/part-00000", 80, "java31") == (
+        f"s3k:tree/{DIRECTORY_ID}-sf10",
+        "part-00000",
+    )
+    assert _native.partition_key(None, ROOT_ID, 4) == f"s3k:tree/{ROOT_ID}-sf4"
+    assert _native.partition_keys(None, "A_z-9", 12)[9:] == [
+        "s3k:tree/A_z-9-sf9",
+        "s3k:tree/A_z-9-sf10",
+        "s3k:tree/A_z-9-sf11",
+    ]
+    longest = _native.partition_key(None, "x" * 64, 65_535)
+    assert len(longest) == 81
+    assert _native.decode_key(None, longest, "a") == "x" * 64 + "/a"
+
+
+@pytest.mark.parametrize(
+    ("volume", "text", "message"),
+    [
+        ("v", "a/b", "does not begin with '/'"),
+        ("v", "a", "does not begin with '/'"),
+        ("v", f"{DIRECTORY_ID}/b", "does not begin with '/'"),
+        ("v", ".", "does not begin with '/'"),
+        ("v", "", "the path is empty"),
+        (None, "/a/b", "a path is no key of layout 'tree'"),
+        (None, "/", "a path is no key of layout 'tree'"),
+        (None, "", "not an entry key of layout 'tree'"),
+        (None, DIRECTORY_ID, "not an entry key of layout 'tree'"),
+        (None, "a b/c", "not a directory id"),
+        (None, "x" * 65 + "/c", "not a directory id"),
+        (None, "a/b/c", "not a single name"),
+        (None, "a/", "not a single name"),
+        (None, "a//b", "not a single name"),
+        (None, "a/..", "not a single name"),
+        (None, "a/b\0", "NUL"),
+        (None, "a/" + "n" * 1025, "longer than 1024 bytes"),
+        (None, "a/\ud800", "UTF-8"),
+    ],
+)
+def test_only_entry_keys_of_the_layout_have_keys(
+    volume: str | None, text: str, message: str
+) -> None:
+    fine = "a/b" if volume is None else "/a/b"
+    for call in (
+        lambda: _native.item_key(volume, text, 10, "xxh3"),
+        lambda: _native.item_keys(volume, [fine, text], 10, "xxh3"),
+    ):
+        with pytest.raises(InvalidPathError, match=message) as caught:
+            call()
+        assert caught.value.path == text.encode(errors="backslashreplace").decode()
+
+
+@pytest.mark.parametrize(
+    ("volume", "text", "message"),
+    [
+        ("v", "a", "does not begin with '/'"),
+        ("v", ROOT_ID, "does not begin with '/'"),
+        ("v", "a/b", "does not begin with '/'"),
+        (None, "/", "a path is no key of layout 'tree'"),
+        (None, "/a", "a path is no key of layout 'tree'"),
+        (None, "", "not a directory id"),
+        (None, "a/b", "not a directory id"),
+        (None, "é", "not a directory id"),
+        (None, "x" * 65, "not a directory id"),
+    ],
+)
+def test_only_directory_keys_of_the_layout_have_partitions(
+    volume: str | None, text: str, message: str
+) -> None:
+    for call in (
+        lambda: _native.partition_key(volume, text, 0),
+        lambda: _native.partition_keys(volume, text, 1),
+    ):
+        with pytest.raises(InvalidPathError, match=message) as caught:
+            call()
+        assert caught.value.path == text
+
+
 def test_the_root_has_no_item() -> None:
-    for root in ("/", ".", "/a/.."):
+    for root in ("/", "//", "/a/.."):
         for call in (
             lambda: _native.item_key("v", root, 10, "xxh3"),  # noqa: B023
             lambda: _native.item_keys("v", ["/a", root], 10, "xxh3"),  # noqa: B023
@@ -63,6 +159,39 @@ def test_item_key_as_the_oracle(volume: str, path: str, count: int, algorithm: H
     assert _native.partition_keys(volume, parent, index + 1)[-1] == wanted[0]
 
 
+@given(ENTRY_KEY_SPELLINGS, COUNTS, HASHES)
+def test_item_key_of_layout_tree_as_the_oracle(
+    entry_key: str, count: int, algorithm: HashName
+) -> None:
+    try:
+        wanted = oracle.item_key(None, entry_key, count, algorithm)
+    except oracle.RefusedError:
+        with pytest.raises(InvalidPathError) as one:
+            _native.item_key(None, entry_key, count, algorithm)
+        with pytest.raises(InvalidPathError) as many:
+            _native.item_keys(None, ["a/fine", entry_key], count, algorithm)
+        assert (one.value.message, one.value.path) == (many.value.message, many.value.path)
+        return
+    assert _native.item_key(None, entry_key, count, algorithm) == wanted
+    assert _native.decode_key(None, *wanted) == entry_key
+    directory, index = entry_key.partition("/")[0], int(wanted[0].rpartition("-sf")[2])
+    assert _native.partition_key(None, directory, index) == wanted[0]
+    assert _native.partition_keys(None, directory, index + 1)[-1] == wanted[0]
+
+
+@given(VOLUMES, st.one_of(SPELLINGS, ENTRY_KEYS), COUNTS, HASHES)
+def test_no_text_is_an_entry_key_of_both_layouts(
+    volume: str, text: str, count: int, algorithm: HashName
+) -> None:
+    def is_key(volume: str | None) -> bool:
+        try:
+            return bool(_native.item_key(volume, text, count, algorithm))
+        except InvalidPathError:
+            return False
+
+    assert not (is_key(volume) and is_key(None))
+
+
 @given(VOLUMES, PATHS, COUNTS, HASHES)
 def test_a_path_is_read_back_from_its_keys(
     volume: str, path: str, count: int, algorithm: HashName
@@ -78,7 +207,11 @@ def test_a_path_is_read_back_from_its_keys(
 @given(
     VOLUMES,
     st.lists(
-        st.one_of(NAMES, NAMES.map(lambda name: f"/d/{name}"), PATHS.map(lambda path: path + "/")),
+        st.one_of(
+            NAMES.map(lambda name: f"/{name}"),
+            NAMES.map(lambda name: f"/d/{name}"),
+            PATHS.map(lambda path: path + "/"),
+        ),
         max_size=60,
     ),
     COUNTS,
@@ -95,13 +228,25 @@ def test_many_as_one_at_a_time(
     assert _native.decode_keys(volume, partitions, sorts) == normal
 
 
-def test_many_directories_and_suffixes_do_not_mix() -> None:
-    paths = [f"/d{number % 3001}/{number}" for number in range(9000)]
+@given(st.lists(ENTRY_KEYS, max_size=60), COUNTS, HASHES)
+def test_many_of_layout_tree_as_one_at_a_time(
+    entry_keys: list[str], count: int, algorithm: HashName
+) -> None:
+    wanted = [_native.item_key(None, entry_key, count, algorithm) for entry_key in entry_keys]
+    partitions, sorts = _native.item_keys(None, entry_keys, count, algorithm)
+    assert list(zip(partitions, sorts, strict=True)) == wanted
+    assert _native.decode_keys(None, partitions, sorts) == entry_keys
+
+
+@pytest.mark.parametrize("volume", ["v", None])
+def test_many_directories_and_suffixes_do_not_mix(volume: str | None) -> None:
+    slash = "" if volume is None else "/"
+    keys = [f"{slash}d{number % 3001}/{number}" for number in range(9000)]
     for count in (1, 7, 128, 129, 1000, 65_536):
-        wanted = [oracle.item_key("v", path, count, "xxh3") for path in paths]
-        partitions, sorts = _native.item_keys("v", paths, count, "xxh3")
+        wanted = [oracle.item_key(volume, key, count, "xxh3") for key in keys]
+        partitions, sorts = _native.item_keys(volume, keys, count, "xxh3")
         assert list(zip(partitions, sorts, strict=True)) == wanted
-        assert _native.decode_keys("v", partitions, sorts) == paths
+        assert _native.decode_keys(volume, partitions, sorts) == keys
 
 
 @given(VOLUMES, st.integers(1, 300), HASHES, st.integers(-3, 3), st.booleans())
@@ -171,40 +316,96 @@ NOT_DECODABLE = [
     ("ks://v/a-sf1", "n" * 1025),
     ("ks://v/\ud800-sf1", "b"),
     ("ks://v/a-sf1", "\ud800"),
+    ("s3k:tree/a-sf1", "b"),
+    (f"s3k:tree/{ROOT_ID}-sf1", "b"),
+]
+DECODABLE_IN_TREE = [
+    (f"s3k:tree/{ROOT_ID}-sf0", "a", f"{ROOT_ID}/a"),
+    ("s3k:tree/a-sf1-sf65535", "x:y", "a-sf1/x:y"),
+    ("s3k:tree/--sf2", "...", "-/..."),
+    ("s3k:tree/-sf1-sf2", "x", "-sf1/x"),
+    (f"s3k:tree/{'x' * 64}-sf3", "😀", "x" * 64 + "/😀"),
+    ("s3k:tree/a-sf1", "n" * 1024, "a/" + "n" * 1024),
+]
+NOT_DECODABLE_IN_TREE = [
+    ("s3k:tree/-sf0", "b"),
+    ("s3k:tree/a", "b"),
+    ("s3k:tree/a-sf", "b"),
+    ("s3k:tree/a-sf01", "b"),
+    ("s3k:tree/a-sf-1", "b"),
+    ("s3k:tree/a-sf65536", "b"),
+    ("s3k:tree/a-1", "b"),
+    ("s3k:tree/a b-sf1", "b"),
+    ("s3k:tree/é-sf1", "b"),
+    ("s3k:tree/\ud800-sf1", "b"),
+    ("s3k:tree/a/b-sf1", "b"),
+    ("s3k:tree//a-sf1", "b"),
+    (f"s3k:tree/{'x' * 65}-sf1", "b"),
+    ("s3k:tree-sf1", "b"),
+    ("S3K:tree/a-sf1", "b"),
+    ("s3k:root", "root"),
+    ("ks://v/a-sf1", "b"),
+    ("ks://v/-sf1", "b"),
+    ("", "b"),
+    ("s3k:tree/a-sf1", ""),
+    ("s3k:tree/a-sf1", ".."),
+    ("s3k:tree/a-sf1", "b/c"),
+    ("s3k:tree/a-sf1", "b\0"),
+    ("s3k:tree/a-sf1", "n" * 1025),
+    ("s3k:tree/a-sf1", "\ud800"),
 ]
 
 
-@pytest.mark.parametrize(("partition", "sort", "path"), DECODABLE)
-def test_decode(partition: str, sort: str, path: str) -> None:
-    assert _native.decode_key("v", partition, sort) == path
-    assert _native.decode_keys("v", [partition] * 3, [sort] * 3) == [path] * 3
+@pytest.mark.parametrize(
+    ("volume", "partition", "sort", "entry_key"),
+    [("v", *case) for case in DECODABLE] + [(None, *case) for case in DECODABLE_IN_TREE],
+)
+def test_decode(volume: str | None, partition: str, sort: str, entry_key: str) -> None:
+    assert _native.decode_key(volume, partition, sort) == entry_key
+    assert _native.decode_keys(volume, [partition] * 3, [sort] * 3) == [entry_key] * 3
 
 
-@pytest.mark.parametrize(("partition", "sort"), NOT_DECODABLE)
-def test_other_keys_are_not_decoded(partition: str, sort: str) -> None:
+@pytest.mark.parametrize(
+    ("volume", "partition", "sort"),
+    [("v", *case) for case in NOT_DECODABLE] + [(None, *case) for case in NOT_DECODABLE_IN_TREE],
+)
+def test_other_keys_are_not_decoded(volume: str | None, partition: str, sort: str) -> None:
+    fine = "s3k:tree/a-sf0" if volume is None else "ks://v/-sf0"
     with pytest.raises(ItemFormatError) as one:
-        _native.decode_key("v", partition, sort)
+        _native.decode_key(volume, partition, sort)
     with pytest.raises(ItemFormatError) as many:
-        _native.decode_keys("v", ["ks://v/-sf0", partition, partition], ["a", sort, sort])
+        _native.decode_keys(volume, [fine, partition, partition], ["a", sort, sort])
     assert (one.value.message, one.value.path) == (many.value.message, many.value.path)
     assert str(one.value).encode()
 
 
 @given(
-    VOLUMES,
+    st.one_of(st.none(), st.sampled_from(["v", "w"])),
     st.one_of(
-        st.text(), st.builds("ks://v{}{}".format, SPELLINGS, st.sampled_from(["-sf1", "-sf", ""]))
+        st.text(),
+        st.builds("ks://v{}{}".format, SPELLINGS, st.sampled_from(["-sf1", "-sf", ""])),
+        st.builds(
+            "s3k:tree/{}{}".format,
+            st.one_of(DIRECTORY_IDS, SPELLINGS),
+            st.sampled_from(["-sf1", "-sf0", "-sf", "-sf01", ""]),
+        ),
     ),
     COMPONENTS,
 )
-def test_what_is_decoded_is_encoded_to_the_same(volume: str, partition: str, sort: str) -> None:
+def test_what_is_decoded_is_encoded_to_the_same(
+    volume: str | None, partition: str, sort: str
+) -> None:
     try:
-        path = _native.decode_key(volume, partition, sort)
-    except ItemFormatError:
+        wanted = oracle.decode_key(volume, partition, sort)
+    except oracle.RefusedError:
+        with pytest.raises(ItemFormatError):
+            _native.decode_key(volume, partition, sort)
         return
-    parent, name = _native.split(path)
+    assert _native.decode_key(volume, partition, sort) == wanted
+    directory, name = oracle.entry_key_parts(volume, wanted)
     assert name == sort
-    assert partition == _native.partition_key(volume, parent, int(partition.rpartition("-sf")[2]))
+    index = int(partition.rpartition("-sf")[2])
+    assert partition == _native.partition_key(volume, directory, index)
 
 
 def test_as_many_sort_keys_as_partition_keys() -> None:
@@ -226,13 +427,23 @@ def test_bad_volume_names(volume: str) -> None:
             call()
 
 
+@pytest.mark.parametrize("volume", [1, b"v", ["v"]])
+def test_a_volume_is_a_name_or_none(volume: Any) -> None:
+    with pytest.raises(TypeError):
+        _native.item_key(volume, "/a", 1, "xxh3")
+
+
 @pytest.mark.parametrize("index", [-1, 65_536, 2**70])
 def test_suffixes_out_of_bounds_are_value_errors(index: int) -> None:
     with pytest.raises(ValueError, match="between 0 and 65535"):
         _native.partition_key("v", "/", index)
 
 
-def test_items_of_one_directory_share_their_partition_key() -> None:
-    partitions, _ = _native.item_keys("v", [f"/d/{number}" for number in range(100)], 4, "xxh3")
+@pytest.mark.parametrize(("volume", "directory"), [("v", "/d"), (None, "d")])
+def test_items_of_one_directory_share_their_partition_key(
+    volume: str | None, directory: str
+) -> None:
+    entry_keys = [f"{directory}/{number}" for number in range(100)]
+    partitions, _ = _native.item_keys(volume, entry_keys, 4, "xxh3")
     assert len(partitions) == 100
     assert len({id(partition) for partition in partitions}) == 4
