@@ -17,7 +17,7 @@ from s3k_async.backends.location import BlobLocation, TableLocation
 from s3k_async.backends.memory import MemoryBlobs, MemoryTable
 from s3k_async.backends.s3 import S3Bucket
 from s3k_async.backends.sqlite import SqliteFile
-from s3k_async.model import HashName, VolumeKind
+from s3k_async.model import HashName, LayoutName, VolumeKind
 
 __all__ = [
     "ENCRYPTIONS",
@@ -82,5 +82,7 @@ class VolumeConfig:
     """Expected suffix count; must agree with the record. Required for kind `s3k-1.0`, which has no
     record."""
     hash: HashName | None = None
+    layout: LayoutName | None = None
+    """Fixed at init, by default `path`. `tree` is a draft: no other version opens such a volume."""
     log_mode: LogMode | None = None
     tuning: Tuning = field(default_factory=Tuning)

@@ -51,7 +51,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.model import HashName, VolumeKind
+from s3k_async.model import HashName, LayoutName, VolumeKind
 from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.lease import expired
 
@@ -72,6 +72,7 @@ __all__ = [
     "SCOPED",
     "STATE",
     "TAG",
+    "TREE",
     "VolumeRecord",
     "beside",
     "create_record",
@@ -94,7 +95,11 @@ PROTOCOL: Final = 1
 SCOPED: Final = "scoped"
 """The flag of a volume whose data keys and log keys lie below its own `scope` in their locations.
 """
-FLAGS: Final = frozenset({SCOPED})
+TREE: Final = "tree-draft"
+"""The flag of a volume of layout `tree`. A draft: fsck, restore and the migrations do not support
+the layout yet, so that later versions, which call it `tree`, and this one refuse each other's
+volumes."""
+FLAGS: Final = frozenset({SCOPED, TREE})
 """Features that this version supports. A record with any other is refused."""
 SCOPE: Final = "s3k-"
 """Prefix of scopes. S3-FileSystem 1.0 lists, and deletes, only keys that begin with a hexadecimal
@@ -148,6 +153,11 @@ class VolumeRecord:
         created before scopes existed. Adopted objects keep their keys.
         """
         return scope_of(self.volume_id, self.flags)
+
+    @property
+    def layout(self) -> LayoutName:
+        """What the keys of entries are made of."""
+        return "tree" if TREE in self.flags else "path"
 
     def to_item(self, operation: str) -> dict[str, Value]:
         """The item that stores the record, written by `operation`."""

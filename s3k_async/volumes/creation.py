@@ -23,6 +23,7 @@ from s3k_async.settings.locations import check_name, name_of_directory
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import (
     SCOPED,
+    TREE,
     VolumeRecord,
     create_record,
     find_or_repair,
@@ -142,7 +143,7 @@ def _new_record(config: VolumeConfig, runtime: Runtime) -> VolumeRecord:
         log="" if mode == "disabled" else location_text(log_location(config), config.table),
         volume_id=runtime.uuid(),
         created_ms=runtime.now_ms(),
-        flags=(SCOPED,),
+        flags=(SCOPED, TREE) if config.layout == "tree" else (SCOPED,),
     )
     record.to_tag()
     return record

@@ -140,7 +140,7 @@ async def open_volume(
         if native and log_blobs is not None:
             log = NativeLog(log_blobs, runtime)
             stack.push_async_callback(log.close)
-        keys = KeyScheme(record.name, record.suffix_count, record.hash)
+        keys = KeyScheme(record.name, record.suffix_count, record.hash, record.layout)
         store = MetadataStore(items, keys, log, runtime, config.tuning, read_only=not native)
         blobs = place.below(record.scope)
         storage = PhysicalStorage(blobs, runtime, config.tuning, place=place, scope=record.scope)
@@ -174,6 +174,7 @@ def recorded(config: VolumeConfig, record: VolumeRecord) -> VolumeConfig:
         kind=record.kind,
         suffix_count=record.suffix_count,
         hash=record.hash,
+        layout=record.layout,
         log_mode=record.log_mode,
         log=None if record.log_mode == "disabled" else log,
     )
@@ -186,6 +187,7 @@ def _wanted(config: VolumeConfig) -> dict[str, object]:
         "name": config.name or None,
         "suffix_count": config.suffix_count,
         "hash": config.hash,
+        "layout": config.layout,
         "log_mode": config.log_mode,
         "data": location_text(config.data, config.table),
     }
