@@ -23,6 +23,7 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.integrity.repair import verify_volume
+from s3k_async.table.keys import Directory
 from s3k_async.volumes import destroy_volume, init_volume, open_volume
 from tests.engines.volumes import fresh_name, fresh_table
 from tests.old_volume import suffix
@@ -107,7 +108,9 @@ async def test_it_opens_for_reading(legacy: Legacy, kind: Any) -> None:
     entry = await volume.store.get("/part-00000")
     assert entry is not None
     assert (entry.version, entry.size, entry.mtime_ms) == (2, 3, 1_600_000_000_000)
-    names = {child.path async for page in volume.store.children("/") for child in page}
+    names = {
+        child.path async for page in volume.store.children(Directory.at("/")) for child in page
+    }
     assert names == {f"/{name}" for name in HASHES}
     with pytest.raises(ReadOnlyVolumeError):
         await volume.store.prepare("/new")
@@ -137,7 +140,9 @@ async def test_other_volumes_in_the_table_do_not_matter(legacy: Legacy) -> None:
     await legacy.fill()
     await legacy.fill("bucket-2", 7)
     volume = await open_volume(legacy.config)
-    names = {child.path async for page in volume.store.children("/") for child in page}
+    names = {
+        child.path async for page in volume.store.children(Directory.at("/")) for child in page
+    }
     assert names == {f"/{name}" for name in HASHES}
     await volume.close()
 
@@ -160,7 +165,7 @@ async def test_a_small_volume_in_a_table_full_of_another_is_still_checked() -> N
 async def test_an_empty_table_is_accepted(legacy: Legacy, kind: Any) -> None:
     volume = await open_volume(replace(legacy.config, kind=kind))
     assert volume.read_only
-    assert [page async for page in volume.store.children("/") if page] == []
+    assert [page async for page in volume.store.children(Directory.at("/")) if page] == []
     await volume.close()
 
 

@@ -25,6 +25,7 @@ from s3k_async.files.open_files import bytes_of, drop_unpublished
 from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, Entry, Progress
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.entry_reader import existing
+from s3k_async.namespace.ordered_walk import walk
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.volumes.volume import Volume
 
@@ -248,6 +249,6 @@ async def _copy_tree(
         else:
             tally.add(done)
 
-    async for page in origin.tree.walk(top.path):
+    async for page in walk(origin.store, origin.store.keys.directory(top)):
         await run_all(one, [entry for entry in page if not entry.is_reservation], limit=COPIES)
     tally.result.raise_for_failures(path=top.path)

@@ -23,14 +23,12 @@ from s3k_async.backends.ports.items import (
     OPERATION,
     PARTITION,
     SORT,
-    Check,
     Condition,
     Delete,
     Item,
     Key,
     Put,
 )
-from s3k_async.backends.ports.items import Action as ItemAction
 from s3k_async.errors import (
     BlobExistsError,
     ConditionFailedError,
@@ -53,7 +51,7 @@ from s3k_async.integrity.recheck import CHUNK, fresh_facts, item_facts, still_da
 from s3k_async.integrity.scans import is_newer_format
 from s3k_async.integrity.scope import Scope
 from s3k_async.integrity.verify_rules import decide, next_version
-from s3k_async.model import ROOT, Entry
+from s3k_async.model import Entry
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import (
     EntryKey,
@@ -71,7 +69,8 @@ from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.segments import encode_segment_commit
 from s3k_async.oplog.tail import LogTail
 from s3k_async.storage.physical import PhysicalStorage
-from s3k_async.table.codec import from_item, is_directory_without_intent, to_item, unchanged
+from s3k_async.table.codec import from_item, to_item, unchanged
+from s3k_async.table.keys import Directory
 from s3k_async.txn.lease import expired
 from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.txn.volume_record import VolumeRecord
@@ -237,13 +236,10 @@ class Repairer:
             to_item(replace(state, pending=""), self._store.keys),
             ABSENT if current is None else unchanged(current),
         )
-        parent = _native.split(state.path)[0]
-        checks: list[ItemAction] = []
-        if parent != ROOT:
-            stored = await self._store.items.get(self._store.keys.key(parent))
-            if stored is None:
-                raise MissingDirectoryError("its directory is not there yet", path=parent)
-            checks.append(Check(self._store.keys.key(parent), is_directory_without_intent()))
+        parent = Directory.at(_native.split(state.path)[0])
+        checks = self._store.require_parent(parent)
+        if checks and await self._store.items.get(checks[0].key) is None:
+            raise MissingDirectoryError("its directory is not there yet", path=parent.path)
         await self._store.items.transact([put, *checks], self._runtime.uuid())
         if await self._was_changed(facts):
             if current is None and not state.is_dir:

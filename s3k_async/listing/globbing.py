@@ -20,6 +20,8 @@ from s3k_async import _native
 from s3k_async._core.concurrency import merge
 from s3k_async.errors import InvalidArgumentError, InvalidPathError
 from s3k_async.model import ROOT, Entry
+from s3k_async.table.keys import Directory, KeyScheme
+from s3k_async.table.stored_reader import ROOT_ENTRY
 
 __all__ = ["compile_pattern", "expand_braces", "glob_entries", "matcher"]
 
@@ -36,9 +38,11 @@ Components: TypeAlias = tuple[str, ...]
 class TreeReader(Protocol):
     """The reads of a metadata store that globbing needs."""
 
+    @property
+    def keys(self) -> KeyScheme: ...
     async def get(self, path: str) -> Entry | None: ...
     async def get_many(self, paths: Sequence[str]) -> list[Entry | None]: ...
-    def children(self, path: str) -> AsyncIterator[Sequence[Entry]]: ...
+    def children(self, directory: Directory) -> AsyncIterator[Sequence[Entry]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class _Page:
     """The result for one directory: matches, and directories in which more may match."""
 
     matches: list[Entry]
-    below: list[tuple[str, frozenset[Components]]]
+    below: list[tuple[Directory, frozenset[Components]]]
 
 
 def compile_pattern(pattern: str) -> frozenset[Components]:
@@ -110,34 +114,36 @@ async def glob_entries(reader: TreeReader, pattern: str) -> AsyncGenerator[list[
         return
 
     def deeper(page: _Page) -> list[AsyncIterator[_Page]]:
-        return [_look(reader, path, states) for path, states in page.below]
+        return [_look(reader, directory, states) for directory, states in page.below]
 
-    async for page in merge([_look(reader, ROOT, below)], limit=DIRECTORIES, expand=deeper):
+    top = reader.keys.directory(ROOT_ENTRY)
+    async for page in merge([_look(reader, top, below)], limit=DIRECTORIES, expand=deeper):
         if page.matches:
             yield page.matches
 
 
 async def _look(
-    reader: TreeReader, directory: str, states: frozenset[Components]
+    reader: TreeReader, directory: Directory, states: frozenset[Components]
 ) -> AsyncIterator[_Page]:
     """Match the children of one directory: by name where all names are known, else by listing
     it."""
     names = _literal_names(states)
     if names is None:
-        if directory == ROOT:
+        if directory.path == ROOT:
             # Other directories were read before (`namespace.consistent_listing`).
             await reader.get(ROOT)
         async for entries in reader.children(directory):
-            yield _page(entries, states)
+            yield _page(reader.keys, entries, states)
         return
+    path = directory.path
     if len(states) == 1:
-        directory, states = _skip_literals(directory, next(iter(states)))
+        path, states = _skip_literals(path, next(iter(states)))
         names = _literal_names(states) or []
-    found = await reader.get_many([_native.join(directory, name) for name in sorted(names)])
-    yield _page([entry for entry in found if entry is not None], states)
+    found = await reader.get_many([_native.join(path, name) for name in sorted(names)])
+    yield _page(reader.keys, [entry for entry in found if entry is not None], states)
 
 
-def _page(entries: Sequence[Entry], states: frozenset[Components]) -> _Page:
+def _page(keys: KeyScheme, entries: Sequence[Entry], states: frozenset[Components]) -> _Page:
     page = _Page([], [])
     for entry in entries:
         left = _advance(states, entry.path.rpartition("/")[2], is_dir=entry.is_dir)
@@ -145,7 +151,7 @@ def _page(entries: Sequence[Entry], states: frozenset[Components]) -> _Page:
             page.matches.append(entry)
         deeper = left - {()}
         if entry.is_dir and deeper:
-            page.below.append((entry.path, deeper))
+            page.below.append((keys.directory(entry), deeper))
     return page
 
 
@@ -172,12 +178,12 @@ def _literal_names(states: frozenset[Components]) -> list[str] | None:
     return list(names)
 
 
-def _skip_literals(directory: str, state: Components) -> tuple[str, frozenset[Components]]:
+def _skip_literals(path: str, state: Components) -> tuple[str, frozenset[Components]]:
     """Descend through the leading literal components."""
     while len(state) > 1 and not _is_special(state[0]) and not _is_special(state[1]):
-        directory = _native.join(directory, state[0])
+        path = _native.join(path, state[0])
         state = state[1:]
-    return directory, frozenset({state})
+    return path, frozenset({state})
 
 
 def _components(pattern: str) -> Components:

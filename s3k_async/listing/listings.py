@@ -22,6 +22,7 @@ from s3k_async.namespace.directories import DirectoryStore
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.ordered_walk import walk, walk_in_order
 from s3k_async.table.codec import in_columns
+from s3k_async.table.keys import Directory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,17 +124,21 @@ class Listing:
     async def pages_of(self, view: SnapshotView, path: str) -> AsyncGenerator[Entries, None]:
         """`pages` of one attempt."""
         start = await existing(view, path)
-        found = self._found(view, path) if start.is_dir else _single(in_columns([start], view.keys))
+        found = (
+            self._found(view, view.keys.directory(start))
+            if start.is_dir
+            else _single(in_columns([start], view.keys))
+        )
         async with aclosing(found) as pages:
             async for page in pages:
                 shown = page if self.include_uncommitted else page.without_reservations()
                 if shown:
                     yield shown
 
-    def _found(self, view: SnapshotView, path: str) -> AsyncGenerator[Entries, None]:
-        if self.sorted:
-            return walk_in_order(view, path) if self.recursive else view.children_in_order(path)
-        return walk(view, path) if self.recursive else view.children(path)
+    def _found(self, view: SnapshotView, directory: Directory) -> AsyncGenerator[Entries, None]:
+        if self.recursive:
+            return walk_in_order(view, directory) if self.sorted else walk(view, directory)
+        return view.children_in_order(directory) if self.sorted else view.children(directory)
 
 
 class PagedIterator(AsyncIterator[T]):
@@ -215,7 +220,7 @@ async def summary(store: DirectoryStore, path: str) -> ContentSummary:
         start = await existing(view, path)
         yield (0, 1, 0) if start.is_dir else in_columns([start], view.keys).totals()
         if start.is_dir:
-            async with aclosing(walk(view, path)) as pages:
+            async with aclosing(walk(view, view.keys.directory(start))) as pages:
                 async for page in pages:
                     yield page.totals()
 
@@ -241,16 +246,30 @@ async def _walked(view: SnapshotView, path: str) -> AsyncGenerator[Walked, None]
     if not start.is_dir:
         return
 
-    def below(walked: Walked) -> list[AsyncIterator[Walked]]:
-        return [_directory(view, status.path) for status in reversed(walked[1])]
+    def below(read: _ReadDirectory) -> list[AsyncIterator[_ReadDirectory]]:
+        return [_read_directory(view, each) for each in reversed(read.below)]
 
-    async for walked in merge([_directory(view, path)], limit=DIRECTORIES, expand=below):
-        yield walked
+    top = _read_directory(view, view.keys.directory(start))
+    async for read in merge([top], limit=DIRECTORIES, expand=below):
+        yield read.walked
 
 
-async def _directory(view: SnapshotView, path: str) -> AsyncIterator[Walked]:
-    children = Entries.sorted([page.without_reservations() async for page in view.children(path)])
-    yield path, children.directories().statuses(), children.files().statuses()
+@dataclass(frozen=True, slots=True)
+class _ReadDirectory:
+    """A directory of a walk, and its subdirectories."""
+
+    walked: Walked
+    below: list[Directory]
+
+
+async def _read_directory(
+    view: SnapshotView, directory: Directory
+) -> AsyncIterator[_ReadDirectory]:
+    pages = [page.without_reservations() async for page in view.children(directory)]
+    children = Entries.sorted(pages)
+    found = children.directories()
+    walked = directory.path, found.statuses(), children.files().statuses()
+    yield _ReadDirectory(walked, view.keys.directories(found))
 
 
 def arrow_schema() -> pa.Schema:

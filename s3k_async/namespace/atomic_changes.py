@@ -37,6 +37,7 @@ from s3k_async.namespace.recursive import NotInterruptedError, Tree
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.namespace.tree_change import OnProgress, TreeChange, look_ahead
 from s3k_async.table.codec import NEXT, from_item, in_columns, to_item
+from s3k_async.table.keys import Directory
 from s3k_async.txn.chunking import cost, mixed_chunks, reread
 from s3k_async.txn.column_plan import ColumnPlan, plan_deletes, plan_moves
 from s3k_async.txn.executor import Refusal, execute
@@ -152,7 +153,7 @@ class AtomicChange(TreeChange):
                 _native.split(path)[0] for path in (self._source, self._target) if path
             ):
                 self.txn.check()
-                await self.store.touch(parent)
+                await self.store.touch(Directory.at(parent))
             await to_the_end(self._publish)
         except BaseException as error:
             if self._published is False:
@@ -252,7 +253,7 @@ class AtomicChange(TreeChange):
         hidden = replace(moved, pending=self.txn.creation_intent)
         actions: list[Action] = [
             Put(to_item(hidden, store.keys), ABSENT),
-            *store.require_parent(self._target),
+            *store.require_parent(Directory.at(_native.split(self._target)[0])),
         ]
 
         async def put(outcome: LoggedOutcome) -> None:
@@ -277,7 +278,7 @@ class AtomicChange(TreeChange):
         async def child(path: str) -> None:
             await self.below(path, _native.join(target, _native.split(path)[1]) if target else "")
 
-        pages = self.store.stored_children(directory)
+        pages = self.store.stored_children(Directory.at(directory))
         await self.budget.run_all(chunk, mixed_chunks(pages), cost=cost)
 
     async def _prepare(self, entries: Entries, target: str) -> list[str]:

@@ -16,7 +16,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
-from s3k_async import _native
 from s3k_async._native import Entries
 from s3k_async.backends.ports.items import OPERATION, Item
 from s3k_async.errors import BusyError
@@ -24,7 +23,7 @@ from s3k_async.model import ROOT, Entry
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.directories import DirectoryStore
 from s3k_async.table.codec import from_items
-from s3k_async.table.keys import ROOT_KEY, KeyScheme
+from s3k_async.table.keys import ROOT_KEY, Directory, KeyScheme
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn.intent_view import IntentView
 
@@ -38,12 +37,12 @@ ATTEMPTS = 10
 T = TypeVar("T")
 
 _Children: TypeAlias = Callable[
-    [str, Callable[[Entries], Awaitable[Entries]]], AsyncGenerator[Entries, None]
+    [Directory, Callable[[Entries], Awaitable[Entries]]], AsyncGenerator[Entries, None]
 ]
 _Stamp: TypeAlias = tuple[str, str] | None
 """The operation id and the intent of an entry, which every change of the entry changes; None for a
 missing entry."""
-_Key: TypeAlias = tuple[str, bool]
+_Listed: TypeAlias = tuple[Directory, bool]
 """A directory, and whether its children are in order."""
 
 
@@ -61,21 +60,24 @@ class SnapshotView:
     rows."""
 
     def __init__(
-        self, store: DirectoryStore, validated: Mapping[_Key, _Validated] = MappingProxyType({})
+        self, store: DirectoryStore, validated: Mapping[_Listed, _Validated] = MappingProxyType({})
     ) -> None:
         """`validated`: of the previous attempt, used instead of another read, and validated
         again."""
         self._store = store
         self._validated = validated
-        self._complete: dict[_Key, list[Entries]] = {}
+        self._complete: dict[_Listed, list[Entries]] = {}
         self._with_intents: set[str] = set()
+        """Directory keys."""
         # A volume that is open for reading only belongs to S3-FileSystem 1.0: its writers do not
         # use transaction records.
         self._watched = not store.read_only
         self._intents = IntentView(store.items, store.keys, holds=True)
         self._rows = 0
         self._looked_up: list[tuple[str, _Stamp]] = []
+        """By entry key."""
         self._listed: set[str] = set()
+        """Directory keys."""
         self._directories: list[Entries] = []
 
     @property
@@ -104,14 +106,14 @@ class SnapshotView:
         self._note(list(zip(paths, found, strict=True)))
         return found
 
-    def children(self, path: str) -> AsyncGenerator[Entries, None]:
+    def children(self, directory: Directory) -> AsyncGenerator[Entries, None]:
         """A directory's children in pages, in arrival order. The directory itself was read
         before."""
-        return self._children((path, False), self._store.children)
+        return self._children((directory, False), self._store.children)
 
-    def children_in_order(self, path: str) -> AsyncGenerator[Entries, None]:
+    def children_in_order(self, directory: Directory) -> AsyncGenerator[Entries, None]:
         """As `children`, by name."""
-        return self._children((path, True), self._store.children_in_order)
+        return self._children((directory, True), self._store.children_in_order)
 
     async def is_unchanged(self) -> bool:
         """Read everything again. Returns whether all results were valid at one moment, the start of
@@ -119,57 +121,62 @@ class SnapshotView:
         if self.is_large or not self._watched or (not self._listed and len(self._looked_up) < 2):
             return True
         stamps = [*self._looked_up, *self._visited()]
-        current = await self._stamps({path for path, _ in stamps})
-        changed = {path for path, stamp in stamps if current[path] != stamp}
+        current = await self._stamps({entry_key for entry_key, _ in stamps})
+        changed = {entry_key for entry_key, stamp in stamps if current[entry_key] != stamp}
         self._keep(dict(stamps), changed)
         return not changed and await self._intents.is_unchanged()
 
     @property
-    def validated(self) -> Mapping[_Key, _Validated]:
+    def validated(self) -> Mapping[_Listed, _Validated]:
         """The directories that the next attempt need not read again; set by `is_unchanged`."""
         return self._validated
 
     def _keep(self, stamps: Mapping[str, _Stamp], changed: set[str]) -> None:
         # The page with a changed directory is in its parent, and out of date.
-        again = changed | {_native.split(path)[0] for path in changed if path != ROOT}
-        again |= self._with_intents
+        parents = {self.keys.parent_key(each) for each in changed if each != ROOT}
+        again = parents | self._with_intents
         self._validated = {
-            (path, in_order): _Validated(stamp, pages)
-            for (path, in_order), pages in self._complete.items()
-            if path not in again and (stamp := stamps.get(path)) is not None and not stamp[1]
+            (directory, in_order): _Validated(stamp, pages)
+            for (directory, in_order), pages in self._complete.items()
+            if directory.key not in again
+            and directory.entry_key not in changed
+            and (stamp := stamps.get(directory.entry_key)) is not None
+            and not stamp[1]
         }
 
-    async def _children(self, key: _Key, read: _Children) -> AsyncGenerator[Entries, None]:
-        path = key[0]
-        self._list(path)
-        kept = self._validated.get(key)
+    async def _children(self, listed: _Listed, read: _Children) -> AsyncGenerator[Entries, None]:
+        directory = listed[0]
+        self._list(directory)
+        kept = self._validated.get(listed)
         pages: list[Entries] = []
         if kept is not None:
-            self._looked_up.append((path, kept.stamp))
+            self._looked_up.append((directory.entry_key, kept.stamp))
             for page in kept.pages:
                 self._visit(page)
                 pages.append(page)
                 yield page
         else:
-            async with aclosing(read(path, partial(self._page, path))) as parts:
+            async with aclosing(read(directory, partial(self._page, directory))) as parts:
                 async for page in parts:
                     if self._watched:
                         pages.append(page)
                     yield page
         if self._watched:
-            self._complete[key] = pages
+            self._complete[listed] = pages
 
     def _note(self, found: Sequence[tuple[str, Entry | None]]) -> None:
         if self._watched:
-            self._looked_up += [(path, _stamp(entry)) for path, entry in found]
+            self._looked_up += [
+                (path if entry is None else entry.entry_key, _stamp(entry)) for path, entry in found
+            ]
 
-    def _list(self, path: str) -> None:
+    def _list(self, directory: Directory) -> None:
         if self._watched:
-            self._listed.add(path)
+            self._listed.add(directory.key)
 
-    async def _page(self, path: str, stored: Entries) -> Entries:
+    async def _page(self, directory: Directory, stored: Entries) -> Entries:
         if stored.with_intents():
-            self._with_intents.add(path)
+            self._with_intents.add(directory.key)
         page = await self._intents.seen(stored)
         self._visit(page)
         return page
@@ -191,21 +198,22 @@ class SnapshotView:
     def _visited(self) -> list[tuple[str, _Stamp]]:
         """The listed directories, as they appeared in the listings of their parents."""
         return [
-            (path, _stamp(directories[place]))
-            for directories in self._directories
-            for place, path in enumerate(directories.paths())
-            if path in self._listed
+            ((entry := entries[place]).entry_key, _stamp(entry))
+            for entries in self._directories
+            for place, directory_key in enumerate(self.keys.directory_keys(entries))
+            if directory_key in self._listed
         ]
 
-    async def _stamps(self, paths: set[str]) -> dict[str, _Stamp]:
-        """The current stamps at the paths, by one BatchGetItem for each hundred."""
-        below = sorted(paths - {ROOT})
+    async def _stamps(self, entry_keys: set[str]) -> dict[str, _Stamp]:
+        """The current stamps by entry key, by one BatchGetItem for each hundred."""
+        below = sorted(entry_keys - {ROOT})
         keys = self.keys.keys(below)
-        found = await self._store.items.get_many([*keys, *([ROOT_KEY] if ROOT in paths else [])])
+        root = [ROOT_KEY] if ROOT in entry_keys else []
+        found = await self._store.items.get_many([*keys, *root])
         stored = from_items([found[key] for key in keys if key in found], self.keys)
         seen = await self._intents.seen(stored)
         stamps: dict[str, _Stamp] = dict.fromkeys(below)
-        stamps.update((entry.path, _stamp(entry)) for entry in seen)
+        stamps.update((entry.entry_key, _stamp(entry)) for entry in seen)
         stamps[ROOT] = _stamp(_root(found.get(ROOT_KEY)))
         return stamps
 

@@ -46,8 +46,7 @@ from s3k_async.namespace.parent_cache import ParentCache, SingleFlight
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.log_writer import OperationLog
 from s3k_async.table.codec import NEXT, from_item, is_directory_without_intent, to_item, unchanged
-from s3k_async.table.keys import ROOT_KEY, KeyScheme
-from s3k_async.table.stored_reader import ROOT_ENTRY
+from s3k_async.table.keys import ROOT_KEY, Directory, KeyScheme
 from s3k_async.txn.intent_resolver import IntentResolver
 from s3k_async.txn.logged_write import LoggedWriter
 from s3k_async.txn.txn_record import OwnedTransaction, TransactionRecords
@@ -106,9 +105,7 @@ class DirectoryStore(EntryReader):
         self.require_writable(path)
         deadline = self.deadline()
         while True:
-            chain: list[tuple[str, Entry | None]] = [(ROOT, ROOT_ENTRY)]
-            if path != ROOT:
-                chain += await self.chain(path)
+            chain = await self.chain(path)
             target = chain[-1][1]
             for position, (ancestor, entry) in enumerate(chain):
                 if entry is not None and not entry.is_dir:
@@ -139,27 +136,27 @@ class DirectoryStore(EntryReader):
         now, operation = self.runtime.now_ms(), self.runtime.uuid()
         return Entry(path, True, self.runtime.uuid(), 1, now // 1000, now, operation=operation)
 
-    async def _make_missing(self, chain: list[tuple[str, Entry | None]], *checks: Check) -> Entry:
-        """Create the missing directories of a chain that begins with the root. Raises
-        ConditionFailedError when the chain has changed or carries an intent, or one of the checks
-        fails.
+    async def _make_missing(
+        self, chain: Sequence[tuple[str, Entry | None]], *checks: Check
+    ) -> Entry:
+        """Create the missing directories of a chain. Raises ConditionFailedError when the chain has
+        changed or carries an intent, or one of the checks fails.
         """
         made: list[Entry] = []
         bases: list[Entry] = []
         for (_, above), (path, entry) in pairwise(chain):
             if entry is None:
                 made.append(self.new_directory(path))
-                if above is not None and above.path != ROOT:
+                if above is not None:
                     bases.append(above)
         for base in bases:
             await self.resolve(base)
         for start in range(0, len(made), CHAIN_PART):
             part = made[start : start + CHAIN_PART]
-            checked = [base.path for base in bases] if start == 0 else [made[start - 1].path]
+            parents = bases if start == 0 else [made[start - 1]]
             actions: list[Action] = [Put(to_item(entry, self.keys), ABSENT) for entry in part]
-            actions += [
-                Check(self.keys.key(path), is_directory_without_intent()) for path in checked
-            ]
+            for parent in parents:
+                actions += self.require_parent(self.keys.directory(parent))
             actions += checks
             await self.transact(
                 [self.changes.operation("create", None, entry) for entry in part], actions
@@ -299,28 +296,31 @@ class DirectoryStore(EntryReader):
         NotDirectoryError, ConflictError (another directory is there), BusyError.
         """
         self.require_writable(entry.path)
-        if await self.has_children(entry.path):
+        directory = self.keys.directory(entry)
+        if await self.has_children(directory):
             # Checked before anything is held, so that a refusal changes nothing.
             raise DirectoryNotEmptyError("the directory is not empty", path=entry.path)
         async with self.transactions.hold("mark", entry.path) as txn:
             held = await self.hold_current(entry, txn, same=True)
             try:
-                await self.need_empty(entry.path)
+                await self.need_empty(directory)
                 await self.delete_held(held, txn)
             except S3kError:
                 await self.release(held, txn)
                 raise
 
-    async def need_empty(self, path: str) -> None:
+    async def need_empty(self, directory: Directory) -> None:
         """Raise DirectoryNotEmptyError unless no item is stored below a directory: a hidden entry
         of a transaction would be left without a parent. Waits for the end of transactions with
         intents there.
         """
-        async with aclosing(self.stored_children(path)) as pages:
+        async with aclosing(self.stored_children(directory)) as pages:
             async for page in pages:
                 for entry in page:
                     if not entry.pending or await self.resolved(entry) is not None:
-                        raise DirectoryNotEmptyError("the directory is not empty", path=path)
+                        raise DirectoryNotEmptyError(
+                            "the directory is not empty", path=directory.path
+                        )
 
     async def hold_current(
         self, entry: Entry, txn: OwnedTransaction, text: str = "", *, same: bool = False
@@ -397,15 +397,14 @@ class DirectoryStore(EntryReader):
             return False
         return not entry.pending or await self.resolver.keeps_directory(entry)
 
-    def require_parent(self, path: str) -> list[Check]:
-        """The condition of a transaction that the parent of a path is a directory without an
-        intent; none for the root."""
-        parent = _native.split(path)[0]
-        return (
-            [] if parent == ROOT else [Check(self.keys.key(parent), is_directory_without_intent())]
-        )
+    def require_parent(self, parent: Directory) -> list[Check]:
+        """The condition of a transaction that a parent is a directory without an intent; none for
+        the root."""
+        if parent.path == ROOT:
+            return []
+        return [Check(self.keys.key(parent.entry_key), is_directory_without_intent())]
 
-    async def touch(self, directory: str, *, required: bool = False) -> None:
+    async def touch(self, directory: Directory, *, required: bool = False) -> None:
         """Change only the operation id of a directory, so that clients that have read it detect a
         change in it. For the root a separate record serves this purpose.
 
@@ -416,14 +415,15 @@ class DirectoryStore(EntryReader):
             await self._touch_once(directory, required)
         except OutcomeUnknownError:  # repeating it is harmless
             await self._touch_once(directory, required)
-        self.root_has_record |= directory == ROOT
+        self.root_has_record |= directory.path == ROOT
 
-    async def _touch_once(self, directory: str, required: bool) -> None:
+    async def _touch_once(self, directory: Directory, required: bool) -> None:
         stamp: dict[str, Value] = {OPERATION: self.runtime.uuid()}
-        if directory != ROOT:
+        if directory.path != ROOT:
             when = is_directory_without_intent() if required else Condition(equals={"isdir": True})
+            key = self.keys.key(directory.entry_key)
             try:
-                await self.items.write(Update(self.keys.key(directory), when, set=stamp))
+                await self.items.write(Update(key, when, set=stamp))
             except ConditionFailedError:
                 if required:
                     raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from s3k_async.errors import ItemFormatError, PathNotFoundError
 from s3k_async.model import ROOT, Entry
 from s3k_async.namespace.ordered_walk import in_order
 from s3k_async.table.codec import from_item, from_items
+from s3k_async.table.keys import Directory
 from s3k_async.table.stored_reader import ROOT_ENTRY, SUFFIX_STREAMS, StoredReader
 from s3k_async.txn.intent_view import IntentView, Seeing
 
@@ -55,16 +56,20 @@ class EntryReader(StoredReader):
         item = await self.items.get(self.keys.key(path))
         if item is None:
             return None
-        seen = await self._viewed(from_items([item], self.keys), see)
-        return seen[0] if seen else None
+        found = from_items([item], self.keys)
+        if found.with_intents():
+            found = await self._viewed(found, see)
+        return found[0] if found else None
 
     async def get_many(self, paths: Sequence[str], see: Seeing | None = None) -> list[Entry | None]:
         """The entries at the paths, in their order, in as few requests as possible. Not a
         snapshot."""
         stored = await self.items_at(paths)
-        seen = await self._viewed(from_items(list(stored.values()), self.keys), see)
+        found = from_items(list(stored.values()), self.keys)
+        if found.with_intents():
+            found = await self._viewed(found, see)
         entries: dict[str, Entry] = {ROOT: ROOT_ENTRY}
-        entries.update(zip(seen.paths(), seen, strict=True))
+        entries.update(zip(found.paths(), found, strict=True))
         return [entries.get(path) for path in paths]
 
     async def get_each(self, paths: Sequence[str]) -> list[Entry | ItemFormatError | None]:
@@ -83,31 +88,34 @@ class EntryReader(StoredReader):
             found = from_items(
                 [item for path, item in stored.items() if path not in damaged], self.keys
             )
-        seen = await self._viewed(found)
-        entries.update(zip(seen.paths(), seen, strict=True))
+        if found.with_intents():
+            found = await self._viewed(found, None)
+        entries.update(zip(found.paths(), found, strict=True))
         return [entries.get(path) for path in paths]
 
     async def chain(self, path: str) -> list[tuple[str, Entry | None]]:
-        """Every ancestor below the root and the path itself, topmost first, read in one batch."""
-        paths = [*_native.ancestors(path), path]
+        """The root, every other ancestor, and the path itself, topmost first, read in one batch."""
+        paths = [ROOT, *_native.ancestors(path), path] if path != ROOT else [ROOT]
         return list(zip(paths, await self.get_many(paths), strict=True))
 
-    async def children(self, path: str, see: Seeing | None = None) -> AsyncGenerator[Entries, None]:
+    async def children(
+        self, directory: Directory, see: Seeing | None = None
+    ) -> AsyncGenerator[Entries, None]:
         """A directory's children in pages, all suffixes read in parallel, in arrival order.
 
         A child that existed for the whole call is returned exactly once. The directory itself is
         not checked.
         """
         see = see or self._see()
-        async for page in self.stored_children(path):
+        async for page in self.stored_children(directory):
             yield await see(page)
 
     async def children_in_order(
-        self, path: str, see: Seeing | None = None
+        self, directory: Directory, see: Seeing | None = None
     ) -> AsyncGenerator[Entries, None]:
         """As `children`, by name (UTF-8 bytes), with one or two pages of each suffix in memory."""
         see = see or self._see()
-        partitions = self.keys.partitions(path)
+        partitions = self.keys.partitions(directory.key)
         limit = None if len(partitions) <= WHOLE_PAGES else max(1, ORDERED_ROWS // len(partitions))
         async with aclosing(
             in_order([self.partition(partition, limit) for partition in partitions])
@@ -115,20 +123,21 @@ class EntryReader(StoredReader):
             async for page in pages:
                 yield await see(page)
 
-    async def has_children(self, path: str) -> bool:
+    async def has_children(self, directory: Directory) -> bool:
         """Whether the directory has a visible child, reservations included."""
         see = self._see()
         # The first child of each suffix usually suffices. If it is hidden, many others may be
         # hidden too, so whole pages are read.
-        streams = [self.partition(partition, first=1) for partition in self.keys.partitions(path)]
+        partitions = self.keys.partitions(directory.key)
+        streams = [self.partition(partition, first=1) for partition in partitions]
         async with aclosing(merge(streams, limit=SUFFIX_STREAMS)) as pages:
             async for page in pages:
                 if await see(page):
                     return True
         return False
 
-    async def _viewed(self, stored: Entries, see: Seeing | None = None) -> Entries:
-        return await (see or self._see())(stored) if stored.with_intents() else stored
+    def _viewed(self, stored: Entries, see: Seeing | None) -> Awaitable[Entries]:
+        return (see or self._see())(stored)
 
     def _see(self) -> Seeing:
         """The intent view of one call."""

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from s3k_async import _native
 from s3k_async._core.concurrency import run_all
 from s3k_async.backends.ports.items import (
     ABSENT,
@@ -41,7 +40,7 @@ from s3k_async.namespace.mutations import (
 )
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import NEXT, is_directory_without_intent, to_item, unchanged
-from s3k_async.table.keys import ROOT_KEY, KeyScheme
+from s3k_async.table.keys import ROOT_KEY, Directory, KeyScheme
 from s3k_async.txn.executor import by_transaction, execute
 from s3k_async.txn.row_plan import RowPlan
 from s3k_async.txn.txn_manifest import ManifestPart, divided, write_parts
@@ -107,28 +106,29 @@ async def _in_one(store: MetadataStore, plan: CommitPlan) -> None:
     """
     keys = store.keys
     stamp: dict[str, Value] = {OPERATION: store.runtime.uuid()}
-    touched: list[str] = []
+    touched: list[Directory] = []
     if len(plan.changes) > 1:
         touched = plan.parents()
-        if ROOT in touched and not store.root_has_record:
+        root = next((each for each in touched if each.path == ROOT), None)
+        if root is not None and not store.root_has_record:
             # After a lost response, a failure because the record is missing could not be told from
             # other failures.
-            await store.touch(ROOT)
-        actions: list[Action] = [_touching(keys, path, stamp) for path in touched]
+            await store.touch(root)
+        actions: list[Action] = [_touching(keys, each, stamp) for each in touched]
     else:
         change = next(iter(plan.changes.values()))
-        actions = [*store.require_parent(change.path)] if change.before is None else []
+        actions = [*store.require_parent(change.parent)] if change.before is None else []
     for change in plan.changes.values():
         when = ABSENT if change.before is None else unchanged(change.before)
         if change.after is None:
-            actions.append(Delete(keys.key(change.path), when))
+            actions.append(Delete(keys.key(change.entry_key), when))
         else:
             actions.append(Put(to_item(change.after, keys), when))
     try:
         await store.transact(plan.operations, actions)
     except ConditionFailedError as error:
         absent = [
-            path for place, path in enumerate(touched) if error.current.get(place, stamp) is None
+            each for place, each in enumerate(touched) if error.current.get(place, stamp) is None
         ]
         changes = enumerate(plan.changes.values(), len(touched))
         await _make(
@@ -137,31 +137,31 @@ async def _in_one(store: MetadataStore, plan: CommitPlan) -> None:
         raise _obstructed(store, plan, error.current.values()) from error
 
 
-async def _make(store: MetadataStore, absent: Iterable[str], fit: Iterable[Change]) -> None:
+async def _make(store: MetadataStore, absent: Iterable[Directory], fit: Iterable[Change]) -> None:
     """Create missing items that are to be touched: the record of the root before its first use, and
     a directory in which a dead writer left a file. A directory that was removed with its files is
     not created again.
 
     `fit`: the changes without obstruction.
     """
-    left = {_native.split(change.path)[0] for change in fit if change.before is not None}
+    left = {change.parent for change in fit if change.before is not None}
     for directory in absent:
-        if directory == ROOT:
-            await store.touch(ROOT)
+        if directory.path == ROOT:
+            await store.touch(directory)
         elif directory in left:
-            await store.recreate_directory(directory)
+            await store.recreate_directory(directory.path)
 
 
-def _touching(keys: KeyScheme, directory: str, stamp: dict[str, Value]) -> Update:
+def _touching(keys: KeyScheme, directory: Directory, stamp: dict[str, Value]) -> Update:
     """The write of `MetadataStore.touch`, for a directory that must exist; the root always does."""
-    if directory == ROOT:
+    if directory.path == ROOT:
         return Update(ROOT_KEY, Condition(), set=stamp)
-    return Update(keys.key(directory), is_directory_without_intent(), set=stamp)
+    return Update(keys.key(directory.entry_key), is_directory_without_intent(), set=stamp)
 
 
 async def _by_record(store: MetadataStore, plan: CommitPlan) -> None:
-    trees = [path for subtree in plan.subtrees for path in (subtree.source, subtree.target) if path]
-    parts = divided(plan.changes, trees)
+    trees = [path for each in plan.subtrees for path in (each.source.path, each.target) if path]
+    parts = divided([change.entry_key for change in plan.changes.values()], trees)
     async with store.transactions.hold("transaction", "", parts=len(parts)) as txn:
         change = _RecordedCommit(store, txn, plan, parts)
         await change.run(change.prepare)
@@ -211,11 +211,11 @@ class _RecordedCommit(AtomicChange):
                 raise ObstructedError(subtree.target, held)
 
     async def _prepare_below(self, subtree: SubtreeMutation) -> None:
-        self.store.known.discard(subtree.source)
+        self.store.known.discard(subtree.source.path)
         if subtree.must_be_empty:
-            await self.store.need_empty(subtree.source)
+            await self.store.need_empty(self.store.keys.directory(subtree.source))
             return
-        await self.below(subtree.source, subtree.target)
+        await self.below(subtree.source.path, subtree.target)
 
     async def _hold(self, changes: Sequence[Change], *, in_turn: bool = False) -> None:
         """Log the changes and hold their paths, transaction after transaction, or several at the
@@ -246,7 +246,7 @@ class _RecordedCommit(AtomicChange):
         stamp: dict[str, Value] = {OPERATION: self.store.runtime.uuid()} if before.is_dir else {}
         return [Update(keys.of(before), unchanged(before), set={NEXT: intent, **stamp})]
 
-    async def _touch(self, directory: str) -> None:
+    async def _touch(self, directory: Directory) -> None:
         """Touch the directory: a later transaction that moves or removes it then finds the new
         entries."""
         self.txn.check()

@@ -27,6 +27,7 @@ from s3k_async.model import ROOT, ChangeTally, Content, Entry
 from s3k_async.namespace.directories import require_directories
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation, OperationKind
+from s3k_async.table.keys import Directory
 from s3k_async.txn.lease import require_unexpired
 from s3k_async.txn.write_intent import transaction_of
 
@@ -100,8 +101,16 @@ class Change:
     path: str
     before: Entry | None
     after: Entry | None
+    parent: Directory
     operations: tuple[Operation, ...]
     """Its log record."""
+
+    @property
+    def entry_key(self) -> str:
+        """The key of the present entry, or of the new one."""
+        entry = self.before or self.after
+        assert entry is not None
+        return entry.entry_key
 
     @property
     def is_directory(self) -> bool:
@@ -114,7 +123,7 @@ class SubtreeMutation:
     """A directory that is moved or removed with its tree. The directory is among the changes, its
     children are not."""
 
-    source: str
+    source: Entry
     target: str
     """Empty for a removal."""
     must_be_empty: bool = False
@@ -160,11 +169,11 @@ class CommitPlan:
         """The log records of all changes."""
         return [operation for change in self.changes.values() for operation in change.operations]
 
-    def parents(self) -> list[str]:
+    def parents(self) -> list[Directory]:
         """The directories in which something changes, the root included, without those that the
         transaction creates."""
-        found = dict.fromkeys(_native.split(path)[0] for path in self.changes)
-        return [path for path in found if path not in self.changes]
+        found = {change.parent.path: change.parent for change in self.changes.values()}
+        return [parent for path, parent in found.items() if path not in self.changes]
 
 
 async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitPlan:
@@ -275,7 +284,7 @@ class _Evaluation:
         operations = [self._operation("update", current if same else None, after)]
         if current is not None and not same:
             operations.append(self._operation("delete", current, None))
-        self._change(Change(path, current, after, tuple(operations)))
+        self._change(path, current, after, operations)
         self._count(after)
 
     def move(self, mutation: Move) -> None:
@@ -293,21 +302,21 @@ class _Evaluation:
         if replaced is not None and (replaced.is_dir or source.is_dir or not mutation.overwrite):
             raise PathExistsError("the target exists", path=mutation.target)
         moved, operations, _ = self._store.plan_move(source, mutation.target, replaced)
-        self._change(Change(source.path, source, None, ()))
-        self._change(Change(mutation.target, replaced, moved, tuple(operations)))
+        self._change(source.path, source, None, [])
+        self._change(mutation.target, replaced, moved, operations)
         self._count(moved)
         if source.is_dir:
-            self.plan.subtrees.append(SubtreeMutation(source.path, mutation.target))
+            self.plan.subtrees.append(SubtreeMutation(source, mutation.target))
 
     def remove(self, mutation: Remove) -> None:
         if mutation.missing_ok and self._found[mutation.entry.path] is None:
             return
         entry = self._unchanged(mutation.entry)
-        self._change(Change(entry.path, entry, None, (self._operation("delete", entry, None),)))
+        self._change(entry.path, entry, None, [self._operation("delete", entry, None)])
         self._count(entry)
         if entry.is_dir:
             self.plan.subtrees.append(
-                SubtreeMutation(entry.path, "", must_be_empty=not mutation.recursive)
+                SubtreeMutation(entry, "", must_be_empty=not mutation.recursive)
             )
 
     def _unchanged(self, seen: Entry) -> Entry:
@@ -331,7 +340,7 @@ class _Evaluation:
             there = self._found[place]
             if there is None:
                 made = self._store.new_directory(place)
-                self._change(Change(place, None, made, (self._operation("create", None, made),)))
+                self._change(place, None, made, [self._operation("create", None, made)])
                 self._count(made)
             elif not there.is_dir:
                 raise NotDirectoryError("the path leads through a file", path=place)
@@ -341,8 +350,18 @@ class _Evaluation:
     ) -> Operation:
         return self._store.changes.operation(kind, before, after)
 
-    def _change(self, change: Change) -> None:
-        self.plan.changes[change.path] = change
+    def _change(
+        self,
+        path: str,
+        before: Entry | None,
+        after: Entry | None,
+        operations: Sequence[Operation],
+    ) -> None:
+        above = _native.split(path)[0]
+        # Parents of entries that are moved or removed are not read in layout `path`.
+        entry = self._found.get(above)
+        parent = Directory.at(above) if entry is None else self._store.keys.directory(entry)
+        self.plan.changes[path] = Change(path, before, after, parent, tuple(operations))
 
     def _count(self, entry: Entry) -> None:
         tally = self.plan.tally

@@ -11,6 +11,7 @@ import anyio
 
 from s3k_async._core.concurrency import gather, merge
 from s3k_async._native import Entries, Rows
+from s3k_async.table.keys import Directory, KeyScheme
 
 __all__ = ["in_order", "walk", "walk_in_order"]
 
@@ -26,13 +27,17 @@ _NOTHING = Rows([]).entries("none")
 class Reader(Protocol):
     """What walking reads of a metadata store."""
 
-    def children(self, path: str) -> AsyncGenerator[Entries, None]: ...
+    @property
+    def keys(self) -> KeyScheme: ...
+    def children(self, directory: Directory) -> AsyncGenerator[Entries, None]: ...
 
 
 class OrderedReader(Protocol):
     """What walking in order reads of a metadata store."""
 
-    def children_in_order(self, path: str) -> AsyncGenerator[Entries, None]: ...
+    @property
+    def keys(self) -> KeyScheme: ...
+    def children_in_order(self, directory: Directory) -> AsyncGenerator[Entries, None]: ...
 
 
 class _Stream:
@@ -96,22 +101,22 @@ async def in_order(streams: Sequence[AsyncIterator[Entries]]) -> AsyncGenerator[
                 await stream.close()
 
 
-async def walk(reader: Reader, path: str) -> AsyncGenerator[Entries, None]:
+async def walk(reader: Reader, directory: Directory) -> AsyncGenerator[Entries, None]:
     """Every descendant of a directory in pages, without a barrier between levels, each directory
     before what is below it; the directory itself excluded, reservations included. The directory
     itself is not checked.
     """
 
     def below(page: Entries) -> list[AsyncIterator[Entries]]:
-        return [reader.children(directory) for directory in page.directories().paths()]
+        return [reader.children(each) for each in reader.keys.directories(page)]
 
-    async for page in merge([reader.children(path)], limit=DIRECTORIES, expand=below):
+    async for page in merge([reader.children(directory)], limit=DIRECTORIES, expand=below):
         if page:
             yield page
 
 
 @dataclass(slots=True)
-class _Directory:
+class _Level:
     """A directory whose children are being returned: those up to `place` of `page` were."""
 
     pages: AsyncGenerator[Entries, None]
@@ -119,14 +124,16 @@ class _Directory:
     place: int = 0
 
 
-async def walk_in_order(reader: OrderedReader, path: str) -> AsyncGenerator[Entries, None]:
+async def walk_in_order(
+    reader: OrderedReader, directory: Directory
+) -> AsyncGenerator[Entries, None]:
     """Every descendant of a directory, each directory's children by name and each directory
     followed by its content.
 
     The directory itself is excluded and not checked; reservations are included. The listings of all
     ancestors of the current directory are open, with a few pages of each in memory.
     """
-    stack = [_Directory(reader.children_in_order(path), _NOTHING)]
+    stack = [_Level(reader.children_in_order(directory), _NOTHING)]
     try:
         while stack:
             top = stack[-1]
@@ -137,14 +144,13 @@ async def walk_in_order(reader: OrderedReader, path: str) -> AsyncGenerator[Entr
                 else:
                     top.page, top.place = page, 0
                 continue
-            directory = top.page.next_directory(top.place)
-            end = len(top.page) if directory is None else directory + 1
+            found = top.page.next_directory(top.place)
+            end = len(top.page) if found is None else found + 1
             yield top.page[top.place : end]
             top.place = end
-            if directory is not None:
-                stack.append(
-                    _Directory(reader.children_in_order(top.page[directory].path), _NOTHING)
-                )
+            if found is not None:
+                below = reader.keys.directory(top.page[found])
+                stack.append(_Level(reader.children_in_order(below), _NOTHING))
     finally:
         for left in reversed(stack):
             await left.pages.aclose()

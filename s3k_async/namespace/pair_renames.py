@@ -29,6 +29,8 @@ from s3k_async.namespace.bulk_moves import BulkOutcome
 from s3k_async.namespace.directories import require_directories
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
+from s3k_async.table.keys import Directory
+from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn.executor import ExecutionResult, Lane, Refusal, execute
 from s3k_async.txn.row_plan import RowPlan
 
@@ -53,7 +55,7 @@ class _Move:
 
     source: Entry
     moved: Entry
-    parent: str
+    parent: Directory
     operations: Sequence[Operation]
     actions: Sequence[Action]
 
@@ -149,13 +151,13 @@ class PairRenames:
         require_directories((path, found[path]) for path in _native.ancestors(pair.target))
         if pair.target == ROOT or (target is not None and (target.is_dir or not self._overwrite)):
             raise PathExistsError("the target exists", path=pair.target)
-        parent = _native.split(pair.target)[0]
-        directory = found.get(parent)
-        if any(entry is not None and entry.pending for entry in (source, target, directory)):
+        parent = {ROOT: ROOT_ENTRY, **found}[_native.split(pair.target)[0]]
+        assert parent is not None
+        if any(entry is not None and entry.pending for entry in (source, target, parent)):
             self._alone.append((source, pair.target))
             return None
         moved, operations, actions = self._store.plan_move(source, pair.target, target)
-        return _Move(source, moved, parent, operations, actions)
+        return _Move(source, moved, self._store.keys.directory(parent), operations, actions)
 
     async def _together(self, moves: Sequence[_Move]) -> None:
         store = self._store
@@ -164,7 +166,7 @@ class PairRenames:
             lambda move: move.actions,
             operations=lambda move: move.operations,
             width=2,
-            checks=lambda move: store.require_parent(move.moved.path),
+            checks=lambda move: store.require_parent(move.parent),
         )
         try:
             report = await execute(
@@ -231,7 +233,7 @@ def _lanes(moves: Sequence[_Move]) -> list[Lane]:
     """
     by_parent: dict[str, list[int]] = {}
     for row, move in enumerate(moves):
-        by_parent.setdefault(move.parent, []).append(row)
+        by_parent.setdefault(move.parent.key, []).append(row)
     most = (MAX_TRANSACTION - 1) // 2
     lanes: list[Lane] = []
     shared: list[int] = []

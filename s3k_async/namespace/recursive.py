@@ -8,7 +8,7 @@ listed, additions go top-down, removals bottom-up, and a reader may see part of 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -30,10 +30,10 @@ from s3k_async.errors import (
 from s3k_async.model import ChangeResult, Entry
 from s3k_async.namespace.bulk_moves import BulkOutcome, delete_files, move_files
 from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
-from s3k_async.namespace.ordered_walk import walk
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.namespace.tree_change import OnProgress, TreeChange, look_ahead
 from s3k_async.table.codec import NEXT, to_item, unchanged
+from s3k_async.table.keys import Directory
 from s3k_async.txn.chunking import chunks, cost_of_files, reread
 
 __all__ = ["NotInterruptedError", "Tree"]
@@ -50,10 +50,6 @@ class Tree:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
-
-    def walk(self, path: str) -> AsyncGenerator[Entries, None]:
-        """Every descendant of a directory, as readers see them: see `ordered_walk.walk`."""
-        return walk(self._store, path)
 
     async def delete(self, entry: Entry, *, progress: OnProgress = None) -> ChangeResult:
         """Delete a directory and everything below it, bottom-up. The data is left to garbage
@@ -134,7 +130,7 @@ class _PlainChange(TreeChange):
                 changed = False
             clean = clean and changed
 
-        pages = chunks(self.store.stored_children(held.path))
+        pages = chunks(self.store.stored_children(Directory.at(held.path)))
         await self.budget.run_all(chunk, pages, cost=cost_of_files)
         return clean
 
@@ -187,10 +183,11 @@ class _PlainChange(TreeChange):
         """The directory at the target. Raises ObstructedError if its parent was removed or carries
         an intent, or if a hidden entry is at the target."""
         store = self.store
-        if not await store.directory_exists(_native.split(target)[0]):
+        parent = _native.split(target)[0]
+        if not await store.directory_exists(parent):
             raise ObstructedError(target)
         try:
-            checks = store.require_parent(target)
+            checks = store.require_parent(Directory.at(parent))
             return await self._make_target(held, target, *checks, resume=resume)
         except ConflictError as error:
             hidden = await store.stored(target)

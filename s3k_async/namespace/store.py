@@ -35,8 +35,7 @@ from s3k_async.namespace.parent_cache import AncestorReads
 from s3k_async.oplog.entries import Operation, OperationKind
 from s3k_async.oplog.log_writer import OperationLog
 from s3k_async.table.codec import from_item, to_item, unchanged
-from s3k_async.table.keys import KeyScheme
-from s3k_async.table.stored_reader import ROOT_ENTRY
+from s3k_async.table.keys import Directory, KeyScheme
 from s3k_async.txn.lease import expired, expiry_ms, require_unexpired
 from s3k_async.txn.logged_write import LoggedOutcome
 from s3k_async.txn.write_intent import transaction_of
@@ -191,8 +190,8 @@ class MetadataStore(DirectoryStore):
                 )
             if source.path == target:
                 return current
-            replaced = await self._rename_target(target, overwrite=overwrite)
-            moved = await self._move(replace(current, pending=""), target, replaced)
+            parent, replaced = await self._rename_target(target, overwrite=overwrite)
+            moved = await self._move(replace(current, pending=""), target, parent, replaced)
             if moved is not None:
                 return moved
             if late:
@@ -269,7 +268,7 @@ class MetadataStore(DirectoryStore):
         """Create missing parents and wait for those with intents. False if all existed without
         intents when they were read."""
         require_directories(chain[:-1], missing_ok=True)
-        if not chain[:-1]:
+        if len(chain) <= 2:  # in the root
             return False
         parent, above = chain[-2]
         if (
@@ -388,9 +387,7 @@ class MetadataStore(DirectoryStore):
                     await self.resolve(parent)
                 else:
                     require_directories(chain[:-1], missing_ok=True)
-                    await self._make_missing(
-                        [(ROOT, ROOT_ENTRY), *chain[:-1]], Check(key, unchanged(entry))
-                    )
+                    await self._make_missing(chain[:-1], Check(key, unchanged(entry)))
             except ConditionFailedError as error:
                 await self.resolve_refusal(error)
 
@@ -457,22 +454,28 @@ class MetadataStore(DirectoryStore):
 
     # Renaming a file
 
-    async def _rename_target(self, target: str, *, overwrite: bool) -> Entry | None:
-        """The entry that a rename would replace; the parents are checked by the same read."""
+    async def _rename_target(
+        self, target: str, *, overwrite: bool
+    ) -> tuple[Directory, Entry | None]:
+        """The parent of a rename's target, and the entry that would be replaced; the other parents
+        are checked by the same read."""
         if target == ROOT:
             raise PathExistsError("the root exists", path=target)
         chain = await self.chain(target)
         require_directories(chain[:-1])
-        if len(chain) > 1 and (parent := chain[-2][1]) is not None and parent.pending:
+        parent, replaced = chain[-2][1], chain[-1][1]
+        assert parent is not None
+        if parent.pending:
             await self.resolve(parent)
-        replaced = chain[-1][1]
         if replaced is not None and replaced.pending:
             replaced = await self.resolved(replaced)
         if replaced is not None and (replaced.is_dir or not overwrite):
             raise PathExistsError("the target exists", path=target)
-        return replaced
+        return self.keys.directory(parent), replaced
 
-    async def _move(self, source: Entry, target: str, replaced: Entry | None) -> Entry | None:
+    async def _move(
+        self, source: Entry, target: str, parent: Directory, replaced: Entry | None
+    ) -> Entry | None:
         """Move the file in one transaction; None if source, target or the target's parent has
         changed since the read.
 
@@ -481,7 +484,7 @@ class MetadataStore(DirectoryStore):
         """
         moved, operations, actions = self.plan_move(source, target, replaced)
         try:
-            await self.transact(operations, [*actions, *self.require_parent(target)])
+            await self.transact(operations, [*actions, *self.require_parent(parent)])
         except ConditionFailedError as error:
             await self.resolve_refusal(error)
             return None

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from s3k_async import _native
+from s3k_async._native import Entries
 from s3k_async.backends.ports.items import Key
 from s3k_async.errors import InvalidPathError
 from s3k_async.model import Entry, HashName, LayoutName
 
-__all__ = ["ROOT_KEY", "KeyScheme", "is_entry_partition"]
+__all__ = ["ROOT_KEY", "Directory", "KeyScheme", "is_entry_partition"]
 
 _PATH_PREFIX = "ks://"
 _TREE_PREFIX = "s3k:tree/"
@@ -23,6 +25,22 @@ _TREE_PREFIX = "s3k:tree/"
 ROOT_KEY = Key("s3k:root", "root")
 """Where the root's record is. The root has no item; a transaction that changes something in it
 writes its operation there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A directory as the parent of its children."""
+
+    key: str
+    """Its directory key: what the keys of its children are made of."""
+    path: str
+    entry_key: str
+    """What the key of its own item is made of; the root has no item."""
+
+    @classmethod
+    def at(cls, path: str) -> Self:
+        """The directory at a path, in layout `path`."""
+        return cls(path, path, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +87,29 @@ class KeyScheme:
         except InvalidPathError:
             return []
 
+    def directory(self, entry: Entry) -> Directory:
+        """A directory by its entry, or by that of the root."""
+        if self.layout == "path":
+            return Directory.at(entry.path)
+        return Directory(entry.id, entry.path, entry.entry_key)
+
+    def directories(self, entries: Entries) -> list[Directory]:
+        """The directories among entries, in their order."""
+        return [Directory.at(path) for path in entries.directories().paths()]
+
+    def directory_keys(self, entries: Entries) -> list[str]:
+        """The directory keys of the directories among entries, in their order."""
+        return entries.directories().paths()
+
     def child(self, directory_key: str, name: str) -> str:
         """The entry key of a child."""
         return _native.join(directory_key, name)
+
+    def parent_key(self, entry_key: str) -> str:
+        """The directory key in an entry key, that of its directory."""
+        if self.layout == "path":
+            return _native.split(entry_key)[0]
+        return entry_key.rpartition("/")[0]
 
     def entry_key(self, key: Key) -> str:
         """The entry key of an item's key. Raises ItemFormatError for a key that is no entry of this

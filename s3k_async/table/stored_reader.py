@@ -11,7 +11,7 @@ from s3k_async.backends.ports.items import Item, ItemStore
 from s3k_async.backends.ports.pagination import query_all, scan_all
 from s3k_async.model import ROOT, Entry
 from s3k_async.table.codec import from_item, from_items
-from s3k_async.table.keys import KeyScheme
+from s3k_async.table.keys import Directory, KeyScheme
 
 __all__ = ["ROOT_ENTRY", "SUFFIX_STREAMS", "StoredReader"]
 
@@ -53,18 +53,19 @@ class StoredReader:
         entries.update(zip(stored, from_items(list(stored.values()), self.keys), strict=True))
         return [entries.get(entry_key) for entry_key in entry_keys]
 
-    def stored_children(self, path: str) -> AsyncGenerator[Entries, None]:
+    def stored_children(self, directory: Directory) -> AsyncGenerator[Entries, None]:
         """A directory's stored children in pages, all suffixes read in parallel, in arrival
         order. The directory itself is not checked."""
         return merge(
-            [self.partition(partition) for partition in self.keys.partitions(path)],
+            [self.partition(partition) for partition in self.keys.partitions(directory.key)],
             limit=SUFFIX_STREAMS,
         )
 
-    async def has_stored_children(self, path: str) -> bool:
+    async def has_stored_children(self, directory: Directory) -> bool:
         """Whether an item is stored below the directory, even one that a transaction has yet to
         create or remove."""
-        streams = [self.partition(partition, first=1) for partition in self.keys.partitions(path)]
+        partitions = self.keys.partitions(directory.key)
+        streams = [self.partition(partition, first=1) for partition in partitions]
         async with aclosing(merge(streams, limit=SUFFIX_STREAMS)) as pages:
             async for page in pages:
                 if page:

@@ -26,6 +26,7 @@ from s3k_async.backends.ports.items import (
 from s3k_async.errors import BusyError, ConditionFailedError, ItemFormatError, OutcomeUnknownError
 from s3k_async.model import Entry
 from s3k_async.table.codec import NEXT, in_columns, to_item
+from s3k_async.table.keys import Directory
 from s3k_async.table.stored_reader import StoredReader
 from s3k_async.txn.chunking import PARTS, cost, mixed_chunks
 from s3k_async.txn.column_plan import plan_resolutions
@@ -254,7 +255,7 @@ class _TreeResolution:
         await self._budget.run_all(chunk, mixed_chunks(self._held(directory)), cost=cost)
 
     async def _held(self, directory: str) -> AsyncGenerator[Entries, None]:
-        async with aclosing(self._reader.stored_children(directory)) as pages:
+        async with aclosing(self._reader.stored_children(Directory.at(directory))) as pages:
             async for page in pages:
                 yield page.carrying(self._intent)
 

@@ -14,6 +14,7 @@ from s3k_async.client import S3kClient
 from s3k_async.errors import InvalidArgumentError, InvalidPathError
 from s3k_async.listing.globbing import expand_braces, glob_entries, matcher
 from s3k_async.model import Entry
+from s3k_async.table.keys import Directory, KeyScheme
 from s3k_async.testing import FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
@@ -117,6 +118,7 @@ class _Tree:
     """The tree in memory as globbing reads one; counts the directories that are listed."""
 
     def __init__(self) -> None:
+        self.keys = KeyScheme("v", 1)
         self.listed: list[str] = []
         self.asked: list[str] = []
 
@@ -130,9 +132,9 @@ class _Tree:
             for path in paths
         ]
 
-    async def children(self, path: str) -> AsyncIterator[list[Entry]]:
-        self.listed.append(path)
-        parent = path.rstrip("/")
+    async def children(self, directory: Directory) -> AsyncIterator[list[Entry]]:
+        self.listed.append(directory.path)
+        parent = directory.path.rstrip("/")
         found = [
             entry(each, is_dir)
             for each, is_dir in TREE.items()

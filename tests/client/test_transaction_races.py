@@ -29,6 +29,7 @@ from s3k_async.errors import (
     TransactionConflictError,
 )
 from s3k_async.namespace import multi_path_commit
+from s3k_async.table.keys import Directory
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.transaction import Transaction
 from s3k_async.txn import txn_manifest
@@ -258,7 +259,7 @@ async def test_between_any_two_requests_of_a_listing_it_happens_wholly(touched: 
         async with two_clients() as (reader, other):
             await fill(other)
             if touched:
-                await other._volume().store.touch("/")
+                await other._volume().store.touch(Directory.at("/"))
             faults: FaultPlan = reader._volume().items._store.plan  # type: ignore[attr-defined]  # the memory table's
             due = len(faults.calls) + before
             came = False

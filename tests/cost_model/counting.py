@@ -8,6 +8,8 @@ from s3k_async.client import S3kClient
 from s3k_async.config import Tuning
 from s3k_async.cost_model import LaidTree, Service, Workload, measure
 from s3k_async.model import Entry
+from s3k_async.namespace.ordered_walk import walk
+from s3k_async.table.keys import Directory
 
 __all__ = ["MEMORY", "ONE_AT_A_TIME", "Counts", "laid", "made", "predicted"]
 
@@ -42,6 +44,6 @@ async def laid(client: S3kClient, path: str, service: Service) -> LaidTree:
     top = await store.get(path)
     assert top is not None
     entries: list[Entry] = [
-        entry async for page in client._volume().tree.walk(path) for entry in page
+        entry async for page in walk(client._volume().store, Directory.at(path)) for entry in page
     ]
     return measure(entries, top, store.keys, service)

@@ -22,6 +22,7 @@ from s3k_async.cost_model import (
     single,
 )
 from s3k_async.cost_model.service_limits import Service
+from s3k_async.table.keys import Directory
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
 from tests.cost_model.counting import MEMORY, ONE_AT_A_TIME, laid, made, predicted
@@ -50,7 +51,7 @@ async def client_of(suffix_count: int) -> AsyncIterator[S3kClient]:
     await init_volume(config)
     async with S3kClient(config=config) as client:
         # Or the first change of a directory in the root would make a record.
-        await client._volume().store.touch("/")
+        await client._volume().store.touch(Directory.at("/"))
         yield client
 
 

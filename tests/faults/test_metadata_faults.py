@@ -14,6 +14,7 @@ from s3k_async.errors import (
     PathNotFoundError,
     ResponseLostError,
 )
+from s3k_async.table.keys import Directory
 from s3k_async.testing import FaultPlan
 from tests.namespace.rig import Rig, calls, nth
 
@@ -135,13 +136,13 @@ async def test_all_suffixes_of_a_directory_are_asked_at_once() -> None:
             await rig.runtime.sleep(0)
 
     store = rig.client(FaultPlan(gate))
-    assert [page async for page in store.children("/")] == [[]] * 16
+    assert [page async for page in store.children(Directory.at("/"))] == [[]] * 16
 
 
 async def test_a_listing_streams(rig: Rig) -> None:
     for number in range(20):
         await rig.write(f"/d/{number}")
-    listing = rig.store.children("/d")
+    listing = rig.store.children(Directory.at("/d"))
     first = await anext(listing)
     assert 0 < len(first) < 20
     await listing.aclose()

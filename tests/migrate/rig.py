@@ -13,6 +13,8 @@ from s3k_async import S3kClient
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.model import Entry
+from s3k_async.namespace.ordered_walk import walk
+from s3k_async.table.keys import Directory
 from s3k_async.testing import FaultPlan
 from s3k_async.txn.volume_lock import QUIET_SECONDS
 from s3k_async.volumes import Volume, init_volume, open_volume
@@ -80,7 +82,11 @@ async def opened(settings: VolumeConfig, faults: FaultPlan | None = None) -> Asy
 async def entries(settings: VolumeConfig) -> dict[str, Entry]:
     """What is visible of a volume, by path."""
     async with opened(settings) as volume:
-        return {entry.path: entry async for page in volume.tree.walk("/") for entry in page}
+        return {
+            entry.path: entry
+            async for page in walk(volume.store, Directory.at("/"))
+            for entry in page
+        }
 
 
 async def stored(settings: VolumeConfig) -> list[dict[str, object]]:

@@ -16,11 +16,12 @@ from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.config import Tuning
 from s3k_async.model import Content, Entry
+from s3k_async.namespace.ordered_walk import walk
 from s3k_async.namespace.recursive import Tree
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
 from s3k_async.oplog.log_writer import NativeLog
-from s3k_async.table.keys import KeyScheme
+from s3k_async.table.keys import Directory, KeyScheme
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.txn_record import RENEW_SECONDS
 from tests.support import FakeClock, fake_runtime
@@ -95,7 +96,7 @@ class Rig:
         return latest([record async for record in LogReader(MemoryBlobs(self.name)).records()])
 
     async def paths(self) -> set[str]:
-        return {entry.path async for page in self.tree.walk("/") for entry in page}
+        return {entry.path async for page in walk(self.store, Directory.at("/")) for entry in page}
 
     async def scanned(self) -> set[str]:
         return {entry.path async for page in self.store.scan("/") for entry in page}

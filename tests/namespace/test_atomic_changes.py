@@ -30,6 +30,7 @@ from s3k_async.errors import (
 )
 from s3k_async.model import Entry
 from s3k_async.namespace.ordered_walk import walk
+from s3k_async.table.keys import Directory
 from s3k_async.testing import Call, Died, FaultPlan, Moment
 from s3k_async.txn.write_intent import parse_intent
 from tests.namespace.world import GROWN, Client, Paths, World
@@ -364,7 +365,9 @@ async def test_readers_see_one_side_at_every_step(name: str) -> None:
             assert found in (GROWN, after)
             sides.append(found == after)
             listed = {
-                entry.path async for page in walk(world.client().store, "/") for entry in page
+                entry.path
+                async for page in walk(world.client().store, Directory.at("/"))
+                for entry in page
             }
             assert listed == found.keys()
 

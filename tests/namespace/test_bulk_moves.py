@@ -23,6 +23,7 @@ from s3k_async.errors import (
 from s3k_async.model import Entry
 from s3k_async.namespace.bulk_moves import BulkOutcome, delete_files, move_files
 from s3k_async.table.codec import in_columns, to_item
+from s3k_async.table.keys import Directory
 from s3k_async.testing import Call
 from s3k_async.txn.executor import TRANSACTIONS
 from tests.namespace.rig import Rig, calls
@@ -48,7 +49,9 @@ async def planted(rig: Rig, count: int = FILES) -> Entries:
 
 
 async def there(rig: Rig, directory: str) -> set[str]:
-    return {entry.path async for page in rig.store.children(directory) for entry in page}
+    return {
+        entry.path async for page in rig.store.children(Directory.at(directory)) for entry in page
+    }
 
 
 def names(directory: str, numbers: range) -> set[str]:

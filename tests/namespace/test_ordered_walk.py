@@ -14,7 +14,7 @@ from s3k_async.errors import ThrottledError
 from s3k_async.model import Entry
 from s3k_async.namespace.ordered_walk import in_order, walk_in_order
 from s3k_async.table.codec import in_columns
-from s3k_async.table.keys import KeyScheme
+from s3k_async.table.keys import Directory, KeyScheme
 
 KEYS = KeyScheme("v", 1)
 NAMES = st.text(st.sampled_from("ab!-.é😀\uffff"), min_size=1, max_size=3).filter(
@@ -116,13 +116,15 @@ class Reader:
     def __init__(self, paths: set[str], size: int) -> None:
         self.paths = paths
         self.size = size
+        self.keys = KeyScheme("v", 1)
         self.open = 0
 
-    async def children_in_order(self, path: str) -> AsyncGenerator[Entries, None]:
+    async def children_in_order(self, directory: Directory) -> AsyncGenerator[Entries, None]:
         self.open += 1
+        above = directory.path.rstrip("/")
         try:
             children = _in_order(
-                [child for child in self.paths if child.rpartition("/")[0] == path.rstrip("/")]
+                [child for child in self.paths if child.rpartition("/")[0] == above]
             )
             for start in range(0, len(children), self.size):
                 yield _page(children[start : start + self.size])
@@ -136,7 +138,9 @@ def test_trees_are_told_in_order(lists: list[list[str]], size: int) -> None:
     reader = Reader(paths, size)
 
     async def told() -> list[str]:
-        return [path async for page in walk_in_order(reader, "/") for path in page.paths()]
+        return [
+            path async for page in walk_in_order(reader, Directory.at("/")) for path in page.paths()
+        ]
 
     assert asyncio.run(told()) == _in_order(list(paths))
     assert reader.open == 0
@@ -144,7 +148,7 @@ def test_trees_are_told_in_order(lists: list[list[str]], size: int) -> None:
 
 async def test_a_walk_that_is_left_closes_its_listings() -> None:
     reader = Reader({"/a", "/a/b", "/a/b/c", "/d"}, 1)
-    walk = walk_in_order(reader, "/")
+    walk = walk_in_order(reader, Directory.at("/"))
     found: AsyncIterator[Entries] = walk
     assert [(await anext(found)).paths() for _ in range(3)] == [["/a"], ["/a/b"], ["/a/b/c"]]
     assert reader.open > 1

@@ -15,7 +15,7 @@ from s3k_async.errors import (
 from s3k_async.model import Entry
 from s3k_async.namespace.parent_cache import KNOWN_SECONDS
 from s3k_async.table.codec import from_item, to_item
-from s3k_async.table.keys import KeyScheme
+from s3k_async.table.keys import Directory, KeyScheme
 from tests.namespace.rig import Rig
 
 
@@ -33,7 +33,7 @@ async def test_a_directory_whose_path_leaves_no_room_for_a_child_is_empty_and_ca
     entry = await rig.store.make_directory(path)
     with pytest.raises(InvalidPathError):
         await rig.write(path + "/x")
-    assert [page async for page in rig.store.children(path)] == []
+    assert [page async for page in rig.store.children(Directory.at(path))] == []
     await rig.store.remove_directory(entry)
     assert await rig.store.get(path) is None
 

@@ -14,10 +14,12 @@ from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.ports.items import Delete
 from s3k_async.errors import PathExistsError
 from s3k_async.model import Content, Entry
+from s3k_async.namespace.ordered_walk import walk
 from s3k_async.namespace.recursive import Tree
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import DamagedLog, LogReader, ObjectState, latest
 from s3k_async.table.codec import unchanged
+from s3k_async.table.keys import Directory
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker, module_volume_backends
 
@@ -61,10 +63,14 @@ class Ground:
         return entry
 
     async def listing(self, path: str) -> list[Entry]:
-        return _by_path([entry async for page in self.store.children(path) for entry in page])
+        return _by_path(
+            [entry async for page in self.store.children(Directory.at(path)) for entry in page]
+        )
 
     async def recursive(self, path: str) -> list[Entry]:
-        return _by_path([entry async for page in self.tree.walk(path) for entry in page])
+        return _by_path(
+            [entry async for page in walk(self.store, Directory.at(path)) for entry in page]
+        )
 
     async def scan(self, path: str, segments: int = 4) -> list[Entry]:
         found = [
@@ -194,7 +200,7 @@ async def test_list_return_empty_when_there_are_no_children(ground: Ground) -> N
     assert await ground.recursive("/dir") == []
     assert await ground.scan("/dir") == []
     assert await ground.scan("/") == [directory]
-    assert not await ground.store.has_children("/dir")
+    assert not await ground.store.has_children(Directory.at("/dir"))
 
 
 async def test_file_objects_are_deleted(ground: Ground) -> None:
@@ -238,7 +244,7 @@ async def test_recursive_listing(ground: Ground) -> None:
     assert await ground.recursive("/dir") == expected
     assert await ground.scan("/dir") == expected
     seen: set[str] = {"/dir"}
-    async for page in ground.tree.walk("/dir"):
+    async for page in walk(ground.store, Directory.at("/dir")):
         for entry in page:
             assert entry.path.rpartition("/")[0] in seen, "a child came before its directory"
             seen.add(entry.path)

@@ -20,7 +20,9 @@ from s3k_async.client import volume_of
 from s3k_async.config import DynamoTable, Tuning, VolumeConfig
 from s3k_async.errors import S3kError
 from s3k_async.model import Entry
+from s3k_async.namespace.ordered_walk import walk
 from s3k_async.oplog.log_reader import LogReader
+from s3k_async.table.keys import Directory
 from s3k_async.txn.txn_record import TRANSACTION_PARTITION
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import volume_backends
@@ -175,7 +177,7 @@ class Arena:
             await volume_of(client).log.drained()
         volume = self.volume
         scanned = [entry async for page in volume.store.scan("/") for entry in page]
-        walked = [entry async for page in volume.tree.walk("/") for entry in page]
+        walked = [entry async for page in walk(volume.store, Directory.at("/")) for entry in page]
         assert Counter(entry.path for entry in scanned) == Counter(entry.path for entry in walked)
         assert doubled(scanned, "path") == doubled(scanned, "id") == {}
         assert doubled([entry for entry in scanned if entry.physical], "physical") == {}

@@ -17,6 +17,7 @@ from s3k_async.errors import BusyError, ItemFormatError
 from s3k_async.model import Entry
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import NEXT
+from s3k_async.table.keys import Directory
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn.txn_record import TransactionState
 from s3k_async.txn.write_intent import CREATED, REMOVED, NewState
@@ -81,17 +82,22 @@ async def got_each(store: MetadataStore) -> Entry | None:
 
 async def in_chain(store: MetadataStore) -> Entry | None:
     chain = await store.chain("/d/f")
-    assert [path for path, _ in chain] == ["/d", "/d/f"]
+    assert [path for path, _ in chain] == ["/", "/d", "/d/f"]
     return chain[-1][1]
 
 
 async def among_children(store: MetadataStore) -> Entry | None:
-    return next(iter([entry async for page in store.children("/d") for entry in page]), None)
+    return next(
+        iter([entry async for page in store.children(Directory.at("/d")) for entry in page]), None
+    )
 
 
 async def among_sorted_children(store: MetadataStore) -> Entry | None:
     return next(
-        iter([entry async for page in store.children_in_order("/d") for entry in page]), None
+        iter(
+            [entry async for page in store.children_in_order(Directory.at("/d")) for entry in page]
+        ),
+        None,
     )
 
 
@@ -119,8 +125,8 @@ async def test_an_entry_with_an_intent_shows_the_side_of_its_transaction(
     assert found == (
         None if expected is None else replace(expected, pending=stored.pending, operation=stamped)
     )
-    assert await ground.store.has_children("/d") is (expected is not None)
-    assert await ground.store.has_stored_children("/d")
+    assert await ground.store.has_children(Directory.at("/d")) is (expected is not None)
+    assert await ground.store.has_stored_children(Directory.at("/d"))
 
 
 async def test_what_is_stored_is_given_as_it_is(ground: Ground) -> None:
@@ -135,9 +141,9 @@ async def test_what_is_stored_is_given_as_it_is(ground: Ground) -> None:
         await ground.store.stored("/"),
         None,
     ]
-    assert [entry async for page in ground.store.stored_children("/d") for entry in page] == [
-        stored
-    ]
+    assert [
+        entry async for page in ground.store.stored_children(Directory.at("/d")) for entry in page
+    ] == [stored]
     assert stored in [entry async for page in ground.store.scan("/") for entry in page]
     assert ground.reads_of_records() == 0
 
@@ -146,7 +152,7 @@ async def test_an_entry_without_an_intent_costs_nothing(ground: Ground) -> None:
     await ground.hand.put(TOP, OLD)
     await ground.store.get("/d/f")
     await ground.store.get_many(["/d", "/d/f"])
-    [page async for page in ground.store.children("/d")]
+    [page async for page in ground.store.children(Directory.at("/d"))]
     assert [call.method for call in ground.faults.calls] == ["get", "get_many", "query", "query"]
 
 
@@ -165,7 +171,7 @@ async def test_each_transaction_record_is_read_once_in_a_call(ground: Ground) ->
         await ground.hand.add_intent(f"/d/{number}", "JK"[number % 2], REMOVED)
     assert len(await ground.store.get_many([f"/d/{number}" for number in range(20)])) == 20
     assert ground.reads_of_records() == 1
-    assert sum([len(page) async for page in ground.store.children("/d")]) == 20
+    assert sum([len(page) async for page in ground.store.children(Directory.at("/d"))]) == 20
     # Both suffixes may be answered before a record was asked for.
     assert ground.reads_of_records() <= 3
 
@@ -227,7 +233,7 @@ async def test_an_empty_directory_with_a_hidden_entry_is_not_removed(ground: Gro
     await ground.hand.put(TOP, OLD)
     await ground.hand.record("J", lease=FAR_FUTURE_MS)
     await ground.hand.add_intent("/d/f", "J", CREATED)
-    assert not await ground.store.has_children("/d")
+    assert not await ground.store.has_children(Directory.at("/d"))
     with pytest.raises(BusyError):
         await ground.store.remove_directory(TOP)
     assert await ground.store.stored("/d") is not None
@@ -250,7 +256,7 @@ async def test_many_hidden_entries_are_looked_through_by_the_page(ground: Ground
     await ground.hand.record("J", "published")
     for number in range(99):
         await ground.hand.add_intent(f"/d/{number:03}", "J", REMOVED)
-    assert await ground.store.has_children("/d")
+    assert await ground.store.has_children(Directory.at("/d"))
     assert sum(call.method == "query" for call in ground.faults.calls) <= 4
 
 
@@ -328,12 +334,18 @@ def test_intents_are_resolved_as_by_a_plain_reading_of_the_table(
         assert {
             entry.path: entry.version for entry in await store.get_many(paths) if entry is not None
         } == expected
-        pages = [page async for page in store.children("/d")]
+        pages = [page async for page in store.children(Directory.at("/d"))]
         assert {entry.path: entry.version for page in pages for entry in page} == expected
-        in_order = [entry.path async for page in store.children_in_order("/d") for entry in page]
+        in_order = [
+            entry.path
+            async for page in store.children_in_order(Directory.at("/d"))
+            for entry in page
+        ]
         assert in_order == sorted(expected)
-        assert await store.has_children("/d") is bool(expected)
-        stored = [entry.path async for page in store.stored_children("/d") for entry in page]
+        assert await store.has_children(Directory.at("/d")) is bool(expected)
+        stored = [
+            entry.path async for page in store.stored_children(Directory.at("/d")) for entry in page
+        ]
         assert sorted(stored) == sorted(f"/d/{name}" for name in intents)
 
     asyncio.run(check())
