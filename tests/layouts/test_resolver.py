@@ -12,7 +12,7 @@ import pytest
 from s3k_async import _native
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.errors import BusyError, ItemFormatError
-from s3k_async.layouts.tree.chain import Chain
+from s3k_async.layouts.tree.resolved_path import ResolvedPath
 from s3k_async.layouts.tree.resolver import ChainResolver
 from s3k_async.model import ROOT, Entry
 from s3k_async.table.stored_reader import ROOT_ENTRY
@@ -78,10 +78,10 @@ def resolver(table: Table, *, busy_timeout: float = 10.0) -> ChainResolver:
     return ChainResolver(table.read, SYSTEM, busy_timeout)
 
 
-async def resolved(resolver: ChainResolver, *paths: str) -> list[Chain]:
+async def resolved(resolver: ChainResolver, *paths: str) -> list[ResolvedPath]:
     chains = await resolver.resolve(paths)
-    assert all(isinstance(chain, Chain) for chain in chains)
-    return [chain for chain in chains if isinstance(chain, Chain)]
+    assert all(isinstance(chain, ResolvedPath) for chain in chains)
+    return [chain for chain in chains if isinstance(chain, ResolvedPath)]
 
 
 def walk(tree: Tree, path: str) -> list[str | None]:
@@ -124,9 +124,11 @@ async def test_a_cold_client_reads_a_level_a_request_and_a_warm_one_everything_i
     table.requests.clear()
     (warm,) = await resolved(resolving, "/a/b/c/f")
     assert [len(keys) for keys in table.requests] == [4]
-    assert warm.steps == cold.steps
-    assert [step for step, _ in warm.steps] == ["/a", "/a/b", "/a/b/c", "/a/b/c/f"]
-    assert [entry and entry.path for _, entry in warm.steps] == [step for step, _ in warm.steps]
+    assert warm.chain[1:] == cold.chain[1:]
+    assert [step for step, _ in warm.chain[1:]] == ["/a", "/a/b", "/a/b/c", "/a/b/c/f"]
+    assert [entry and entry.path for _, entry in warm.chain[1:]] == [
+        step for step, _ in warm.chain[1:]
+    ]
     assert warm.entry is not None
     assert warm.entry.entry_key == f"{C}/f"
 
@@ -135,22 +137,22 @@ async def test_entries_of_the_root_are_one_request_and_the_root_is_none() -> Non
     table = three_levels()
     root, a, missing = await resolved(resolver(table), ROOT, "/a", "/nothing")
     assert [len(keys) for keys in table.requests] == [2]
-    assert root.steps == [(ROOT, ROOT_ENTRY)]
+    assert root.chain == [(ROOT, ROOT_ENTRY)]
     assert a.entry is not None
     assert (a.entry.id, a.entry.path, a.parent) == (A, "/a", ROOT_ENTRY)
-    assert missing.steps == [("/nothing", None)]
+    assert missing.chain[1:] == [("/nothing", None)]
 
 
 async def test_a_missing_path_is_read_down_to_its_first_missing_directory() -> None:
     table = three_levels()
     (chain,) = await resolved(resolver(table), "/a/x/y/z")
-    assert [entry and entry.id for _, entry in chain.steps] == [A, None, None, None]
+    assert [entry and entry.id for _, entry in chain.chain[1:]] == [A, None, None, None]
     assert [len(keys) for keys in table.requests] == [1, 1, 2]
 
 
 async def test_nothing_is_below_a_file() -> None:
     (chain,) = await resolved(resolver(three_levels()), "/a/b/c/f/g/h")
-    assert [entry and entry.id for _, entry in chain.steps] == [A, B, C, F, None, None]
+    assert [entry and entry.id for _, entry in chain.chain[1:]] == [A, B, C, F, None, None]
 
 
 async def test_paths_of_one_directory_share_its_reads() -> None:
@@ -170,9 +172,14 @@ async def test_one_directory_under_its_old_and_its_new_path() -> None:
     await resolved(resolving, "/a/b/c/f", "/z/b")
     RENAME_B(table)
     old, new = await resolved(resolving, "/a/b/c/f", "/z/b/c/f")
-    assert [entry and entry.id for _, entry in old.steps] == [A, None, None, None]
-    assert [entry and entry.id for _, entry in new.steps] == [Z, B, C, F]
-    assert [entry and entry.path for _, entry in new.steps] == ["/z", "/z/b", "/z/b/c", "/z/b/c/f"]
+    assert [entry and entry.id for _, entry in old.chain[1:]] == [A, None, None, None]
+    assert [entry and entry.id for _, entry in new.chain[1:]] == [Z, B, C, F]
+    assert [entry and entry.path for _, entry in new.chain[1:]] == [
+        "/z",
+        "/z/b",
+        "/z/b/c",
+        "/z/b/c/f",
+    ]
 
 
 async def test_an_item_that_cannot_be_read_is_the_error_of_its_paths_alone() -> None:
@@ -189,7 +196,7 @@ async def test_an_item_that_cannot_be_read_is_the_error_of_its_paths_alone() -> 
     below, itself, other = await resolving.resolve(["/a/b/c/f", "/a/b", "/a"])
     assert below is broken
     assert itself is broken
-    assert isinstance(other, Chain)
+    assert isinstance(other, ResolvedPath)
 
 
 def interleavings(reads: int, changes: Sequence[Change]) -> Iterator[list[tuple[int, Change]]]:
@@ -241,13 +248,13 @@ async def test_the_directories_of_a_chain_were_in_place_at_one_moment(
 PATH = "/a/b/c/f"
 
 
-def require_one_moment(chain: Chain, states: Sequence[Tree]) -> None:
+def require_one_moment(chain: ResolvedPath, states: Sequence[Tree]) -> None:
     """The directories of the chain were in place in one state, and what is below them, or that
     nothing is, was true in one state."""
-    ids = [entry and entry.id for _, entry in chain.steps]
+    ids = [entry and entry.id for _, entry in chain.chain[1:]]
     above = ids[: ids.index(None)] if None in ids else ids[:-1]
     assert any(walk(tree, PATH)[: len(above)] == above for tree in states), ids
-    name = _native.split(chain.steps[len(above)][0])[1]
+    name = _native.split(chain.chain[1:][len(above)][0])[1]
     key = f"{above[-1] if above else ROOT_ENTRY.id}/{name}"
     below = ids[len(above)]
     assert any((tree[key].id if key in tree else None) == below for tree in states), ids

@@ -17,8 +17,8 @@ from s3k_async._core.concurrency import gather
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import MAX_BATCH
 from s3k_async.errors import BusyError, ItemFormatError
-from s3k_async.layouts.tree.chain import Chain
 from s3k_async.layouts.tree.directory_cache import DirectoryCache, KnownDirectory
+from s3k_async.layouts.tree.resolved_path import ResolvedPath
 from s3k_async.model import ROOT, Entry
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn.intent_view import Seeing
@@ -77,13 +77,13 @@ class ChainResolver:
 
     async def resolve(
         self, paths: Sequence[str], see: Seeing | None = None
-    ) -> list[Chain | ItemFormatError]:
-        """The chains of the paths, in their order; for a path with an invalid item, its error.
+    ) -> list[ResolvedPath | ItemFormatError]:
+        """What is at the paths, in their order; for a path with an invalid item, its error.
 
         Raises BusyError if directories of a path kept moving for the busy timeout.
         """
-        found: dict[str, Chain | ItemFormatError] = {
-            ROOT: Chain([(ROOT, ROOT_ENTRY)], self._runtime.monotonic())
+        found: dict[str, ResolvedPath | ItemFormatError] = {
+            ROOT: ResolvedPath([(ROOT, ROOT_ENTRY)], self._runtime.monotonic())
         }
         left = [path for path in dict.fromkeys(paths) if path != ROOT]
         deadline = self._runtime.monotonic() + self._busy_timeout
@@ -93,11 +93,11 @@ class ChainResolver:
             entries = await self._read_packed(routes, see)
             left = []
             for route in routes:
-                chain = self._confirm(route, entries, sent)
-                if chain is None:
+                resolved = self._confirm(route, entries, sent)
+                if resolved is None:
                     left.append(route.path)
                 else:
-                    found[route.path] = chain
+                    found[route.path] = resolved
             if left and sent >= deadline:
                 raise BusyError("gave up: concurrent changes to this path", path=left[0])
         return [found[path] for path in paths]
@@ -135,8 +135,10 @@ class ChainResolver:
             found.update(part)
         return found
 
-    def _confirm(self, route: _Route, found: Found, sent: float) -> Chain | ItemFormatError | None:
-        """The chain, if what was read agrees with the prediction; None: resolve again."""
+    def _confirm(
+        self, route: _Route, found: Found, sent: float
+    ) -> ResolvedPath | ItemFormatError | None:
+        """The result, if what was read agrees with the prediction; None: resolve again."""
         steps: list[tuple[str, Entry | None]] = []
         for place, (key, known) in zip(route.places, route.known, strict=False):
             entry = found.get(key)
@@ -152,7 +154,7 @@ class ChainResolver:
             return None  # a directory that was missing when the route was predicted
         steps.append((place, None if last is None else replace(last, path=place)))
         steps += [(place, None) for place in route.places[len(steps) :]]
-        return Chain(steps, sent)
+        return ResolvedPath([(ROOT, ROOT_ENTRY), *steps], sent)
 
 
 def _places(path: str) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Chains: the directories of a path and the entry at it, as one resolution has read them."""
+"""Resolved paths: the directories of a path and the entry at it, as read by one resolution."""
 
 from __future__ import annotations
 
@@ -6,29 +6,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from s3k_async.model import Entry
-from s3k_async.table.stored_reader import ROOT_ENTRY
 
-__all__ = ["Chain"]
+__all__ = ["ResolvedPath"]
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
-    """A path's ancestors below the root and the entry at the path, topmost first; None for missing
+class ResolvedPath:
+    """The root, the other ancestors of a path, and the path itself, topmost first; None for missing
     entries. Below a missing entry or a file everything is missing.
 
     All directories above the entry were in place at one moment, `read_at`.
     """
 
-    steps: Sequence[tuple[str, Entry | None]]
+    chain: Sequence[tuple[str, Entry | None]]
     read_at: float
     """Monotonic time at which the confirming read was sent."""
 
     @property
+    def path(self) -> str:
+        return self.chain[-1][0]
+
+    @property
     def entry(self) -> Entry | None:
         """The entry at the path."""
-        return self.steps[-1][1]
+        return self.chain[-1][1]
 
     @property
     def parent(self) -> Entry | None:
-        """The entry at the parent's path: a directory, a file, or None."""
-        return self.steps[-2][1] if len(self.steps) > 1 else ROOT_ENTRY
+        """The entry at the parent's path: a directory, a file, or None. The root is its own."""
+        return self.chain[max(0, len(self.chain) - 2)][1]
