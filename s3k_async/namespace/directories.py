@@ -184,7 +184,7 @@ class DirectoryStore(EntryReader):
         while current is not None and current.pending:
             self.still_time(deadline, entry.path)
             await self.resolver.resolve(current)
-            current = await self.stored(entry.entry_key)
+            current = await self.stored_again(entry)
         return current
 
     async def resolve_refusal(self, error: ConditionFailedError) -> bool:

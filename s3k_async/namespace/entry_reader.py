@@ -118,7 +118,7 @@ class EntryReader(StoredReader):
         partitions = self.keys.partitions(directory.key)
         limit = None if len(partitions) <= WHOLE_PAGES else max(1, ORDERED_ROWS // len(partitions))
         async with aclosing(
-            in_order([self.partition(partition, limit) for partition in partitions])
+            in_order([self.partition(directory, partition, limit) for partition in partitions])
         ) as pages:
             async for page in pages:
                 yield await see(page)
@@ -129,7 +129,7 @@ class EntryReader(StoredReader):
         # The first child of each suffix usually suffices. If it is hidden, many others may be
         # hidden too, so whole pages are read.
         partitions = self.keys.partitions(directory.key)
-        streams = [self.partition(partition, first=1) for partition in partitions]
+        streams = [self.partition(directory, partition, first=1) for partition in partitions]
         async with aclosing(merge(streams, limit=SUFFIX_STREAMS)) as pages:
             async for page in pages:
                 if await see(page):

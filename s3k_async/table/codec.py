@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from s3k_async import _native
 from s3k_async._native import Entries, Rows
 from s3k_async.backends.ports.items import OPERATION, PARTITION, SORT, Condition, Item, Value
 from s3k_async.errors import ItemFormatError
@@ -17,6 +18,7 @@ from s3k_async.table.keys import KeyScheme
 
 __all__ = [
     "NEXT",
+    "directory_paths",
     "from_item",
     "from_items",
     "in_columns",
@@ -64,11 +66,21 @@ def from_item(item: Item, keys: KeyScheme) -> Entry:
     return from_items([item], keys)[0]
 
 
-def from_items(items: Sequence[Item], keys: KeyScheme, *, records: bool = False) -> Entries:
+def from_items(
+    items: Sequence[Item],
+    keys: KeyScheme,
+    *,
+    records: bool = False,
+    paths: dict[str, str] | None = None,
+) -> Entries:
     """The entries that items store, in their order; with `records`, without the items that are none
-    but records of the volume. Raises ItemFormatError as `from_item`."""
+    but records of the volume. Raises ItemFormatError as `from_item`.
+
+    `paths`: in layout `tree` the paths of directories, by directory key. An entry of another
+    directory has its entry key as path.
+    """
     try:
-        return Rows(items).entries(keys.volume, records=records)
+        return Rows(items).entries(keys.authority, records=records, paths=paths)
     except ItemFormatError as error:
         raise ItemFormatError(
             f"a damaged item: {error.message} ({_REMEDY})", path=error.path
@@ -77,7 +89,19 @@ def from_items(items: Sequence[Item], keys: KeyScheme, *, records: bool = False)
 
 def in_columns(entries: Iterable[Entry], keys: KeyScheme) -> Entries:
     """The same entries, in columns. Raises InvalidPathError for the root, which has no item."""
-    return from_items([to_item(entry, keys) for entry in entries], keys)
+    rows = list(entries)
+    items = [to_item(entry, keys) for entry in rows]
+    return from_items(items, keys, paths=directory_paths(rows))
+
+
+def directory_paths(entries: Iterable[Entry]) -> dict[str, str]:
+    """The paths of the directories of some entries, by directory key, as far as they are known;
+    none in layout `path`."""
+    return {
+        entry.directory: _native.split(entry.path)[0]
+        for entry in entries
+        if entry.directory and entry.path.startswith("/")
+    }
 
 
 def unchanged(entry: Entry) -> Condition:

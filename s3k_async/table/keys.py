@@ -8,7 +8,7 @@ begins with the object id of the directory, and the partition is `s3k:tree/<id>-
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from s3k_async import _native
@@ -52,16 +52,23 @@ class KeyScheme:
     suffix_count: int
     hash: HashName = "xxh3"
     layout: LayoutName = "path"
+    authority: str | None = field(init=False)
+    """The name of the volume in its keys, for native functions; None in layout `tree`, whose keys
+    have none."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "authority", self.volume if self.layout == "path" else None)
 
     def key(self, entry_key: str) -> Key:
         """The key of an item. Raises InvalidPathError for the root and for keys too long."""
-        return Key(*_native.item_key(self.volume, entry_key, self.suffix_count, self.hash))
+        return Key(*_native.item_key(self.authority, entry_key, self.suffix_count, self.hash))
 
     def keys(self, entry_keys: Sequence[str]) -> list[Key]:
         """`key` for many."""
         return list(
             map(
-                Key, *_native.item_keys(self.volume, list(entry_keys), self.suffix_count, self.hash)
+                Key,
+                *_native.item_keys(self.authority, list(entry_keys), self.suffix_count, self.hash),
             )
         )
 
@@ -69,13 +76,15 @@ class KeyScheme:
         """`key` of the item that stores an entry."""
         # every change makes keys: in layout `path` without a call of `entry_key`
         entry_key = entry.entry_key if entry.directory else entry.path
-        return Key(*_native.item_key(self.volume, entry_key, self.suffix_count, self.hash))
+        return Key(*_native.item_key(self.authority, entry_key, self.suffix_count, self.hash))
 
     def has(self, entry_key: str) -> bool:
         """Whether an item can have the entry key: it is not the root's, normalised, and not too
         long."""
         try:
-            return _native.normalize(entry_key) == entry_key and bool(self.key(entry_key))
+            if self.layout == "path" and _native.normalize(entry_key) != entry_key:
+                return False
+            return bool(self.key(entry_key))
         except InvalidPathError:
             return False
 
@@ -83,7 +92,7 @@ class KeyScheme:
         """The partitions that together hold a directory's children; none if its path leaves no room
         for a child."""
         try:
-            return _native.partition_keys(self.volume, directory_key, self.suffix_count)
+            return _native.partition_keys(self.authority, directory_key, self.suffix_count)
         except InvalidPathError:
             return []
 
@@ -95,15 +104,23 @@ class KeyScheme:
 
     def directories(self, entries: Entries) -> list[Directory]:
         """The directories among entries, in their order."""
-        return [Directory.at(path) for path in entries.directories().paths()]
+        if self.layout == "path":
+            return [Directory.at(path) for path in entries.directories().paths()]
+        return [self.directory(entry) for entry in entries.directories()]
 
     def directory_keys(self, entries: Entries) -> list[str]:
         """The directory keys of the directories among entries, in their order."""
-        return entries.directories().paths()
+        if self.layout == "path":
+            return entries.directories().paths()
+        return [entry.id for entry in entries.directories()]
 
     def child(self, directory_key: str, name: str) -> str:
         """The entry key of a child."""
-        return _native.join(directory_key, name)
+        return (
+            _native.join(directory_key, name)
+            if self.layout == "path"
+            else f"{directory_key}/{name}"
+        )
 
     def parent_key(self, entry_key: str) -> str:
         """The directory key in an entry key, that of its directory."""
@@ -114,12 +131,12 @@ class KeyScheme:
     def entry_key(self, key: Key) -> str:
         """The entry key of an item's key. Raises ItemFormatError for a key that is no entry of this
         volume."""
-        return _native.decode_key(self.volume, key.partition, key.sort)
+        return _native.decode_key(self.authority, key.partition, key.sort)
 
     def entry_keys(self, keys: Sequence[Key]) -> list[str]:
         """`entry_key` for many."""
         return _native.decode_keys(
-            self.volume, [key.partition for key in keys], [key.sort for key in keys]
+            self.authority, [key.partition for key in keys], [key.sort for key in keys]
         )
 
     def is_own(self, partition: str) -> bool:

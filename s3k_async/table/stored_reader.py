@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 from s3k_async._core.concurrency import merge
 from s3k_async._native import Entries
@@ -45,6 +46,13 @@ class StoredReader:
         item = await self.items.get(self.keys.key(entry_key))
         return None if item is None else from_item(item, self.keys)
 
+    async def stored_again(self, entry: Entry) -> Entry | None:
+        """What is stored now in the place of an entry. Raises ItemFormatError."""
+        current = await self.stored(entry.entry_key)
+        if current is None or current.path == entry.path:
+            return current
+        return replace(current, path=entry.path)
+
     async def stored_many(self, entry_keys: Sequence[str]) -> list[Entry | None]:
         """The stored entries with the keys, in their order, in as few requests as possible. Not a
         snapshot."""
@@ -57,7 +65,10 @@ class StoredReader:
         """A directory's stored children in pages, all suffixes read in parallel, in arrival
         order. The directory itself is not checked."""
         return merge(
-            [self.partition(partition) for partition in self.keys.partitions(directory.key)],
+            [
+                self.partition(directory, partition)
+                for partition in self.keys.partitions(directory.key)
+            ],
             limit=SUFFIX_STREAMS,
         )
 
@@ -65,7 +76,7 @@ class StoredReader:
         """Whether an item is stored below the directory, even one that a transaction has yet to
         create or remove."""
         partitions = self.keys.partitions(directory.key)
-        streams = [self.partition(partition, first=1) for partition in partitions]
+        streams = [self.partition(directory, partition, first=1) for partition in partitions]
         async with aclosing(merge(streams, limit=SUFFIX_STREAMS)) as pages:
             async for page in pages:
                 if page:
@@ -93,8 +104,14 @@ class StoredReader:
         return {each: found[key] for each, key in keys.items() if key in found}
 
     async def partition(
-        self, partition: str, limit: int | None = None, *, first: int | None = None
+        self,
+        directory: Directory,
+        partition: str,
+        limit: int | None = None,
+        *,
+        first: int | None = None,
     ) -> AsyncIterator[Entries]:
-        """One partition in pages of `limit` items, the first of them of `first`."""
+        """One partition of a directory in pages of `limit` items, the first of them of `first`."""
+        paths = {directory.key: directory.path}
         async for page in query_all(self.items, partition, limit=limit, first=first):
-            yield from_items(page, self.keys)
+            yield from_items(page, self.keys, paths=paths)

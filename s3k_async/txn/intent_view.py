@@ -12,7 +12,7 @@ from s3k_async._native import Entries
 from s3k_async.backends.ports.items import ItemStore
 from s3k_async.errors import ItemFormatError
 from s3k_async.model import Entry
-from s3k_async.table.codec import from_items, in_columns
+from s3k_async.table.codec import directory_paths, from_items, in_columns
 from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.txn_record import TransactionRecord, record_from, transaction_key
 from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent, parse_intent
@@ -65,7 +65,15 @@ class IntentView:
                 left.discard(place)
             elif record.is_published and isinstance(intent.new_state, Entry):
                 left.discard(place)
-                others.append(replace(intent.new_state, pending=text))
+                stored = entries[place]
+                others.append(
+                    replace(
+                        intent.new_state,
+                        path=stored.path,
+                        directory=stored.directory,
+                        pending=text,
+                    )
+                )
         kept = entries if len(left) == len(entries) else entries.take(sorted(left))
         parts = [kept] if not others else [kept, in_columns(others, self._keys)]
         if again:
@@ -91,7 +99,7 @@ class IntentView:
         """
         before = {entry.entry_key: entry.pending for entry in held}
         found = await self._items.get_many(self._keys.keys(list(before)))
-        current = from_items(list(found.values()), self._keys)
+        current = from_items(list(found.values()), self._keys, paths=directory_paths(held))
         late: list[Entry] = []
         others: list[int] = []
         for place, entry in enumerate(current):

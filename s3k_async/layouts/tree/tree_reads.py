@@ -1,0 +1,111 @@
+"""Reads by path in layout `tree`: each reads the directories of the path as well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from s3k_async import _native
+from s3k_async._native import Entries
+from s3k_async.backends.ports.items import Condition, Item
+from s3k_async.errors import ItemFormatError
+from s3k_async.layouts.tree.chain_resolver import ChainResolver, Found
+from s3k_async.layouts.tree.resolved_path import ResolvedPath
+from s3k_async.model import Entry
+from s3k_async.namespace.layout import Chain
+from s3k_async.namespace.store import MetadataStore
+from s3k_async.table.codec import NEXT, from_item, from_items
+from s3k_async.table.keys import Directory
+from s3k_async.table.stored_reader import ROOT_ENTRY
+from s3k_async.txn.intent_view import Seeing
+
+__all__ = ["TreeReads"]
+
+
+class TreeReads:
+    """The reads of `namespace.layout.Layout`."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._resolver = ChainResolver(self._read, store.runtime, store.tuning.busy_timeout)
+
+    def check_path(self, path: str) -> None:
+        """Raise InvalidPathError for a path that is too long, or has a name that is. The limit for
+        paths is that of layout `path`, although a key has no path: a path that fits can be used in
+        both. A rename of an ancestor may make a path longer; the entry cannot be named then, until
+        an ancestor gets a shorter name."""
+        _native.ancestors(path)
+        for name in path.split("/")[1:]:
+            self._store.keys.key(self._store.keys.child(ROOT_ENTRY.id, name))
+
+    async def get(self, path: str, see: Seeing | None = None) -> Entry | None:
+        """The entry at a path, or None. Raises InvalidPathError, ItemFormatError, BusyError."""
+        return (await self.resolve([path], see))[0].entry
+
+    async def get_many(self, paths: Sequence[str], see: Seeing | None = None) -> list[Entry | None]:
+        """The entries at the paths, in their order, in as few requests as possible. Not a
+        snapshot."""
+        return [resolved.entry for resolved in await self.resolve(paths, see)]
+
+    async def get_each(self, paths: Sequence[str]) -> list[Entry | ItemFormatError | None]:
+        """As `get_many`; for an invalid item the error takes the place of the entry."""
+        return [
+            resolved if isinstance(resolved, ItemFormatError) else resolved.entry
+            for resolved in await self._resolver.resolve(paths)
+        ]
+
+    async def chain(self, path: str) -> Chain:
+        """The root, every other ancestor, and the path itself, topmost first."""
+        return list((await self.resolve([path]))[0].chain)
+
+    async def resolve(self, paths: Sequence[str], see: Seeing | None = None) -> list[ResolvedPath]:
+        """The paths with their directories, in their order. Raises ItemFormatError."""
+        found = []
+        for resolved in await self._resolver.resolve(paths, see):
+            if isinstance(resolved, ItemFormatError):
+                raise resolved
+            found.append(resolved)
+        return found
+
+    def is_directory(self, directory: Directory) -> Condition:
+        """That the directory itself is at the path: another one has other children."""
+        return Condition(equals={"isdir": True, "id": directory.key}, missing=(NEXT,))
+
+    def remember(self, directory: Entry) -> None:
+        """Add a directory to the cache."""
+        self._resolver.cache.update(directory.entry_key, directory)
+
+    def discard(self, directory: Directory) -> None:
+        """Remove a directory from the cache."""
+        self._resolver.cache.update(directory.entry_key, None)
+
+    async def _read(self, entry_keys: Sequence[str], see: Seeing | None) -> Found:
+        store = self._store
+        if len(entry_keys) == 1:
+            item = await store.items.get(store.keys.key(entry_keys[0]))
+            stored = {} if item is None else {entry_keys[0]: item}
+        else:
+            stored = dict(await store.items_at(entry_keys))
+        found: dict[str, Entry | ItemFormatError] = {}
+        try:
+            entries = from_items(list(stored.values()), store.keys)
+        except ItemFormatError:
+            found = self._damaged(stored)
+            whole = [item for key, item in stored.items() if key not in found]
+            entries = from_items(whole, store.keys)
+        if entries.with_intents():
+            entries = await (see or store.view())(entries)
+        return found | _by_entry_key(entries)
+
+    def _damaged(self, stored: dict[str, Item]) -> dict[str, Entry | ItemFormatError]:
+        """The errors of the items that cannot be read."""
+        errors: dict[str, Entry | ItemFormatError] = {}
+        for entry_key, item in stored.items():
+            try:
+                from_item(item, self._store.keys)
+            except ItemFormatError as error:
+                errors[entry_key] = error
+        return errors
+
+
+def _by_entry_key(entries: Entries) -> dict[str, Entry]:
+    return {entry.entry_key: entry for entry in entries}
