@@ -356,14 +356,17 @@ class _Interleaved:
     def __aenter__(self) -> Awaitable[None]:
         return asyncio.sleep(0)
 
-    async def __aexit__(
+    def __aexit__(
         self,
         kind: type[BaseException] | None,
         raised: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:
-        if raised is None:
-            await asyncio.sleep(0)
+    ) -> Awaitable[None]:
+        return asyncio.sleep(0) if raised is None else _no_wait()
+
+
+async def _no_wait() -> None:
+    pass
 
 
 interleaved: Final = _Interleaved()
