@@ -29,6 +29,7 @@ __all__ = [
     "Operation",
     "OperationKind",
     "SegmentKey",
+    "committed_key",
     "decode",
     "encode",
     "entry_document",
@@ -160,6 +161,11 @@ def segment_key(segment_id: str, state: LogState) -> str:
     """The key of a segment, below the log root. Raises LogFormatError for an id that is invalid in
     keys."""
     return f"segments/{_id(segment_id, 'segment id')}.{state}"
+
+
+def committed_key(pending_key: str) -> str:
+    """The key of the committed twin of a pending object."""
+    return pending_key.removesuffix("pending") + "committed"
 
 
 def history_prefix(object_id: str) -> str:
@@ -328,10 +334,11 @@ def _require_encodable(value: str, name: str, key: str) -> None:
         raise LogFormatError(what, path=key) from error
 
 
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
 def _line(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode(
-        "ascii"
-    )
+    return _ENCODER.encode(document).encode("ascii")
 
 
 def _seal_of(body: bytes) -> bytes:

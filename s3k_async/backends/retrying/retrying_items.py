@@ -98,8 +98,12 @@ class RetryingItems:
             _require_key(item, key)
         return item
 
-    async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
+    def get_many(self, keys: Sequence[Key]) -> Coroutine[Any, Any, dict[Key, Item]]:
         wanted = list(dict.fromkeys(keys))
+        is_batch = 0 < len(wanted) <= MAX_BATCH
+        return self._get_batch(wanted) if is_batch else self._get_batches(wanted)
+
+    async def _get_batches(self, wanted: Sequence[Key]) -> dict[Key, Item]:
         batches = [wanted[start : start + MAX_BATCH] for start in range(0, len(wanted), MAX_BATCH)]
         found: dict[Key, Item] = {}
         for batch in await gather(self._get_batch, batches, limit=_BATCHES):
