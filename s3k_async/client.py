@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 import anyio
 
 from s3k_async import _native
-from s3k_async._core.active_calls import call
-from s3k_async._core.metering import RequestCounter, Requests, counted, counting
+from s3k_async._core.active_calls import call, counted_call
+from s3k_async._core.metering import RequestCounter, Requests, counting
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.adoption import adopt_many
 from s3k_async.bulk.file_reads import exists_many, read_each, read_many, stat_many
@@ -470,8 +470,7 @@ class S3kClient:
         """
         return status_of(await write(self._volume(), self._path(path), data, overwrite=overwrite))
 
-    @call
-    @counted
+    @counted_call
     async def write_many(
         self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True
     ) -> ChangeResult:
@@ -564,8 +563,7 @@ class S3kClient:
         store = self._volume().store
         return status_of(await store.make_directory(self._path(path), exist_ok=exist_ok))
 
-    @call
-    @counted
+    @counted_call
     async def rename(
         self,
         source: Path,
@@ -595,8 +593,7 @@ class S3kClient:
             progress=progress,
         )
 
-    @call
-    @counted
+    @counted_call
     async def delete(
         self,
         path: Path,
@@ -628,8 +625,7 @@ class S3kClient:
             progress=progress,
         )
 
-    @call
-    @counted
+    @counted_call
     async def adopt_many(
         self,
         pairs: Iterable[tuple[Path, str]],
@@ -652,8 +648,7 @@ class S3kClient:
             self._volume(), pairs, self._path, overwrite=overwrite, progress=progress
         )
 
-    @call
-    @counted
+    @counted_call
     async def rename_many(
         self,
         pairs: Iterable[tuple[Path, Path]],
@@ -681,8 +676,7 @@ class S3kClient:
             progress=progress,
         )
 
-    @call
-    @counted
+    @counted_call
     async def delete_many(
         self,
         paths: Iterable[Path],
@@ -728,8 +722,7 @@ class S3kClient:
             self, source, target, overwrite=overwrite, recursive=recursive, progress=progress
         )
 
-    @call
-    @counted
+    @counted_call
     async def copy_to(
         self,
         other: S3kClient,

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from s3k_async._core.concurrency import AdaptiveLimit, Slot
+from s3k_async._core.concurrency import AdaptiveLimit
 from s3k_async._core.metering import Meter
 from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async._core.runtime import Runtime
@@ -22,15 +23,29 @@ from tests.support import fake_runtime
 # The rule
 
 
+@asynccontextmanager
+async def slot(
+    limit: AdaptiveLimit, *, at_once: bool = False, throttled: bool = False
+) -> AsyncIterator[None]:
+    """The body as one request; `throttled`: its answer reports throttling."""
+    epoch, _ = await limit.acquire(at_once=at_once)
+    try:
+        yield
+    except BaseException as error:
+        limit.release(epoch, error)
+        raise
+    limit.release(epoch, None, throttled=throttled)
+
+
 async def succeed(limit: AdaptiveLimit, times: int = 1) -> None:
     for _ in range(times):
-        async with Slot(limit):
+        async with slot(limit):
             pass
 
 
 async def throttle(limit: AdaptiveLimit) -> None:
     with pytest.raises(ThrottledError):
-        async with Slot(limit):
+        async with slot(limit):
             raise ThrottledError("slow down")
 
 
@@ -57,12 +72,9 @@ async def test_the_limit_stays_between_one_and_the_most() -> None:
 
 async def test_requests_that_were_in_flight_together_halve_once() -> None:
     limit = AdaptiveLimit(8)
-    slots = [Slot(limit) for _ in range(8)]
-    for slot in slots:
-        await slot.__aenter__()
-    for slot in slots:
-        error = ThrottledError("slow down")
-        await slot.__aexit__(ThrottledError, error, None)
+    slots = [await limit.acquire() for _ in range(8)]
+    for epoch, _ in slots:
+        limit.release(epoch, ThrottledError("slow down"))
     assert limit.limit == 4
     await throttle(limit)
     assert limit.limit == 2
@@ -70,8 +82,8 @@ async def test_requests_that_were_in_flight_together_halve_once() -> None:
 
 async def test_an_answer_can_ask_to_slow_down_without_an_error() -> None:
     limit = AdaptiveLimit(8)
-    async with Slot(limit) as slot:
-        slot.throttled = True
+    async with slot(limit, throttled=True):
+        pass
     assert limit.limit == 4
 
 
@@ -80,7 +92,7 @@ async def test_other_errors_say_nothing() -> None:
     await throttle(limit)
     for _ in range(20):
         with pytest.raises(PathNotFoundError):
-            async with Slot(limit):
+            async with slot(limit):
                 raise PathNotFoundError("nothing", path="/")
     assert limit.limit == 4
     assert limit.in_flight == 0
@@ -94,7 +106,7 @@ async def test_first_come_first_served() -> None:
     order: list[int] = []
 
     async def one(number: int) -> None:
-        async with Slot(limit):
+        async with slot(limit):
             await asyncio.sleep(0)
             order.append(number)
 
@@ -106,10 +118,10 @@ async def test_first_come_first_served() -> None:
 
 async def test_what_may_not_wait_goes_beyond_the_limit() -> None:
     limit = AdaptiveLimit(1)
-    async with Slot(limit):
+    async with slot(limit):
         waiting = asyncio.create_task(succeed(limit))
         await asyncio.sleep(0)
-        async with Slot(limit, at_once=True):
+        async with slot(limit, at_once=True):
             assert limit.in_flight == 2
         assert not waiting.done()
     await waiting
@@ -118,13 +130,12 @@ async def test_what_may_not_wait_goes_beyond_the_limit() -> None:
 
 async def test_cancelled_waiters_leave_no_hole() -> None:
     limit = AdaptiveLimit(1)
-    holder = Slot(limit)
-    await holder.__aenter__()
+    epoch, _ = await limit.acquire()
     waiting = [asyncio.create_task(succeed(limit)) for _ in range(3)]
     await asyncio.sleep(0)
     waiting[0].cancel()
     await asyncio.sleep(0)
-    await holder.__aexit__(None, None, None)
+    limit.release(epoch, None)
     # The second has its room by now, and has not run yet.
     waiting[1].cancel()
     await asyncio.wait(waiting)
@@ -139,7 +150,7 @@ async def test_a_lowered_limit_holds_for_those_who_wait() -> None:
 
     async def one() -> None:
         nonlocal flying, most
-        async with Slot(limit):
+        async with slot(limit):
             flying += 1
             most = max(most, flying)
             await asyncio.sleep(0)
@@ -245,7 +256,7 @@ class Load:
 
         async def work() -> None:
             while clock() < end:
-                await self.sender.write("PutItem", self.service.request)
+                await self.sender.send("PutItem", self.service.request, self.sender.retries.write)
                 self.samples.append(self.limit.limit)
 
         async with asyncio.TaskGroup() as tasks:

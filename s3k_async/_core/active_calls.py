@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import wraps
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast
@@ -20,12 +21,22 @@ from weakref import WeakKeyDictionary, WeakMethod, WeakSet
 
 import anyio
 
+from s3k_async._core.metering import Counted, counting
 from s3k_async.errors import ClosedClientError, OutcomeUnknownError
 
-__all__ = ["Calls", "call", "critical", "incidental", "note_change", "optional"]
+__all__ = [
+    "Calls",
+    "call",
+    "counted_call",
+    "critical",
+    "incidental",
+    "note_change",
+    "optional",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R", bound=Counted)
 Drop: TypeAlias = Callable[[str], Awaitable[None]]
 
 RETURNING: Final = 1.0
@@ -68,7 +79,8 @@ class Calls:
     def end(self, call: _Call) -> None:
         """Remove it from the active calls."""
         self._running.discard(call)
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def stream(self, pages: AsyncIterator[T]) -> AsyncGenerator[T, None]:
         """The pages as a stream, each step of which is a call; it is closed with the client."""
@@ -334,7 +346,21 @@ def call(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any
     @wraps(verb)
     async def called(*arguments: P.args, **options: P.kwargs) -> T:
         client = cast(_Client, arguments[0])
-        with client._volume().calls.running():  # noqa: SLF001 - hidden from users
+        with _Call(client._volume().calls):  # noqa: SLF001 - hidden from users
             return await verb(*arguments, **options)
+
+    return called
+
+
+def counted_call(verb: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """As `call`, and adds the requests of the verb to its result, as `counted` does."""
+
+    @wraps(verb)
+    async def called(*arguments: P.args, **options: P.kwargs) -> R:
+        client = cast(_Client, arguments[0])
+        calls = client._volume().calls  # noqa: SLF001 - hidden from users
+        with _Call(calls), counting(waited=True) as counter:
+            result = await verb(*arguments, **options)
+        return replace(result, requests=counter.requests)
 
     return called

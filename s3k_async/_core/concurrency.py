@@ -16,7 +16,7 @@ from collections.abc import (
 )
 from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import anyio
 
@@ -27,7 +27,6 @@ __all__ = [
     "AdaptiveLimit",
     "Budget",
     "ByteBudget",
-    "Slot",
     "gather",
     "interleaved",
     "merge",
@@ -115,9 +114,6 @@ class AdaptiveLimit:
     It begins at `most`. A round of successes raises it by one (additive increase). A ThrottledError
     halves it (multiplicative decrease), once for all requests then in flight, because their answers
     reflect the same load. First come, first served. Belongs to one event loop.
-
-        async with Slot(limit):
-            answer = await send()
     """
 
     def __init__(self, most: int) -> None:
@@ -142,8 +138,9 @@ class AdaptiveLimit:
         """Number of requests in flight."""
         return self._flying
 
-    async def acquire(self, *, at_once: bool) -> tuple[int, float]:
-        """Take a slot; returns the epoch of its request, and the seconds waited."""
+    async def acquire(self, *, at_once: bool = False) -> tuple[int, float]:
+        """Take a slot for one request; returns the epoch of its request, and the seconds waited.
+        `at_once`: without waiting, beyond the limit if necessary."""
         if at_once or not (self._waiting or self._flying >= int(self._limit)):
             self._flying += 1
             return self._epoch, 0.0
@@ -160,13 +157,14 @@ class AdaptiveLimit:
             raise
         return self._epoch, loop.time() - began
 
-    def release(self, epoch: int, *, throttled: bool, succeeded: bool) -> None:
-        """Give a slot back: multiplicative decrease, once for all requests of an epoch, or additive
-        increase."""
+    def release(self, epoch: int, error: BaseException | None, *, throttled: bool = False) -> None:
+        """Give a slot back after a request of an epoch, which ended with `error` or with an answer
+        that may report throttling: decrease, once for all requests of the epoch, or increase."""
+        throttled = throttled or isinstance(error, ThrottledError)
         if throttled and epoch == self._epoch:
             self._epoch += 1
             self._limit = max(1.0, self._limit / 2)
-        elif succeeded and not throttled:
+        elif error is None and not throttled:
             self._limit = min(float(self._most), self._limit + 1.0 / self._limit)
         self._flying -= 1
         if self._waiting:
@@ -179,39 +177,6 @@ class AdaptiveLimit:
             if not place.done():
                 self._flying += 1
                 place.set_result(None)
-
-
-class Slot:
-    """A slot for one request under an AdaptiveLimit, to be entered once; it evaluates the error of
-    its body.
-
-    `at_once`: without waiting, beyond the limit if necessary.
-    """
-
-    __slots__ = ("_at_once", "_epoch", "_limit", "throttled", "waited")
-
-    def __init__(self, limit: AdaptiveLimit, *, at_once: bool = False) -> None:
-        self._limit = limit
-        self._at_once = at_once
-        self._epoch = 0
-        self.throttled = False
-        """To be set for an answer with throttling but without an error: a part of a batch was not
-        processed."""
-        self.waited = 0.0
-        """Seconds."""
-
-    async def __aenter__(self) -> Self:
-        self._epoch, self.waited = await self._limit.acquire(at_once=self._at_once)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        throttled = self.throttled or isinstance(error, ThrottledError)
-        self._limit.release(self._epoch, throttled=throttled, succeeded=error is None)
 
 
 class ByteBudget:
@@ -391,14 +356,17 @@ class _Interleaved:
     def __aenter__(self) -> Awaitable[None]:
         return asyncio.sleep(0)
 
-    async def __aexit__(
+    def __aexit__(
         self,
         kind: type[BaseException] | None,
         raised: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:
-        if raised is None:
-            await asyncio.sleep(0)
+    ) -> Awaitable[None]:
+        return asyncio.sleep(0) if raised is None else _no_wait()
+
+
+async def _no_wait() -> None:
+    pass
 
 
 interleaved: Final = _Interleaved()

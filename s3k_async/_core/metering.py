@@ -27,6 +27,7 @@ from s3k_async.errors import InvalidArgumentError
 
 __all__ = [
     "Count",
+    "Counted",
     "Meter",
     "Part",
     "RequestCounter",
@@ -292,7 +293,7 @@ def deferred() -> Iterator[None]:
         _deferred.set(before)
 
 
-class _Counted(Protocol):
+class Counted(Protocol):
     """A frozen dataclass with its requests."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -302,7 +303,7 @@ class _Counted(Protocol):
 
 
 P = ParamSpec("P")
-R = TypeVar("R", bound=_Counted)
+R = TypeVar("R", bound=Counted)
 
 
 def counted(verb: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:

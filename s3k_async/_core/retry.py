@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from s3k_async._core.runtime import Runtime
 from s3k_async.errors import (
@@ -21,15 +21,15 @@ from s3k_async.errors import (
 )
 
 __all__ = [
-    "CALL_TIME",
+    "DEADLINE",
     "LEAST_RATE",
     "TRANSIENT",
-    "CallTime",
     "Retries",
     "RetryAccount",
     "RetryBudget",
     "RetryPolicy",
     "backoff",
+    "give_up",
     "retry",
     "seconds_left",
     "tried",
@@ -56,8 +56,8 @@ class RetryPolicy:
     base: float = 0.02
     cap: float = 5.0
     deadline: float = 60.0
-    """Seconds after the first failure within which attempts start; `CallTime` bounds the time of
-    all attempts together."""
+    """Seconds after the first failure within which attempts start; those of a store's request have
+    as many seconds together, and more for content (`Request` of `request_pipeline`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,43 +115,17 @@ LEAST_RATE: Final = 16 * 1024
 _LONGEST: Final = 600.0
 """Default time limit of a request, seconds."""
 
-CALL_TIME: Final[ContextVar[CallTime | None]] = ContextVar("s3k_call_time", default=None)
-"""The time limit of the present request; None: the default of a single one."""
-
-
-class CallTime:
-    """Time limit of one call with `size` bytes of content: all attempts and the waits between them.
-
-    It starts with the first request. Waits for a slot of the concurrency limit do not count.
-    """
-
-    __slots__ = ("_end", "_seconds")
-
-    def __init__(self, policy: RetryPolicy, size: int = 0) -> None:
-        self._seconds = policy.deadline + size / LEAST_RATE
-        self._end: float | None = None
-
-    def begin(self) -> None:
-        """Called before each request; the first one starts the clock."""
-        if self._end is None:
-            self._end = asyncio.get_running_loop().time() + self._seconds
-
-    def extend(self, seconds: float) -> None:
-        """Extend the limit by `seconds`."""
-        if self._end is not None:
-            self._end += seconds
-
-    def left(self) -> float:
-        """Remaining seconds, at least 0."""
-        if self._end is None:
-            return self._seconds
-        return max(0.0, self._end - asyncio.get_running_loop().time())
+DEADLINE: Final[ContextVar[float | None]] = ContextVar("s3k_deadline", default=None)
+"""The end of the time of the present request, by the clock of the event loop; None: the default
+time from now on."""
 
 
 def seconds_left() -> float:
-    """Remaining time of a request."""
-    time = CALL_TIME.get()
-    return _LONGEST if time is None else time.left()
+    """Remaining time of the present request, at least 0."""
+    deadline = DEADLINE.get()
+    if deadline is None:
+        return _LONGEST
+    return max(0.0, deadline - asyncio.get_running_loop().time())
 
 
 class RetryAccount:
@@ -192,36 +166,31 @@ async def retry(
     *,
     on: tuple[type[S3kError], ...] = TRANSIENT,
     account: RetryAccount | None = None,
-    failure: S3kError | None = None,
-    began: float | None = None,
-    time: CallTime | None = None,
 ) -> T:
     """Run an idempotent `call` until it succeeds, fails permanently, or the policy or the account
-    is exhausted; the last error is raised, a lost answer as RequestTimeoutError, since only the
-    answer of an idempotent call matters. `failure`: the error of a first attempt made before, and
-    `began` its start. `time` ends the attempts, too."""
-    start = runtime.monotonic() if began is None else began
+    is exhausted; then the last error is raised as by `give_up`."""
+    start, attempts = runtime.monotonic(), 0
     delays = backoff(policy, runtime)
-    attempts = 0 if failure is None else 1
     while True:
-        if failure is None:
-            attempts += 1
-            try:
-                return await call()
-            except on as error:
-                failure = error
+        attempts += 1
+        try:
+            return await call()
+        except on as error:
+            failure = error
         delay = next(delays, None)
-        is_late = delay is not None and time is not None and time.left() <= delay
-        if delay is None or is_late or (account is not None and not account.spend(failure)):
-            if not isinstance(failure, ResponseLostError):
-                raise failure
-            raise RequestTimeoutError(
-                f"no whole answer came in {tried(attempts, runtime.monotonic() - start)} "
-                f"({failure.message})",
-                path=failure.path,
-            ) from failure
+        if delay is None or (account is not None and not account.spend(failure)):
+            give_up(failure, tried(attempts, runtime.monotonic() - start))
         await runtime.sleep(delay)
-        failure = None
+
+
+def give_up(failure: S3kError, attempts: str) -> NoReturn:
+    """Raise the error of the last of some attempts at an idempotent call: a lost answer as
+    RequestTimeoutError, since only the answer of such a call matters."""
+    if not isinstance(failure, ResponseLostError):
+        raise failure
+    raise RequestTimeoutError(
+        f"no whole answer came in {attempts} ({failure.message})", path=failure.path
+    ) from failure
 
 
 def tried(attempts: int, seconds: float) -> str:

@@ -14,6 +14,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from s3k_async import _native
@@ -28,6 +29,7 @@ __all__ = [
     "Operation",
     "OperationKind",
     "SegmentKey",
+    "committed_key",
     "decode",
     "encode",
     "entry_document",
@@ -59,7 +61,6 @@ MAX_VERSION: Final = 9_999_999_999
 LogState: TypeAlias = Literal["pending", "committed"]
 
 _ENTRY: Final = "oplog-entry"
-_KINDS: Final = frozenset(get_args(OperationKind))
 _ID: Final = r"[0-9A-Za-z_-]{1,64}"
 _ENTRY_KEY: Final = re.compile(
     rf"entries/([^/]+)/({_ID})\.([0-9]{{10}})\.({_ID})\.(pending|committed)", re.ASCII
@@ -90,6 +91,17 @@ _ENTRY_FIELDS: Final[dict[str, tuple[type, ...]]] = {
     "operation": _TEXT,
     "lease_ms": _NUMBER,
     "pending": _TEXT,
+}
+_values_of_entry: Final = attrgetter(*_ENTRY_FIELDS)
+_SIDE: Final = (dict, type(None))
+_OPERATION_FIELDS: Final[dict[str, tuple[type, ...]]] = {
+    "id": _TEXT,
+    "kind": _TEXT,
+    "object": _TEXT,
+    "version": _NUMBER,
+    "time_ms": _NUMBER,
+    "before": _SIDE,
+    "after": _SIDE,
 }
 
 
@@ -151,6 +163,11 @@ def segment_key(segment_id: str, state: LogState) -> str:
     return f"segments/{_id(segment_id, 'segment id')}.{state}"
 
 
+def committed_key(pending_key: str) -> str:
+    """The key of the committed twin of a pending object."""
+    return pending_key.removesuffix("pending") + "committed"
+
+
 def history_prefix(object_id: str) -> str:
     """The common prefix of the keys of one object's entries, and of no others."""
     return f"entries/{_id(object_id, 'object id')[:2]}/{object_id}."
@@ -181,8 +198,7 @@ def encode(record: LogRecord) -> bytes:
 
 def entry_of_line(line: bytes, state: LogState) -> bytes:
     """The bytes of an entry, from its `operation_line`."""
-    head = _line({"s3k": _ENTRY, "format": FORMAT, "state": state})
-    return seal(head[:-1] + b"," + line[1:] + b"\n")
+    return seal(_HEADS[state] + line[1:] + b"\n")
 
 
 def decode(data: bytes, key: str) -> LogRecord:
@@ -207,9 +223,21 @@ def decode(data: bytes, key: str) -> LogRecord:
 
 
 def operation_line(operation: Operation, key: str) -> bytes:
-    """One operation as a line of a segment, without the newline. Raises LogFormatError as `encode`
-    does."""
-    return _line(_operation_document(operation, key))
+    """One operation as a line of a segment, without the newline. Raises LogFormatError for one
+    that `operation_from` would refuse: both make the same checks."""
+    document = {
+        "id": operation.id,
+        "kind": operation.kind,
+        "object": operation.object_id,
+        "version": operation.version,
+        "time_ms": operation.time_ms,
+        "before": _side(operation.before, key),
+        "after": _side(operation.after, key),
+    }
+    _require_fields(document, _OPERATION_FIELDS, key)
+    if flaw := _flaw(operation):
+        raise LogFormatError(flaw, path=key)
+    return _line(document)
 
 
 def operation_from(line: bytes, key: str) -> Operation:
@@ -219,15 +247,14 @@ def operation_from(line: bytes, key: str) -> Operation:
 
 def entry_document(entry: Entry) -> dict[str, Any]:
     """The state of an entry as a JSON object of a record."""
-    return {name: getattr(entry, name) for name in _ENTRY_FIELDS}
+    return dict(zip(_ENTRY_FIELDS, _values_of_entry(entry), strict=True))
 
 
 def entry_from(document: dict[str, Any], key: str) -> Entry:
     """The state of an entry in a JSON object. Raises LogFormatError, with the key, also for a state
     that is invalid in a table."""
-    entry = Entry(
-        **{name: read_field(document, name, kinds, key) for name, kinds in _ENTRY_FIELDS.items()}
-    )
+    _require_fields(document, _ENTRY_FIELDS, key)
+    entry = Entry(**{name: document[name] for name in _ENTRY_FIELDS})
     if flaw := _impossible(entry):
         raise LogFormatError(flaw, path=key)
     return entry
@@ -283,66 +310,78 @@ def parse_line(line: bytes, key: str) -> dict[str, Any]:
 
 def read_field(document: dict[str, Any], name: str, kinds: tuple[type, ...], key: str) -> Any:
     """A required field of exactly one of the types. Raises LogFormatError, with the key."""
-    value = document.get(name, ...)
-    if type(value) not in kinds:
-        raise LogFormatError(f"the field {name!r} is missing or of a wrong type", path=key)
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            what = f"the field {name!r} holds half a surrogate pair"
-            raise LogFormatError(what, path=key) from error
-    return value
+    _require_fields(document, {name: kinds}, key)
+    return document[name]
+
+
+def _require_fields(
+    document: dict[str, Any], fields: dict[str, tuple[type, ...]], key: str
+) -> None:
+    """Raise LogFormatError unless every field is there, of exactly one of its types."""
+    for name, kinds in fields.items():
+        value = document.get(name, ...)
+        if type(value) not in kinds:
+            raise LogFormatError(f"the field {name!r} is missing or of a wrong type", path=key)
+        if isinstance(value, str) and not value.isascii():
+            _require_encodable(value, name, key)
+
+
+def _require_encodable(value: str, name: str, key: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        what = f"the field {name!r} holds half a surrogate pair"
+        raise LogFormatError(what, path=key) from error
+
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
 def _line(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode(
-        "ascii"
-    )
+    return _ENCODER.encode(document).encode("ascii")
 
 
 def _seal_of(body: bytes) -> bytes:
     return b'{"sha256":"%s"}\n' % hashlib.sha256(body).hexdigest().encode("ascii")
 
 
-def _operation_document(operation: Operation, key: str) -> dict[str, Any]:
-    document = {
-        "id": operation.id,
-        "kind": operation.kind,
-        "object": operation.object_id,
-        "version": operation.version,
-        "time_ms": operation.time_ms,
-        "before": None if operation.before is None else entry_document(operation.before),
-        "after": None if operation.after is None else entry_document(operation.after),
-    }
-    _operation(document, key)
-    return document
+_HEADS: Final[dict[LogState, bytes]] = {
+    state: _line({"s3k": _ENTRY, "format": FORMAT, "state": state})[:-1] + b","
+    for state in get_args(LogState)
+}
+"""The beginning of an entry's line: all that precedes the fields of its operation."""
 
 
 def _operation(document: dict[str, Any], key: str) -> Operation:
-    kind = read_field(document, "kind", _TEXT, key)
-    if kind not in _KINDS:
-        raise LogFormatError(f"unknown kind of operation {kind!r}", path=key)
+    _require_fields(document, _OPERATION_FIELDS, key)
+    before, after = document["before"], document["after"]
     operation = Operation(
-        id=read_field(document, "id", _TEXT, key),
-        kind=kind,
-        object_id=read_field(document, "object", _TEXT, key),
-        version=read_field(document, "version", _NUMBER, key),
-        time_ms=read_field(document, "time_ms", _NUMBER, key),
-        before=_entry(document, "before", key),
-        after=_entry(document, "after", key),
+        id=document["id"],
+        kind=document["kind"],
+        object_id=document["object"],
+        version=document["version"],
+        time_ms=document["time_ms"],
+        before=None if before is None else entry_from(before, key),
+        after=None if after is None else entry_from(after, key),
     )
     if flaw := _flaw(operation):
         raise LogFormatError(flaw, path=key)
     return operation
 
 
-def _entry(document: dict[str, Any], side: str, key: str) -> Entry | None:
-    values = read_field(document, side, (dict, type(None)), key)
-    return None if values is None else entry_from(values, key)
+def _side(entry: Entry | None, key: str) -> dict[str, Any] | None:
+    """The state before or after an operation. Raises LogFormatError for one that `entry_from` would
+    refuse."""
+    if entry is None:
+        return None
+    document = entry_document(entry)
+    _require_fields(document, _ENTRY_FIELDS, key)
+    if flaw := _impossible(entry):
+        raise LogFormatError(flaw, path=key)
+    return document
 
 
-_SIDES: Final[dict[str, frozenset[tuple[bool, bool]]]] = {
+_SIDES: Final[dict[OperationKind, frozenset[tuple[bool, bool]]]] = {
     "create": frozenset({(False, True)}),
     "update": frozenset({(False, True), (True, True)}),
     "rename": frozenset({(True, True)}),
@@ -379,14 +418,19 @@ def _impossible(entry: Entry) -> str | None:
 
 def _flaw(operation: Operation) -> str | None:
     """The contradiction in the operation, or None."""
-    before, after, version = operation.before, operation.after, operation.version
+    before, after = operation.before, operation.after
+    object_id, version = operation.object_id, operation.version
+    if operation.kind not in _SIDES:
+        return f"unknown kind of operation {operation.kind!r}"
     if (before is not None, after is not None) not in _SIDES[operation.kind]:
         return f"a {operation.kind} with the wrong state before or after"
     if not 1 <= version <= MAX_VERSION or not _LEAST <= operation.time_ms <= _LARGEST:
         return f"version {version} or time {operation.time_ms} is out of range"
-    if not _IS_ID.fullmatch(operation.id) or not _IS_ID.fullmatch(operation.object_id):
+    if not _IS_ID.fullmatch(operation.id) or not _IS_ID.fullmatch(object_id):
         return "an operation id or object id that no key can hold"
-    if any(entry is not None and entry.id != operation.object_id for entry in (before, after)):
+    if (before is not None and before.id != object_id) or (
+        after is not None and after.id != object_id
+    ):
         return "the state is that of another object"
     if after is not None and after.version != version:
         return "the state after is of another version"

@@ -26,6 +26,7 @@ from s3k_async.errors import (
 from s3k_async.oplog.deferred_commits import DeferredCommits
 from s3k_async.oplog.entries import (
     Operation,
+    committed_key,
     entry_key,
     entry_of_line,
     operation_line,
@@ -224,9 +225,26 @@ class NativeLog:
         segments."""
         if not operations:
             return _NOTHING_PENDING
-        handle = _NativePending(self, self._objects(operations, together=together, txn=txn))
-        await handle.begin()
-        return handle
+        objects = self._objects(operations, together=together, txn=txn)
+        created: set[str] = set()
+
+        def create(part: _LogObject) -> Awaitable[None]:
+            return self.create(part.pending_key, part.pending(), created)
+
+        async def withdraw() -> None:
+            await gather(self.remove, created, limit=_OBJECTS_AT_ONCE)
+
+        try:
+            await gather(create, objects, limit=_OBJECTS_AT_ONCE)
+        except (ResponseLostError, OutcomeUnknownError) as error:
+            await to_the_end(withdraw)
+            raise ServiceError(
+                "the operation log could not be written, so nothing was changed"
+            ) from error
+        except (S3kError, asyncio.CancelledError):
+            await to_the_end(withdraw)
+            raise
+        return _NativePending(self, objects)
 
     async def drained(self) -> None:
         """As `OperationLog.drained`."""
@@ -320,7 +338,7 @@ class _EntryObject:
     def __init__(self, operation: Operation) -> None:
         self.ids = (operation.id,)
         self.pending_key = entry_key(operation, "pending")
-        self.committed_key = entry_key(operation, "committed")
+        self.committed_key = committed_key(self.pending_key)
         self._line = operation_line(operation, self.pending_key)
 
     def pending(self) -> bytes:
@@ -337,7 +355,7 @@ class _SegmentObject:
         self._lines = lines
         self.ids = list(dict.fromkeys(ids))
         self.pending_key = segment_key(segment_id, "pending")
-        self.committed_key = segment_key(segment_id, "committed")
+        self.committed_key = committed_key(self.pending_key)
 
     def pending(self) -> bytes:
         # Frees the written lines before the end of the change.
@@ -355,26 +373,6 @@ class _NativePending:
         self._objects = objects
         self._ids = {operation_id for part in objects for operation_id in part.ids}
         self._committing = False
-
-    async def begin(self) -> None:
-        created: set[str] = set()
-
-        def create(part: _LogObject) -> Awaitable[None]:
-            return self._log.create(part.pending_key, part.pending(), created)
-
-        async def withdraw() -> None:
-            await gather(self._log.remove, created, limit=_OBJECTS_AT_ONCE)
-
-        try:
-            await gather(create, self._objects, limit=_OBJECTS_AT_ONCE)
-        except (ResponseLostError, OutcomeUnknownError) as error:
-            await to_the_end(withdraw)
-            raise ServiceError(
-                "the operation log could not be written, so nothing was changed"
-            ) from error
-        except (S3kError, asyncio.CancelledError):
-            await to_the_end(withdraw)
-            raise
 
     async def commit(
         self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from s3k_async.oplog.entries import (
     encode,
     entry_key,
     history_prefix,
+    operation_from,
+    operation_line,
     parse_key,
     seal,
     segment_key,
@@ -262,6 +265,30 @@ CONTRADICTIONS["time beyond 64 bits"] = replace(sample.CREATE, time_ms=2**63)
 def test_an_operation_that_contradicts_itself_is_not_written(what: str) -> None:
     with pytest.raises(LogFormatError):
         encode(LogRecord(CONTRADICTIONS[what], "pending"))
+
+
+odd_values: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, -1, 0, 1, 2**63, 1.0, "", "x", "/", "/a//b", "/\ud83d", UNCOMMITTED, [], {}]
+)
+
+
+@given(sample.operations(), st.data())
+def test_exactly_what_can_be_read_is_written(operation: Operation, data: st.DataObject) -> None:
+    sides = ("before", "after")
+    place = data.draw(st.sampled_from(["", *filter(partial(getattr, operation), sides)]))
+    changed: Any = getattr(operation, place) if place else operation
+    names = [field.name for field in dataclasses.fields(changed) if field.name not in sides]
+    other: Any = replace(changed, **{data.draw(st.sampled_from(names)): data.draw(odd_values)})
+    changed = replace(operation, **{place: other}) if place else other
+    try:
+        line = operation_line(changed, KEY)
+    except LogFormatError:
+        document = dataclasses.asdict(changed)
+        document["object"] = document.pop("object_id")
+        with pytest.raises(LogFormatError):
+            operation_from(json.dumps(document).encode(), KEY)
+    else:
+        assert operation_from(line, KEY) == changed
 
 
 @pytest.mark.parametrize("what", IMPOSSIBLE)

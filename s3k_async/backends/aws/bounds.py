@@ -9,8 +9,7 @@ and sending included.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import anyio
@@ -28,11 +27,9 @@ take six in JSON."""
 _PIECE = 8 * 1024 * 1024
 
 
-@contextmanager
-def in_time() -> Iterator[None]:
-    """Bound the body by the time of the call. Raises TimeoutError."""
-    with anyio.fail_after(seconds_left()):
-        yield
+def in_time() -> AbstractContextManager[object]:
+    """Bounds the body by the time of the call. Raises TimeoutError."""
+    return anyio.fail_after(seconds_left())
 
 
 async def read_body(content: StreamReader, most: int, seconds: float) -> bytes:

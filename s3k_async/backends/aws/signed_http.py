@@ -205,8 +205,10 @@ class Wire:
         credentials = channel.credentials
         clock_corrected = keys_renewed = False
         while True:
-            with in_time():
-                keys = credentials.ready() or await credentials.get()
+            keys = credentials.ready()
+            if keys is None:
+                with in_time():
+                    keys = await credentials.get()
             now = self._runtime.now_ms() + self._skew_ms
             try:
                 with in_time():

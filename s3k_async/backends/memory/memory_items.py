@@ -56,19 +56,20 @@ class _Table:
 
     def apply(self, actions: Sequence[Action]) -> None:
         """Apply all actions or none. Raises ConditionFailedError."""
-        current = [self.items.get(action.key) for action in actions]
+        keys = [action.key for action in actions]
+        current = [self.items.get(key) for key in keys]
         refused = refusal(actions, current)
         if refused is not None:
             raise refused
-        for action, before in zip(actions, current, strict=True):
+        for action, key, before in zip(actions, keys, current, strict=True):
             after = outcome(action, before)
             if after is not None:
                 if before is None:
-                    insort(self.order, action.key)
-                self.items[action.key] = after
+                    insort(self.order, key)
+                self.items[key] = after
             elif before is not None:
-                del self.order[bisect_left(self.order, action.key)]
-                del self.items[action.key]
+                del self.order[bisect_left(self.order, key)]
+                del self.items[key]
 
     def load(self, items: Sequence[Item], keys: Sequence[Key]) -> None:
         for key, item in zip(keys, items, strict=True):

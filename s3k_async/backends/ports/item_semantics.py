@@ -50,7 +50,8 @@ def validate(action: Action) -> None:
     """Raise ValueError for an action that is invalid for every stored item."""
     if isinstance(action, Put) and not (PARTITION in action.item and SORT in action.item):
         raise ValueError("an item needs a partition key and a sort key")
-    if not action.key.partition.encode() or not action.key.sort.encode():
+    key = action.key
+    if not key.partition.encode() or not key.sort.encode():
         raise ValueError("partition key and sort key must not be empty")
     if isinstance(action, Put | Check):
         return

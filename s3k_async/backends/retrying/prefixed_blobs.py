@@ -83,7 +83,10 @@ class PrefixedBlobs:
 
     async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
         failures = await self._store.delete_many([self._prefix + key for key in keys])
-        return [DeleteFailure(self._below(failure.key), failure.error) for failure in failures]
+        return [
+            DeleteFailure(failure.key.removeprefix(self._prefix), failure.error)
+            for failure in failures
+        ]
 
     async def list(
         self,
@@ -102,7 +105,7 @@ class PrefixedBlobs:
 
     async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
         async for upload in self._store.list_uploads(self._prefix + prefix):
-            key = self._below(upload.key) if upload.key else ""
+            key = upload.key.removeprefix(self._prefix)
             yield Unfinished(key, upload.id, upload.started_ms)
 
     async def abort_upload(self, upload: Unfinished) -> None:
@@ -141,12 +144,10 @@ class PrefixedBlobs:
         """The underlying store, and the key in it."""
         return self._store, self._prefix + key
 
-    def _below(self, key: str) -> str:
-        return key[len(self._prefix) :]
-
     def relative(self, info: BlobInfo) -> BlobInfo:
         """A blob of the underlying store, with its key relative to the prefix."""
-        return BlobInfo(self._below(info.key), info.size, info.etag, info.mtime_ms)
+        key = info.key.removeprefix(self._prefix)
+        return BlobInfo(key, info.size, info.etag, info.mtime_ms)
 
 
 class _Upload:

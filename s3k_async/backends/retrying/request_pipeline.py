@@ -1,30 +1,35 @@
-"""The request pipeline to one service: metering, a concurrency limit, and retries within policy and
-budget."""
+"""The request pipeline to one service: fence, concurrency limit, metering, time limit, and retries
+within policy and budget."""
 
 from __future__ import annotations
 
+import asyncio
+import math
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
-from typing import Protocol, TypeVar
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
 
-from s3k_async._core.concurrency import AdaptiveLimit, Slot
+from s3k_async._core.concurrency import AdaptiveLimit
 from s3k_async._core.metering import Meter
 from s3k_async._core.retry import (
-    CALL_TIME,
+    DEADLINE,
+    LEAST_RATE,
     TRANSIENT,
-    CallTime,
     Retries,
     RetryAccount,
     RetryPolicy,
+    backoff,
+    give_up,
     retry,
+    tried,
 )
 from s3k_async._core.runtime import Runtime
 from s3k_async.errors import ConditionFailedError, ResponseLostError, S3kError
 
-__all__ = ["Fence", "Sender", "at_once"]
+__all__ = ["Fence", "Request", "Sender", "at_once"]
 
 T = TypeVar("T")
 
@@ -56,7 +61,8 @@ class Fence(Protocol):
 
 
 class Sender:
-    """The requests of the retrying stores: fence, concurrency limit, metering, retries.
+    """The requests to one service: what they share, and those that are retried after any transient
+    error.
 
     `retries` may be one policy for everything. `limit` bounds the requests in flight and adapts to
     their answers; None: no bound.
@@ -73,132 +79,172 @@ class Sender:
         self.runtime = runtime
         self.meter = meter
         self.fence: Fence | None = None
-        self._limit = limit or AdaptiveLimit(sys.maxsize)
-        self._account = RetryAccount(self.retries.budget, runtime)
+        self.limit = limit or AdaptiveLimit(sys.maxsize)
+        self.account = RetryAccount(self.retries.budget, runtime)
 
     async def send(
         self,
         operation: str,
-        request: Callable[[], Awaitable[T]],
+        call: Callable[[], Awaitable[T]],
+        policy: RetryPolicy,
         *,
-        again: bool = False,
         size: int = 0,
+        expected: int = 0,
+        again: bool = False,
         throttled: Callable[[T], bool] | None = None,
-        time: CallTime | None = None,
+        many: bool = False,
     ) -> T:
-        """One request, once. `operation` is the service's name for it, `size` the bytes of content
-        in its body; `throttled`: whether an answer reports throttling. `time`: of the call, None
-        for a call with an unlimited number of requests."""
-        if not again:
-            self._account.earn()
-        fence = self.fence
-        async with Slot(self._limit, at_once=_AT_ONCE.get()) as slot:
-            if slot.waited and time is not None:
-                time.extend(slot.waited)
-            if fence is not None and fence.due():
-                await fence.look()
-            self.meter.add(operation, retries=int(again), size=size)
-            if time is not None:
-                time.begin()
+        """The answer to an idempotent request, which `call` sends. `throttled`: whether an answer
+        reports throttling; the others as for `Request`."""
+        request = Request(
+            self, operation, policy, size=size, expected=expected, again=again, many=many
+        )
+        while True:
             try:
-                token = CALL_TIME.set(time)
-                try:
-                    answer = await request()
-                finally:
-                    CALL_TIME.reset(token)
-            except ConditionFailedError:
-                # It is certain that nothing was changed; the current item in the error is an
-                # answer like any other.
-                if fence is not None and fence.late():
-                    await fence.look()
-                raise
-            if fence is not None and fence.late():
-                try:
-                    await fence.look()
-                except S3kError as error:
-                    raise ResponseLostError(
-                        "the answer came too late: the volume was closed to this client"
-                    ) from error
-            slot.throttled = throttled is not None and throttled(answer)
-            return answer
-
-    async def read(
-        self,
-        operation: str,
-        request: Callable[[], Awaitable[T]],
-        *,
-        policy: RetryPolicy | None = None,
-        size: int = 0,
-        received: Callable[[T], int] | None = None,
-        many: bool = False,
-    ) -> T:
-        """A read with retries; `size`: the bytes of content requested, `received`: those in an
-        answer; `many`: the call may make many requests."""
-        policy = policy or self.retries.read
-        time, began = None if many else CallTime(policy, size), self.runtime.monotonic()
-        try:
-            answer = await self.send(operation, request, time=time)
-        except TRANSIENT as error:
-            sending = partial(self.send, operation, request, again=True, time=time)
-            account = self._account
-            answer = await retry(
-                sending,
-                policy,
-                self.runtime,
-                account=account,
-                failure=error,
-                began=began,
-                time=time,
-            )
-        if received is not None:
-            self.meter.add(operation, 0, size=received(answer))
-        return answer
-
-    async def scan(
-        self, operation: str, request: Callable[[], Awaitable[T]], *, many: bool = False
-    ) -> T:
-        """As `read`, for one page of a listing or a scan; `many`: for many pages."""
-        return await self.read(operation, request, policy=self.retries.scan, many=many)
-
-    async def write(
-        self,
-        operation: str,
-        request: Callable[[], Awaitable[T]],
-        *,
-        size: int = 0,
-        again: bool = False,
-        throttled: Callable[[T], bool] | None = None,
-        many: bool = False,
-    ) -> T:
-        """An idempotent write with retries. `again`: it was sent before; `many`: the call may make
-        many requests, or one that takes the service long."""
-        policy = self.retries.write
-        time, began = None if many else CallTime(policy, size), self.runtime.monotonic()
-        try:
-            return await self.send(
-                operation, request, again=again, size=size, throttled=throttled, time=time
-            )
-        except TRANSIENT as error:
-            sending = partial(
-                self.send, operation, request, again=True, size=size, throttled=throttled, time=time
-            )
-            account = self._account
-            return await retry(
-                sending,
-                policy,
-                self.runtime,
-                account=account,
-                failure=error,
-                began=began,
-                time=time,
-            )
+                async with request:
+                    answer = await call()
+                    request.throttled = throttled is not None and throttled(answer)
+                    return answer
+            except TRANSIENT as error:
+                failure = error
+            await request.wait(failure)
 
     async def uncounted(self, call: Callable[[], Awaitable[T]]) -> T:
         """A call with an unlimited number of requests, without metering, as in creation and removal
         of volumes."""
-        return await retry(call, self.retries.write, self.runtime, account=self._account)
+        return await retry(call, self.retries.write, self.runtime, account=self.account)
 
-    def next_delay(self, delays: Iterator[float], error: S3kError) -> float | None:
-        """The wait before a retry after `error`; None if it may not be retried."""
+    def next_delay(self, delays: Iterator[float], failure: S3kError) -> float | None:
+        """The wait before a retry after a failure; None if there may be no retry."""
         delay = next(delays, None)
-        return delay if delay is not None and self._account.spend(error) else None
+        return delay if delay is not None and self.account.spend(failure) else None
+
+
+class Request:
+    """One request, in one or more attempts. Each attempt is an `async with`:
+
+        request = Request(sender, "GetItem", policy)
+        async with request:
+            answer = await store.get(key)
+
+    An attempt waits for a slot of the concurrency limit, is stopped by the fence, and is counted.
+    All attempts together have the seconds of the policy, and more for `size` bytes of content in
+    the request and `expected` ones in its answer. The time starts with the first attempt; waits for
+    a slot do not count. `again`: the request was sent before; `many`: the call makes an unlimited
+    number of requests, or one that takes the service long, so it has no time limit.
+    """
+
+    __slots__ = (
+        "_again",
+        "_attempts",
+        "_began",
+        "_delays",
+        "_end",
+        "_epoch",
+        "_operation",
+        "_outer",
+        "_policy",
+        "_seconds",
+        "_sender",
+        "_size",
+        "throttled",
+    )
+
+    def __init__(
+        self,
+        sender: Sender,
+        operation: str,
+        policy: RetryPolicy,
+        *,
+        size: int = 0,
+        expected: int = 0,
+        again: bool = False,
+        many: bool = False,
+    ) -> None:
+        self._sender = sender
+        self._operation = operation
+        self._policy = policy
+        self._size = size
+        self._again = again
+        self._seconds = None if many else policy.deadline + (size + expected) / LEAST_RATE
+        self._began = sender.runtime.monotonic()
+        self._attempts = 0
+        self._end: float | None = None
+        self._delays: Iterator[float] | None = None
+        self.throttled = False
+        """To be set for an answer with throttling but without an error: a part of a batch was not
+        processed."""
+
+    async def __aenter__(self) -> Self:
+        sender = self._sender
+        again = self._again or self._attempts > 0
+        if not again:
+            sender.account.earn()
+        self._attempts += 1
+        self._epoch, waited = await sender.limit.acquire(at_once=_AT_ONCE.get())
+        try:
+            if sender.fence is not None and sender.fence.due():
+                await sender.fence.look()
+            sender.meter.add(self._operation, retries=int(again), size=self._size)
+        except BaseException as error:
+            sender.limit.release(self._epoch, error)
+            raise
+        if self._end is not None:
+            self._end += waited
+        elif self._seconds is not None:
+            self._end = asyncio.get_running_loop().time() + self._seconds
+        self._outer = DEADLINE.set(self._end)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        fence = self._sender.fence
+        is_answer = error is None or isinstance(error, ConditionFailedError)
+        try:
+            DEADLINE.reset(self._outer)
+            if is_answer and fence is not None and fence.late():
+                await _accept(fence, error)
+        except BaseException as late:
+            error = late
+            raise
+        finally:
+            self._sender.limit.release(self._epoch, error, throttled=self.throttled)
+
+    async def wait(self, failure: S3kError) -> None:
+        """Wait before the next attempt at an idempotent request, after a transient failure. Raises
+        it as `give_up` if there may be none."""
+        delay = self.delay(failure)
+        if delay is None or self.left() <= delay:
+            give_up(failure, self.attempts())
+        await self._sender.runtime.sleep(delay)
+
+    def delay(self, failure: S3kError) -> float | None:
+        """The wait before the next attempt by policy and budget; None if there may be none."""
+        if self._delays is None:
+            self._delays = backoff(self._policy, self._sender.runtime)
+        return self._sender.next_delay(self._delays, failure)
+
+    def left(self) -> float:
+        """Remaining seconds; without an attempt so far or a time limit, infinite."""
+        return math.inf if self._end is None else self._end - asyncio.get_running_loop().time()
+
+    def attempts(self) -> str:
+        """Number and duration of the attempts, in words."""
+        return tried(self._attempts, self._sender.runtime.monotonic() - self._began)
+
+
+async def _accept(fence: Fence, refusal: BaseException | None) -> None:
+    """Check the fence for an answer that came late. A failed condition is one, too: nothing was
+    changed, and the error has the present item."""
+    try:
+        await fence.look()
+    except S3kError as error:
+        if refusal is not None:
+            raise
+        raise ResponseLostError(
+            "the answer came too late: the volume was closed to this client"
+        ) from error

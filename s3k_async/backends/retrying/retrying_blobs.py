@@ -11,7 +11,7 @@ from itertools import chain
 
 from s3k_async._core.concurrency import AdaptiveLimit, gather
 from s3k_async._core.metering import Meter
-from s3k_async._core.retry import TRANSIENT, CallTime, Retries, RetryPolicy, backoff
+from s3k_async._core.retry import TRANSIENT, Retries, RetryPolicy, backoff
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blob_keys import check_unchanged
 from s3k_async.backends.ports.blobs import (
@@ -25,7 +25,7 @@ from s3k_async.backends.ports.blobs import (
     Upload,
 )
 from s3k_async.backends.retrying.prefixed_blobs import PrefixedBlobs, origin_of
-from s3k_async.backends.retrying.request_pipeline import Sender
+from s3k_async.backends.retrying.request_pipeline import Request, Sender
 from s3k_async.backends.retrying.retrying_items import LOST
 from s3k_async.errors import (
     BlobNotFoundError,
@@ -64,6 +64,7 @@ class RetryingBlobs:
         self.store = store
         self._runtime = runtime
         self._sender = Sender(retries, runtime, limiter, meter or Meter("data"))
+        self._retries = self._sender.retries
         self.min_part = store.min_part
 
     def __repr__(self) -> str:
@@ -84,24 +85,21 @@ class RetryingBlobs:
     async def put(
         self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
     ) -> BlobInfo:
-        size = memoryview(data).nbytes
+        policy, size = self._retries.write, memoryview(data).nbytes
         if not if_absent and if_match is None:
-            return await self._sender.write(_PUT, lambda: self.store.put(key, data), size=size)
-        request = partial(self.store.put, key, data, if_absent=if_absent, if_match=if_match)
-        policy = self._sender.retries.write
-        time, delays = CallTime(policy, size), backoff(policy, self._runtime)
-        again = lost = False
+            call = partial(self.store.put, key, data)
+            return await self._sender.send(_PUT, call, policy, size=size)
+        request = Request(self._sender, _PUT, policy, size=size)
+        lost = False
         while True:
             try:
-                return await self._sender.send(_PUT, request, again=again, size=size, time=time)
+                async with request:
+                    return await self.store.put(key, data, if_absent=if_absent, if_match=if_match)
             except S3kError as error:
                 failure = error
-            again = True
             lost = lost or isinstance(failure, LOST)
-            delay = (
-                self._sender.next_delay(delays, failure) if isinstance(failure, TRANSIENT) else None
-            )
-            if delay is not None and time.left() > delay:
+            delay = request.delay(failure) if isinstance(failure, TRANSIENT) else None
+            if delay is not None and request.left() > delay:
                 await self._runtime.sleep(delay)
             elif lost:
                 return await self._resolve(key, data, failure)
@@ -117,12 +115,15 @@ class RetryingBlobs:
         if_match: str | None = None,
         if_size: int | None = None,
     ) -> bytes:
-        request = partial(self.store.get, key, start, end, if_match=if_match, if_size=if_size)
-        size = _WHOLE if end is None else max(0, end - start)
-        return await self._sender.read("GetObject", request, size=size, received=len)
+        call = partial(self.store.get, key, start, end, if_match=if_match, if_size=if_size)
+        wanted = _WHOLE if end is None else max(0, end - start)
+        data = await self._sender.send("GetObject", call, self._retries.read, expected=wanted)
+        self._sender.meter.add("GetObject", 0, size=len(data))
+        return data
 
     async def head(self, key: str) -> BlobInfo | None:
-        return await self._sender.read("HeadObject", lambda: self.store.head(key))
+        call = partial(self.store.head, key)
+        return await self._sender.send("HeadObject", call, self._retries.read)
 
     def can_copy_from(self, source: BlobStore) -> bool:
         return self.store.can_copy_from(_unwrap(source, "")[0])
@@ -141,13 +142,12 @@ class RetryingBlobs:
             raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
         check_unchanged(found, if_match)
         adapter, adapter_key = _unwrap(source, source_key)
-        request = partial(
-            self.store.copy, adapter, adapter_key, key, found=found, if_match=if_match
-        )
-        return await self._sender.write("CopyObject", request, many=True)
+        call = partial(self.store.copy, adapter, adapter_key, key, found=found, if_match=if_match)
+        return await self._sender.send("CopyObject", call, self._retries.write, many=True)
 
     async def delete(self, key: str) -> None:
-        await self._sender.write("DeleteObject", lambda: self.store.delete(key))
+        call = partial(self.store.delete, key)
+        await self._sender.send("DeleteObject", call, self._retries.write)
 
     async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
         wanted = list(dict.fromkeys(keys))
@@ -159,13 +159,14 @@ class RetryingBlobs:
     async def _delete_batch(self, keys: Sequence[str]) -> list[DeleteFailure]:
         """Delete the keys of one request. Transient failures are retried; permanent failures are
         returned; the other keys are deleted."""
-        delays = backoff(self._sender.retries.write, self._runtime)
+        policy = self._retries.write
+        delays = backoff(policy, self._runtime)
         kept: list[DeleteFailure] = []
         again = False
         while True:
-            request = partial(self.store.delete_many, keys)
-            failures = await self._sender.write(
-                "DeleteObjects", request, again=again, throttled=_any_throttled
+            call = partial(self.store.delete_many, keys)
+            failures = await self._sender.send(
+                "DeleteObjects", call, policy, again=again, throttled=_any_throttled
             )
             left = {
                 failure.key: failure.error
@@ -189,35 +190,36 @@ class RetryingBlobs:
         limit: int | None = None,
         after: str = "",
     ) -> BlobPage:
-        return await self._sender.scan(
-            "ListObjectsV2",
-            lambda: self.store.list(prefix, cursor=cursor, limit=limit, after=after),
-        )
+        call = partial(self.store.list, prefix, cursor=cursor, limit=limit, after=after)
+        return await self._sender.send("ListObjectsV2", call, self._retries.scan)
 
     async def start_upload(self, key: str) -> Upload:
-        upload = await self._sender.write(
-            "CreateMultipartUpload", lambda: self.store.start_upload(key)
-        )
+        call = partial(self.store.start_upload, key)
+        upload = await self._sender.send("CreateMultipartUpload", call, self._retries.write)
         return _RetryingUpload(self._sender, upload)
 
     async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
         async def whole() -> list[Unfinished]:
             return [each async for each in self.store.list_uploads(prefix)]
 
-        for upload in await self._sender.scan("ListMultipartUploads", whole, many=True):
+        uploads = await self._sender.send(
+            "ListMultipartUploads", whole, self._retries.scan, many=True
+        )
+        for upload in uploads:
             yield upload
 
     async def abort_upload(self, upload: Unfinished) -> None:
-        await self._sender.write("AbortMultipartUpload", lambda: self.store.abort_upload(upload))
+        call = partial(self.store.abort_upload, upload)
+        await self._sender.send("AbortMultipartUpload", call, self._retries.write)
 
     async def now_ms(self) -> int:
-        return await self._sender.read("HeadBucket", self.store.now_ms)
+        return await self._sender.send("HeadBucket", self.store.now_ms, self._retries.read)
 
     async def create(self) -> bool:
-        return await self._sender.write("CreateBucket", self.store.create)
+        return await self._sender.send("CreateBucket", self.store.create, self._retries.write)
 
     async def exists(self) -> bool:
-        return await self._sender.read("HeadBucket", self.store.exists)
+        return await self._sender.send("HeadBucket", self.store.exists, self._retries.read)
 
     async def drop(self, *, if_empty: bool = False) -> bool:
         return await self._sender.uncounted(lambda: self.store.drop(if_empty=if_empty))
@@ -244,19 +246,20 @@ class RetryingBlobs:
 class _RetryingUpload:
     def __init__(self, sender: Sender, upload: Upload) -> None:
         self._sender = sender
+        self._policy = sender.retries.write
         self._upload = upload
 
     async def put_part(self, number: int, data: Buffer) -> None:
+        call = partial(self._upload.put_part, number, data)
         size = memoryview(data).nbytes
-        await self._sender.write(
-            "UploadPart", lambda: self._upload.put_part(number, data), size=size
-        )
+        await self._sender.send("UploadPart", call, self._policy, size=size)
 
     async def complete(self) -> BlobInfo:
-        return await self._sender.write("CompleteMultipartUpload", self._upload.complete, many=True)
+        call = self._upload.complete
+        return await self._sender.send("CompleteMultipartUpload", call, self._policy, many=True)
 
     async def abort(self) -> None:
-        await self._sender.write("AbortMultipartUpload", self._upload.abort)
+        await self._sender.send("AbortMultipartUpload", self._upload.abort, self._policy)
 
 
 def _final_error(error: Exception) -> Exception:

@@ -3,15 +3,16 @@ resolved."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from functools import partial
+from typing import Any
 
 from s3k_async._core.concurrency import AdaptiveLimit, gather
 from s3k_async._core.metering import Meter
-from s3k_async._core.retry import TRANSIENT, CallTime, Retries, RetryPolicy, backoff, tried
+from s3k_async._core.retry import TRANSIENT, Retries, RetryPolicy
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import (
     MAX_BATCH,
@@ -30,7 +31,7 @@ from s3k_async.backends.ports.items import (
     UnprocessedKeysError,
     Update,
 )
-from s3k_async.backends.retrying.request_pipeline import Fence, Sender
+from s3k_async.backends.retrying.request_pipeline import Fence, Request, Sender
 from s3k_async.errors import (
     ConditionFailedError,
     CorruptDataError,
@@ -85,19 +86,24 @@ class RetryingItems:
         self._store = store
         self._runtime = runtime
         self._sender = Sender(retries, runtime, limiter, meter or Meter("table"))
+        self._retries = self._sender.retries
         self._held: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         return f"RetryingItems({self._store!r})"
 
     async def get(self, key: Key) -> Item | None:
-        item = await self._sender.read("GetItem", partial(self._store.get, key))
+        item = await self._sender.send("GetItem", partial(self._store.get, key), self._retries.read)
         if item is not None:
             _require_key(item, key)
         return item
 
-    async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
+    def get_many(self, keys: Sequence[Key]) -> Coroutine[Any, Any, dict[Key, Item]]:
         wanted = list(dict.fromkeys(keys))
+        is_batch = 0 < len(wanted) <= MAX_BATCH
+        return self._get_batch(wanted) if is_batch else self._get_batches(wanted)
+
+    async def _get_batches(self, wanted: Sequence[Key]) -> dict[Key, Item]:
         batches = [wanted[start : start + MAX_BATCH] for start in range(0, len(wanted), MAX_BATCH)]
         found: dict[Key, Item] = {}
         for batch in await gather(self._get_batch, batches, limit=_BATCHES):
@@ -107,9 +113,8 @@ class RetryingItems:
     async def query(
         self, partition: str, *, cursor: str | None = None, limit: int | None = None
     ) -> ItemPage:
-        page = await self._sender.scan(
-            "Query", lambda: self._store.query(partition, cursor=cursor, limit=limit)
-        )
+        call = partial(self._store.query, partition, cursor=cursor, limit=limit)
+        page = await self._sender.send("Query", call, self._retries.scan)
         # A columnar page makes an item at each access; a page of another partition differs at both
         # ends, too.
         for place in (0, -1) if page.items else ():
@@ -120,9 +125,8 @@ class RetryingItems:
     async def scan(
         self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None
     ) -> ItemPage:
-        return await self._sender.scan(
-            "Scan", lambda: self._store.scan(segment, segments, cursor=cursor, limit=limit)
-        )
+        call = partial(self._store.scan, segment, segments, cursor=cursor, limit=limit)
+        return await self._sender.send("Scan", call, self._retries.scan)
 
     async def write(self, action: Put | Update | Delete) -> None:
         if isinstance(action, Delete):
@@ -136,8 +140,8 @@ class RetryingItems:
             operation = "PutItem" if isinstance(action, Put) else "UpdateItem"
             await self._apply(operation, lambda: self._store.write(action), [action], None)
 
-    async def transact(self, actions: Sequence[Action], token: str) -> None:
-        await self._apply(
+    def transact(self, actions: Sequence[Action], token: str) -> Coroutine[Any, Any, None]:
+        return self._apply(
             _TRANSACTION, partial(self._store.transact, actions, token), actions, token
         )
 
@@ -202,7 +206,7 @@ class RetryingItems:
         while True:
             before = len(left)
             try:
-                await self._sender.read("BatchGetItem", ask, policy=policy)
+                await self._sender.send("BatchGetItem", ask, policy or self._retries.read)
             except ThrottledError as error:
                 if len(left) < before:
                     # Progress: the next request is for the rest.
@@ -233,7 +237,9 @@ class RetryingItems:
         while True:
             before = len(left)
             try:
-                return await self._sender.write("BatchWriteItem", put, again=again)
+                return await self._sender.send(
+                    "BatchWriteItem", put, self._retries.write, again=again
+                )
             except ThrottledError as error:
                 again = True
                 if len(left) < before:
@@ -246,24 +252,21 @@ class RetryingItems:
     async def _apply(
         self,
         operation: str,
-        request: Callable[[], Awaitable[None]],
+        call: Callable[[], Awaitable[None]],
         actions: Sequence[Action],
         token: str | None,
     ) -> None:
-        policy = self._sender.retries.write
-        time, delays = CallTime(policy), backoff(policy, self._runtime)
-        start, attempts = self._runtime.monotonic(), 0
-        again = lost = final = False
+        request = Request(self._sender, operation, self._retries.write)
+        lost = final = False
         while True:
-            attempts += 1
             try:
-                return await self._sender.send(operation, request, again=again, time=time)
+                async with request:
+                    return await call()
             except S3kError as error:
                 failure = error
-            again = True
             lost = lost or isinstance(failure, LOST)
             transient = isinstance(failure, TRANSIENT)
-            delay = self._sender.next_delay(delays, failure) if transient or lost else None
+            delay = request.delay(failure) if transient or lost else None
             if not (transient and delay is not None):
                 if not lost:
                     raise failure
@@ -271,9 +274,7 @@ class RetryingItems:
                 if verdict is _Verdict.APPLIED:
                     return None
                 if verdict is _Verdict.UNKNOWN or final:
-                    raise _unknown(
-                        actions, token, attempts, self._runtime.monotonic() - start, failure
-                    ) from failure
+                    raise _unknown(actions, token, request.attempts(), failure) from failure
                 final = delay is None
             if delay is not None:
                 await self._runtime.sleep(delay)
@@ -298,7 +299,7 @@ class RetryingItems:
         return _Verdict.UNKNOWN
 
     async def _read_back(self, keys: Sequence[Key]) -> Mapping[Key, Item]:
-        policy = self._sender.retries.read
+        policy = self._retries.read
         return await self._get_batch(
             keys, replace(policy, attempts=min(policy.attempts, _READ_BACK_ATTEMPTS))
         )
@@ -330,13 +331,13 @@ def _was_applied(action: Action, stored: Item | None) -> bool:
 
 
 def _unknown(
-    actions: Sequence[Action], token: str | None, attempts: int, seconds: float, failure: S3kError
+    actions: Sequence[Action], token: str | None, attempts: str, failure: S3kError
 ) -> OutcomeUnknownError:
     operation = next(filter(None, map(_operation, actions)), token)
     key = actions[0].key
     return OutcomeUnknownError(
         "the answer to a write was lost, and the stored items do not tell whether it was applied:"
-        f" {tried(attempts, seconds)}, of which the last: {failure.message}",
+        f" {attempts}, of which the last: {failure.message}",
         path=f"{key.partition}/{key.sort}",
         operation=operation,
     )
