@@ -44,6 +44,8 @@ class TableCapabilities:
     """A write takes a condition on the stored item, checked and applied in one step."""
     transaction_size: int
     """Actions of one transaction, all applied or none."""
+    snapshot_reads: bool = False
+    """`get_many` reads all items of a request at one moment; not required."""
 
     def lacking(self) -> list[str]:
         """The capabilities that a volume needs and the store lacks."""

@@ -16,11 +16,12 @@ from s3k_async.backends.ports.items import (
     Check,
     Condition,
     Delete,
+    Key,
     Put,
     Update,
     Value,
 )
-from s3k_async.errors import ConditionFailedError
+from s3k_async.errors import ConditionFailedError, VolumeNotFoundError
 from tests.contracts.subjects import (
     PARTITION,
     Items,
@@ -128,6 +129,187 @@ async def test_a_transaction_of_checks_changes_nothing(items: Items) -> None:
     assert await stored(items) == {"file": row("file", ver=1)}
 
 
+async def test_a_transaction_of_one_check_of_absence(items: Items) -> None:
+    await items.transact([Check(key("file"), ABSENT)], token())
+    await items.write(Put(row("file", ver=1, id="an id"), ABSENT))
+    with pytest.raises(ConditionFailedError) as failed:
+        await items.transact([Check(key("file"), ABSENT)], token())
+    assert failed.value.current == {0: row("file", ver=1, id="an id")}
+    assert await stored(items) == {"file": row("file", ver=1, id="an id")}
+
+
+async def test_a_transaction_of_one_check_of_values(items: Items) -> None:
+    condition = Condition(equals={"ver": 1, "isdir": True}, missing=("next",))
+    with pytest.raises(ConditionFailedError) as failed:
+        await items.transact([Check(key("file"), condition)], token())
+    assert failed.value.current == {0: None}
+    await items.write(Put(row("file", ver=1, isdir=True), ABSENT))
+    await items.transact([Check(key("file"), condition)], token())
+    await items.write(Update(key("file"), ver(1), set={"next": "txn"}))
+    with pytest.raises(ConditionFailedError) as failed:
+        await items.transact([Check(key("file"), condition)], token())
+    assert failed.value.current == {0: row("file", ver=1, isdir=True, next="txn")}
+
+
+async def test_a_check_sees_the_rest_of_a_move_of_which_a_read_saw_a_part(
+    items: Items, open_items: OpenItems
+) -> None:
+    """The source of a move is gone for a read: then a transaction finds the target."""
+    other = await open_items()
+    rounds = 10
+    for number in range(rounds):
+        await items.write(Put(row(f"source-{number}", ver=1), ABSENT))
+
+    async def move() -> None:
+        for number in range(rounds):
+            actions: list[Action] = [
+                Delete(key(f"source-{number}"), ver(1)),
+                Put(row(f"source-{number}", "trash", ver=2), ABSENT),
+            ]
+            await settled(partial(other.transact, actions, token()))
+
+    async def look() -> None:
+        for number in range(rounds):
+            while await items.get(key(f"source-{number}")) is not None:
+                pass
+            check = Check(key(f"source-{number}", "trash"), ABSENT)
+            with pytest.raises(ConditionFailedError) as failed:
+                await settled(partial(items.transact, [check], token()))
+            assert failed.value.current == {0: row(f"source-{number}", "trash", ver=2)}
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        tasks.start_soon(move)
+
+
+class Move:
+    """A transaction as that of a directory which is moved: one of each action, and several of those
+    that parents and ancestors get. Every item is in a partition of its own."""
+
+    def __init__(self, name: str) -> None:
+        def at(place: str) -> Key:
+            return key(name, f"{name} {place}")
+
+        def there(place: str) -> Condition:
+            return Condition(equals={"isdir": True, "id": place}, missing=("next",))
+
+        def touch(place: str) -> Update:
+            return Update(at(place), there(place), set={"op": name})
+
+        self.before: dict[Key, dict[str, Value] | None] = {
+            at(place): row(name, f"{name} {place}", isdir=True, id=place, ver=1)
+            for place in ("source", "parent", "new parent", "ancestor", "other ancestor", "beside")
+        }
+        self.before |= dict.fromkeys((at("target"), at("trash")))
+        moved = row(name, f"{name} target", isdir=True, id="source", ver=2)
+        self.actions: list[Action] = [
+            Check(at("ancestor"), there("ancestor")),
+            Delete(at("source"), Condition(equals={"id": "source", "ver": 1}, missing=("next",))),
+            touch("parent"),
+            Check(at("trash"), ABSENT),
+            Put(moved, ABSENT),
+            touch("new parent"),
+            Check(at("other ancestor"), there("other ancestor")),
+        ]
+        self.after = {
+            **self.before,
+            at("source"): None,
+            at("target"): moved,
+            at("parent"): {**row_at(self.before, at("parent")), "op": name},
+            at("new parent"): {**row_at(self.before, at("new parent")), "op": name},
+        }
+
+    async def make(self, items: Items, *, broken: frozenset[int] = frozenset()) -> None:
+        """Write the items, those of some positions so that the conditions there fail."""
+        for number, action in enumerate(self.actions):
+            if number in broken:
+                there = self.before[action.key]
+                self.before[action.key] = (
+                    row(action.key.sort, action.key.partition, id="another")
+                    if there is None
+                    else {**there, "next": "txn"}
+                )
+        await items.transact(
+            [Put(item, ABSENT) for item in self.before.values() if item is not None], token()
+        )
+
+    async def found(self, items: Items) -> dict[Key, dict[str, Value] | None]:
+        """The items as they are now."""
+        found = await items.get_many(list(self.before))
+        return {each: dict(found[each]) if each in found else None for each in self.before}
+
+
+def row_at(rows: dict[Key, dict[str, Value] | None], place: Key) -> dict[str, Value]:
+    found = rows[place]
+    assert found is not None
+    return found
+
+
+async def test_a_move_with_checks_and_updates_is_applied_once(
+    items: Items, open_items: OpenItems
+) -> None:
+    move, same = Move("directory"), token()
+    await move.make(items)
+    await items.transact(move.actions, same)
+    assert await move.found(items) == move.after
+    for store in (items, await open_items()):
+        await store.transact(move.actions, same)
+        assert await move.found(items) == move.after
+    source, parent = move.actions[1].key, move.actions[2].key
+    changed = row_at(move.before, source)
+    await items.write(Put(changed, ABSENT))
+    await items.write(Update(parent, Condition(), set={"op": "later"}))
+    await items.transact(move.actions, same)
+    later = {**row_at(move.after, parent), "op": "later"}
+    assert await move.found(items) == {**move.after, source: changed, parent: later}
+
+
+async def test_a_move_with_checks_and_updates_is_refused_at_each_position(items: Items) -> None:
+    positions = range(len(Move("directory").actions))
+    for broken in (
+        *(frozenset({number}) for number in positions),
+        frozenset(positions),
+        frozenset(positions[::2]),
+        frozenset(positions[1::2]),
+    ):
+        move, same = Move(f"directory {sorted(broken)}"), token()
+        await move.make(items, broken=broken)
+        for _ in range(2):
+            with pytest.raises(ConditionFailedError) as failed:
+                await items.transact(move.actions, same)
+            assert failed.value.current == {
+                number: move.before[move.actions[number].key] for number in broken
+            }
+            assert await move.found(items) == move.before
+
+
+async def test_a_move_with_as_many_checks_as_fit(items: Items) -> None:
+    checked = [
+        row(f"{number:02}", f"level {number}", id=f"{number}")
+        for number in range(MAX_TRANSACTION - 3)
+    ]
+    await items.write(Put(row("source", ver=1), ABSENT))
+    await items.transact([Put(each, ABSENT) for each in checked], token())
+    checks = [
+        Check(key(str(each["children"]), str(each["path"])), Condition(equals={"id": each["id"]}))
+        for each in checked
+    ]
+    touched = Update(checks[-1].key, checks[-1].when, set={"op": "move"})
+
+    def moved(name: str, checks: list[Check]) -> list[Action]:
+        move: list[Action] = [Delete(key("source"), ver(1)), Put(row(name, ver=2), ABSENT)]
+        return [*move, Check(key("nothing"), ABSENT), *checks]
+
+    wrong = Check(checks[50].key, Condition(equals={"id": "another"}))
+    with pytest.raises(ConditionFailedError) as failed:
+        await items.transact(moved("target", [*checks[:50], wrong, *checks[51:]]), token())
+    assert failed.value.current == {53: checked[50]}
+    assert await stored(items) == {"source": row("source", ver=1)}
+    await items.transact([*moved("target", checks[:-1]), touched], token())
+    assert await stored(items) == {"target": row("target", ver=2)}
+    assert await items.get(touched.key) == {**checked[-1], "op": "move"}
+
+
 async def test_a_hundred_actions(items: Items) -> None:
     await items.transact(
         [Put(row(f"{n:03}", ver=1), ABSENT) for n in range(MAX_TRANSACTION)], token()
@@ -156,6 +338,20 @@ async def test_more_than_a_hundred_actions_are_refused(items: Items) -> None:
             [Put(row(f"{n:03}", ver=1), ABSENT) for n in range(MAX_TRANSACTION + 1)], token()
         )
     assert await stored(items) == {}
+
+
+async def test_more_than_a_hundred_actions_are_refused_before_anything_is_sent(
+    open_items: OpenItems,
+) -> None:
+    """What is sent to a table that does not exist fails in another way."""
+    store = await open_items()
+    actions: list[Action] = [
+        Check(key(f"{number:03}"), ABSENT) for number in range(MAX_TRANSACTION + 1)
+    ]
+    with pytest.raises(ValueError, match=r"."):
+        await store.transact(actions, token())
+    with pytest.raises(VolumeNotFoundError):
+        await store.transact(actions[:-1], token())
 
 
 async def test_no_actions_and_no_token_are_refused(items: Items) -> None:

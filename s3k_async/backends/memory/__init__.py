@@ -29,7 +29,7 @@ class MemoryTable(TableLocation):
     scheme: ClassVar[str] = "memory"
     form: ClassVar[str] = "memory://NAME"
     capabilities: ClassVar[TableCapabilities] = TableCapabilities(
-        conditional_writes=True, transaction_size=100
+        conditional_writes=True, transaction_size=100, snapshot_reads=True
     )
 
     @classmethod

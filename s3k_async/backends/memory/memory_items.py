@@ -122,8 +122,9 @@ class MemoryItems:
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
         async with interleaved:
-            items = self._table().items
-            return {key: dict(items[key]) for key in keys if key in items}
+            table = self._table()
+            with table.lock:
+                return {key: dict(table.items[key]) for key in keys if key in table.items}
 
     async def write(self, action: Put | Update | Delete) -> None:
         validate(action)

@@ -102,9 +102,11 @@ class ItemStore(Protocol):
         """The item, strongly consistent, or None."""
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
-        """The items that exist, each read strongly consistent. Not a snapshot.
+        """The items that exist, each read strongly consistent.
 
         Up to MAX_BATCH keys are one request of an adapter; `retrying_items` splits longer lists.
+        The items of one request are a snapshot if the location's capabilities have
+        `snapshot_reads`; otherwise each is read at a moment of its own.
         Raises UnprocessedKeysError if the service did not process some of them.
         """
 

@@ -27,7 +27,7 @@ class SqliteFile(TableLocation):
     scheme: ClassVar[str] = "sqlite"
     form: ClassVar[str] = "sqlite:PATH"
     capabilities: ClassVar[TableCapabilities] = TableCapabilities(
-        conditional_writes=True, transaction_size=100
+        conditional_writes=True, transaction_size=100, snapshot_reads=True
     )
 
     @classmethod

@@ -131,8 +131,10 @@ class SqliteItems:
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
         def found(connection: sqlite3.Connection) -> dict[Key, Item]:
-            pairs = ((key, _select(connection, key)) for key in keys)
-            return {key: item for key, item in pairs if item is not None}
+            connection.execute("BEGIN")  # the first query takes the snapshot
+            items = {key: _select(connection, key) for key in keys}
+            connection.execute("COMMIT")
+            return {key: item for key, item in items.items() if item is not None}
 
         return await self._read(found)
 
