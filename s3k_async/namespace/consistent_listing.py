@@ -22,6 +22,7 @@ from s3k_async.errors import BusyError
 from s3k_async.model import ROOT, Entry
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.directories import DirectoryStore
+from s3k_async.namespace.layout import LocatedEntry
 from s3k_async.table.codec import from_items
 from s3k_async.table.keys import ROOT_KEY, Directory, KeyScheme
 from s3k_async.table.stored_reader import ROOT_ENTRY
@@ -42,6 +43,8 @@ _Children: TypeAlias = Callable[
 _Stamp: TypeAlias = tuple[str, str] | None
 """The operation id and the intent of an entry, which every change of the entry changes; None for a
 missing entry."""
+_Place: TypeAlias = tuple[str, int] | None
+"""Id and version of an entry, of which every move changes one; None for a missing entry."""
 _Listed: TypeAlias = tuple[Directory, bool]
 """A directory, and whether its children are in order."""
 
@@ -76,9 +79,14 @@ class SnapshotView:
         self._rows = 0
         self._looked_up: list[tuple[str, _Stamp]] = []
         """By entry key."""
-        self._listed: set[str] = set()
-        """Directory keys."""
+        self._above: dict[str, _Place] = {}
+        """The directories that have to stay where they are for what was looked up to be at its
+        path, by entry key: in layout `tree` those above it."""
+        self._listed: dict[str, Directory] = {}
+        """By directory key."""
         self._directories: list[Entries] = []
+        self._met_twice = False
+        """Whether a directory was listed at two paths."""
 
     @property
     def keys(self) -> KeyScheme:
@@ -93,18 +101,21 @@ class SnapshotView:
     async def get(self, path: str) -> Entry | None:
         """The entry at a path, or None. Raises InvalidPathError, ItemFormatError."""
         if path == ROOT and self._watched:
-            entry: Entry | None = _root(await self._store.items.get(ROOT_KEY))
-        else:
-            entry = await self._store.get(path, self._intents.seen)
-        self._note([(path, entry)])
-        return entry
+            entry = _root(await self._store.items.get(ROOT_KEY))
+            self._note([LocatedEntry(entry, ROOT)])
+            return entry
+        return (await self._look_up([path]))[0]
 
     async def get_many(self, paths: Sequence[str]) -> list[Entry | None]:
         """The entries at the paths, in their order."""
-        found = await self._store.get_many(paths, self._intents.seen)
+        found = await self._look_up(paths)
         self._count(len(found))
-        self._note(list(zip(paths, found, strict=True)))
         return found
+
+    async def _look_up(self, paths: Sequence[str]) -> list[Entry | None]:
+        found = await self._store.layout.locate(paths, self._intents.seen)
+        self._note(found)
+        return [located.entry for located in found]
 
     def children(self, directory: Directory) -> AsyncGenerator[Entries, None]:
         """A directory's children in pages, in arrival order. The directory itself was read
@@ -121,10 +132,11 @@ class SnapshotView:
         if self.is_large or not self._watched or (not self._listed and len(self._looked_up) < 2):
             return True
         stamps = [*self._looked_up, *self._visited()]
-        current = await self._stamps({entry_key for entry_key, _ in stamps})
-        changed = {entry_key for entry_key, stamp in stamps if current[entry_key] != stamp}
+        current = await self._current({entry_key for entry_key, _ in stamps} | self._above.keys())
+        changed = {key for key, stamp in stamps if _stamp(current[key]) != stamp}
+        changed |= {key for key, place in self._above.items() if _place(current[key]) != place}
         self._keep(dict(stamps), changed)
-        return not changed and await self._intents.is_unchanged()
+        return not changed and not self._met_twice and await self._intents.is_unchanged()
 
     @property
     def validated(self) -> Mapping[_Listed, _Validated]:
@@ -164,15 +176,18 @@ class SnapshotView:
         if self._watched:
             self._complete[listed] = pages
 
-    def _note(self, found: Sequence[tuple[str, Entry | None]]) -> None:
-        if self._watched:
-            self._looked_up += [
-                (path if entry is None else entry.entry_key, _stamp(entry)) for path, entry in found
-            ]
+    def _note(self, found: Sequence[LocatedEntry]) -> None:
+        if not self._watched:
+            return
+        for located in found:
+            self._looked_up.append((located.entry_key, _stamp(located.entry)))
+            for directory in located.above:
+                self._above[directory.entry_key] = _place(directory)
 
     def _list(self, directory: Directory) -> None:
         if self._watched:
-            self._listed.add(directory.key)
+            # In layout `tree` one that was moved meanwhile may be in the listings of two others.
+            self._met_twice |= self._listed.setdefault(directory.key, directory) != directory
 
     async def _page(self, directory: Directory, stored: Entries) -> Entries:
         if stored.with_intents():
@@ -191,6 +206,7 @@ class SnapshotView:
         if self.is_large and self._watched:
             self._watched = False
             self._looked_up.clear()
+            self._above.clear()
             self._listed.clear()
             self._directories.clear()
             self._complete.clear()
@@ -204,18 +220,18 @@ class SnapshotView:
             if directory_key in self._listed
         ]
 
-    async def _stamps(self, entry_keys: set[str]) -> dict[str, _Stamp]:
-        """The current stamps by entry key, by one BatchGetItem for each hundred."""
+    async def _current(self, entry_keys: set[str]) -> dict[str, Entry | None]:
+        """The current entries by entry key, by one BatchGetItem for each hundred."""
         below = sorted(entry_keys - {ROOT})
         keys = self.keys.keys(below)
         root = [ROOT_KEY] if ROOT in entry_keys else []
         found = await self._store.items.get_many([*keys, *root])
         stored = from_items([found[key] for key in keys if key in found], self.keys)
         seen = await self._intents.seen(stored)
-        stamps: dict[str, _Stamp] = dict.fromkeys(below)
-        stamps.update((entry.entry_key, _stamp(entry)) for entry in seen)
-        stamps[ROOT] = _stamp(_root(found.get(ROOT_KEY)))
-        return stamps
+        current: dict[str, Entry | None] = dict.fromkeys(below)
+        current.update((entry.entry_key, entry) for entry in seen)
+        current[ROOT] = _root(found.get(ROOT_KEY))
+        return current
 
 
 async def list_consistently(
@@ -249,6 +265,10 @@ async def list_consistently(
 
 def _stamp(entry: Entry | None) -> _Stamp:
     return None if entry is None else (entry.operation, entry.pending)
+
+
+def _place(entry: Entry | None) -> _Place:
+    return None if entry is None else (entry.id, entry.version)
 
 
 def _root(record: Item | None) -> Entry:
