@@ -155,7 +155,7 @@ class Transaction:
         need_staged(staged, self._volume().record.volume_id)
         if place == ROOT:
             raise IsDirectoryError("a directory is at the path", path=place)
-        self._volume().store.keys.key(place)
+        self._volume().store.layout.check_path(place)
         if staged.object_id in self._published:
             raise InvalidArgumentError(
                 "the transaction already publishes this staged file", path=place
@@ -191,7 +191,7 @@ class Transaction:
         if place == ROOT:
             raise IsDirectoryError("a directory is at the path", path=place)
         volume = self._volume()
-        volume.store.keys.key(place)
+        volume.store.layout.check_path(place)
         async with self._claimed(place):
             content = await look_at(volume, uri)
             self._need_open()
@@ -240,7 +240,7 @@ class Transaction:
             raise NotDirectoryError("the path leads through a file", path=old)
         if is_below(old, new):
             raise PathExistsError("the target exists", path=new)
-        self._volume().store.keys.key(new)
+        self._volume().store.layout.check_path(new)
         self._claims.take(old)
         try:
             self._claims.take(new)
@@ -291,7 +291,7 @@ class Transaction:
         place = self._open_place(path)
         if place == ROOT:
             return
-        self._volume().store.keys.key(place)
+        self._volume().store.layout.check_path(place)
         self._claims.take(place, makes_directory=True)
         self._intents.append(MakeDirectory(place))
 

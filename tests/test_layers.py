@@ -36,6 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "settings",
     ),
     ("integrity",),
+    ("layouts",),
     ("namespace",),
     ("txn",),
     ("table",),
@@ -61,6 +62,7 @@ INVERSIONS = {
     "integrity.repair_actions.FsckVolume": "the part of an open volume that fsck and gc use",
     "migrate.load.Loader": "the phases of a load: in this process, or as tasks of Spark",
     "migrate.reshard.TableWalker": "the passes over a table: in this process, or as tasks of Spark",
+    "namespace.layout.Layout": "what differs between layouts: `layouts` implements it",
     "volumes.restoration.PlannedRestore": "the parts of a restore: here, or as tasks of Spark",
 }
 """Protocols with implementations in a layer above theirs, and why. One member alone is a callback,
@@ -132,6 +134,28 @@ def test_modules_import_only_from_their_layer_and_below() -> None:
         if DEPTH.get(layer(name), -1) < DEPTH[layer(module)]
     ]
     assert not upward, "\n".join(upward)
+
+
+def layouts_imported(module: str, tree: ast.AST) -> list[str]:
+    """The modules of single layouts that a module imports, unless it may choose between them."""
+    chooses = layer(module) in {"layouts", "volumes", "migrate"}
+    names = () if chooses else (name for _, name in imported(module, tree))
+    return [name for name in names if name.startswith(f"{PACKAGE}.layouts.")]
+
+
+def test_only_volumes_and_the_migration_choose_a_layout() -> None:
+    trees = ((each, ast.parse(source(each).read_text(encoding="utf-8"))) for each in modules())
+    found = [
+        f"{each} imports {name}" for each, tree in trees for name in layouts_imported(each, tree)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_another_choice_of_a_layout_is_noticed() -> None:
+    tree = ast.parse("from s3k_async.layouts.path.path_layout import PathLayout")
+    assert layouts_imported(f"{PACKAGE}.volumes.volume", tree) == []
+    for module in ("client", "integrity.verify", "spark.restore_job", "namespace.store"):
+        assert layouts_imported(f"{PACKAGE}.{module}", tree)
 
 
 def rust_imports(text: str) -> set[str]:

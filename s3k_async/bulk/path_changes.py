@@ -24,7 +24,7 @@ from s3k_async.errors import (
 )
 from s3k_async.files.file_ranges import need_same
 from s3k_async.model import ROOT, ChangeResult, Entry, FileStatus, Progress
-from s3k_async.namespace.bulk_moves import BulkOutcome, delete_files
+from s3k_async.namespace.bulk_changes import BulkOutcome, delete_files
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.pair_renames import PairRenames, RenamePair
@@ -57,8 +57,9 @@ async def rename(
     if entry.is_dir:
         if is_below(target, source):
             raise RenameIntoSelfError("the target is the directory itself or below it", path=target)
-        tree = volume.atomic if atomic else volume.tree
-        moved = await tree.rename(entry, target, progress=progress)
+        moved = await volume.store.layout.rename_directory(
+            entry, target, atomic=atomic, progress=progress
+        )
         return moved.raise_for_failures(path=source)
     if target == source:
         return ChangeResult()
@@ -103,12 +104,11 @@ async def _delete(
     atomic: bool,
     progress: ProgressCallback | None,
 ) -> ChangeResult:
+    store = volume.store
     with volume.freeing_space():
         if entry.is_dir and recursive:
-            tree = volume.atomic if atomic else volume.tree
-            deleted = await tree.delete(entry, progress=progress)
+            deleted = await store.layout.delete_directory(entry, atomic=atomic, progress=progress)
             return deleted.raise_for_failures(path=entry.path)
-        store = volume.store
         await (store.remove_directory(entry) if entry.is_dir else store.delete_file(entry))
     return _single("delete", entry, progress)
 
@@ -260,7 +260,7 @@ def _paths(
 def _fitting(store: MetadataStore, path: str) -> str:
     """The path, if it has a key. Raises InvalidPathError."""
     if path != ROOT:
-        store.keys.key(path)
+        store.layout.check_path(path)
     return path
 
 

@@ -1,7 +1,7 @@
 """The local runner of restore: rebuilds lost entries from the log and the existing data objects.
 
 The log is sorted by object id in a temporary file, the rules decide each object
-(`restore_rules`), and the restored entries are joined to a tree (`tree_restore`). Memory is
+(`restore_rules`), and the restored entries are joined to a tree (`restore_plans`). Memory is
 bounded. `spark.restore_job` does the same over Spark.
 
 The runner holds the volume lock, so the table does not change meanwhile.
@@ -10,7 +10,7 @@ The runner holds the volume lock, so the table does not change meanwhile.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio.to_thread
 
@@ -19,14 +19,18 @@ from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
 from s3k_async.backends.ports.key_ranges import HEX
 from s3k_async.backends.ports.pagination import list_all
+from s3k_async.integrity.restore_plans.path import ROWS_AT_ONCE, TreePlan
+from s3k_async.integrity.restore_report import RestoreOutcome, RestoreReport
 from s3k_async.integrity.restore_rules import RestoreDecision, decide_object, named_keys
-from s3k_async.integrity.tree_restore import ROWS_AT_ONCE, RestoreOutcome, RestoreReport, TreePlan
 from s3k_async.model import ROOT, Entry, Progress
 from s3k_async.oplog.damage import DamagedLog
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import LogReader
 
-__all__ = ["RestorePlan", "plan_restore"]
+__all__ = ["MakeTree", "RestorePlan", "plan_restore"]
+
+MakeTree: TypeAlias = Callable[[ExternalSort, str], TreePlan]
+"""Makes the plan of the restored tree, in a temporary file, for a volume id."""
 
 RECORDS_AT_ONCE: Final = 2000
 
@@ -38,6 +42,7 @@ async def plan_restore(
     data: BlobStore,
     runtime: Runtime,
     *,
+    make_tree: MakeTree,
     volume_id: str,
     has_key: Callable[[str], bool] | None = None,
     existing: AsyncIterator[Sequence[Entry]] | None = None,
@@ -48,10 +53,11 @@ async def plan_restore(
     """Read the log, the data keys and the existing entries of the table (`existing`), and decide
     what to restore at and below `path`.
 
-    `has_key`: as of `LogReader`. `directory`: where the temporary file is made. The plan has to be
-    closed. Raises the stores' errors; damage is an outcome.
+    `make_tree`: the plan of the restored tree. `has_key`: as of `LogReader`. `directory`: where the
+    temporary file is made. The plan has to be closed. Raises the stores' errors; damage is an
+    outcome.
     """
-    plan = RestorePlan(ExternalSort(directory), volume_id, path)
+    plan = RestorePlan(ExternalSort(directory), make_tree, volume_id, path)
     tell = progress or (lambda _: None)
     try:
         await plan.read_log(LogReader(log, has_key=has_key), tell)
@@ -71,8 +77,10 @@ async def plan_restore(
 class RestorePlan:
     """The plan of a restore, in a temporary file."""
 
-    def __init__(self, sorter: ExternalSort, volume_id: str, path: str) -> None:
-        self.tree = TreePlan(sorter, volume_id)
+    def __init__(
+        self, sorter: ExternalSort, make_tree: MakeTree, volume_id: str, path: str
+    ) -> None:
+        self.tree = make_tree(sorter, volume_id)
         self._sorter = sorter
         self._path = path
         self._database = sorter.database

@@ -240,8 +240,8 @@ OBJECTS: Final[RuleTable[RestoreFacts, RuleName, RestoreAction]] = RuleTable(
         Rule((), "committed", "restore"),
     ),
 )
-"""The decision about each object by itself; `tree_restore.TreePlan.make_a_tree` resolves conflicts
-between objects."""
+"""The decision about each object by itself; `make_a_tree` of the plan in `restore_plans` resolves
+conflicts between objects."""
 
 
 def decide_restore(

@@ -1,1 +1,1 @@
-"""What only one layout of the table needs: a package for each."""
+"""Layouts: what the keys of entries are made of, and what depends on it. A package for each."""

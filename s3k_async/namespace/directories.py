@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from itertools import pairwise
-from typing import TypeVar
+from typing import Self, TypeVar
 
-from s3k_async import _native
 from s3k_async._core.active_calls import incidental
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import (
@@ -42,10 +41,10 @@ from s3k_async.errors import (
 )
 from s3k_async.model import ROOT, Entry
 from s3k_async.namespace.entry_reader import EntryReader
-from s3k_async.namespace.parent_cache import ParentCache, SingleFlight
+from s3k_async.namespace.layout import Chain, Layout
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.log_writer import OperationLog
-from s3k_async.table.codec import NEXT, from_item, is_directory_without_intent, to_item, unchanged
+from s3k_async.table.codec import NEXT, from_item, to_item, unchanged
 from s3k_async.table.keys import ROOT_KEY, Directory, KeyScheme
 from s3k_async.txn.intent_resolver import IntentResolver
 from s3k_async.txn.logged_write import LoggedWriter
@@ -73,20 +72,22 @@ class DirectoryStore(EntryReader):
         log: OperationLog,
         runtime: Runtime,
         tuning: Tuning,
+        layout: Callable[[Self], Layout],
         *,
         read_only: bool = False,
     ) -> None:
         super().__init__(items, keys)
         self.changes = LoggedWriter(log, runtime)
         self.transactions = TransactionRecords(items, runtime)
-        self.resolver = IntentResolver(self, self.transactions, runtime, tuning.busy_timeout)
         self.runtime = runtime
         self.tuning = tuning
         self.read_only = read_only
-        self.known = ParentCache(runtime.monotonic)
         self.root_has_record = False
         """Whether the record that indicates changes in the root is known to exist."""
-        self._shared = SingleFlight(self.directory_exists)
+        self.layout = layout(self)
+        self.resolver = IntentResolver(
+            self, self.transactions, runtime, tuning.busy_timeout, self.layout.end_trees
+        )
 
     def require_writable(self, path: str) -> None:
         """Raise ReadOnlyVolumeError if the volume is open for reading only."""
@@ -105,7 +106,7 @@ class DirectoryStore(EntryReader):
         self.require_writable(path)
         deadline = self.deadline()
         while True:
-            chain = await self.chain(path)
+            chain = await self.layout.chain(path)
             target = chain[-1][1]
             for position, (ancestor, entry) in enumerate(chain):
                 if entry is not None and not entry.is_dir:
@@ -120,15 +121,15 @@ class DirectoryStore(EntryReader):
             if not parents and len(chain) > 1 and chain[-2][1] is None:
                 raise PathNotFoundError("no such parent directory", path=chain[-2][0])
             try:
-                return self._seen(await self._make_missing(chain))
+                return self._seen(await self.make_missing(chain))
             except ConditionFailedError as error:
                 self.still_time(deadline, path)
                 await self.resolve_refusal(error)
 
     def _seen(self, directory: Entry) -> Entry:
-        """Add a directory that was just read or created to the parent cache, and return it."""
+        """Tell the layout of a directory that was just read or created, and return it."""
         if not directory.pending:
-            self.known.add(directory.path)
+            self.layout.remember(directory)
         return directory
 
     def new_directory(self, path: str) -> Entry:
@@ -136,9 +137,7 @@ class DirectoryStore(EntryReader):
         now, operation = self.runtime.now_ms(), self.runtime.uuid()
         return Entry(path, True, self.runtime.uuid(), 1, now // 1000, now, operation=operation)
 
-    async def _make_missing(
-        self, chain: Sequence[tuple[str, Entry | None]], *checks: Check
-    ) -> Entry:
+    async def make_missing(self, chain: Chain, *checks: Check) -> Entry:
         """Create the missing directories of a chain. Raises ConditionFailedError when the chain has
         changed or carries an intent, or one of the checks fails.
         """
@@ -276,7 +275,7 @@ class DirectoryStore(EntryReader):
 
     async def _set_intent(self, entry: Entry, intent: str) -> Entry:
         if intent:
-            self.known.discard(entry.path)
+            self.layout.discard(self.keys.directory(entry))
         operation = self.runtime.uuid()
         stamp = {OPERATION: operation}
         action = Update(
@@ -362,47 +361,25 @@ class DirectoryStore(EntryReader):
                 "another client changed the directory during its removal", path=held.path
             ) from error
 
-    async def forget(self, held: Entry) -> None:
-        """Remove the old entry of a directory that has moved. Not logged, since the object still
-        exists at its new path. Raises ConflictError if it no longer carries this transaction's
-        intent.
-        """
-        try:
-            await self.items.write(Delete(self.keys.of(held), unchanged(held)))
-        except ConditionFailedError as error:
-            raise ConflictError(
-                "another client changed the directory during its rename", path=held.path
-            ) from error
-
-    async def parent_exists(self, path: str) -> bool:
-        """Whether the parent of a path is a directory without an intent of a live transaction, by a
-        read that begins now.
-
-        Creations depend on this: it is called after the entry was written and before it is
-        acknowledged. Concurrent calls for the same parent share a read that begins after all of
-        them.
-        """
-        parent = _native.split(path)[0]
-        return parent == ROOT or await self._shared.ask(parent)
-
-    async def directory_exists(self, directory: str) -> bool:
-        """Whether the path is now a directory without an intent of a live transaction."""
-        exists = await self._read_directory(directory)
-        (self.known.add if exists else self.known.discard)(directory)
-        return exists
-
-    async def _read_directory(self, directory: str) -> bool:
-        entry = await self.stored(directory)
-        if entry is None or not entry.is_dir:
-            return False
-        return not entry.pending or await self.resolver.keeps_directory(entry)
+    async def directory_exists(self, directory: Directory) -> bool:
+        """Whether this is now a directory without an intent of a live transaction."""
+        entry = await self.stored(directory.entry_key)
+        if (
+            entry is not None
+            and entry.is_dir
+            and (not entry.pending or await self.resolver.keeps_directory(entry))
+        ):
+            self.layout.remember(entry)
+            return True
+        self.layout.discard(directory)
+        return False
 
     def require_parent(self, parent: Directory) -> list[Check]:
         """The condition of a transaction that a parent is a directory without an intent; none for
         the root."""
         if parent.path == ROOT:
             return []
-        return [Check(self.keys.key(parent.entry_key), is_directory_without_intent())]
+        return [Check(self.keys.key(parent.entry_key), self.layout.is_directory(parent))]
 
     async def touch(self, directory: Directory, *, required: bool = False) -> None:
         """Change only the operation id of a directory, so that clients that have read it detect a
@@ -420,7 +397,8 @@ class DirectoryStore(EntryReader):
     async def _touch_once(self, directory: Directory, required: bool) -> None:
         stamp: dict[str, Value] = {OPERATION: self.runtime.uuid()}
         if directory.path != ROOT:
-            when = is_directory_without_intent() if required else Condition(equals={"isdir": True})
+            there = Condition(equals={"isdir": True})
+            when = self.layout.is_directory(directory) if required else there
             key = self.keys.key(directory.entry_key)
             try:
                 await self.items.write(Update(key, when, set=stamp))

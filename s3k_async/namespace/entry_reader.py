@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from s3k_async import _native
 from s3k_async._core.concurrency import merge
 from s3k_async._native import Entries
-from s3k_async.backends.ports.items import Item
 from s3k_async.errors import ItemFormatError, PathNotFoundError
-from s3k_async.model import ROOT, Entry
+from s3k_async.model import Entry
+from s3k_async.namespace.layout import Layout
 from s3k_async.namespace.ordered_walk import in_order
-from s3k_async.table.codec import from_item, from_items
 from s3k_async.table.keys import Directory
-from s3k_async.table.stored_reader import ROOT_ENTRY, SUFFIX_STREAMS, StoredReader
+from s3k_async.table.stored_reader import SUFFIX_STREAMS, StoredReader
 from s3k_async.txn.intent_view import IntentView, Seeing
 
 __all__ = ["EntryReader", "existing"]
+
+T = TypeVar("T")
 
 ORDERED_ROWS = 50_000
 """Rows that a sorted listing requests at the same time, if there are more suffixes than
 `WHOLE_PAGES`."""
 WHOLE_PAGES = 16
 """Up to this many suffixes, a sorted listing reads pages of full size."""
+
+_Read: TypeAlias = Coroutine[Any, Any, T]
 
 
 class PathReader(Protocol):
@@ -49,54 +51,22 @@ class EntryReader(StoredReader):
     before the intent is resolved. A caller of several methods passes one `see` to all of them.
     """
 
-    async def get(self, path: str, see: Seeing | None = None) -> Entry | None:
-        """The entry at a path, or None. Raises InvalidPathError, ItemFormatError."""
-        if path == ROOT:
-            return ROOT_ENTRY
-        item = await self.items.get(self.keys.key(path))
-        if item is None:
-            return None
-        found = from_items([item], self.keys)
-        if found.with_intents():
-            found = await self._viewed(found, see)
-        return found[0] if found else None
+    layout: Layout
+    """Reads by path depend on it; set by the store."""
 
-    async def get_many(self, paths: Sequence[str], see: Seeing | None = None) -> list[Entry | None]:
-        """The entries at the paths, in their order, in as few requests as possible. Not a
-        snapshot."""
-        stored = await self.items_at(paths)
-        found = from_items(list(stored.values()), self.keys)
-        if found.with_intents():
-            found = await self._viewed(found, see)
-        entries: dict[str, Entry] = {ROOT: ROOT_ENTRY}
-        entries.update(zip(found.paths(), found, strict=True))
-        return [entries.get(path) for path in paths]
+    def get(self, path: str, see: Seeing | None = None) -> _Read[Entry | None]:
+        """`Layout.get`."""
+        return self.layout.get(path, see)
 
-    async def get_each(self, paths: Sequence[str]) -> list[Entry | ItemFormatError | None]:
-        """As `get_many`; for an invalid item the error takes the place of the entry."""
-        stored = await self.items_at(paths)
-        entries: dict[str, Entry | ItemFormatError] = {ROOT: ROOT_ENTRY}
-        try:
-            found = from_items(list(stored.values()), self.keys)
-        except ItemFormatError:
-            damaged = {
-                path: error
-                for path, item in stored.items()
-                if (error := self._damage(item)) is not None
-            }
-            entries.update(damaged)
-            found = from_items(
-                [item for path, item in stored.items() if path not in damaged], self.keys
-            )
-        if found.with_intents():
-            found = await self._viewed(found, None)
-        entries.update(zip(found.paths(), found, strict=True))
-        return [entries.get(path) for path in paths]
+    def get_many(
+        self, paths: Sequence[str], see: Seeing | None = None
+    ) -> _Read[list[Entry | None]]:
+        """`Layout.get_many`."""
+        return self.layout.get_many(paths, see)
 
-    async def chain(self, path: str) -> list[tuple[str, Entry | None]]:
-        """The root, every other ancestor, and the path itself, topmost first, read in one batch."""
-        paths = [ROOT, *_native.ancestors(path), path] if path != ROOT else [ROOT]
-        return list(zip(paths, await self.get_many(paths), strict=True))
+    def get_each(self, paths: Sequence[str]) -> _Read[list[Entry | ItemFormatError | None]]:
+        """`Layout.get_each`."""
+        return self.layout.get_each(paths)
 
     async def children(
         self, directory: Directory, see: Seeing | None = None
@@ -106,7 +76,7 @@ class EntryReader(StoredReader):
         A child that existed for the whole call is returned exactly once. The directory itself is
         not checked.
         """
-        see = see or self._see()
+        see = see or self.view()
         async for page in self.stored_children(directory):
             yield await see(page)
 
@@ -114,7 +84,7 @@ class EntryReader(StoredReader):
         self, directory: Directory, see: Seeing | None = None
     ) -> AsyncGenerator[Entries, None]:
         """As `children`, by name (UTF-8 bytes), with one or two pages of each suffix in memory."""
-        see = see or self._see()
+        see = see or self.view()
         partitions = self.keys.partitions(directory.key)
         limit = None if len(partitions) <= WHOLE_PAGES else max(1, ORDERED_ROWS // len(partitions))
         async with aclosing(
@@ -125,7 +95,7 @@ class EntryReader(StoredReader):
 
     async def has_children(self, directory: Directory) -> bool:
         """Whether the directory has a visible child, reservations included."""
-        see = self._see()
+        see = self.view()
         # The first child of each suffix usually suffices. If it is hidden, many others may be
         # hidden too, so whole pages are read.
         partitions = self.keys.partitions(directory.key)
@@ -136,16 +106,6 @@ class EntryReader(StoredReader):
                     return True
         return False
 
-    def _viewed(self, stored: Entries, see: Seeing | None) -> Awaitable[Entries]:
-        return (see or self._see())(stored)
-
-    def _see(self) -> Seeing:
+    def view(self) -> Seeing:
         """The intent view of one call."""
         return IntentView(self.items, self.keys).seen
-
-    def _damage(self, item: Item) -> ItemFormatError | None:
-        try:
-            from_item(item, self.keys)
-        except ItemFormatError as error:
-            return error
-        return None

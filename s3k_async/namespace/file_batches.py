@@ -22,7 +22,6 @@ from s3k_async.errors import (
     ItemFormatError,
     LeaseExpiredError,
     LogFormatError,
-    NotDirectoryError,
     OutcomeUnknownError,
     PathExistsError,
     S3kError,
@@ -56,20 +55,17 @@ async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
     prepared: Prepared = {}
     fit = [path for path in paths if _fits(store, path, prepared)]
     try:
-        entries = await _entries(store, fit, prepared)
+        found = await store.layout.prepare_many(fit)
     except ItemFormatError:
         # One damaged item must not fail all paths: each is read by itself.
         await _one_by_one(store, fit, prepared)
         return prepared
-    existing = [path for path, entry in entries.items() if entry is not None]
-    plain_parents = await _without_intents(store, {_native.split(path)[0] for path in existing})
+    prepared.update(found.errors)
     again = []
-    for path, entry in entries.items():
+    for path, entry in found.entries.items():
         if entry is not None and entry.is_dir:
             prepared[path] = IsDirectoryError("a directory is at the path", path=path)
-        elif entry is not None and (
-            entry.is_reservation or entry.pending or _native.split(path)[0] not in plain_parents
-        ):
+        elif entry is not None and (entry.is_reservation or entry.pending or path in found.again):
             again.append(path)
         else:
             prepared[path] = store.target(path, entry)
@@ -81,78 +77,11 @@ def _fits(store: MetadataStore, path: str, prepared: Prepared) -> bool:
     try:
         if path == ROOT:
             raise IsDirectoryError("the root is a directory", path=path)
-        store.keys.key(path)
+        store.layout.check_path(path)
     except (IsDirectoryError, InvalidPathError) as error:
         prepared[path] = error
         return False
     return True
-
-
-async def _entries(
-    store: MetadataStore, paths: Sequence[str], prepared: Prepared
-) -> dict[str, Entry | None]:
-    """The entries at the paths whose parents exist or could be created; for the others the error is
-    in `prepared`."""
-    parents = {_native.split(path)[0] for path in paths} - {ROOT}
-    unknown = [parent for parent in parents if parent not in store.known]
-    above = {ancestor for parent in unknown for ancestor in [*_native.ancestors(parent), parent]}
-    wanted = [*paths, *(above - set(paths))]
-    found = dict(zip(wanted, await store.get_many(wanted), strict=True))
-    refused = await _make_parents(store, unknown, found)
-    for path in paths:
-        if (error := refused.get(_native.split(path)[0])) is not None:
-            prepared[path] = error
-    return {path: found[path] for path in paths if path not in prepared}
-
-
-async def _make_parents(
-    store: MetadataStore, parents: Sequence[str], found: dict[str, Entry | None]
-) -> dict[str, S3kError]:
-    """Create missing parents, topmost first, and wait for those with intents; returns the errors by
-    parent."""
-    refused: dict[str, S3kError] = {}
-    missing: dict[int, list[str]] = {}
-    for parent in parents:
-        chain = [found[path] for path in [*_native.ancestors(parent), parent]]
-        if all(entry is not None and entry.is_dir for entry in chain) and not _is_held(chain[-1]):
-            store.known.add(parent)
-        else:
-            missing.setdefault(len(chain), []).append(parent)
-
-    async def make(parent: str) -> None:
-        try:
-            await store.need_directory(parent)
-        except S3kError as error:
-            refused[parent] = _not_directory(error, parent)
-
-    for depth in sorted(missing):
-        await run_all(make, missing[depth], limit=DIRECTORIES)
-    return refused
-
-
-def _is_held(entry: Entry | None) -> bool:
-    return entry is not None and bool(entry.pending)
-
-
-def _not_directory(error: S3kError, parent: str) -> S3kError:
-    """The error for paths below a file."""
-    if not isinstance(error, PathExistsError):
-        return error
-    refusal = NotDirectoryError("the path leads through a file", path=parent)
-    refusal.__cause__ = error
-    return refusal
-
-
-async def _without_intents(store: MetadataStore, parents: set[str]) -> set[str]:
-    """The parents that exist without an intent, read after the files below them: see
-    `MetadataStore._look_whole`."""
-    wanted = sorted(parents)
-    found = await store.get_each(wanted) if wanted else []
-    return {
-        path
-        for path, entry in zip(wanted, found, strict=True)
-        if isinstance(entry, Entry) and entry.is_dir and not entry.pending
-    }
 
 
 async def _one_by_one(store: MetadataStore, paths: Sequence[str], prepared: Prepared) -> None:
@@ -311,7 +240,7 @@ class _Batch:
 
     async def _confirm_below(self, files: list[_Publication]) -> None:
         try:
-            exists = await self.store.parent_exists(files[0].entry.path)
+            exists = await self.store.layout.has_parent(files[0].entry)
         except S3kError as error:
             for file in files:
                 self._not_known(

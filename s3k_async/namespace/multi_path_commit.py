@@ -28,7 +28,6 @@ from s3k_async.backends.ports.items import (
 )
 from s3k_async.errors import ConditionFailedError, TransactionConflictError
 from s3k_async.model import ROOT, ChangeResult
-from s3k_async.namespace.atomic_changes import AtomicChange
 from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
 from s3k_async.namespace.mutations import (
     Change,
@@ -38,10 +37,12 @@ from s3k_async.namespace.mutations import (
     WriteFile,
     decide,
 )
+from s3k_async.namespace.recorded_change import RecordedChange
 from s3k_async.namespace.store import MetadataStore
-from s3k_async.table.codec import NEXT, is_directory_without_intent, to_item, unchanged
-from s3k_async.table.keys import ROOT_KEY, Directory, KeyScheme
+from s3k_async.table.codec import NEXT, to_item, unchanged
+from s3k_async.table.keys import ROOT_KEY, Directory
 from s3k_async.txn.executor import by_transaction, execute
+from s3k_async.txn.logged_write import TransactionLog
 from s3k_async.txn.row_plan import RowPlan
 from s3k_async.txn.txn_manifest import ManifestPart, divided, write_parts
 from s3k_async.txn.txn_record import OwnedTransaction
@@ -114,7 +115,7 @@ async def _in_one(store: MetadataStore, plan: CommitPlan) -> None:
             # After a lost response, a failure because the record is missing could not be told from
             # other failures.
             await store.touch(root)
-        actions: list[Action] = [_touching(keys, each, stamp) for each in touched]
+        actions: list[Action] = [_touching(store, each, stamp) for each in touched]
     else:
         change = next(iter(plan.changes.values()))
         actions = [*store.require_parent(change.parent)] if change.before is None else []
@@ -152,19 +153,20 @@ async def _make(store: MetadataStore, absent: Iterable[Directory], fit: Iterable
             await store.recreate_directory(directory.path)
 
 
-def _touching(keys: KeyScheme, directory: Directory, stamp: dict[str, Value]) -> Update:
+def _touching(store: MetadataStore, directory: Directory, stamp: dict[str, Value]) -> Update:
     """The write of `MetadataStore.touch`, for a directory that must exist; the root always does."""
     if directory.path == ROOT:
         return Update(ROOT_KEY, Condition(), set=stamp)
-    return Update(keys.key(directory.entry_key), is_directory_without_intent(), set=stamp)
+    when = store.layout.is_directory(directory)
+    return Update(store.keys.key(directory.entry_key), when, set=stamp)
 
 
 async def _by_record(store: MetadataStore, plan: CommitPlan) -> None:
     trees = [path for each in plan.subtrees for path in (each.source.path, each.target) if path]
     parts = divided([change.entry_key for change in plan.changes.values()], trees)
     async with store.transactions.hold("transaction", "", parts=len(parts)) as txn:
-        change = _RecordedCommit(store, txn, plan, parts)
-        await change.run(change.prepare)
+        commit = RecordedChange(store, txn)
+        await commit.run(_Preparation(store, txn, commit.log, plan, parts).run)
 
 
 def _obstructed(
@@ -173,25 +175,28 @@ def _obstructed(
     return ObstructedError(next(iter(plan.changes)), store.obstacles(items))
 
 
-class _RecordedCommit(AtomicChange):
-    """A commit by a transaction record. It waits for no other client while it has intents."""
+class _Preparation:
+    """The intents of a commit by a transaction record. It waits for no other client while it has
+    intents."""
 
     def __init__(
         self,
         store: MetadataStore,
         txn: OwnedTransaction,
+        log: TransactionLog,
         plan: CommitPlan,
         parts: Sequence[ManifestPart],
     ) -> None:
-        super().__init__(store, txn, "", "", None)
-        self.tally = plan.tally
-        self._commit_plan = plan
+        self._store = store
+        self._txn = txn
+        self._log = log
+        self._plan = plan
         self._parts = parts
 
-    async def prepare(self) -> None:
+    async def run(self) -> None:
         """Put all intents. Raises ObstructedError if an entry has changed since the decision."""
-        await write_parts(self.store.items, self.txn, self._parts, self.store.runtime)
-        plan = self._commit_plan
+        await write_parts(self._store.items, self._txn, self._parts, self._store.runtime)
+        plan = self._plan
         await self._hold(plan.going)
         await self._look_ahead(plan.subtrees)
         # A directory is written, hidden, before its content.
@@ -205,52 +210,55 @@ class _RecordedCommit(AtomicChange):
         """Check again: of two directories moved into each other, one sees the other, since both are
         held by now."""
         for subtree in subtrees:
-            chain = await self.store.chain(subtree.target) if subtree.target else []
+            chain = await self._store.layout.chain(subtree.target) if subtree.target else []
             held = [entry for _, entry in chain if entry is not None and entry.pending]
             if held:
                 raise ObstructedError(subtree.target, held)
 
     async def _prepare_below(self, subtree: SubtreeMutation) -> None:
-        self.store.known.discard(subtree.source.path)
+        directory = self._store.keys.directory(subtree.source)
+        self._store.layout.discard(directory)
         if subtree.must_be_empty:
-            await self.store.need_empty(self.store.keys.directory(subtree.source))
+            await self._store.need_empty(directory)
             return
-        await self.below(subtree.source.path, subtree.target)
+        await self._store.layout.prepare_subtree(
+            self._txn, self._log, subtree.source, subtree.target, self._plan.tally
+        )
 
     async def _hold(self, changes: Sequence[Change], *, in_turn: bool = False) -> None:
         """Log the changes and hold their paths, transaction after transaction, or several at the
         same time."""
         if not changes:
             return
-        store = self.store
+        store = self._store
         plan = RowPlan(changes, self._intents, operations=lambda change: change.operations)
         transactions = by_transaction(range(len(changes)))
         lanes = [transactions] if in_turn else [[each] for each in transactions]
         report = await execute(
-            store.items, self._log.run_parts, plan, lanes, store.runtime.uuid, turn=self.txn.turn
+            store.items, self._log.run_parts, plan, lanes, store.runtime.uuid, turn=self._txn.turn
         )
         report.raise_failure()
         if report.refused:
             there = [item for refusal in report.refused.values() for item in refusal.values()]
-            raise _obstructed(store, self._commit_plan, there)
+            raise _obstructed(store, self._plan, there)
 
     def _intents(self, change: Change) -> Sequence[Action]:
-        keys, before, after = self.store.keys, change.before, change.after
+        keys, before, after = self._store.keys, change.before, change.after
         if before is None:
             assert after is not None
-            return [Put(to_item(replace(after, pending=self.txn.creation_intent), keys), ABSENT)]
+            return [Put(to_item(replace(after, pending=self._txn.creation_intent), keys), ABSENT)]
         intent = (
-            self.txn.removal_intent if after is None else WriteIntent(self.txn.id, after).text()
+            self._txn.removal_intent if after is None else WriteIntent(self._txn.id, after).text()
         )
         # A listing knows a directory by its operation.
-        stamp: dict[str, Value] = {OPERATION: self.store.runtime.uuid()} if before.is_dir else {}
+        stamp: dict[str, Value] = {OPERATION: self._store.runtime.uuid()} if before.is_dir else {}
         return [Update(keys.of(before), unchanged(before), set={NEXT: intent, **stamp})]
 
     async def _touch(self, directory: Directory) -> None:
         """Touch the directory: a later transaction that moves or removes it then finds the new
         entries."""
-        self.txn.check()
+        self._txn.check()
         try:
-            await self.store.touch(directory, required=True)
+            await self._store.touch(directory, required=True)
         except ConditionFailedError as error:
-            raise _obstructed(self.store, self._commit_plan, error.current.values()) from error
+            raise _obstructed(self._store, self._plan, error.current.values()) from error

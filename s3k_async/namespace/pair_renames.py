@@ -25,7 +25,7 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.model import ROOT, Entry
-from s3k_async.namespace.bulk_moves import BulkOutcome
+from s3k_async.namespace.bulk_changes import BulkOutcome
 from s3k_async.namespace.directories import require_directories
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation

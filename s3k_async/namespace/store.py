@@ -12,11 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from s3k_async import _native
 from s3k_async._core.concurrency import to_the_end
-from s3k_async._core.runtime import Runtime
-from s3k_async.backends.ports.items import ABSENT, Action, Check, Delete, ItemStore, Put
-from s3k_async.config import Tuning
+from s3k_async.backends.ports.items import ABSENT, Action, Delete, Put
 from s3k_async.errors import (
     BusyError,
     ConditionFailedError,
@@ -31,14 +28,11 @@ from s3k_async.errors import (
 )
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry
 from s3k_async.namespace.directories import DirectoryStore, require_directories
-from s3k_async.namespace.parent_cache import AncestorReads
 from s3k_async.oplog.entries import Operation, OperationKind
-from s3k_async.oplog.log_writer import OperationLog
 from s3k_async.table.codec import from_item, to_item, unchanged
-from s3k_async.table.keys import Directory, KeyScheme
+from s3k_async.table.keys import Directory
 from s3k_async.txn.lease import expired, expiry_ms, require_unexpired
 from s3k_async.txn.logged_write import LoggedOutcome
-from s3k_async.txn.write_intent import transaction_of
 
 __all__ = ["MetadataStore", "WriteTarget"]
 
@@ -57,22 +51,8 @@ class WriteTarget:
 class MetadataStore(DirectoryStore):
     """Files: written whole or by reservation, renamed in one transaction, deleted."""
 
-    def __init__(
-        self,
-        items: ItemStore,
-        keys: KeyScheme,
-        log: OperationLog,
-        runtime: Runtime,
-        tuning: Tuning,
-        *,
-        read_only: bool = False,
-    ) -> None:
-        super().__init__(items, keys, log, runtime, tuning, read_only=read_only)
-        self._looks = AncestorReads(self.known)
-
     async def prepare(self, path: str) -> WriteTarget:
-        """Read the entry, with its ancestors unless its parent is in the cache, and create missing
-        parents.
+        """Read the entry, and create missing parents.
 
         Raises IsDirectoryError, NotDirectoryError (the path leads through a file), BusyError.
         """
@@ -81,7 +61,7 @@ class MetadataStore(DirectoryStore):
             raise IsDirectoryError("the root is a directory", path=path)
         deadline = self.deadline()
         while True:
-            current = await self._look(path)
+            current = await self.layout.prepare(path)
             if current is not None and current.is_dir:
                 raise IsDirectoryError("a directory is at the path", path=path)
             if current is None or not (current.pending or self.ran_out(current)):
@@ -238,49 +218,6 @@ class MetadataStore(DirectoryStore):
 
     # Writing a file
 
-    async def _look(self, path: str) -> Entry | None:
-        """The entry at the path. Missing parents are created, and transactions on them are awaited.
-
-        Below a cached directory only the path is read; for a new file the parent is read after the
-        write. Of several tasks that need the same unknown directory, one reads it for all.
-        """
-        parent = _native.split(path)[0]
-        if parent == ROOT:
-            return await self.get(path)
-        looked, entry = await self._looks.first(parent, lambda: self._look_whole(path))
-        if looked:
-            return entry
-        return None if await self.get(path) is None else await self._look_whole(path)
-
-    async def _look_whole(self, path: str) -> Entry | None:
-        """The entry at the path, read while its parents existed without intents; missing ones are
-        created, and transactions on them are awaited. A file that is read while its directory is
-        being removed could be a creation that is about to be withdrawn.
-        """
-        deadline = self.deadline()
-        while True:
-            chain = await self.chain(path)
-            if not await self._need_parents(chain) or chain[-1][1] is None:
-                return chain[-1][1]
-            self.still_time(deadline, path)
-
-    async def _need_parents(self, chain: list[tuple[str, Entry | None]]) -> bool:
-        """Create missing parents and wait for those with intents. False if all existed without
-        intents when they were read."""
-        require_directories(chain[:-1], missing_ok=True)
-        if len(chain) <= 2:  # in the root
-            return False
-        parent, above = chain[-2]
-        if (
-            above is not None
-            and not above.pending
-            and all(entry is not None for _, entry in chain[:-1])
-        ):
-            self.known.add(parent)
-            return False
-        await self.need_directory(parent)
-        return True
-
     async def _create(self, blank: Entry, content: Content | None) -> Entry:
         """Create a file: committed at once with `content`, else as a reservation. Raises
         PathExistsError."""
@@ -337,7 +274,7 @@ class MetadataStore(DirectoryStore):
 
     async def _check_parent(self, entry: Entry) -> bool:
         try:
-            return await self.parent_exists(entry.path)
+            return await self.layout.has_parent(entry)
         except S3kError as error:
             raise OutcomeUnknownError(
                 "the file was written, but its parent directory could not be verified",
@@ -354,42 +291,13 @@ class MetadataStore(DirectoryStore):
         withdrawn; OutcomeUnknownError.
         """
         try:
-            await self._give_parents(entry)
+            await self.layout.give_parents(entry)
         except S3kError:
             if await to_the_end(partial(self._withdraw, entry)):
                 raise
         except asyncio.CancelledError:
             await self.withdraw_cancelled(entry)
             raise
-
-    async def _give_parents(self, entry: Entry) -> None:
-        key, deadline = self.keys.of(entry), self.deadline()
-        while True:
-            chain = await self.chain(entry.path)
-            parent, ours = chain[-2][1], chain[-1][1]
-            if ours is None or (ours.id, ours.version) != (entry.id, entry.version):
-                return
-            if (
-                ours.pending
-                and parent is not None
-                and parent.is_dir
-                and transaction_of(parent.pending) == transaction_of(ours.pending)
-            ):
-                return  # the transaction moves or removes both, or neither
-            has_parent = parent is not None and not parent.pending
-            if has_parent and all(above is not None and above.is_dir for _, above in chain[:-1]):
-                return
-            self.still_time(deadline, entry.path)
-            try:
-                if ours.pending:
-                    await self.resolve(ours)  # an aborted transaction leaves it without its parents
-                elif parent is not None and parent.pending:
-                    await self.resolve(parent)
-                else:
-                    require_directories(chain[:-1], missing_ok=True)
-                    await self._make_missing(chain[:-1], Check(key, unchanged(entry)))
-            except ConditionFailedError as error:
-                await self.resolve_refusal(error)
 
     async def withdraw_cancelled(self, entry: Entry) -> None:
         """Withdraw a creation whose caller was cancelled; errors are not raised."""
@@ -461,7 +369,7 @@ class MetadataStore(DirectoryStore):
         are checked by the same read."""
         if target == ROOT:
             raise PathExistsError("the root exists", path=target)
-        chain = await self.chain(target)
+        chain = await self.layout.chain(target)
         require_directories(chain[:-1])
         parent, replaced = chain[-2][1], chain[-1][1]
         assert parent is not None
@@ -527,7 +435,7 @@ class MetadataStore(DirectoryStore):
         if replaced is None:
             return await self._move_back(moved, source)
         # The replaced file cannot be restored, so its parent directory is created again.
-        await self._need_parents(await self.chain(moved.path))
+        await self.layout.need_parents(moved)
         return moved
 
     async def _move_back(self, moved: Entry, source: Entry) -> Entry | None:
@@ -547,8 +455,8 @@ class MetadataStore(DirectoryStore):
                 return moved
             # The old path is taken. The file must not be lost, so the parents of the new path are
             # created again.
-            await self._need_parents(await self.chain(moved.path))
+            await self.layout.need_parents(moved)
             return moved
         if not await self._check_parent(back):
-            await self._need_parents(await self.chain(back.path))
+            await self.layout.need_parents(back)
         return None

@@ -2,7 +2,7 @@
 
 Tasks decide each object by the rules of the local runner, and write the files that cannot affect
 other objects, which are nearly all. The driver resolves the rest in a temporary file: directories,
-uncertain states, and competing claims to a path (`integrity.tree_restore`).
+uncertain states, and competing claims to a path (`integrity.restore_plans`).
 """
 
 from __future__ import annotations
@@ -24,17 +24,15 @@ from s3k_async._sync.loop_thread import current_bridge
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ItemFormatError
 from s3k_async.integrity.audit import AuditTrail
-from s3k_async.integrity.restore_rules import RestoreDecision
-from s3k_async.integrity.scope import Scope
-from s3k_async.integrity.tree_restore import (
+from s3k_async.integrity.restore_plans.path import TreePlan, entry_of
+from s3k_async.integrity.restore_report import (
     LISTED_OUTCOMES,
     UNTOLD,
     RestoreOutcome,
     RestoreReport,
-    TreePlan,
-    entry_of,
 )
-from s3k_async.namespace.store import MetadataStore
+from s3k_async.integrity.restore_rules import RestoreDecision
+from s3k_async.integrity.scope import Scope
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.log_writer import DisabledLog
@@ -51,6 +49,7 @@ from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.volumes import Volume
 from s3k_async.volumes.connections import VolumeConnections, log_location
 from s3k_async.volumes.restoration import DamagedVolume, restore_volume, write_tree
+from s3k_async.volumes.volume import metadata_store
 
 __all__ = ["restore"]
 
@@ -139,7 +138,8 @@ class LostPlace:
             log = connections.blobs(log_location(config), "log").below(self.scope)
             place = connections.blobs(config.data, "data")
             keys = KeyScheme(config.name, config.suffix_count or 1, config.hash or "java31")
-            store = MetadataStore(items, keys, DisabledLog(), SYSTEM, config.tuning, read_only=True)
+            log_of = DisabledLog()
+            store = metadata_store(items, keys, log_of, SYSTEM, config.tuning, read_only=True)
             reader = LogReader(log, has_key=keys.has)
             data = place.below(self.scope)
             return Scope(store, data, reader, log, SYSTEM, 0, place=place if self.scope else None)
@@ -217,7 +217,7 @@ def _plan(
     files = job.stage("files", "independent files", FILES, known.files)
     sorter = ExternalSort(temporary)
     try:
-        tree = TreePlan(sorter, lost.volume_id)
+        tree = lost.make_tree(sorter, lost.volume_id)
         outcomes: list[RestoreOutcome] = []
         tree.report.heard = outcomes.append
         for damaged in scanned.collector.loose.log_objects:

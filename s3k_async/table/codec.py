@@ -22,7 +22,6 @@ __all__ = [
     "from_item",
     "from_items",
     "in_columns",
-    "is_directory_without_intent",
     "to_item",
     "unchanged",
 ]
@@ -111,8 +110,3 @@ def unchanged(entry: Entry) -> Condition:
     if entry.pending:
         return Condition(equals=equals | {NEXT: entry.pending})
     return Condition(equals=equals, missing=(NEXT,))
-
-
-def is_directory_without_intent() -> Condition:
-    """The stored item is a directory that no transaction is removing or moving."""
-    return Condition(equals={"isdir": True}, missing=(NEXT,))

@@ -99,7 +99,7 @@ class KeyScheme:
     def directory(self, entry: Entry) -> Directory:
         """A directory by its entry, or by that of the root."""
         if self.layout == "path":
-            return Directory.at(entry.path)
+            return Directory(entry.path, entry.path, entry.path)
         return Directory(entry.id, entry.path, entry.entry_key)
 
     def directories(self, entries: Entries) -> list[Directory]:

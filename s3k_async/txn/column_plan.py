@@ -13,10 +13,9 @@ from s3k_async._native import Deletes, Entries, Moves, Resolutions
 from s3k_async.backends.ports.items import Action
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.segments import operation_ids
-from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.executor import Lane, by_transaction
 
-__all__ = ["ColumnPlan", "plan_deletes", "plan_moves", "plan_resolutions"]
+__all__ = ["ENTROPY", "ColumnPlan", "plan_deletes", "plan_resolutions"]
 
 ENTROPY = 16
 """Bytes of entropy in an operation id."""
@@ -60,21 +59,6 @@ class ColumnPlan:
 
     def path(self, row: int) -> str:
         return self.entries[row].path
-
-
-def plan_moves(
-    entries: Entries,
-    target: str,
-    keys: KeyScheme,
-    runtime: Runtime,
-    intents: tuple[str, str] | None = None,
-) -> ColumnPlan:
-    """Move entries into the directory `target`. With `intents`, prepare the move: the sources get
-    the first intent, the targets the second.
-    """
-    entropy = runtime.entropy(ENTROPY * len(entries))
-    moves = Moves(entries, keys.volume, target, keys.suffix_count, keys.hash, entropy, intents)
-    return ColumnPlan(entries, moves, moves.operations(runtime.now_ms()))
 
 
 def plan_deletes(entries: Entries, runtime: Runtime, intent: str | None = None) -> ColumnPlan:

@@ -9,12 +9,10 @@ remaining ones by a walk from the top.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
+from typing import Protocol
 
-from s3k_async._core.concurrency import Budget
 from s3k_async._core.runtime import Runtime
-from s3k_async._native import Entries
 from s3k_async.backends.ports.items import (
     OPERATION,
     Condition,
@@ -25,11 +23,8 @@ from s3k_async.backends.ports.items import (
 )
 from s3k_async.errors import BusyError, ConditionFailedError, ItemFormatError, OutcomeUnknownError
 from s3k_async.model import Entry
-from s3k_async.table.codec import NEXT, in_columns, to_item
-from s3k_async.table.keys import Directory
+from s3k_async.table.codec import NEXT, to_item
 from s3k_async.table.stored_reader import StoredReader
-from s3k_async.txn.chunking import PARTS, cost, mixed_chunks
-from s3k_async.txn.column_plan import plan_resolutions
 from s3k_async.txn.executor import Lane, by_transaction, execute, unlogged
 from s3k_async.txn.row_plan import RowPlan
 from s3k_async.txn.txn_manifest import ManifestPart, read_part, remove_parts
@@ -45,6 +40,14 @@ from s3k_async.txn.write_intent import CREATED, REMOVED, NewState, parse_intent,
 __all__ = ["IntentResolver"]
 
 
+class EndTrees(Protocol):
+    """`namespace.layout.Layout.end_trees`."""
+
+    async def __call__(
+        self, txn: OwnedTransaction, source: str, target: str, *, published: bool
+    ) -> None: ...
+
+
 class IntentResolver:
     """Resolves the write intents of a volume for calls that encounter them."""
 
@@ -54,11 +57,14 @@ class IntentResolver:
         transactions: TransactionRecords,
         runtime: Runtime,
         busy_timeout: float,
+        end_trees: EndTrees,
     ) -> None:
+        """`end_trees` resolves the intents at and below a source and a target of a transaction."""
         self._reader = reader
         self._transactions = transactions
         self._runtime = runtime
         self._busy_timeout = busy_timeout
+        self._end_trees = end_trees
 
     async def resolve(self, entry: Entry) -> None:
         """Wait until the stored item no longer carries the intent of `entry`, or may not; read it
@@ -134,16 +140,6 @@ class IntentResolver:
         await self._end_trees(txn, source, target, published=published)
         txn.over = True
 
-    async def _end_trees(
-        self, txn: OwnedTransaction, source: str, target: str, *, published: bool
-    ) -> None:
-        reader, runtime = self._reader, self._runtime
-        if source:
-            await _TreeResolution(reader, txn, txn.removal_intent, published, runtime).run(source)
-        if target:
-            intent = txn.creation_intent
-            await _TreeResolution(reader, txn, intent, not published, runtime).run(target)
-
     async def _end_parts(self, txn: OwnedTransaction, *, published: bool) -> None:
         """From the last part to the first, so that a directory that the transaction created comes
         after its content."""
@@ -218,50 +214,3 @@ def _new_state(entry: Entry) -> NewState:
         return parse_intent(entry.pending).new_state
     except ItemFormatError:
         return None
-
-
-class _TreeResolution:
-    """The walk over one side of a transaction: entries with its intent are removed, or lose the
-    intent."""
-
-    def __init__(
-        self,
-        reader: StoredReader,
-        txn: OwnedTransaction,
-        intent: str,
-        remove: bool,
-        runtime: Runtime,
-    ) -> None:
-        self._reader = reader
-        self._txn = txn
-        self._intent = intent
-        self._remove = remove
-        self._runtime = runtime
-        self._budget = Budget(PARTS)
-
-    async def run(self, top: str) -> None:
-        """Resolve the entry at `top` and everything below it."""
-        entry = await self._reader.stored(top)
-        if entry is None or entry.pending != self._intent:
-            return
-        await self._below(top)
-        await self._end(in_columns([entry], self._reader.keys))
-
-    async def _below(self, directory: str) -> None:
-        async def chunk(entries: Entries) -> None:
-            await self._budget.run_all(self._below, entries.directories().paths())
-            await self._end(entries)
-
-        await self._budget.run_all(chunk, mixed_chunks(self._held(directory)), cost=cost)
-
-    async def _held(self, directory: str) -> AsyncGenerator[Entries, None]:
-        async with aclosing(self._reader.stored_children(Directory.at(directory))) as pages:
-            async for page in pages:
-                yield page.carrying(self._intent)
-
-    async def _end(self, entries: Entries) -> None:
-        """Entries that have changed since the listing were resolved by another client."""
-        plan = plan_resolutions(entries, remove=self._remove)
-        items, token = self._reader.items, self._runtime.uuid
-        report = await execute(items, unlogged, plan, plan.lanes(), token, turn=self._txn.turn)
-        report.raise_failure()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeAlias, get_args
+from typing import Final, Protocol, TypeAlias, get_args
 
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.blobs import BlobStore
@@ -20,9 +20,10 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.integrity.audit import AuditRecord, AuditTrail
-from s3k_async.integrity.local_restore import RestorePlan, plan_restore
-from s3k_async.integrity.tree_restore import RestoreReport, TreePlan
-from s3k_async.model import ROOT, Entry, HashName, Progress
+from s3k_async.integrity.local_restore import MakeTree, RestorePlan, plan_restore
+from s3k_async.integrity.restore_plans.path import TreePlan
+from s3k_async.integrity.restore_report import RestoreReport
+from s3k_async.model import ROOT, Entry, HashName, LayoutName, Progress
 from s3k_async.oplog.entries import Operation
 from s3k_async.table.codec import from_items, to_item
 from s3k_async.table.keys import KeyScheme
@@ -41,6 +42,9 @@ __all__ = [
     "write_entries",
     "write_tree",
 ]
+
+
+TREE_PLANS: Final[Mapping[LayoutName, MakeTree]] = {"path": TreePlan}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,11 @@ class DamagedVolume:
         return KeyScheme(
             self.config.name or "-", self.config.suffix_count or 1, self.config.hash or "xxh3"
         )
+
+    @property
+    def make_tree(self) -> MakeTree:
+        """Makes the plan of the restored tree in the layout of the volume."""
+        return TREE_PLANS[self.keys.layout]
 
 
 class PlannedRestore(Protocol):
@@ -119,6 +128,7 @@ def _alone(
             lost.log,
             lost.data,
             lost.runtime,
+            make_tree=lost.make_tree,
             volume_id=lost.volume_id,
             has_key=lost.keys.has,
             existing=None if lost.table is None else _entries(lost.table),

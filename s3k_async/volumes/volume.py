@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, replace
+from typing import Final
 
 from s3k_async._core.active_calls import Calls
 from s3k_async._core.metering import RequestCounter
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ballast import Ballast
-from s3k_async.backends.ports.items import ItemTable
+from s3k_async.backends.ports.items import ItemStore, ItemTable
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.retrying.retrying_items import RetryingItems
-from s3k_async.config import BlobLocation, VolumeConfig
+from s3k_async.config import BlobLocation, Tuning, VolumeConfig
 from s3k_async.errors import (
     ConfigError,
     PermissionDeniedError,
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.namespace.atomic_changes import AtomicTree
-from s3k_async.namespace.recursive import Tree
+from s3k_async.layouts.path.path_layout import PathLayout
+from s3k_async.model import LayoutName
+from s3k_async.namespace.layout import Layout
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_writer import DisabledLog, NativeLog, OperationLog
 from s3k_async.storage.physical import PhysicalStorage
@@ -43,6 +45,7 @@ from s3k_async.volumes.connections import VolumeConnections, log_location
 __all__ = [
     "NO_PATIENCE",
     "Volume",
+    "metadata_store",
     "open_volume",
     "require_agreement",
     "require_encryptions",
@@ -50,6 +53,7 @@ __all__ = [
 ]
 
 NO_PATIENCE = RetryPolicy(attempts=1)
+LAYOUTS: Final[Mapping[LayoutName, Callable[[MetadataStore], Layout]]] = {"path": PathLayout}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,9 +75,6 @@ class Volume:
     storage: PhysicalStorage
     log: OperationLog
     store: MetadataStore
-    tree: Tree
-    atomic: AtomicTree
-    """As `tree`, for atomic changes."""
     read_only: bool
     calls: Calls
     """The active calls of its client."""
@@ -141,7 +142,7 @@ async def open_volume(
             log = NativeLog(log_blobs, runtime)
             stack.push_async_callback(log.close)
         keys = KeyScheme(record.name, record.suffix_count, record.hash, record.layout)
-        store = MetadataStore(items, keys, log, runtime, config.tuning, read_only=not native)
+        store = metadata_store(items, keys, log, runtime, config.tuning, read_only=not native)
         blobs = place.below(record.scope)
         storage = PhysicalStorage(blobs, runtime, config.tuning, place=place, scope=record.scope)
         return Volume(
@@ -155,14 +156,26 @@ async def open_volume(
             storage=storage,
             log=log,
             store=store,
-            tree=(tree := Tree(store)),
-            atomic=AtomicTree(store, tree),
             read_only=not native,
             calls=Calls(record.name),
             counter=connections.counter,
             _ballast=config.table.ballast(),
             _stack=stack.pop_all(),
         )
+
+
+def metadata_store(
+    items: ItemStore,
+    keys: KeyScheme,
+    log: OperationLog,
+    runtime: Runtime,
+    tuning: Tuning,
+    *,
+    read_only: bool,
+) -> MetadataStore:
+    """The metadata store of a volume in its layout."""
+    layout = LAYOUTS[keys.layout]
+    return MetadataStore(items, keys, log, runtime, tuning, layout, read_only=read_only)
 
 
 def recorded(config: VolumeConfig, record: VolumeRecord) -> VolumeConfig:

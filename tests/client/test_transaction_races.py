@@ -28,7 +28,8 @@ from s3k_async.errors import (
     S3kError,
     TransactionConflictError,
 )
-from s3k_async.namespace import multi_path_commit
+from s3k_async.layouts.path.recursive import forget
+from s3k_async.namespace import multi_path_commit, recorded_change
 from s3k_async.table.keys import Directory
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.transaction import Transaction
@@ -293,7 +294,7 @@ async def test_a_file_that_was_left_without_its_directory_gets_it_back() -> None
         store = other._volume().store
         directory = await store.get("/d")
         assert directory is not None
-        await store.forget(directory)
+        await forget(store, directory)
         async with fs.transaction() as tx:
             await tx.delete("/d/f")
             await tx.rename("/g", "/h")
@@ -436,7 +437,7 @@ async def test_fsck_knows_an_item_that_is_about_to_be_another_object(
 
     async with two_clients() as (fs, other):
         await fill(fs)
-        monkeypatch.setattr(multi_path_commit._RecordedCommit, "_fold", died)
+        monkeypatch.setattr(recorded_change.RecordedChange, "_fold", died)
         async with fs.transaction() as tx:
             await tx.rename("/d/g", "/e/k", overwrite=True)
         store = other._volume().store
@@ -524,7 +525,7 @@ async def test_cancelled_in_the_middle_it_leaves_nothing(monkeypatch: pytest.Mon
             began.set()
             await anyio.sleep_forever()
 
-        monkeypatch.setattr(multi_path_commit._RecordedCommit, "_touch", touch)
+        monkeypatch.setattr(multi_path_commit._Preparation, "_touch", touch)
 
         async def run() -> None:
             async with fs.transaction() as tx:

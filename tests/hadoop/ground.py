@@ -139,7 +139,7 @@ class Ground:
         assert log is not None
         for entry in [entry async for page in store.scan("/") for entry in page]:
             await self.volume.items.write(Delete(store.keys.key(entry.path), unchanged(entry)))
-            self.client._volume().store.known.discard(entry.path)
+            self.client._volume().store.layout.discard(store.keys.directory(entry))
         keys = [
             info.key
             for prefix in ("entries/", "segments/")

@@ -27,7 +27,7 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.integrity.local_restore import RestorePlan
-from s3k_async.integrity.tree_restore import RestoreReport
+from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.model import Entry, Progress
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.testing import Died, FaultPlan, Moment

@@ -20,7 +20,7 @@ from s3k_async.errors import ConflictError, PathNotFoundError
 from s3k_async.integrity.recheck import read_item
 from s3k_async.integrity.repair import RepairReport, repair_volume, verify_volume
 from s3k_async.model import Entry
-from s3k_async.namespace.bulk_moves import delete_files
+from s3k_async.namespace.bulk_changes import delete_files
 from s3k_async.namespace.pair_renames import PairRenames, RenamePair
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.table.codec import in_columns

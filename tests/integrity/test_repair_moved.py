@@ -8,7 +8,7 @@ import pytest
 
 from s3k_async.integrity.collector import Collector, Tell
 from s3k_async.integrity.repair import repair_volume, verify_volume
-from s3k_async.namespace.bulk_moves import delete_files
+from s3k_async.namespace.bulk_changes import delete_files
 from s3k_async.namespace.pair_renames import PairRenames, RenamePair
 from s3k_async.table.codec import in_columns
 from tests.torture.damage import DAMAGES, GRACE, Scene
@@ -31,12 +31,13 @@ async def move(scene: Scene) -> None:
 
 
 async def remove_directory(scene: Scene) -> None:
-    await scene.volume.atomic.delete(await scene.need("/a/d0"))
+    await scene.volume.store.layout.delete_directory(await scene.need("/a/d0"), atomic=True)
     await scene.volume.store.delete_file(await scene.need("/top"))
 
 
 async def move_directory(scene: Scene) -> None:
-    await scene.volume.atomic.rename(await scene.need("/a/d0"), "/a/d2")
+    layout = scene.volume.store.layout
+    await layout.rename_directory(await scene.need("/a/d0"), "/a/d2", atomic=True)
 
 
 @pytest.mark.parametrize("damage", ["no_commit", "no_commits", "no_log", "other_attributes"])

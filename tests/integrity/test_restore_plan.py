@@ -12,6 +12,8 @@ import pytest
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.integrity.local_restore import plan_restore
+from s3k_async.integrity.restore_plans.path import TreePlan
+from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.integrity.restore_rules import (
     OBJECTS,
     RestoreDecision,
@@ -19,7 +21,6 @@ from s3k_async.integrity.restore_rules import (
     decide_restore,
 )
 from s3k_async.integrity.rule_table import RuleCoverage
-from s3k_async.integrity.tree_restore import RestoreReport
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, OperationKind
 from s3k_async.oplog.log_writer import NativeLog
@@ -92,6 +93,7 @@ class Ground:
             self.log_blobs,
             self.data,
             self.runtime,
+            make_tree=TreePlan,
             volume_id="v",
             path=path,
             existing=None if existing is None else pages(),

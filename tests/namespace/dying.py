@@ -55,7 +55,7 @@ async def rename_and_die(
             patched.setattr(TransactionRecords, "abort", dead)
             patched.setattr(TransactionRecords, "_end", says_nothing)
             with pytest.raises(Died):
-                await volume.atomic.rename(entry, target)
+                await volume.store.layout.rename_directory(entry, target, atomic=True)
         (record,) = [each async for each in volume.store.transactions.records()]
         if lease is not None:
             await volume.items.write(

@@ -15,9 +15,10 @@ from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.config import Tuning
+from s3k_async.layouts.path.path_layout import PathLayout
+from s3k_async.layouts.path.recursive import Tree
 from s3k_async.model import Content, Entry
 from s3k_async.namespace.ordered_walk import walk
-from s3k_async.namespace.recursive import Tree
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
 from s3k_async.oplog.log_writer import NativeLog
@@ -71,7 +72,8 @@ class Rig:
         )
         self.logs.append(log)
         tuning = Tuning(busy_timeout=5.0, lease=600.0)
-        return MetadataStore(items, KeyScheme("v", self.suffix_count), log, self.runtime, tuning)
+        keys = KeyScheme("v", self.suffix_count)
+        return MetadataStore(items, keys, log, self.runtime, tuning, PathLayout)
 
     def content(self, object_id: str, size: int = 3) -> Content:
         return Content(self.runtime.physical_key(object_id), size, "etag", "xxh128:" + "0" * 32)

@@ -20,8 +20,9 @@ from s3k_async.errors import (
     S3kError,
     TransactionConflictError,
 )
+from s3k_async.layouts.path.file_moves import move_files
 from s3k_async.model import Entry
-from s3k_async.namespace.bulk_moves import BulkOutcome, delete_files, move_files
+from s3k_async.namespace.bulk_changes import BulkOutcome, delete_files
 from s3k_async.table.codec import in_columns, to_item
 from s3k_async.table.keys import Directory
 from s3k_async.testing import Call

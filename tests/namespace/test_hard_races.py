@@ -24,10 +24,10 @@ from s3k_async.errors import (
     ServiceError,
 )
 from s3k_async.integrity.verify_rules import Facts, decide
+from s3k_async.layouts.path.atomic_changes import AtomicTree
+from s3k_async.layouts.path.recursive import Tree, forget
 from s3k_async.model import Entry
-from s3k_async.namespace.atomic_changes import AtomicTree
 from s3k_async.namespace.file_batches import publish_many
-from s3k_async.namespace.recursive import Tree
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.intent_resolver import IntentResolver
@@ -194,7 +194,7 @@ async def test_a_creation_that_was_seen_gets_its_directory_back(rig: Rig) -> Non
     await rig.store.make_directory("/a")
 
     async def remove() -> None:
-        await rig.store.forget(await rig.need("/a"))
+        await forget(rig.store, await rig.need("/a"))
 
     meanwhile = Meanwhile(rig, remove)
     entry = await rig.write("/a/f", store=meanwhile.client())
@@ -206,7 +206,7 @@ async def test_many_creations_that_were_seen_get_their_directory_back(rig: Rig) 
     await rig.store.make_directory("/a")
 
     async def remove() -> None:
-        await rig.store.forget(await rig.need("/a"))
+        await forget(rig.store, await rig.need("/a"))
 
     meanwhile = Meanwhile(rig, remove)
     targets = [await rig.store.prepare(path) for path in ("/a/f", "/a/g")]
@@ -235,7 +235,7 @@ async def test_a_creation_whose_directory_became_a_file_is_withdrawn(rig: Rig) -
     await rig.store.make_directory("/a")
 
     async def replace_by_file() -> None:
-        await rig.store.forget(await rig.need("/a"))
+        await forget(rig.store, await rig.need("/a"))
         await rig.write("/a")
 
     with pytest.raises(NotDirectoryError):
@@ -245,7 +245,7 @@ async def test_a_creation_whose_directory_became_a_file_is_withdrawn(rig: Rig) -
 
 async def test_a_creation_that_is_cancelled_while_it_is_withdrawn_leaves_no_file(rig: Rig) -> None:
     await rig.store.make_directory("/a")
-    meanwhile = Meanwhile(rig, lambda: rig.store.forget(directory))
+    meanwhile = Meanwhile(rig, lambda: forget(rig.store, directory))
     directory = await rig.need("/a")
 
     async def gate(call: Call) -> None:
@@ -274,7 +274,7 @@ async def test_a_creation_with_an_intent_of_an_aborted_transaction_gets_its_dire
     hand = Hand(MemoryItems(rig.name), rig.store.keys)
 
     async def remove_and_add_intent() -> None:
-        await rig.store.forget(await rig.need("/a"))
+        await forget(rig.store, await rig.need("/a"))
         await hand.record("undone", "preparing", "transaction")
         await hand.add_intent("/a/f", "undone", REMOVED)
 
@@ -294,7 +294,7 @@ async def test_a_creation_with_an_intent_of_an_active_transaction_is_neither_don
     async with rig.store.transactions.hold("mark", "/a") as txn:
 
         async def remove_and_add_intent() -> None:
-            await rig.store.forget(await rig.need("/a"))
+            await forget(rig.store, await rig.need("/a"))
             await rig.store.hold(await rig.need("/a/f"), txn)
             monkeypatch.setattr(IntentResolver, "resolve", busy)
 

@@ -8,7 +8,8 @@ import pytest
 
 from s3k_async.backends.ports.items import Delete, Item, Key, Put, Update
 from s3k_async.errors import BusyError, NotDirectoryError, UnreachableError
-from s3k_async.namespace.parent_cache import KNOWN_SECONDS, AncestorReads, ParentCache, SingleFlight
+from s3k_async.layouts.path.parent_cache import KNOWN_SECONDS, AncestorReads, ParentCache
+from s3k_async.namespace.single_flight import SingleFlight
 from s3k_async.testing import FaultPlan
 from tests.namespace.rig import Rig, calls
 from tests.support import FakeClock

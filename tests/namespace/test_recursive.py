@@ -20,10 +20,10 @@ from s3k_async.errors import (
     ServiceError,
     UncommittedFileError,
 )
+from s3k_async.layouts.path.recursive import Tree
 from s3k_async.listing.listings import summary
 from s3k_async.model import ContentSummary, Entry
 from s3k_async.namespace.ordered_walk import walk
-from s3k_async.namespace.recursive import Tree
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import in_columns
 from s3k_async.table.keys import Directory, KeyScheme

@@ -12,8 +12,9 @@ from s3k_async.errors import (
     NotDirectoryError,
     PathExistsError,
 )
+from s3k_async.layouts.path.parent_cache import KNOWN_SECONDS
+from s3k_async.layouts.path.recursive import forget
 from s3k_async.model import Entry
-from s3k_async.namespace.parent_cache import KNOWN_SECONDS
 from s3k_async.table.codec import from_item, to_item
 from s3k_async.table.keys import Directory, KeyScheme
 from tests.namespace.rig import Rig
@@ -81,7 +82,7 @@ async def test_a_path_through_a_file_is_refused_everywhere(rig: Rig) -> None:
 
 async def test_missing_ancestors_are_made_good(rig: Rig) -> None:
     await rig.write("/a/b/c/f")
-    await rig.store.forget(await rig.need("/a"))
+    await forget(rig.store, await rig.need("/a"))
     rig.clock.advance(KNOWN_SECONDS)
     await rig.write("/a/b/c/g")
     assert await rig.scanned() == await rig.paths()

@@ -13,9 +13,9 @@ from s3k_async._core.paths import normalize
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.ports.items import Delete
 from s3k_async.errors import PathExistsError
+from s3k_async.layouts.path.recursive import Tree
 from s3k_async.model import Content, Entry
 from s3k_async.namespace.ordered_walk import walk
-from s3k_async.namespace.recursive import Tree
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import DamagedLog, LogReader, ObjectState, latest
 from s3k_async.table.codec import unchanged

@@ -17,9 +17,10 @@ from s3k_async.bulk import publish
 from s3k_async.config import Tuning
 from s3k_async.errors import PathNotFoundError
 from s3k_async.integrity.verify_rules import Finding
+from s3k_async.layouts.path.atomic_changes import AtomicTree
+from s3k_async.layouts.path.path_layout import PathLayout
+from s3k_async.layouts.path.recursive import Tree
 from s3k_async.model import Entry
-from s3k_async.namespace.atomic_changes import AtomicTree
-from s3k_async.namespace.recursive import Tree
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.log_writer import NativeLog
@@ -105,7 +106,7 @@ class World:
             faults.blobs(MemoryBlobs(self.name + "-data", self.runtime)), policy, self.runtime
         )
         store = MetadataStore(
-            items, KeyScheme("v", 2), NativeLog(log, self.runtime), self.runtime, TUNING
+            items, KeyScheme("v", 2), NativeLog(log, self.runtime), self.runtime, TUNING, PathLayout
         )
         storage = PhysicalStorage(data, self.runtime, TUNING)
         tree = Tree(store)

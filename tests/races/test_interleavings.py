@@ -16,8 +16,8 @@ from s3k_async.errors import (
     TransactionConflictError,
     UnreachableError,
 )
+from s3k_async.layouts.path.recursive import Tree
 from s3k_async.model import ChangeResult
-from s3k_async.namespace.recursive import Tree
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import unchanged
 from s3k_async.testing import Call, FaultPlan

@@ -20,7 +20,7 @@ from s3k_async.errors import (
     PartialFailureError,
     PathNotFoundError,
 )
-from s3k_async.namespace import atomic_changes
+from s3k_async.layouts.path import atomic_changes
 from s3k_async.spark import (
     delete_files,
     du,

@@ -16,8 +16,8 @@ from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import LogMode, MemoryTable, Tuning, VolumeConfig
 from s3k_async.config import MemoryBlobs as MemoryLocation
 from s3k_async.integrity.recheck import read_item
+from s3k_async.layouts.path.atomic_changes import AtomicChange
 from s3k_async.model import UNCOMMITTED, Content, Entry
-from s3k_async.namespace.atomic_changes import AtomicChange
 from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, history_prefix
 from s3k_async.table.codec import to_item
 from s3k_async.txn.txn_record import RENEW_SECONDS, TRANSACTION_PARTITION

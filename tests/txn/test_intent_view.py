@@ -81,7 +81,7 @@ async def got_each(store: MetadataStore) -> Entry | None:
 
 
 async def in_chain(store: MetadataStore) -> Entry | None:
-    chain = await store.chain("/d/f")
+    chain = await store.layout.chain("/d/f")
     assert [path for path, _ in chain] == ["/", "/d", "/d/f"]
     return chain[-1][1]
 

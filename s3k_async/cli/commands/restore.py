@@ -14,7 +14,7 @@ from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.volume_addresses import parse_volume_address
 from s3k_async.errors import InvalidArgumentError
-from s3k_async.integrity.tree_restore import RestoreReport
+from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.model import ROOT
 from s3k_async.volumes.restoration import restore_volume
 

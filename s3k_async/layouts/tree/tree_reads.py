@@ -10,8 +10,8 @@ from s3k_async.backends.ports.items import Condition, Item
 from s3k_async.errors import ItemFormatError
 from s3k_async.layouts.tree.chain_resolver import ChainResolver, Found
 from s3k_async.layouts.tree.resolved_path import ResolvedPath
-from s3k_async.model import Entry
-from s3k_async.namespace.layout import Chain
+from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.layout import Chain, LocatedEntry
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import NEXT, from_item, from_items
 from s3k_async.table.keys import Directory
@@ -56,6 +56,20 @@ class TreeReads:
     async def chain(self, path: str) -> Chain:
         """The root, every other ancestor, and the path itself, topmost first."""
         return list((await self.resolve([path]))[0].chain)
+
+    async def locate(self, paths: Sequence[str], see: Seeing | None = None) -> list[LocatedEntry]:
+        """The entries at the paths, in their order, with the directories above them."""
+        return [self._located(resolved) for resolved in await self.resolve(paths, see)]
+
+    def _located(self, resolved: ResolvedPath) -> LocatedEntry:
+        above: list[Entry] = []
+        for place, entry in resolved.chain[1:]:
+            if place == resolved.path or entry is None:
+                parent = above[-1] if above else ROOT_ENTRY
+                key = self._store.keys.child(parent.id, _native.split(place)[1])
+                return LocatedEntry(entry, key, above)
+            above.append(entry)
+        return LocatedEntry(ROOT_ENTRY, ROOT)
 
     async def resolve(self, paths: Sequence[str], see: Seeing | None = None) -> list[ResolvedPath]:
         """The paths with their directories, in their order. Raises ItemFormatError."""

@@ -65,9 +65,9 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "intents that block no other client",
-        "table/codec.py",
-        '    return Condition(equals={"isdir": True}, missing=(NEXT,))',
-        '    return Condition(equals={"isdir": True})',
+        "layouts/path/parents.py",
+        '        return Condition(equals={"isdir": True}, missing=(NEXT,))',
+        '        return Condition(equals={"isdir": True})',
         "tests/faults/test_tree_faults.py::test_a_file_is_not_moved_into_a_directory_that_gets_an_intent_meanwhile",
     ),
     Defect(

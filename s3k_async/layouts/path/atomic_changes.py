@@ -1,57 +1,45 @@
 """Atomic renames and deletions of directories.
 
-Prepare: every entry below the source gets a write intent, and a rename writes invisible entries at
-the target. A directory gets its intent before it is listed. Commit: one conditional write of the
-transaction record makes all intents take effect. An error before the commit removes the intents and
-leaves the tree unchanged. After the commit the change can no longer fail: the next client that
-finds a remaining intent applies it.
+Every entry below the source gets a write intent, and a rename writes invisible entries at the
+target; then the change is committed as any `RecordedChange`. A directory gets its intent before it
+is listed.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-import anyio
-
 from s3k_async import _native
-from s3k_async._core.active_calls import optional
 from s3k_async._core.concurrency import to_the_end
 from s3k_async._native import Entries
 from s3k_async.backends.ports.items import ABSENT, Action, Put
 from s3k_async.errors import (
     BusyError,
     ConditionFailedError,
-    OutcomeUnknownError,
     PathExistsError,
     RenameIntoSelfError,
-    S3kError,
-    ServiceError,
     UncommittedFileError,
 )
-from s3k_async.model import ChangeResult, Entry
+from s3k_async.layouts.path.file_moves import plan_moves
+from s3k_async.layouts.path.recursive import NotInterruptedError, Tree
+from s3k_async.layouts.path.tree_change import TreeChange, look_ahead
+from s3k_async.model import ChangeResult, ChangeTally, Entry
 from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
-from s3k_async.namespace.recursive import NotInterruptedError, Tree
+from s3k_async.namespace.layout import OnProgress
+from s3k_async.namespace.recorded_change import RecordedChange
 from s3k_async.namespace.store import MetadataStore
-from s3k_async.namespace.tree_change import OnProgress, TreeChange, look_ahead
 from s3k_async.table.codec import NEXT, from_item, in_columns, to_item
 from s3k_async.table.keys import Directory
 from s3k_async.txn.chunking import cost, mixed_chunks, reread
-from s3k_async.txn.column_plan import ColumnPlan, plan_deletes, plan_moves
+from s3k_async.txn.column_plan import ColumnPlan, plan_deletes
 from s3k_async.txn.executor import Refusal, execute
 from s3k_async.txn.logged_write import LoggedOutcome, TransactionLog
 from s3k_async.txn.txn_record import OwnedTransaction
 from s3k_async.txn.write_intent import transaction_of
 
-__all__ = ["AtomicChange", "AtomicTree"]
-
-_LOG = logging.getLogger(__name__)
-
-UNDO_SECONDS = 10.0
-"""Seconds that a cancelled change may spend on removing its intents; the next client removes the
-rest."""
+__all__ = ["AtomicChange", "AtomicTree", "SubtreePreparation"]
 
 
 class AtomicTree:
@@ -121,153 +109,19 @@ class AtomicTree:
         return change.tally.result()
 
 
-class AtomicChange(TreeChange):
-    """One atomic change in progress, owned by a transaction: prepare, publish, resolve the intents,
-    or undo.
-
-    `target`: empty for a deletion.
-    """
+class SubtreePreparation(TreeChange):
+    """Puts the intents of a transaction on everything below a directory that it holds."""
 
     def __init__(
         self,
         store: MetadataStore,
         txn: OwnedTransaction,
-        source: str,
-        target: str,
-        progress: OnProgress,
+        log: TransactionLog,
+        tally: ChangeTally,
+        progress: OnProgress = None,
     ) -> None:
-        super().__init__(store, txn, txn.kind, progress)
-        self._source = source
-        self._target = target
-        self._log = TransactionLog(store.changes, txn.id)
-        self._published: bool | None = False
-        """None: unknown."""
-
-    # From beginning to end
-
-    async def run(self, prepare: Callable[[], Awaitable[object]]) -> None:
-        """Prepare, publish and resolve the intents. After a failure before publication, undo."""
-        try:
-            await prepare()
-            for parent in dict.fromkeys(
-                _native.split(path)[0] for path in (self._source, self._target) if path
-            ):
-                self.txn.check()
-                await self.store.touch(Directory.at(parent))
-            await to_the_end(self._publish)
-        except BaseException as error:
-            if self._published is False:
-                await self._take_back(error)
-            raise
-        await self._fold()
-
-    async def _publish(self) -> None:
-        self._published = None  # until the answer, also if the task is stopped meanwhile
-        try:
-            await self.store.transactions.publish(self.txn)
-        except OutcomeUnknownError as error:
-            await self._find_out(error)
-        except S3kError:
-            self._published = False
-            raise
-        self._published = True
-        await self._log.commit()
-
-    async def _find_out(self, unknown: OutcomeUnknownError) -> None:
-        """Return if the transaction is published after all: trying to abort it decides, whether the
-        abort comes first or too late."""
-        try:
-            state = await self.store.transactions.abort(self.txn)
-        except S3kError as error:
-            # an unreachable service is no proof that nothing has happened
-            raise unknown from error
-        if state == "aborted":
-            self._published = False
-            raise ServiceError(
-                "the change could not be published; nothing was changed", path=self._source
-            ) from unknown
-        if state != "published":
-            raise unknown
-
-    async def _fold(self) -> None:
-        try:
-            with optional():
-                await self.store.resolver.end(self.txn, self._source, self._target, published=True)
-        except S3kError as error:
-            # The change is committed. The next client resolves the remaining intents.
-            _LOG.warning(
-                "transaction %s is published, but not all of it could be folded in: %s",
-                self.txn.id,
-                error,
-            )
-
-    async def _take_back(self, error: BaseException) -> None:
-        if isinstance(error, S3kError):
-            await self._undo()
-            return
-
-        async def while_there_is_time() -> None:
-            with anyio.move_on_after(UNDO_SECONDS):
-                await self._undo()
-
-        await to_the_end(while_there_is_time)
-
-    async def _undo(self) -> None:
-        """The change was not applied and cannot be any more, since only this client could publish
-        it. The next client removes the intents that cannot be removed now.
-        """
-        try:
-            if await self.store.transactions.abort(self.txn) == "aborted":
-                await self.store.resolver.end(self.txn, self._source, self._target, published=False)
-        except S3kError as error:
-            _LOG.warning(
-                "transaction %s is aborted, but its intents could not be dropped: %s",
-                self.txn.id,
-                error,
-            )
-        await self._log.rollback()
-
-    # Preparing
-
-    async def hold_top(self, entry: Entry, *, same: bool = False) -> Entry:
-        """Hold the directory itself, in its current state. Raises as
-        `DirectoryStore.hold_current`."""
-        held = await self.store.hold_current(entry, self.txn, self.txn.removal_intent, same=same)
-        self.tally.directories += 1
-        return held
-
-    async def log_removal(self, held: Entry) -> None:
-        """Log the removal of the directory itself."""
-        removal = self.store.changes.operation("delete", replace(held, pending=""), None)
-
-        async def nothing_more(outcome: LoggedOutcome) -> None:
-            outcome.succeeded = {removal.id}
-
-        await self._log.run_parts([removal], nothing_more)
-
-    async def put_top(self, held: Entry) -> None:
-        """Create the directory at the target. Raises PathExistsError, ObstructedError."""
-        store = self.store
-        source = replace(held, pending="")
-        moved = source.moved(self._target, operation=store.runtime.uuid())
-        hidden = replace(moved, pending=self.txn.creation_intent)
-        actions: list[Action] = [
-            Put(to_item(hidden, store.keys), ABSENT),
-            *store.require_parent(Directory.at(_native.split(self._target)[0])),
-        ]
-
-        async def put(outcome: LoggedOutcome) -> None:
-            await to_the_end(lambda: store.items.transact(actions, store.runtime.uuid()))
-            outcome.succeeded = {moved.operation}
-
-        self.txn.check()
-        try:
-            await self._log.run_parts([store.changes.operation("rename", source, moved)], put)
-        except ConditionFailedError as error:
-            there = error.current.get(0)
-            if there is not None and not there.get(NEXT):
-                raise PathExistsError("the target exists", path=self._target) from error
-            raise ObstructedError(self._target, store.obstacles(error.current.values())) from error
+        super().__init__(store, txn, txn.kind, tally, progress)
+        self._log = log
 
     async def below(self, directory: str, target: str) -> None:
         """Prepare the content of a held directory, for the new path in `target`."""
@@ -356,3 +210,67 @@ class AtomicChange(TreeChange):
             files = len(done.files())
             path = _native.split(done[0].path)[0]
             self.count(path, files=files, directories=len(done) - files, size=done.totals()[2])
+
+
+class AtomicChange(SubtreePreparation):
+    """One atomic change of a directory, owned by a transaction. `target`: empty for a deletion."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        txn: OwnedTransaction,
+        source: str,
+        target: str,
+        progress: OnProgress,
+    ) -> None:
+        self._change = RecordedChange(store, txn, source, target)
+        super().__init__(store, txn, self._change.log, ChangeTally(), progress)
+        self._source = source
+        self._target = target
+
+    async def run(self, prepare: Callable[[], Awaitable[object]]) -> None:
+        """Prepare, and commit the change. Raises as `RecordedChange.run`."""
+        parents = dict.fromkeys(
+            _native.split(path)[0] for path in (self._source, self._target) if path
+        )
+        await self._change.run(prepare, map(Directory.at, parents))
+
+    async def hold_top(self, entry: Entry, *, same: bool = False) -> Entry:
+        """Hold the directory itself, in its current state. Raises as
+        `DirectoryStore.hold_current`."""
+        held = await self.store.hold_current(entry, self.txn, self.txn.removal_intent, same=same)
+        self.tally.directories += 1
+        return held
+
+    async def log_removal(self, held: Entry) -> None:
+        """Log the removal of the directory itself."""
+        removal = self.store.changes.operation("delete", replace(held, pending=""), None)
+
+        async def nothing_more(outcome: LoggedOutcome) -> None:
+            outcome.succeeded = {removal.id}
+
+        await self._log.run_parts([removal], nothing_more)
+
+    async def put_top(self, held: Entry) -> None:
+        """Create the directory at the target. Raises PathExistsError, ObstructedError."""
+        store = self.store
+        source = replace(held, pending="")
+        moved = source.moved(self._target, operation=store.runtime.uuid())
+        hidden = replace(moved, pending=self.txn.creation_intent)
+        actions: list[Action] = [
+            Put(to_item(hidden, store.keys), ABSENT),
+            *store.require_parent(Directory.at(_native.split(self._target)[0])),
+        ]
+
+        async def put(outcome: LoggedOutcome) -> None:
+            await to_the_end(lambda: store.items.transact(actions, store.runtime.uuid()))
+            outcome.succeeded = {moved.operation}
+
+        self.txn.check()
+        try:
+            await self._log.run_parts([store.changes.operation("rename", source, moved)], put)
+        except ConditionFailedError as error:
+            there = error.current.get(0)
+            if there is not None and not there.get(NEXT):
+                raise PathExistsError("the target exists", path=self._target) from error
+            raise ObstructedError(self._target, store.obstacles(error.current.values())) from error

@@ -3,32 +3,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 from s3k_async._core.concurrency import Budget
 from s3k_async.errors import PathExistsError
 from s3k_async.model import ChangeTally, Entry, Progress
 from s3k_async.namespace.conflict_backoff import ObstructedError
 from s3k_async.namespace.directories import require_directories
+from s3k_async.namespace.layout import OnProgress
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.txn.chunking import PARTS
 from s3k_async.txn.txn_record import OwnedTransaction
 
-__all__ = ["OnProgress", "TreeChange", "look_ahead"]
-
-OnProgress: TypeAlias = Callable[[Progress], object] | None
+__all__ = ["TreeChange", "look_ahead"]
 
 
 class TreeChange:
     """One change in progress: its counts, and its concurrency limit."""
 
     def __init__(
-        self, store: MetadataStore, txn: OwnedTransaction, kind: str, progress: OnProgress
+        self,
+        store: MetadataStore,
+        txn: OwnedTransaction,
+        kind: str,
+        tally: ChangeTally,
+        progress: OnProgress,
     ) -> None:
         self.store = store
         self.txn = txn
-        self.tally = ChangeTally()
+        self.tally = tally
         self.budget = Budget(PARTS)
         self._kind = kind
         self._progress = progress
@@ -50,7 +51,7 @@ async def look_ahead(store: MetadataStore, target: str, source: Entry | None = N
 
     Raises PathExistsError, PathNotFoundError, NotDirectoryError, ObstructedError.
     """
-    chain = await store.chain(target)
+    chain = await store.layout.chain(target)
     require_directories(chain[:-1])
     existing = chain[-1][1]
     same = existing is not None and source is not None and existing.id == source.id

@@ -1,5 +1,4 @@
-"""Renames and deletions of many files of one directory: transactions of a hundred actions, logged
-by page.
+"""Changes of many files of one directory: transactions of a hundred actions, logged by page.
 
 The entries stay columns throughout; an object is built only for a file with an error. Entries that
 changed meanwhile are read and evaluated again; missing entries are no failure.
@@ -24,10 +23,10 @@ from s3k_async.errors import (
 )
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import NEXT, from_item, from_items, in_columns
-from s3k_async.txn.column_plan import ColumnPlan, plan_deletes, plan_moves
+from s3k_async.txn.column_plan import ColumnPlan, plan_deletes
 from s3k_async.txn.executor import ExecutionResult, Turn, execute
 
-__all__ = ["BulkOutcome", "Failure", "delete_files", "move_files"]
+__all__ = ["BulkChange", "BulkOutcome", "Failure", "delete_files"]
 
 Failure = tuple[str, Exception]
 
@@ -58,41 +57,14 @@ async def delete_files(
     """Delete files and reservations; missing ones count as deleted. `turn` is awaited before each
     transaction; an error of it ends the work.
     """
-    return await _BulkChange(
+    return await BulkChange(
         store, lambda entries: plan_deletes(entries, store.runtime), turn
     ).apply(entries)
 
 
-async def move_files(
-    store: MetadataStore, entries: Entries, target: str, turn: Turn = checkpoint_if_cancelled
-) -> BulkOutcome:
-    """Move files into the directory `target`; a file that is missing at its old path counts as
-    moved by another client. Reservations are refused. `turn` as for `delete_files`.
-    """
-
-    def plan(entries: Entries) -> ColumnPlan:
-        return plan_moves(entries, target, store.keys, store.runtime)
-
-    committed = entries.without_reservations()
-    refused = BulkOutcome()
-    if len(committed) < len(entries):
-        refused.failures += [
-            (
-                entry.path,
-                UncommittedFileError(
-                    "the file is still being written and cannot be renamed", path=entry.path
-                ),
-            )
-            for entry in entries
-            if entry.is_reservation
-        ]
-    done = await _BulkChange(store, plan, turn).apply(committed)
-    done.add(refused)
-    return done
-
-
-class _BulkChange:
-    """One change of many entries in progress."""
+class BulkChange:
+    """One change of many entries in progress. `plan` gives the actions for some of them; `turn` is
+    awaited before each transaction."""
 
     def __init__(
         self, store: MetadataStore, plan: Callable[[Entries], ColumnPlan], turn: Turn

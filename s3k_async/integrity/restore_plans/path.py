@@ -1,4 +1,4 @@
-"""Restored entries as a tree: resolves the claims of objects to paths.
+"""Restored entries as a tree in layout `path`: resolves the claims of objects to paths.
 
 The rules have decided each object by itself (`restore_rules`). Here certain states win over assumed
 ones, a partly moved directory is moved back, no two objects share a path, and missing directories
@@ -13,35 +13,20 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 from typing import Final
 
 from s3k_async import _native
-from s3k_async.integrity.restore_rules import PROBLEMS, RestoreDecision, RuleName
+from s3k_async.integrity.restore_report import RestoreOutcome, RestoreReport
+from s3k_async.integrity.restore_rules import RestoreDecision, RuleName
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import entry_document, entry_from
 from s3k_async.oplog.external_sort import ExternalSort
 
-__all__ = [
-    "LISTED_OUTCOMES",
-    "UNTOLD",
-    "RestoreOutcome",
-    "RestoreReport",
-    "TreePlan",
-    "entry_line",
-    "entry_of",
-    "is_plain",
-]
+__all__ = ["ROWS_AT_ONCE", "TreePlan", "entry_line", "entry_of", "is_plain"]
 
 ROWS_AT_ONCE: Final = 1000
-LISTED_OUTCOMES: Final = 10_000
-"""Outcomes that a report holds; the counts are of all."""
-UNTOLD: Final = frozenset({"committed", "deleted", "present"})
-"""Rules whose outcomes are only counted."""
-
 _SCHEMA: Final = """
 CREATE TABLE claims (
     object TEXT PRIMARY KEY, path TEXT NOT NULL, parent TEXT NOT NULL, depth INTEGER NOT NULL,
@@ -59,75 +44,6 @@ _INDEXES: Final = """
 CREATE INDEX IF NOT EXISTS by_path ON claims (path);
 CREATE INDEX IF NOT EXISTS by_parent ON claims (parent);
 """
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreOutcome:
-    """The outcome for one object, or for one damaged object of the log."""
-
-    rule: RuleName
-    path: str
-    object_id: str = ""
-    detail: str = ""
-
-    @property
-    def is_problem(self) -> bool:
-        """Whether it needs a manual decision."""
-        return self.rule in PROBLEMS
-
-
-@dataclass(slots=True)
-class RestoreReport:
-    """The result of a restore, or of a dry run."""
-
-    files: int = 0
-    directories: int = 0
-    reservations: int = 0
-    bytes: int = 0
-    log_records: int = 0
-    counts: Counter[RuleName] = field(default_factory=Counter)
-    outcomes: list[RestoreOutcome] = field(default_factory=list)
-    """Outcomes other than those of UNTOLD (restored as logged, still deleted, or never lost)."""
-    written: int = 0
-    """Entries written; 0 for a dry run."""
-    run: str = ""
-    """Id of the run in the audit trail; empty for a dry run."""
-    heard: Callable[[RestoreOutcome], object] | None = field(
-        default=None, compare=False, repr=False
-    )
-    """Called with each outcome that is listed."""
-
-    @property
-    def restored(self) -> int:
-        """Entries to write."""
-        return self.files + self.directories + self.reservations
-
-    @property
-    def problems(self) -> list[RestoreOutcome]:
-        """The outcomes that need a manual decision."""
-        return [outcome for outcome in self.outcomes if outcome.is_problem]
-
-    @property
-    def clean(self) -> bool:
-        """Whether nothing needs a manual decision."""
-        return not any(self.counts[rule] for rule in PROBLEMS)
-
-    def count(self, entry: Entry) -> None:
-        """Count an entry that is to be restored."""
-        self.directories += entry.is_dir
-        self.reservations += entry.is_reservation
-        if entry.committed:
-            self.files += 1
-            self.bytes += entry.size
-
-    def note(self, outcome: RestoreOutcome) -> None:
-        """Count an outcome, and list it unless it is in UNTOLD."""
-        self.counts[outcome.rule] += 1
-        if outcome.rule not in UNTOLD:
-            if self.heard is not None:
-                self.heard(outcome)
-            if len(self.outcomes) < LISTED_OUTCOMES:
-                self.outcomes.append(outcome)
 
 
 class TreePlan:

@@ -16,7 +16,7 @@ from functools import partial
 from s3k_async import _native
 from s3k_async._core.concurrency import to_the_end
 from s3k_async._native import Entries
-from s3k_async.backends.ports.items import ABSENT, Check, Put
+from s3k_async.backends.ports.items import ABSENT, Check, Delete, Put
 from s3k_async.errors import (
     ConditionFailedError,
     ConflictError,
@@ -27,16 +27,18 @@ from s3k_async.errors import (
     RenameIntoSelfError,
     S3kError,
 )
-from s3k_async.model import ChangeResult, Entry
-from s3k_async.namespace.bulk_moves import BulkOutcome, delete_files, move_files
+from s3k_async.layouts.path.file_moves import move_files
+from s3k_async.layouts.path.tree_change import TreeChange, look_ahead
+from s3k_async.model import ChangeResult, ChangeTally, Entry
+from s3k_async.namespace.bulk_changes import BulkOutcome, delete_files
 from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
+from s3k_async.namespace.layout import OnProgress
 from s3k_async.namespace.store import MetadataStore
-from s3k_async.namespace.tree_change import OnProgress, TreeChange, look_ahead
 from s3k_async.table.codec import NEXT, to_item, unchanged
 from s3k_async.table.keys import Directory
 from s3k_async.txn.chunking import chunks, cost_of_files, reread
 
-__all__ = ["NotInterruptedError", "Tree"]
+__all__ = ["NotInterruptedError", "Tree", "forget"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,7 +63,7 @@ class Tree:
         """
         self._store.require_writable(entry.path)
         async with self._store.transactions.hold("mark", entry.path) as txn:
-            change = _PlainChange(self._store, txn, "delete", progress)
+            change = _PlainChange(self._store, txn, "delete", ChangeTally(), progress)
             held = await self._store.hold_current(entry, txn, same=True)
             await change.delete_below(held)
             return change.tally.result()
@@ -86,7 +88,7 @@ class Tree:
 
         async def attempt() -> ChangeResult:
             async with self._store.transactions.hold("mark", source.path, target) as txn:
-                change = _PlainChange(self._store, txn, "rename", progress)
+                change = _PlainChange(self._store, txn, "rename", ChangeTally(), progress)
                 await change.rename(source, target, resume=resume)
                 return change.tally.result()
 
@@ -184,7 +186,7 @@ class _PlainChange(TreeChange):
         an intent, or if a hidden entry is at the target."""
         store = self.store
         parent = _native.split(target)[0]
-        if not await store.directory_exists(parent):
+        if not await store.directory_exists(Directory.at(parent)):
             raise ObstructedError(target)
         try:
             checks = store.require_parent(Directory.at(parent))
@@ -252,7 +254,7 @@ class _PlainChange(TreeChange):
             clean = await self._below(held, self._reap, files, partial(self._move_child, made))
             if clean:
                 self.txn.check()
-                await self.store.forget(held)
+                await forget(self.store, held)
         except BaseException as error:
             await to_the_end(partial(self._stop, held, made, error))
             raise
@@ -316,3 +318,15 @@ class _PlainChange(TreeChange):
         raise LeaseExpiredError(
             "transaction lease expired; repeat the call to finish the operation", path=made.path
         )
+
+
+async def forget(store: MetadataStore, held: Entry) -> None:
+    """Remove the old entry of a directory that has moved. Not logged, since the object still
+    exists at its new path. Raises ConflictError if it no longer carries this transaction's intent.
+    """
+    try:
+        await store.items.write(Delete(store.keys.of(held), unchanged(held)))
+    except ConditionFailedError as error:
+        raise ConflictError(
+            "another client changed the directory during its rename", path=held.path
+        ) from error

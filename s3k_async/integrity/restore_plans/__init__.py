@@ -1,0 +1,1 @@
+"""Restored entries as a tree, for each layout."""

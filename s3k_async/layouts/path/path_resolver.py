@@ -1,0 +1,87 @@
+"""Reads by path: one key for each path, whatever is above it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from s3k_async import _native
+from s3k_async.backends.ports.items import Item
+from s3k_async.errors import ItemFormatError
+from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.layout import Chain, LocatedEntry
+from s3k_async.namespace.store import MetadataStore
+from s3k_async.table.codec import from_item, from_items
+from s3k_async.table.stored_reader import ROOT_ENTRY
+from s3k_async.txn.intent_view import Seeing
+
+__all__ = ["PathResolver"]
+
+
+class PathResolver:
+    """The reads of `namespace.layout.Layout`."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    async def get(self, path: str, see: Seeing | None = None) -> Entry | None:
+        """The entry at a path, or None. Raises InvalidPathError, ItemFormatError."""
+        if path == ROOT:
+            return ROOT_ENTRY
+        item = await self._store.items.get(self._store.keys.key(path))
+        if item is None:
+            return None
+        found = from_items([item], self._store.keys)
+        if found.with_intents():
+            found = await (see or self._store.view())(found)
+        return found[0] if found else None
+
+    async def get_many(self, paths: Sequence[str], see: Seeing | None = None) -> list[Entry | None]:
+        """The entries at the paths, in their order, in as few requests as possible. Not a
+        snapshot."""
+        stored = await self._store.items_at(paths)
+        found = from_items(list(stored.values()), self._store.keys)
+        if found.with_intents():
+            found = await (see or self._store.view())(found)
+        entries: dict[str, Entry] = {ROOT: ROOT_ENTRY}
+        entries.update(zip(found.paths(), found, strict=True))
+        return [entries.get(path) for path in paths]
+
+    async def get_each(self, paths: Sequence[str]) -> list[Entry | ItemFormatError | None]:
+        """As `get_many`; for an invalid item the error takes the place of the entry."""
+        stored = await self._store.items_at(paths)
+        entries: dict[str, Entry | ItemFormatError] = {ROOT: ROOT_ENTRY}
+        try:
+            found = from_items(list(stored.values()), self._store.keys)
+        except ItemFormatError:
+            damaged = {
+                path: error
+                for path, item in stored.items()
+                if (error := self._damage(item)) is not None
+            }
+            entries.update(damaged)
+            found = from_items(
+                [item for path, item in stored.items() if path not in damaged], self._store.keys
+            )
+        if found.with_intents():
+            found = await self._store.view()(found)
+        entries.update(zip(found.paths(), found, strict=True))
+        return [entries.get(path) for path in paths]
+
+    async def locate(self, paths: Sequence[str], see: Seeing | None = None) -> list[LocatedEntry]:
+        """The entries at the paths, in their order. They depend on nothing above them."""
+        if len(paths) == 1:
+            return [LocatedEntry(await self.get(paths[0], see), paths[0])]
+        found = await self.get_many(paths, see)
+        return [LocatedEntry(entry, path) for path, entry in zip(paths, found, strict=True)]
+
+    async def chain(self, path: str) -> Chain:
+        """The root, every other ancestor, and the path itself, topmost first, read in one batch."""
+        paths = [ROOT, *_native.ancestors(path), path] if path != ROOT else [ROOT]
+        return list(zip(paths, await self.get_many(paths), strict=True))
+
+    def _damage(self, item: Item) -> ItemFormatError | None:
+        try:
+            from_item(item, self._store.keys)
+        except ItemFormatError as error:
+            return error
+        return None
