@@ -12,8 +12,8 @@ import pytest
 from s3k_async import _native
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.errors import BusyError, ItemFormatError
-from s3k_async.layouts.tree.resolved_path import ResolvedPath
 from s3k_async.layouts.tree.chain_resolver import ChainResolver
+from s3k_async.layouts.tree.resolved_path import ResolvedPath
 from s3k_async.model import ROOT, Entry
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn.intent_view import Seeing

@@ -442,7 +442,7 @@ async def test_what_is_searched_counts_and_not_what_is_found(
     async for _ in Listing(recursive=True).pages_of(view, "/"):
         pass
     assert view.is_large
-    assert (view._looked_up, view._listed, view._directories) == ([], set(), [])
+    assert (view._looked_up, view._listed, view._directories) == ([], {}, [])
     assert await listed(there) == OLD
 
 
