@@ -31,6 +31,7 @@ from s3k_async.integrity.shuffle import HELD, Child, Shuffle
 from s3k_async.integrity.verify import GRACE_SECONDS, LISTED, Tell, VerifyReport, loose, verify
 from s3k_async.integrity.verify_rules import decide, decide_parent
 from s3k_async.model import ROOT, Progress
+from s3k_async.namespace.layout import require_supported
 from s3k_async.oplog.log_reader import JavaLogReader, LogReader
 
 __all__ = [
@@ -130,7 +131,8 @@ class RepairReport:
 
 
 def scope_of(volume: FsckVolume, *, grace: float = GRACE_SECONDS, path: str = ROOT) -> Scope:
-    """The scope of a check of a volume."""
+    """The scope of a check of a volume. Raises UnsupportedError."""
+    require_supported(volume.store.keys, "fsck")
     log: LogReader | JavaLogReader | None = None
     if volume.log_blobs is not None:
         binary = volume.record.log_mode == "binary"

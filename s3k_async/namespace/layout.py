@@ -7,14 +7,21 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from s3k_async.backends.ports.items import Condition
-from s3k_async.errors import ItemFormatError, S3kError
+from s3k_async.errors import ItemFormatError, S3kError, UnsupportedError
 from s3k_async.model import ChangeResult, ChangeTally, Entry, Progress
-from s3k_async.table.keys import Directory
+from s3k_async.table.keys import Directory, KeyScheme
 from s3k_async.txn.intent_view import Seeing
 from s3k_async.txn.logged_write import TransactionLog
 from s3k_async.txn.txn_record import OwnedTransaction
 
-__all__ = ["Chain", "Layout", "LocatedEntry", "OnProgress", "PreparedPaths"]
+__all__ = [
+    "Chain",
+    "Layout",
+    "LocatedEntry",
+    "OnProgress",
+    "PreparedPaths",
+    "require_supported",
+]
 
 Chain: TypeAlias = list[tuple[str, Entry | None]]
 """The root, every other ancestor of a path, and the path itself, topmost first."""
@@ -145,3 +152,9 @@ class Layout(Protocol):
     ) -> None:
         """Apply or remove the intents of a transaction at and below a source and a target, both
         optional. Raises the first failure; can be repeated."""
+
+
+def require_supported(keys: KeyScheme, work: str) -> None:
+    """Raise UnsupportedError for work that only layout `path` supports so far."""
+    if keys.layout != "path":
+        raise UnsupportedError(f"{work} does not support layout {keys.layout} yet")

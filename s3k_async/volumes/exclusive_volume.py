@@ -10,6 +10,7 @@ from s3k_async._core.metering import RequestCounter
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import UnsupportedError, VolumeNotFoundError
+from s3k_async.namespace.layout import require_supported
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.volumes.creation import init_volume
 from s3k_async.volumes.volume import Volume, open_volume
@@ -66,6 +67,7 @@ async def exclusive_volume(
             raise UnsupportedError(
                 "a volume of S3-FileSystem 1.0 cannot be locked", path=config.table.label
             )
+        require_supported(volume.store.keys, f"a {lock.purpose}")
         if not lock.alone:
             await lock.take(volume.items, volume.record, config.table.label)
         async with lock.held(volume.items):

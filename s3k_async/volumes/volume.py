@@ -19,6 +19,7 @@ from s3k_async.config import BlobLocation, Tuning, VolumeConfig
 from s3k_async.errors import (
     ConfigError,
     PermissionDeniedError,
+    VolumeFormatError,
     VolumeMismatchError,
     VolumeNotFoundError,
 )
@@ -277,6 +278,12 @@ async def _record(
             "the table holds a native volume, not one of S3-FileSystem 1.0", path=where
         )
     require_agreement(record, config, where)
+    if record.layout != (config.layout or "path"):
+        raise VolumeFormatError(
+            f"the volume has layout {record.layout}, which is a draft and has to be named to be "
+            "opened",
+            path=where,
+        )
     return record
 
 
