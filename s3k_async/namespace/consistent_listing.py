@@ -101,19 +101,16 @@ class SnapshotView:
     async def get(self, path: str) -> Entry | None:
         """The entry at a path, or None. Raises InvalidPathError, ItemFormatError."""
         if path == ROOT and self._watched:
-            entry = _root(await self._store.items.get(ROOT_KEY))
-            self._note([LocatedEntry(entry, ROOT)])
-            return entry
-        return (await self._look_up([path]))[0]
+            located = LocatedEntry(_root(await self._store.items.get(ROOT_KEY)), ROOT)
+        else:
+            located = await self._store.layout.locate(path, self._intents.seen)
+        self._note([located])
+        return located.entry
 
     async def get_many(self, paths: Sequence[str]) -> list[Entry | None]:
         """The entries at the paths, in their order."""
-        found = await self._look_up(paths)
+        found = await self._store.layout.locate_many(paths, self._intents.seen)
         self._count(len(found))
-        return found
-
-    async def _look_up(self, paths: Sequence[str]) -> list[Entry | None]:
-        found = await self._store.layout.locate(paths, self._intents.seen)
         self._note(found)
         return [located.entry for located in found]
 

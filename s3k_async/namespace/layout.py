@@ -73,8 +73,13 @@ class Layout(Protocol):
     async def get_each(self, paths: Sequence[str]) -> list[Entry | ItemFormatError | None]:
         """As `get_many`; for an invalid item the error takes the place of the entry."""
 
-    async def locate(self, paths: Sequence[str], see: Seeing | None = None) -> list[LocatedEntry]:
-        """As `get_many`, with what has to stay as it is for the results to remain true."""
+    async def locate(self, path: str, see: Seeing | None = None) -> LocatedEntry:
+        """As `get`, with what the entry's being there depends on."""
+
+    async def locate_many(
+        self, paths: Sequence[str], see: Seeing | None = None
+    ) -> list[LocatedEntry]:
+        """As `get_many`, with what each entry's being there depends on."""
 
     async def chain(self, path: str) -> Chain:
         """A path and all of its ancestors, read in one batch."""

@@ -67,10 +67,14 @@ class PathResolver:
         entries.update(zip(found.paths(), found, strict=True))
         return [entries.get(path) for path in paths]
 
-    async def locate(self, paths: Sequence[str], see: Seeing | None = None) -> list[LocatedEntry]:
-        """The entries at the paths, in their order. They depend on nothing above them."""
-        if len(paths) == 1:
-            return [LocatedEntry(await self.get(paths[0], see), paths[0])]
+    async def locate(self, path: str, see: Seeing | None = None) -> LocatedEntry:
+        """The entry at a path. It depends on nothing above it."""
+        return LocatedEntry(await self.get(path, see), path)
+
+    async def locate_many(
+        self, paths: Sequence[str], see: Seeing | None = None
+    ) -> list[LocatedEntry]:
+        """The entries at the paths, in their order."""
         found = await self.get_many(paths, see)
         return [LocatedEntry(entry, path) for path, entry in zip(paths, found, strict=True)]
 

@@ -57,7 +57,13 @@ class TreeReads:
         """The root, every other ancestor, and the path itself, topmost first."""
         return list((await self.resolve([path]))[0].chain)
 
-    async def locate(self, paths: Sequence[str], see: Seeing | None = None) -> list[LocatedEntry]:
+    async def locate(self, path: str, see: Seeing | None = None) -> LocatedEntry:
+        """The entry at a path, with the directories above it."""
+        return (await self.locate_many([path], see))[0]
+
+    async def locate_many(
+        self, paths: Sequence[str], see: Seeing | None = None
+    ) -> list[LocatedEntry]:
         """The entries at the paths, in their order, with the directories above them."""
         return [self._located(resolved) for resolved in await self.resolve(paths, see)]
 
