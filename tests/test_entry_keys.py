@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from s3k_async.backends.ports.items import Key
 from s3k_async.model import Entry
-from s3k_async.table.keys import KeyScheme, is_entry_partition
+from s3k_async.table.codec import in_columns
+from s3k_async.table.keys import Directory, KeyScheme, is_entry_partition
+from s3k_async.table.stored_reader import ROOT_ENTRY
 from tests.test_layers import modules, source
 
 KEY_FUNCTIONS = frozenset(
@@ -97,3 +100,20 @@ def test_a_volumes_own_partitions_are_those_of_its_name_and_layout() -> None:
     assert tree.is_own("s3k:tree/1f-sf0")
     assert not tree.is_own("ks://v/a-sf0")
     assert not tree.is_own(Key("s3k:root", "root").partition)
+
+
+def test_a_directory_has_the_key_of_its_children_and_that_of_its_own_item() -> None:
+    path, tree = KeyScheme("v", 1), KeyScheme("v", 1, layout="tree")
+    above = Entry("/a/b", True, "an-id", 1, ctime=1, mtime_ms=1)
+    assert path.directory(above) == Directory.at("/a/b") == Directory("/a/b", "/a/b", "/a/b")
+    assert tree.directory(replace(above, directory="1f")) == Directory("an-id", "/a/b", "1f/b")
+    assert tree.directory(ROOT_ENTRY) == Directory(ROOT_ENTRY.id, "/", "/")
+    page = in_columns([above, entry("/a/c"), replace(above, path="/a/d")], path)
+    assert path.directories(page) == [Directory.at("/a/b"), Directory.at("/a/d")]
+    assert path.directory_keys(page) == ["/a/b", "/a/d"]
+
+
+def test_an_entry_key_has_the_directory_key_in_it() -> None:
+    path, tree = KeyScheme("v", 1), KeyScheme("v", 1, layout="tree")
+    assert [path.parent_key(each) for each in ("/a", "/a/b")] == ["/", "/a"]
+    assert tree.parent_key("1f/b") == "1f"
