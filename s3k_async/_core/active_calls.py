@@ -339,14 +339,18 @@ class _Client(Protocol):
     def _volume(self) -> _Volume: ...
 
 
+def _call_of(client: object) -> _Call:
+    """A call of a client, or of one of its files or transactions."""
+    return _Call(cast(_Client, client)._volume().calls)  # noqa: SLF001 - hidden from users
+
+
 def call(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Decorator for a verb of a client, or of its files and transactions: closing the client waits
     for its calls."""
 
     @wraps(verb)
     async def called(*arguments: P.args, **options: P.kwargs) -> T:
-        client = cast(_Client, arguments[0])
-        with _Call(client._volume().calls):  # noqa: SLF001 - hidden from users
+        with _call_of(arguments[0]):
             return await verb(*arguments, **options)
 
     return called
@@ -357,9 +361,7 @@ def counted_call(verb: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Corou
 
     @wraps(verb)
     async def called(*arguments: P.args, **options: P.kwargs) -> R:
-        client = cast(_Client, arguments[0])
-        calls = client._volume().calls  # noqa: SLF001 - hidden from users
-        with _Call(calls), counting(waited=True) as counter:
+        with _call_of(arguments[0]), counting(waited=True) as counter:
             result = await verb(*arguments, **options)
         return replace(result, requests=counter.requests)
 

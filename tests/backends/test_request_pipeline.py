@@ -25,9 +25,11 @@ from s3k_async.backends.ports.items import (
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.errors import (
+    BusyError,
     OutcomeUnknownError,
     RequestTimeoutError,
     ResponseLostError,
+    S3kError,
     ThrottledError,
     TransactionConflictError,
     UnreachableError,
@@ -364,6 +366,64 @@ async def test_throttling_lowers_the_limit_and_success_raises_it() -> None:
     for _ in range(30):
         await rig.items.get(key(1))
     assert rig.limit.limit == 8
+
+
+# The fence
+
+
+class OpenedFence:
+    """A fence that is looked at before and after every request, as often as `refusals` last."""
+
+    def __init__(self, *refusals: S3kError | None) -> None:
+        self.refusals = list(refusals)
+        self.is_late = False
+
+    def due(self) -> bool:
+        return not self.is_late
+
+    def late(self) -> bool:
+        return self.is_late
+
+    async def look(self) -> None:
+        refusal = self.refusals.pop(0) if self.refusals else None
+        if refusal is not None:
+            raise refusal
+
+
+async def test_a_fence_stops_a_request_before_it_is_counted_and_gives_its_slot_back() -> None:
+    rig = await Rig().start()
+    rig.items.fence(OpenedFence(BusyError("locked")))
+    with pytest.raises(BusyError):
+        await rig.items.get(key(1))
+    assert not rig.counter.requests
+    assert not rig.plan.calls
+    assert (rig.limit.in_flight, rig.limit.limit) == (0, 32)
+
+
+async def test_a_fence_that_cannot_be_read_for_now_is_read_again() -> None:
+    rig = await Rig().start()
+    rig.items.fence(OpenedFence(SLOW, UnreachableError("no route")))
+    assert await rig.items.get(key(1)) is None
+    assert rig.counts() == [("GetItem", 1, 1)]
+    assert rig.limit.in_flight == 0
+    assert rig.limit.limit == 16  # throttling of the fence is throttling of the table
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_an_answer_that_comes_late_through_a_closed_fence_is_no_answer(
+    is_refused: bool,
+) -> None:
+    rig = await Rig(NOTHING).start()
+    if is_refused:
+        await rig.table.write(Put(item(1), ABSENT))
+    fence = OpenedFence(*[BusyError("locked")] * 9)
+    fence.is_late = True
+    rig.items.fence(fence)
+    # What a failed condition changed is known, so the error of the fence itself is raised.
+    expected: type[S3kError] = BusyError if is_refused else OutcomeUnknownError
+    with pytest.raises(expected):
+        await rig.items.write(Put(item(1), ABSENT))
+    assert rig.limit.in_flight == 0
 
 
 @pytest.mark.parametrize("verb", ["put", "put if absent", "get", "copy", "write"])

@@ -30,6 +30,7 @@ class Defect:
 METADATA_FAULTS = "tests/faults/test_metadata_faults.py"
 CRASH = "tests/torture/test_crash.py"
 RELIABLE = "tests/backends/test_retrying_items.py"
+PIPELINE = "tests/backends/test_request_pipeline.py"
 LOCAL = "tests/backends/test_local.py"
 
 DEFECTS: tuple[Defect, ...] = (
@@ -185,6 +186,27 @@ DEFECTS: tuple[Defect, ...] = (
         "            await self._blobs.put(key, data, if_absent=True)",
         "            await self._blobs.put(key, data)",
         "tests/oplog/test_log_writer.py::test_another_operation_under_the_same_id_is_refused_and_the_first_one_stays",
+    ),
+    Defect(
+        "a log entry that is written and cannot be read",
+        "oplog/entries.py",
+        "    document = entry_document(entry)\n    _require_fields(document, _ENTRY_FIELDS, key)\n",
+        "    document = entry_document(entry)\n",
+        "tests/oplog/test_entries.py::test_exactly_what_can_be_read_is_written",
+    ),
+    Defect(
+        "a slot that a request keeps which the fence stopped",
+        "backends/retrying/request_pipeline.py",
+        "            sender.limit.release(self._epoch, error)\n",
+        "",
+        f"{PIPELINE}::test_a_fence_stops_a_request_before_it_is_counted_and_gives_its_slot_back",
+    ),
+    Defect(
+        "an answer that is used though the volume was locked before it came",
+        "backends/retrying/request_pipeline.py",
+        "            if is_answer and fence is not None and fence.late():",
+        "            if False:",
+        f"{PIPELINE}::test_an_answer_that_comes_late_through_a_closed_fence_is_no_answer",
     ),
     Defect(
         "a suffix count that is not compared",
