@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from s3k_async.backends.ports.items import (
     ABSENT,
@@ -84,7 +85,14 @@ class DirectoryChanges:
     ) -> ChangeResult:
         """Move a directory into the trash; always atomic. The result counts the directory alone."""
         self._store.require_writable(entry.path)
-        await until_unobstructed(self._store, lambda: self._delete(entry))
+        above = self._reads.known_above(entry)
+        try:
+            if above is None or entry.pending or not entry.is_dir:
+                raise ObstructedError(entry.path)
+            # The caller has just read the entry. If something has changed since, this is refused.
+            await self._to_trash(entry, above)
+        except ObstructedError:
+            await until_unobstructed(self._store, lambda: self._delete(entry))
         return _one_directory("delete", entry.path, progress)
 
     async def remove_empty(self, held: Entry, txn: OwnedTransaction) -> None:
@@ -93,30 +101,31 @@ class DirectoryChanges:
 
         It waits for no other transaction: that might be waiting for the intent.
         """
-        (found,) = await self._reads.resolve([held.path])
-        current = found.entry
-        if current is None or (current.id, current.pending) != (held.id, held.pending):
-            raise ConflictError(
-                "another client changed the directory during its removal", path=held.path
-            )
-        removal = self._store.changes.operation("delete", held, None)
+        store = self._store
+        above = self._reads.known_above(held)
+        if above is None:
+            await self._reads.get(held.path)
+            above = self._reads.known_above(held)
+        if above is None:
+            raise ConflictError("another client moved the directory", path=held.path)
+        removal = store.changes.operation("delete", held, None)
         marker = self._trashed(held, "empty", moved_to_trash(held, operation=removal.id))
         txn.check()
         try:
             await self._commit(
                 removal,
                 [
-                    Delete(self._store.keys.of(held), unchanged(held)),
-                    Put(marker.item(self._store.keys), ABSENT),
+                    Delete(store.keys.of(held), unchanged(held)),
+                    Put(marker.item(store.keys), ABSENT),
                 ],
-                [found],
+                [above],
             )
         except ObstructedError as error:
             raise ConflictError(
-                "another client changed the directory or one above it during its removal",
+                "another client changed the directory, or one above it, during its removal",
                 path=held.path,
             ) from error
-        self._reads.discard(self._store.keys.directory(held))
+        self._reads.discard(store.keys.directory(held))
 
     async def restore(self, trashed: TrashedDirectory, target: str) -> Entry:
         """Move a deleted directory from the trash to a path; missing parents are created.
@@ -146,27 +155,28 @@ class DirectoryChanges:
         _require_no_intents(source, [old, new])
         if any(above is not None and above.id == entry.id for _, above in new.chain):
             raise ObstructedError(target)  # it was moved between the reads of the two paths
-        moved = replace(
-            entry.moved(target, operation=store.runtime.uuid()), directory=_parent(new).id
-        )
+        moved = _moved(entry, new, store.runtime.uuid())
         await self._commit(
             store.changes.operation("rename", entry, moved),
             [
                 Delete(store.keys.of(entry), unchanged(entry)),
                 Put(to_item(moved, store.keys), ABSENT),
             ],
-            [old, new],
+            [self._above(old), self._above(new)],
         )
         self._reads.discard(store.keys.directory(entry))
         self._reads.remember(moved)
 
     async def _delete(self, expected: Entry) -> None:
-        store = self._store
         (found,) = await self._reads.resolve([expected.path])
         entry = _directory_at(found)
         if entry.id != expected.id:
             raise ConflictError("another directory is now at this path", path=expected.path)
         _require_no_intents(expected.path, [found])
+        await self._to_trash(entry, self._above(found))
+
+    async def _to_trash(self, entry: Entry, above: Sequence[Directory]) -> None:
+        store = self._store
         moved = moved_to_trash(entry, operation=store.runtime.uuid())
         trashed = self._trashed(entry, "deleted", moved)
         await self._commit(
@@ -175,7 +185,7 @@ class DirectoryChanges:
                 Delete(store.keys.of(entry), unchanged(entry)),
                 Put(trashed.item(store.keys), ABSENT),
             ],
-            [found],
+            [above],
         )
         self._reads.discard(store.keys.directory(entry))
 
@@ -190,16 +200,14 @@ class DirectoryChanges:
         _require_free(new)
         _require_no_intents(target, [new])
         entry = trashed.entry
-        restored = replace(
-            entry.moved(target, operation=store.runtime.uuid()), directory=_parent(new).id
-        )
+        restored = _moved(entry, new, store.runtime.uuid())
         await self._commit(
             store.changes.operation("rename", entry, restored),
             [
                 Delete(trashed.key(entry.id, store.keys), trashed.is_restorable()),
                 Put(to_item(restored, store.keys), ABSENT),
             ],
-            [new],
+            [self._above(new)],
         )
         self._reads.remember(restored)
         return restored
@@ -221,32 +229,35 @@ class DirectoryChanges:
             by=deleted_by(),
         )
 
-    async def _commit(
-        self, operation: Operation, change: Sequence[Action], paths: Sequence[ResolvedPath]
-    ) -> None:
-        """Make a change of the entries at the ends of some paths in one transaction, which requires
-        every directory above them, and touches their parents.
+    def _above(self, found: ResolvedPath) -> list[Directory]:
+        """The root and the other directories above an existing entry, or a free path."""
+        above = [entry for _, entry in found.chain[:-1] if entry is not None]
+        return [self._store.keys.directory(entry) for entry in above]
 
-        Raises ObstructedError if something is not as it was read, UnsupportedError for too many
+    async def _commit(
+        self, operation: Operation, change: Sequence[Action], chains: Sequence[Sequence[Directory]]
+    ) -> None:
+        """Make a change of one directory in one transaction. It requires all directories of
+        `chains`, each from the root down to a parent of the change, and touches the parents.
+
+        Raises ObstructedError if something is not as expected, UnsupportedError for too many
         directories, OutcomeUnknownError and the services' errors.
         """
-        store, last = self._store, paths[-1].path
-        directory = store.keys.directory
-        touched = _distinct(last, map(directory, map(_parent, paths)))
-        above = (entry for path in paths for _, entry in path.chain[:-1] if entry is not None)
-        checked = _distinct(last, [*touched, *map(directory, above)])[len(touched) :]
+        store, path = self._store, chains[-1][-1].path
+        parents = [each[-1] for each in chains]
+        touched = _distinct(path, parents)
+        checked = _distinct(path, chain(parents, *chains))[len(touched) :]
         stamp: dict[str, Value] = {OPERATION: store.runtime.uuid()}
-        actions: list[Action] = [*change]
-        actions += [store.touching(each, stamp) for each in touched]
+        actions = [*change, *(store.touching(each, stamp) for each in touched)]
         for each in checked:
             actions += store.require_parent(each)
         if len(actions) > MAX_TRANSACTION:
             raise UnsupportedError(
                 "too many directories are above it for one transaction; move one of them first",
-                path=last,
+                path=path,
             )
         if len({action.key for action in actions}) < len(actions):
-            raise ObstructedError(last)  # a directory was moved between the reads of two paths
+            raise ObstructedError(path)  # a directory was moved between the reads of two paths
         root = next((each for each in touched if each.path == ROOT), None)
         if root is not None and not store.root_has_record:
             # After a lost response, a failure because the record is missing could not be told from
@@ -255,9 +266,11 @@ class DirectoryChanges:
         try:
             await store.transact([operation], actions)
         except ConditionFailedError as error:
-            raise ObstructedError(last, store.obstacles(error.current.values())) from error
+            if root is not None and len(change) + touched.index(root) in error.current:
+                store.root_has_record = False  # of a damaged table: it is created again
+            raise ObstructedError(path, store.obstacles(error.current.values())) from error
         except TransactionConflictError as error:
-            raise ObstructedError(last) from error
+            raise ObstructedError(path) from error
 
 
 def _directory_at(found: ResolvedPath) -> Entry:
@@ -284,10 +297,11 @@ def _require_no_intents(path: str, found: Iterable[ResolvedPath]) -> None:
         raise ObstructedError(path, held)
 
 
-def _parent(found: ResolvedPath) -> Entry:
-    parent = found.parent
-    assert parent is not None  # else there would be no entry, or no place for one
-    return parent
+def _moved(directory: Entry, target: ResolvedPath, operation: str) -> Entry:
+    """The next version of a directory, at a free path."""
+    assert target.parent is not None
+    moved = directory.moved(target.path, operation=operation)
+    return replace(moved, directory=target.parent.id)
 
 
 def _distinct(path: str, directories: Iterable[Directory]) -> list[Directory]:
