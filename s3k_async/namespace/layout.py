@@ -141,6 +141,10 @@ class Layout(Protocol):
         BusyError, and as `rename_directory`.
         """
 
+    async def remove_empty(self, held: Entry, txn: OwnedTransaction) -> None:
+        """Remove a directory that carries the transaction's intent and is empty. Raises
+        LeaseExpiredError, ConflictError (another client changed it, or obstructed its removal)."""
+
     async def prepare_subtree(
         self,
         txn: OwnedTransaction,
