@@ -198,7 +198,8 @@ fn use_entry(entry: &EntryView<'_>, form: &KeyForm) {
 fn described(entry: &EntryView<'_>) -> String {
     let mut line = String::new();
     let side = Side {
-        directory: entry.parent(),
+        parent: entry.parent(),
+        directory_id: entry.directory_id(),
         version: entry.version(),
         operation: entry.text(Attribute::Operation).text,
         pending: entry.text(Attribute::Pending).text,

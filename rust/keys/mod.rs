@@ -53,7 +53,7 @@ impl KeyForm {
     }
 
     /// Directory key and name of an entry key.
-    fn directory_and_name<'a>(&self, entry_key: &'a str) -> Result<(&'a str, &'a str), Fault> {
+    pub fn directory_and_name<'a>(&self, entry_key: &'a str) -> Result<(&'a str, &'a str), Fault> {
         match self {
             Self::Path(_) => parent_and_name(entry_key),
             Self::Tree => tree::directory_and_name(entry_key),
