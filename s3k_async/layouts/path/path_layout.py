@@ -41,6 +41,9 @@ class PathLayout(ParentDirectories):
         tree = self._atomic if atomic else self._plain
         return await tree.delete(entry, progress=progress)
 
+    def check_subtree(self, operation: str, path: str) -> None:
+        """A transaction can move and remove directories."""
+
     async def prepare_subtree(
         self,
         txn: OwnedTransaction,
