@@ -20,6 +20,7 @@ from s3k_async.errors import (
     RenameIntoSelfError,
     S3kError,
 )
+from s3k_async.testing import Call
 from tests.contracts.subjects import params
 from tests.engines.volumes import fresh_name
 from tests.layouts.interleavings import interleavings
@@ -252,6 +253,26 @@ async def test_two_clients_in_every_order_of_their_requests(name: str) -> None:
 )
 async def test_two_clients_that_read_level_by_level(name: str) -> None:
     assert await play_all(PAIRS[name], warm=False) > 1
+
+
+@pytest.mark.parametrize("source", ["/a/b", "/a/b/c", "/a/b/c/d"])
+@pytest.mark.parametrize("deleted", ["/a", "/a/b"])
+async def test_no_directory_leaves_a_deleted_one(source: str, deleted: str) -> None:
+    """A rename that has read its paths before the deletion is refused: what is below a deleted
+    directory may be reclaimed at once."""
+    volume = await TreeVolume(fresh_name("races")).start(*TREE, "/a/b/c/d/")
+    renamer, deleter = volume.client(), volume.client()
+    before = await volume.tree()
+
+    async def delete(call: Call) -> None:
+        if call.method == "transact" and await deleter.store.get(deleted) is not None:
+            await deleter.delete(deleted)
+
+    renamer.faults.gate = delete
+    with pytest.raises(PathNotFoundError):
+        await renamer.rename(source, "/z/q")
+    place = f"{TRASH}/{before[deleted]}"
+    assert (await volume.tree())[place + source.removeprefix(deleted)] == before[source]
 
 
 @pytest.mark.parametrize("name", MANY)
