@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -339,7 +339,7 @@ class DirectoryStore(EntryReader):
             held = await self.hold_current(entry, txn, same=True)
             try:
                 await self.need_empty(directory)
-                await self.delete_held(held, txn)
+                await self.layout.remove_empty(held, txn)
             except S3kError:
                 await self.release(held, txn)
                 raise
@@ -418,6 +418,13 @@ class DirectoryStore(EntryReader):
         if parent.path == ROOT:
             return []
         return [Check(self.keys.key(parent.entry_key), self.layout.is_directory(parent))]
+
+    def touching(self, parent: Directory, stamp: Mapping[str, Value]) -> Update:
+        """The write of `touch` as an action of a transaction, for a parent that must be a directory
+        without an intent. That of the root needs its record (`root_has_record`)."""
+        if parent.path == ROOT:
+            return Update(ROOT_KEY, Condition(), set=stamp)
+        return Update(self.keys.key(parent.entry_key), self.layout.is_directory(parent), set=stamp)
 
     async def touch(self, directory: Directory, *, required: bool = False) -> None:
         """Change only the operation id of a directory, so that clients that have read it detect a

@@ -167,6 +167,10 @@ class Layout(Protocol):
         BusyError, and as `rename_directory`.
         """
 
+    async def remove_empty(self, held: Entry, txn: OwnedTransaction) -> None:
+        """Remove a directory that carries the transaction's intent and is empty. Raises
+        LeaseExpiredError, ConflictError (another client changed it, or obstructed its removal)."""
+
     def check_subtree(self, operation: str, path: str) -> None:
         """Raise UnsupportedError if a caller's transaction cannot move or remove a directory."""
 

@@ -19,7 +19,6 @@ from s3k_async.backends.ports.items import (
     MAX_TRANSACTION,
     OPERATION,
     Action,
-    Condition,
     Delete,
     Item,
     Put,
@@ -40,7 +39,7 @@ from s3k_async.namespace.mutations import (
 from s3k_async.namespace.recorded_change import RecordedChange
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import NEXT, to_item, unchanged
-from s3k_async.table.keys import ROOT_KEY, Directory
+from s3k_async.table.keys import Directory
 from s3k_async.txn.executor import by_transaction, execute
 from s3k_async.txn.logged_write import TransactionLog
 from s3k_async.txn.row_plan import RowPlan
@@ -115,7 +114,7 @@ async def _in_one(store: MetadataStore, plan: CommitPlan) -> None:
             # After a lost response, a failure because the record is missing could not be told from
             # other failures.
             await store.touch(root)
-        actions: list[Action] = [_touching(store, each, stamp) for each in touched]
+        actions: list[Action] = [store.touching(each, stamp) for each in touched]
     else:
         change = next(iter(plan.changes.values()))
         actions = [*store.require_parent(change.parent)] if change.before is None else []
@@ -151,14 +150,6 @@ async def _make(store: MetadataStore, absent: Iterable[Directory], fit: Iterable
             await store.touch(directory)
         elif directory in left:
             await store.recreate_directory(directory.path)
-
-
-def _touching(store: MetadataStore, directory: Directory, stamp: dict[str, Value]) -> Update:
-    """The write of `MetadataStore.touch`, for a directory that must exist; the root always does."""
-    if directory.path == ROOT:
-        return Update(ROOT_KEY, Condition(), set=stamp)
-    when = store.layout.is_directory(directory)
-    return Update(store.keys.key(directory.entry_key), when, set=stamp)
 
 
 async def _by_record(store: MetadataStore, plan: CommitPlan) -> None:

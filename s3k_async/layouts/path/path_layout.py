@@ -41,6 +41,10 @@ class PathLayout(ParentDirectories):
         tree = self._atomic if atomic else self._plain
         return await tree.delete(entry, progress=progress)
 
+    async def remove_empty(self, held: Entry, txn: OwnedTransaction) -> None:
+        """Remove the item of a directory."""
+        await self._store.delete_held(held, txn)
+
     def check_subtree(self, operation: str, path: str) -> None:
         """A transaction can move and remove directories."""
 

@@ -102,6 +102,23 @@ class ChainResolver:
                 raise BusyError("gave up: concurrent changes to this path", path=left[0])
         return [found[path] for path in paths]
 
+    def predicted_above(self, entry: Entry) -> list[tuple[str, str, KnownDirectory]] | None:
+        """Path, entry key and what is known of the directories between the root and an entry,
+        topmost first; None if the cache does not lead to it. For a change that requires them: what
+        is known may be outdated."""
+        route = _Route(entry.path, _places(entry.path))
+        while not route.is_complete:
+            known = self.cache.get(route.next)
+            if known is None:
+                return None
+            route.follow(known)
+        if route.next != entry.entry_key:
+            return None
+        return [
+            (place, key, known)
+            for place, (key, known) in zip(route.places, route.known, strict=False)
+        ]
+
     async def _predict(self, paths: Sequence[str], see: Seeing | None) -> list[_Route]:
         """Routes by what the cache knows; unknown directories are read, level by level."""
         routes = [_Route(path, _places(path)) for path in paths]

@@ -80,6 +80,15 @@ class TreeReads:
             found.append(resolved)
         return found
 
+    def known_above(self, entry: Entry) -> list[Directory] | None:
+        """The root and the other directories above an entry, by what the cache knows; None if it
+        does not lead to the entry. They may have moved: a change must require them."""
+        known = self._resolver.predicted_above(entry)
+        if known is None:
+            return None
+        above = [Directory(each.id, path, key) for path, key, each in known]
+        return [self._store.keys.directory(ROOT_ENTRY), *above]
+
     def is_directory(self, directory: Directory) -> Condition:
         """That the directory itself is at the path: another one has other children."""
         return Condition(equals={"isdir": True, "id": directory.key}, missing=(NEXT,))

@@ -1,0 +1,320 @@
+"""Renames, deletions and restorations of directories in layout `tree`: each is one transaction of
+the table, whatever is below the directory.
+
+The transaction requires every ancestor of the paths that it changes. So at the moment at which it
+commits, the paths lead where the client has read that they lead: a directory cannot come below
+itself, and what is below a deleted directory cannot leave it
+(docs/design/011-directories-by-id.md, section 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from s3k_async.backends.ports.items import (
+    ABSENT,
+    MAX_TRANSACTION,
+    OPERATION,
+    Action,
+    Delete,
+    Put,
+    Value,
+)
+from s3k_async.errors import (
+    ConditionFailedError,
+    ConflictError,
+    NotDirectoryError,
+    PathExistsError,
+    PathNotFoundError,
+    RenameIntoSelfError,
+    TransactionConflictError,
+    UnsupportedError,
+)
+from s3k_async.layouts.tree.resolved_path import ResolvedPath
+from s3k_async.layouts.tree.trash_items import (
+    TrashedDirectory,
+    TrashReason,
+    deleted_by,
+    moved_to_trash,
+)
+from s3k_async.layouts.tree.tree_reads import TreeReads
+from s3k_async.model import ROOT, ChangeResult, Entry, Progress
+from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
+from s3k_async.namespace.directories import require_directories
+from s3k_async.namespace.layout import OnProgress
+from s3k_async.namespace.store import MetadataStore
+from s3k_async.oplog.entries import Operation
+from s3k_async.table.codec import to_item, unchanged
+from s3k_async.table.keys import Directory
+from s3k_async.txn.txn_record import OwnedTransaction
+
+__all__ = ["DirectoryChanges"]
+
+
+class DirectoryChanges:
+    """The methods of `namespace.layout.Layout` about directories with everything below them, and
+    what the trash needs."""
+
+    def __init__(self, store: MetadataStore, reads: TreeReads) -> None:
+        self._store = store
+        self._reads = reads
+
+    async def rename_directory(
+        self,
+        source: Entry,
+        target: str,
+        *,
+        atomic: bool,  # noqa: ARG002
+        progress: OnProgress = None,
+    ) -> ChangeResult:
+        """Move a directory; always atomic. The result counts the directory alone."""
+        self._store.require_writable(target)
+        if source.path in (ROOT, target) or target.startswith(source.path + "/"):
+            raise RenameIntoSelfError("a directory cannot be moved into itself", path=target)
+        await until_unobstructed(self._store, lambda: self._rename(source.path, target))
+        return _one_directory("rename", source.path, progress)
+
+    async def delete_directory(
+        self,
+        entry: Entry,
+        *,
+        atomic: bool,  # noqa: ARG002
+        progress: OnProgress = None,
+    ) -> ChangeResult:
+        """Move a directory into the trash; always atomic. The result counts the directory alone."""
+        self._store.require_writable(entry.path)
+        above = self._reads.known_above(entry)
+        try:
+            if above is None or entry.pending or not entry.is_dir:
+                raise ObstructedError(entry.path)
+            # The caller has just read the entry. If something has changed since, this is refused.
+            await self._to_trash(entry, above)
+        except ObstructedError:
+            await until_unobstructed(self._store, lambda: self._delete(entry))
+        return _one_directory("delete", entry.path, progress)
+
+    async def remove_empty(self, held: Entry, txn: OwnedTransaction) -> None:
+        """Remove a directory that carries the transaction's intent and is empty, and leave a marker
+        of that in the trash. Raises LeaseExpiredError, ConflictError.
+
+        It waits for no other transaction: that might be waiting for the intent.
+        """
+        store = self._store
+        above = self._reads.known_above(held)
+        if above is None:
+            await self._reads.get(held.path)
+            above = self._reads.known_above(held)
+        if above is None:
+            raise ConflictError("another client moved the directory", path=held.path)
+        removal = store.changes.operation("delete", held, None)
+        marker = self._trashed(held, "empty", moved_to_trash(held, operation=removal.id))
+        txn.check()
+        try:
+            await self._commit(
+                removal,
+                [
+                    Delete(store.keys.of(held), unchanged(held)),
+                    Put(marker.item(store.keys), ABSENT),
+                ],
+                [above],
+            )
+        except ObstructedError as error:
+            raise ConflictError(
+                "another client changed the directory, or one above it, during its removal",
+                path=held.path,
+            ) from error
+        self._reads.discard(store.keys.directory(held))
+
+    async def restore(self, trashed: TrashedDirectory, target: str) -> Entry:
+        """Move a deleted directory from the trash to a path; missing parents are created.
+
+        Raises PathNotFoundError (it is no longer in the trash, or is being reclaimed),
+        PathExistsError, NotDirectoryError, BusyError, and the services' errors: then nothing was
+        changed. OutcomeUnknownError.
+        """
+        self._store.require_writable(target)
+        current = trashed
+
+        async def attempt() -> Entry:
+            nonlocal current
+            try:
+                return await self._restore(current, target)
+            except ObstructedError:
+                current = await self._read_trashed(trashed)
+                raise
+
+        return await until_unobstructed(self._store, attempt)
+
+    async def _rename(self, source: str, target: str) -> None:
+        store = self._store
+        old, new = await self._reads.resolve([source, target])
+        entry = _directory_at(old)
+        _require_free(new)
+        _require_no_intents(source, [old, new])
+        if any(above is not None and above.id == entry.id for _, above in new.chain):
+            raise ObstructedError(target)  # it was moved between the reads of the two paths
+        moved = _moved(entry, new, store.runtime.uuid())
+        await self._commit(
+            store.changes.operation("rename", entry, moved),
+            [
+                Delete(store.keys.of(entry), unchanged(entry)),
+                Put(to_item(moved, store.keys), ABSENT),
+            ],
+            [self._above(old), self._above(new)],
+        )
+        self._reads.discard(store.keys.directory(entry))
+        self._reads.remember(moved)
+
+    async def _delete(self, expected: Entry) -> None:
+        (found,) = await self._reads.resolve([expected.path])
+        entry = _directory_at(found)
+        if entry.id != expected.id:
+            raise ConflictError("another directory is now at this path", path=expected.path)
+        _require_no_intents(expected.path, [found])
+        await self._to_trash(entry, self._above(found))
+
+    async def _to_trash(self, entry: Entry, above: Sequence[Directory]) -> None:
+        store = self._store
+        moved = moved_to_trash(entry, operation=store.runtime.uuid())
+        trashed = self._trashed(entry, "deleted", moved)
+        await self._commit(
+            store.changes.operation("rename", entry, moved),
+            [
+                Delete(store.keys.of(entry), unchanged(entry)),
+                Put(trashed.item(store.keys), ABSENT),
+            ],
+            [above],
+        )
+        self._reads.discard(store.keys.directory(entry))
+
+    async def _restore(self, trashed: TrashedDirectory, target: str) -> Entry:
+        store = self._store
+        if not trashed.can_be_restored():
+            raise PathNotFoundError("the directory cannot be restored", path=trashed.was)
+        (new,) = await self._reads.resolve([target])
+        if new.entry is None and new.parent is None:
+            await store.need_directory(new.chain[-2][0])
+            (new,) = await self._reads.resolve([target])
+        _require_free(new)
+        _require_no_intents(target, [new])
+        entry = trashed.entry
+        restored = _moved(entry, new, store.runtime.uuid())
+        await self._commit(
+            store.changes.operation("rename", entry, restored),
+            [
+                Delete(trashed.key(entry.id, store.keys), trashed.is_restorable()),
+                Put(to_item(restored, store.keys), ABSENT),
+            ],
+            [self._above(new)],
+        )
+        self._reads.remember(restored)
+        return restored
+
+    async def _read_trashed(self, trashed: TrashedDirectory) -> TrashedDirectory:
+        keys = self._store.keys
+        item = await self._store.items.get(trashed.key(trashed.entry.id, keys))
+        if item is None:
+            raise PathNotFoundError("the directory is not in the trash", path=trashed.was)
+        return TrashedDirectory.from_item(item, keys)
+
+    def _trashed(self, directory: Entry, why: TrashReason, moved: Entry) -> TrashedDirectory:
+        return TrashedDirectory(
+            entry=moved,
+            why=why,
+            origin=directory.directory,
+            was=directory.path,
+            when_ms=self._store.runtime.now_ms(),
+            by=deleted_by(),
+        )
+
+    def _above(self, found: ResolvedPath) -> list[Directory]:
+        """The root and the other directories above an existing entry, or a free path."""
+        above = [entry for _, entry in found.chain[:-1] if entry is not None]
+        return [self._store.keys.directory(entry) for entry in above]
+
+    async def _commit(
+        self, operation: Operation, change: Sequence[Action], chains: Sequence[Sequence[Directory]]
+    ) -> None:
+        """Make a change of one directory in one transaction. It requires all directories of
+        `chains`, each from the root down to a parent of the change, and touches the parents.
+
+        Raises ObstructedError if something is not as expected, UnsupportedError for too many
+        directories, OutcomeUnknownError and the services' errors.
+        """
+        store, path = self._store, chains[-1][-1].path
+        parents = [each[-1] for each in chains]
+        touched = _distinct(path, parents)
+        checked = _distinct(path, chain(parents, *chains))[len(touched) :]
+        stamp: dict[str, Value] = {OPERATION: store.runtime.uuid()}
+        actions = [*change, *(store.touching(each, stamp) for each in touched)]
+        for each in checked:
+            actions += store.require_parent(each)
+        if len(actions) > MAX_TRANSACTION:
+            raise UnsupportedError(
+                "too many directories are above it for one transaction; move one of them first",
+                path=path,
+            )
+        if len({action.key for action in actions}) < len(actions):
+            raise ObstructedError(path)  # a directory was moved between the reads of two paths
+        root = next((each for each in touched if each.path == ROOT), None)
+        if root is not None and not store.root_has_record:
+            # After a lost response, a failure because the record is missing could not be told from
+            # other failures.
+            await store.touch(root)
+        try:
+            await store.transact([operation], actions)
+        except ConditionFailedError as error:
+            if root is not None and len(change) + touched.index(root) in error.current:
+                store.root_has_record = False  # of a damaged table: it is created again
+            raise ObstructedError(path, store.obstacles(error.current.values())) from error
+        except TransactionConflictError as error:
+            raise ObstructedError(path) from error
+
+
+def _directory_at(found: ResolvedPath) -> Entry:
+    """The directory at a path. Raises PathNotFoundError, NotDirectoryError."""
+    if found.entry is None:
+        raise PathNotFoundError("no such directory", path=found.path)
+    if not found.entry.is_dir:
+        raise NotDirectoryError("not a directory", path=found.path)
+    return found.entry
+
+
+def _require_free(target: ResolvedPath) -> None:
+    """Raise PathNotFoundError or NotDirectoryError if the path has no parent, PathExistsError for
+    an existing entry; one with an intent may be about to go."""
+    require_directories(target.chain[:-1])
+    if target.entry is not None and not target.entry.pending:
+        raise PathExistsError("the target exists", path=target.path)
+
+
+def _require_no_intents(path: str, found: Iterable[ResolvedPath]) -> None:
+    """Raise ObstructedError for entries of the paths with intents."""
+    entries = (entry for each in found for _, entry in each.chain if entry is not None)
+    if held := [entry for entry in entries if entry.pending]:
+        raise ObstructedError(path, held)
+
+
+def _moved(directory: Entry, target: ResolvedPath, operation: str) -> Entry:
+    """The next version of a directory, at a free path."""
+    assert target.parent is not None
+    moved = directory.moved(target.path, operation=operation)
+    return replace(moved, directory=target.parent.id)
+
+
+def _distinct(path: str, directories: Iterable[Directory]) -> list[Directory]:
+    """The directories, each once. Raises ObstructedError if two are at one entry key: one of them
+    was read before a change, and one after it."""
+    by_key: dict[str, Directory] = {}
+    for each in directories:
+        if by_key.setdefault(each.entry_key, each).key != each.key:
+            raise ObstructedError(path)
+    return list(by_key.values())
+
+
+def _one_directory(operation: str, path: str, progress: OnProgress) -> ChangeResult:
+    if progress is not None:
+        progress(Progress(operation, 1, path=path))
+    return ChangeResult(directories=1)

@@ -1,0 +1,160 @@
+"""Items in the trash of layout `tree`: a directory item and the attributes of its deletion.
+
+The trash is a partition outside of the tree, in which the name of a directory is its object id. The
+entry codec passes over the attributes that only these items have
+(docs/design/011-directories-by-id.md, section 3.2).
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias, cast, get_args
+
+from s3k_async.backends.ports.items import Condition, Item, Key, Value
+from s3k_async.errors import ItemFormatError
+from s3k_async.model import ROOT, Entry
+from s3k_async.oplog.entries import is_id
+from s3k_async.table.codec import NEXT, from_item, to_item
+from s3k_async.table.keys import TRASH_ID, KeyScheme
+
+__all__ = ["TrashReason", "TrashState", "TrashedDirectory", "deleted_by", "moved_to_trash"]
+
+TrashReason: TypeAlias = Literal["deleted", "empty", "staged"]
+"""`deleted`: with everything below it. `empty`: the marker of a removed empty directory, for
+clients that were creating an entry in it. `staged`: a directory that is not published yet."""
+TrashState: TypeAlias = Literal["", "reclaiming"]
+"""`reclaiming`: what is below it is being removed, so that it cannot be restored."""
+
+_FOLDER: Final = "/.trash"
+"""The parent of the paths that the log shows for directories in the trash."""
+_STATE: Final = "state"
+_LARGEST: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TrashedDirectory:
+    """An item in the trash."""
+
+    entry: Entry
+    """The directory, in the trash: `moved_to_trash`."""
+    why: TrashReason
+    origin: str
+    """The directory key of its former parent."""
+    was: str
+    """Its path when it was deleted, for people: an ancestor may have another name by now."""
+    when_ms: int
+    """When it was deleted, epoch milliseconds, by the clock of the client that did it."""
+    by: str = ""
+    """`<user>@<host>` of that client; empty if unknown."""
+    state: TrashState = ""
+    since_ms: int = 0
+    """When garbage collection first saw it, epoch milliseconds by the clock of the data store; 0:
+    not yet."""
+    job: str = ""
+    """Of a staged directory: the transaction that publishes it."""
+
+    def item(self, keys: KeyScheme) -> dict[str, Value]:
+        """The item that stores it."""
+        item = to_item(self.entry, keys)
+        item |= {"why": self.why, "from": self.origin, "was": self.was, "when": self.when_ms}
+        optional: dict[str, Value] = {
+            "by": self.by,
+            _STATE: self.state,
+            "since": self.since_ms,
+            "job": self.job,
+        }
+        return item | {name: value for name, value in optional.items() if value}
+
+    @classmethod
+    def from_item(cls, item: Item, keys: KeyScheme) -> TrashedDirectory:
+        """What an item in the trash stores. Raises ItemFormatError."""
+        entry = from_item(item, keys)
+        if (
+            entry.directory != TRASH_ID
+            or not entry.is_dir
+            or entry.path.rpartition("/")[2] != (entry.id)
+        ):
+            raise _damaged(entry, "no directory under its object id")
+        trashed = cls(
+            entry=replace(entry, path=_path(entry.id)),
+            why=cast("TrashReason", _text(item, entry, "why")),
+            origin=_text(item, entry, "from"),
+            was=_text(item, entry, "was"),
+            when_ms=_number(item, entry, "when"),
+            by=_text(item, entry, "by", optional=True),
+            state=cast("TrashState", _text(item, entry, _STATE, optional=True)),
+            since_ms=_number(item, entry, "since", optional=True),
+            job=_text(item, entry, "job", optional=True),
+        )
+        if flaw := trashed.flaw():
+            raise _damaged(entry, flaw)
+        return trashed
+
+    def flaw(self) -> str | None:
+        """The contradiction in it, or None."""
+        if self.why not in get_args(TrashReason):
+            return f"an unknown reason {self.why!r}"
+        if self.state not in get_args(TrashState):
+            return f"an unknown state {self.state!r}"
+        if not is_id(self.origin) or not self.was.startswith(ROOT):
+            return "no former place"
+        if (self.why == "staged") != bool(self.job):
+            return "a transaction belongs to a staged directory, and to no other"
+        return None
+
+    def can_be_restored(self) -> bool:
+        """Whether it was deleted, and nothing of it has been reclaimed."""
+        return self.why == "deleted" and not self.state
+
+    def is_restorable(self) -> Condition:
+        """That the stored item is this one, unchanged, and not being reclaimed."""
+        return Condition(
+            equals={"id": self.entry.id, "ver": self.entry.version, "why": "deleted"},
+            missing=(NEXT, _STATE),
+        )
+
+    @staticmethod
+    def key(object_id: str, keys: KeyScheme) -> Key:
+        """Where a directory is in the trash."""
+        return keys.key(keys.child(TRASH_ID, object_id))
+
+
+def moved_to_trash(directory: Entry, *, operation: str) -> Entry:
+    """The next version of a directory, in the trash."""
+    moved = directory.moved(_path(directory.id), operation=operation)
+    return replace(moved, directory=TRASH_ID)
+
+
+def deleted_by() -> str:
+    """`<user>@<host>` of this process, as far as the system tells."""
+    try:
+        name = f"{getpass.getuser()}@{socket.gethostname()}"
+    except (ImportError, KeyError, OSError):  # a user without a name
+        return ""
+    return name.encode("utf-8", "replace").decode("utf-8")
+
+
+def _path(object_id: str) -> str:
+    return f"{_FOLDER}/{object_id}"
+
+
+def _text(item: Item, entry: Entry, name: str, *, optional: bool = False) -> str:
+    value = item.get(name, "" if optional else None)
+    if not isinstance(value, str) or (name in item and not value):
+        raise _damaged(entry, f"{name!r} is no text")
+    return value
+
+
+def _number(item: Item, entry: Entry, name: str, *, optional: bool = False) -> int:
+    value = item.get(name, 0 if optional else None)
+    if type(value) is not int or not (name in item) <= value <= _LARGEST:
+        raise _damaged(entry, f"{name!r} is no time")
+    return value
+
+
+def _damaged(entry: Entry, reason: str) -> ItemFormatError:
+    return ItemFormatError(
+        f"a damaged item in the trash: {reason} (s3k fsck repair quarantines it)", path=entry.path
+    )
