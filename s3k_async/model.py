@@ -147,9 +147,17 @@ class Entry:
             lease_ms=0,
         )
 
-    def moved(self, path: str, *, operation: str) -> Entry:
-        """The next version of the entry, at another path."""
-        return replace(self, path=path, version=self.version + 1, operation=operation, pending="")
+    def moved(self, path: str, *, operation: str, directory: str = "") -> Entry:
+        """The next version of the entry, at another path, in layout `tree` in a directory of that
+        key."""
+        return replace(
+            self,
+            path=path,
+            version=self.version + 1,
+            operation=operation,
+            pending="",
+            directory=directory,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from s3k_async.files.file_ranges import (
 from s3k_async.model import Content, Entry, FileStatus, status_of
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.entry_reader import existing
+from s3k_async.namespace.layout import ConfirmedChain
 from s3k_async.namespace.store import MetadataStore, WriteTarget
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.read_ahead import ReadAhead
@@ -199,7 +200,9 @@ async def open_writer(volume: Callable[[], Volume], path: str, *, exclusive: boo
     with opened.calls.running():
         target, entry = await _reserve(opened.store, path, exclusive=exclusive)
         upload = opened.storage.writer(target.object_id)
-        return FileWriter(volume, entry, upload, reserved=target.current is None)
+        return FileWriter(
+            volume, entry, upload, reserved=target.current is None, chain=target.chain
+        )
 
 
 async def _reserve(
@@ -215,6 +218,8 @@ async def _reserve(
         target = await store.prepare(path)
         try:
             await to_the_end(partial(reserve, target))
+        except ConflictError as error:
+            await race.lost(error)
         except PathExistsError as error:
             if exclusive:
                 raise
@@ -473,8 +478,10 @@ class FileWriter:
         upload: PhysicalWriter,
         *,
         reserved: bool,
+        chain: ConfirmedChain | None = None,
     ) -> None:
         self._volume = volume
+        self._chain = chain
         self.entry = entry
         """The file as it is now, or the reservation of its path."""
         self._upload = upload
@@ -627,7 +634,7 @@ class FileWriter:
         """Publish the uploaded data; it is dropped if publication certainly failed."""
         volume = self._volume()
         try:
-            return await volume.store.commit(self.entry, content)
+            return await volume.store.commit(self.entry, content, self._chain)
         except S3kError as error:
             await drop_unpublished(volume.storage, content.physical, error)
             raise

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from itertools import pairwise
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from s3k_async._core.active_calls import incidental
 from s3k_async._core.runtime import Runtime
@@ -47,10 +47,10 @@ from s3k_async.oplog.log_writer import OperationLog
 from s3k_async.table.codec import NEXT, from_item, to_item, unchanged
 from s3k_async.table.keys import ROOT_KEY, Directory, KeyScheme
 from s3k_async.txn.intent_resolver import IntentResolver
-from s3k_async.txn.logged_write import LoggedWriter
+from s3k_async.txn.logged_write import LoggedOutcome, LoggedWriter
 from s3k_async.txn.txn_record import OwnedTransaction, TransactionRecords
 
-__all__ = ["DirectoryStore", "require_directories"]
+__all__ = ["CONFIRMED_SECONDS", "DirectoryStore", "require_directories"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,6 +58,9 @@ T = TypeVar("T")
 
 CHAIN_PART = 90
 """Directories created in one transaction, which also checks their parent."""
+CONFIRMED_SECONDS: Final = 5.0
+"""In layout `tree`: how long after its directories were read an entry is changed without reading
+them again."""
 
 
 class DirectoryStore(EntryReader):
@@ -125,6 +128,8 @@ class DirectoryStore(EntryReader):
             except ConditionFailedError as error:
                 self.still_time(deadline, path)
                 await self.resolve_refusal(error)
+            except ConflictError:
+                self.still_time(deadline, path)
 
     def _seen(self, directory: Entry) -> Entry:
         """Tell the layout of a directory that was just read or created, and return it."""
@@ -132,10 +137,11 @@ class DirectoryStore(EntryReader):
             self.layout.remember(directory)
         return directory
 
-    def new_directory(self, path: str) -> Entry:
+    def new_directory(self, path: str, parent: Entry) -> Entry:
         """A new directory, created now."""
         now, operation = self.runtime.now_ms(), self.runtime.uuid()
-        return Entry(path, True, self.runtime.uuid(), 1, now // 1000, now, operation=operation)
+        made = Entry(path, True, self.runtime.uuid(), 1, now // 1000, now, operation=operation)
+        return replace(made, directory=parent.id) if self.keys.layout == "tree" else made
 
     async def make_missing(self, chain: Chain, *checks: Check) -> Entry:
         """Create the missing directories of a chain. Raises ConditionFailedError when the chain has
@@ -143,11 +149,12 @@ class DirectoryStore(EntryReader):
         """
         made: list[Entry] = []
         bases: list[Entry] = []
+        since = self.runtime.monotonic()
         for (_, above), (path, entry) in pairwise(chain):
             if entry is None:
-                made.append(self.new_directory(path))
                 if above is not None:
                     bases.append(above)
+                made.append(self.new_directory(path, above or made[-1]))
         for base in bases:
             await self.resolve(base)
         for start in range(0, len(made), CHAIN_PART):
@@ -158,16 +165,45 @@ class DirectoryStore(EntryReader):
                 actions += self.require_parent(self.keys.directory(parent))
             actions += checks
             await self.transact(
-                [self.changes.operation("create", None, entry) for entry in part], actions
+                [self.changes.operation("create", None, entry) for entry in part],
+                actions,
+                [part[0]] if part[0].directory else [],
+                since,
             )
         return made[-1] if chain[-1][1] is None else chain[-1][1]
 
-    async def transact(self, operations: Sequence[Operation], actions: Sequence[Action]) -> None:
+    async def transact(
+        self,
+        operations: Sequence[Operation],
+        actions: Sequence[Action],
+        placed: Sequence[Entry] = (),
+        since: float = 0.0,
+    ) -> None:
         """Apply logged operations in one transaction. Raises ConditionFailedError,
-        OutcomeUnknownError."""
-        await self.changes.run(
-            operations, lambda _: self.items.transact(actions, self.runtime.uuid())
-        )
+        OutcomeUnknownError. `placed`: in layout `tree` entries to `confirm`."""
+        if not placed:
+            await self.changes.run(
+                operations, lambda _: self.items.transact(actions, self.runtime.uuid())
+            )
+            return
+
+        async def confirmed(_: LoggedOutcome) -> None:
+            await self.confirm(placed, since)
+            await self.items.transact(actions, self.runtime.uuid())
+
+        await self.changes.run(operations, confirmed)
+
+    async def confirm(self, entries: Sequence[Entry], since: float) -> None:
+        """Called in layout `tree` right before entries are changed: if their directories were read
+        a while ago (`since`, monotonic), read them again. Raises ConflictError if a path leads
+        elsewhere by now, with nothing changed."""
+        if self.runtime.monotonic() - since < CONFIRMED_SECONDS:
+            return
+        for path in await self.layout.misplaced(entries):
+            raise ConflictError(
+                "another client moved or deleted a directory of the path; no changes were applied",
+                path=path,
+            )
 
     async def resolve(self, entry: Entry) -> None:
         """Wait until no live transaction has an intent on the entry, and resolve an intent left
@@ -362,11 +398,13 @@ class DirectoryStore(EntryReader):
             ) from error
 
     async def directory_exists(self, directory: Directory) -> bool:
-        """Whether this is now a directory without an intent of a live transaction."""
+        """Whether this is now a directory without an intent of a live transaction; in layout `tree`
+        this one."""
         entry = await self.stored(directory.entry_key)
         if (
             entry is not None
             and entry.is_dir
+            and (not entry.directory or entry.id == directory.key)
             and (not entry.pending or await self.resolver.keeps_directory(entry))
         ):
             self.layout.remember(entry)

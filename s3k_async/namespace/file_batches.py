@@ -65,10 +65,10 @@ async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
     for path, entry in found.entries.items():
         if entry is not None and entry.is_dir:
             prepared[path] = IsDirectoryError("a directory is at the path", path=path)
-        elif entry is not None and (entry.is_reservation or entry.pending or path in found.again):
+        elif path in found.again or (entry is not None and (entry.is_reservation or entry.pending)):
             again.append(path)
         else:
-            prepared[path] = store.target(path, entry)
+            prepared[path] = store.target(path, entry, found.chains.get(path))
     await _one_by_one(store, again, prepared)
     return prepared
 
@@ -109,7 +109,7 @@ async def publish_many(
 class _Publication:
     """A file that is being published."""
 
-    current: Entry | None
+    target: WriteTarget
     entry: Entry
     operation: Operation
     put: Put
@@ -141,13 +141,14 @@ class _Batch:
         except LeaseExpiredError as error:
             self.published[path] = error
             return
-        base = current or store.new_file(path, target.object_id)
+        parent = None if target.chain is None else target.chain.parent
+        base = current or store.new_file(path, target.object_id, parent)
         entry = replace(
             base.with_content(content, mtime_ms=now, operation=store.runtime.uuid()), pending=""
         )
         operation = store.changes.operation("update", current, entry)
         put = Put(to_item(entry, store.keys), ABSENT if current is None else unchanged(current))
-        self.files.append(_Publication(current, entry, operation, put))
+        self.files.append(_Publication(target, entry, operation, put))
 
     async def publish(self) -> None:
         try:
@@ -191,10 +192,11 @@ class _Batch:
     async def _confirm(self, result: ExecutionResult) -> None:
         """Read each directory with new files once."""
         self._sort_out(result)
-        created: dict[str, list[_Publication]] = {}
+        created: dict[tuple[str, str], list[_Publication]] = {}
         for file in (self.files[row] for row in sorted(result.succeeded)):
-            if file.current is None:
-                created.setdefault(_native.split(file.path)[0], []).append(file)
+            if file.target.current is None:
+                parent = _native.split(file.path)[0]
+                created.setdefault((parent, file.entry.directory), []).append(file)
         await run_all(self._confirm_below, created.values(), limit=DIRECTORIES)
         result.unknown |= {
             row
@@ -224,7 +226,7 @@ class _Batch:
         self, file: _Publication, cause: S3kError | None = None, *, taken: bool = False
     ) -> None:
         path = file.path
-        if file.current is None and not self.overwrite and taken:
+        if file.target.current is None and not self.overwrite and taken:
             error: S3kError = PathExistsError("the path exists", path=path)
         else:
             error = ConflictError(
@@ -240,7 +242,9 @@ class _Batch:
 
     async def _confirm_below(self, files: list[_Publication]) -> None:
         try:
-            exists = await self.store.layout.has_parent(files[0].entry)
+            exists = await self.store.layout.has_parent(
+                files[0].entry, files[0].target.chain, exclusive=not self.overwrite
+            )
         except S3kError as error:
             for file in files:
                 self._not_known(
@@ -258,7 +262,9 @@ class _Batch:
 
     async def _keep(self, file: _Publication) -> None:
         try:
-            await self.store.recreate_parents(file.entry)
+            self.published[file.path] = await self.store.recreate_parents(
+                file.entry, file.target.chain, exclusive=not self.overwrite
+            )
         except OutcomeUnknownError as error:
             self._not_known(file, error.message, error)
         except S3kError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from s3k_async.backends.ports.items import Condition
@@ -11,10 +11,11 @@ from s3k_async.errors import ItemFormatError, S3kError
 from s3k_async.model import ChangeResult, ChangeTally, Entry, Progress
 from s3k_async.table.keys import Directory
 from s3k_async.txn.intent_view import Seeing
+from s3k_async.txn.lease import Moment
 from s3k_async.txn.logged_write import TransactionLog
 from s3k_async.txn.txn_record import OwnedTransaction
 
-__all__ = ["Chain", "Layout", "LocatedEntry", "OnProgress", "PreparedPaths"]
+__all__ = ["Chain", "ConfirmedChain", "Layout", "LocatedEntry", "OnProgress", "PreparedPaths"]
 
 Chain: TypeAlias = list[tuple[str, Entry | None]]
 """The root, every other ancestor of a path, and the path itself, topmost first."""
@@ -33,6 +34,18 @@ class LocatedEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfirmedChain:
+    """The directories to which the path of a new entry led at one moment, in layout `tree`: the
+    entry goes into the last of them, whatever that is called by then."""
+
+    parent: Directory
+    above: Sequence[Entry]
+    """The directories, topmost first, without the root; the last is the parent."""
+    since: Moment
+    """Before they were read."""
+
+
+@dataclass(frozen=True, slots=True)
 class PreparedPaths:
     """Paths that are to be written, after their parents were created."""
 
@@ -41,7 +54,10 @@ class PreparedPaths:
     errors: Mapping[str, S3kError]
     """Why the others have no parents."""
     again: Collection[str]
-    """Paths of entries whose parents have intents: each has to be prepared by itself."""
+    """Paths whose parents have intents, or were removed since: each has to be prepared by itself.
+    """
+    chains: Mapping[str, ConfirmedChain] = field(default_factory=dict)
+    """As of `prepare`, by path."""
 
 
 class Layout(Protocol):
@@ -83,27 +99,49 @@ class Layout(Protocol):
     def discard(self, directory: Directory) -> None:
         """A directory may be gone, or going away."""
 
-    async def prepare(self, path: str) -> Entry | None:
-        """The entry at a path that is to be written. Missing parents are created, and transactions
-        on them are awaited. Raises NotDirectoryError (the path leads through a file), BusyError."""
+    async def prepare(self, path: str) -> tuple[Entry | None, ConfirmedChain | None]:
+        """The entry at a path that is to be written, and in layout `tree` the directories above it.
+        Missing parents are created, and transactions on them are awaited. Raises NotDirectoryError
+        (the path leads through a file), BusyError."""
 
     async def prepare_many(self, paths: Sequence[str]) -> PreparedPaths:
         """As `prepare` for different paths, in as few requests as possible. Raises ItemFormatError
         for a damaged item, and the errors of the service."""
 
-    async def has_parent(self, entry: Entry) -> bool:
+    async def misplaced(self, entries: Sequence[Entry]) -> Collection[str]:
+        """The paths among those of `entries` that no longer lead to the directories of the
+        entries. For entries with a directory key only, so never called in layout `path`."""
+
+    async def confirm_publication(self, entry: Entry, chain: ConfirmedChain) -> None:
+        """Called before a file is published that was opened a long time ago, with the directories
+        of then. Raises ConflictError if they were deleted; they may have been moved."""
+
+    async def has_parent(
+        self, entry: Entry, chain: ConfirmedChain | None, *, exclusive: bool = False
+    ) -> bool:
         """Whether the parent of a created entry is a directory that no transaction is removing or
-        moving, by a read that begins now. Creations depend on this: it is called after the entry
-        was written and before it is acknowledged."""
+        moving, by a read that begins now; in layout `tree` for an `exclusive` creation, whether all
+        of `chain` is still in place. Creations depend on this: it is called after the entry was
+        written and before it is acknowledged."""
 
-    async def need_parents(self, entry: Entry) -> None:
-        """Create the missing parents of an entry that cannot be withdrawn, and wait for those with
-        intents."""
+    async def give_parents(
+        self, entry: Entry, chain: ConfirmedChain | None, *, exclusive: bool = False
+    ) -> Entry:
+        """Create the parents of a created entry again, if it still has none, and return the entry,
+        which in layout `tree` may have been moved into another directory at its path. A transaction
+        that is changing them or the entry is awaited.
 
-    async def give_parents(self, entry: Entry) -> None:
-        """Create the parents of a created entry again, if it still has none. A transaction that is
-        changing them or the entry is awaited. Raises NotDirectoryError, BusyError and the errors of
-        the table."""
+        Raises NotDirectoryError, BusyError, ConflictError (the path is taken, prepare it again) and
+        the errors of the table: then the entry is to be withdrawn. OutcomeUnknownError of the
+        entry's operation: it must not be.
+        """
+
+    async def keep_moved(
+        self, moved: Entry, source: Entry, chain: ConfirmedChain | None, *, replaced: bool
+    ) -> Entry | None:
+        """The target of a rename has lost its parent. The entry at the target afterwards; None if
+        the rename was undone. `replaced`: whether the rename replaced a file, so that it cannot be.
+        """
 
     # Changes of directories with everything below them
 
@@ -132,6 +170,9 @@ class Layout(Protocol):
     async def remove_empty(self, held: Entry, txn: OwnedTransaction) -> None:
         """Remove a directory that carries the transaction's intent and is empty. Raises
         LeaseExpiredError, ConflictError (another client changed it, or obstructed its removal)."""
+
+    def check_subtree(self, operation: str, path: str) -> None:
+        """Raise UnsupportedError if a caller's transaction cannot move or remove a directory."""
 
     async def prepare_subtree(
         self,

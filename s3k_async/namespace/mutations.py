@@ -28,6 +28,7 @@ from s3k_async.namespace.directories import require_directories
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation, OperationKind
 from s3k_async.table.keys import Directory
+from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn.lease import require_unexpired
 from s3k_async.txn.write_intent import transaction_of
 
@@ -184,7 +185,8 @@ async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitP
     UncommittedFileError, ConflictError (an entry to be moved or removed has another version by
     now), LeaseExpiredError, BusyError.
     """
-    evaluation = _Evaluation(store, await _look(store, list(dict.fromkeys(_paths(mutations)))))
+    wanted = list(dict.fromkeys(_paths(mutations, all_parents=store.keys.layout == "tree")))
+    evaluation = _Evaluation(store, await _look(store, wanted))
     # Directories first: a file can be moved into one that the transaction creates, in any order of
     # the calls.
     for mutation in mutations:
@@ -200,13 +202,18 @@ async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitP
     return evaluation.plan
 
 
-def _paths(mutations: Iterable[Mutation]) -> Iterable[str]:
-    """The paths to read."""
+def _paths(mutations: Iterable[Mutation], *, all_parents: bool) -> Iterable[str]:
+    """The paths to read. `all_parents`: also the parents of entries that are moved or removed,
+    whose ids are not known."""
     for mutation in mutations:
         match mutation:
             case Remove():
+                if all_parents:
+                    yield from _native.ancestors(mutation.entry.path)
                 yield mutation.entry.path
             case Move():
+                if all_parents:
+                    yield from _native.ancestors(mutation.source.path)
                 yield mutation.source.path
                 yield from (*_native.ancestors(mutation.target), mutation.target)
             case _:
@@ -277,7 +284,11 @@ class _Evaluation:
             self.plan.displaced.append(mutation)
             return
         self._need_directory(_native.split(path)[0])
-        base = current if same and current else self._store.new_file(path, mutation.object_id)
+        base = (
+            current
+            if same and current
+            else self._store.new_file(path, mutation.object_id, self._parent(path))
+        )
         after = base.with_content(
             mutation.content, mtime_ms=self._now, operation=self._store.runtime.uuid()
         )
@@ -289,6 +300,8 @@ class _Evaluation:
 
     def move(self, mutation: Move) -> None:
         source = self._unchanged(mutation.source)
+        if source.is_dir:
+            self._store.layout.check_subtree("rename", source.path)
         if source.is_reservation:
             raise UncommittedFileError(
                 "the file is still being written and cannot be renamed", path=source.path
@@ -301,7 +314,8 @@ class _Evaluation:
         replaced = self._found[mutation.target]
         if replaced is not None and (replaced.is_dir or source.is_dir or not mutation.overwrite):
             raise PathExistsError("the target exists", path=mutation.target)
-        moved, operations, _ = self._store.plan_move(source, mutation.target, replaced)
+        parent = self._parent(mutation.target)
+        moved, operations, _ = self._store.plan_move(source, mutation.target, parent, replaced)
         self._change(source.path, source, None, [])
         self._change(mutation.target, replaced, moved, operations)
         self._count(moved)
@@ -312,6 +326,8 @@ class _Evaluation:
         if mutation.missing_ok and self._found[mutation.entry.path] is None:
             return
         entry = self._unchanged(mutation.entry)
+        if entry.is_dir:
+            self._store.layout.check_subtree("delete", entry.path)
         self._change(entry.path, entry, None, [self._operation("delete", entry, None)])
         self._count(entry)
         if entry.is_dir:
@@ -339,7 +355,7 @@ class _Evaluation:
                 continue
             there = self._found[place]
             if there is None:
-                made = self._store.new_directory(place)
+                made = self._store.new_directory(place, self._entry(_native.split(place)[0]))
                 self._change(place, None, made, [self._operation("create", None, made)])
                 self._count(made)
             elif not there.is_dir:
@@ -357,11 +373,22 @@ class _Evaluation:
         after: Entry | None,
         operations: Sequence[Operation],
     ) -> None:
+        self.plan.changes[path] = Change(path, before, after, self._parent(path), tuple(operations))
+
+    def _parent(self, path: str) -> Directory:
+        """The parent of a path that changes."""
         above = _native.split(path)[0]
-        # Parents of entries that are moved or removed are not read in layout `path`.
-        entry = self._found.get(above)
-        parent = Directory.at(above) if entry is None else self._store.keys.directory(entry)
-        self.plan.changes[path] = Change(path, before, after, parent, tuple(operations))
+        if self._store.keys.layout == "path":
+            # Parents of entries that are moved or removed are not read.
+            return Directory.at(above)
+        return self._store.keys.directory(self._entry(above))
+
+    def _entry(self, path: str) -> Entry:
+        """A directory that exists, or that the transaction creates."""
+        made = self.plan.changes.get(path)
+        entry = ROOT_ENTRY if path == ROOT else made.after if made else self._found[path]
+        assert entry is not None
+        return entry
 
     def _count(self, entry: Entry) -> None:
         tally = self.plan.tally

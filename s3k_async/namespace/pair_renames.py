@@ -156,8 +156,9 @@ class PairRenames:
         if any(entry is not None and entry.pending for entry in (source, target, parent)):
             self._alone.append((source, pair.target))
             return None
-        moved, operations, actions = self._store.plan_move(source, pair.target, target)
-        return _Move(source, moved, self._store.keys.directory(parent), operations, actions)
+        directory = self._store.keys.directory(parent)
+        moved, operations, actions = self._store.plan_move(source, pair.target, directory, target)
+        return _Move(source, moved, directory, operations, actions)
 
     async def _together(self, moves: Sequence[_Move]) -> None:
         store = self._store

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
 
 __all__ = ["SingleFlight"]
 
 
-class SingleFlight:
+K = TypeVar("K", bound=Hashable)
+
+
+class SingleFlight(Generic[K]):
     """Reads shared by several tasks: each call returns the result of a read that began after the
     call.
 
@@ -17,15 +21,15 @@ class SingleFlight:
     loop.
     """
 
-    def __init__(self, read: Callable[[str], Awaitable[bool]]) -> None:
+    def __init__(self, read: Callable[[K], Awaitable[bool]]) -> None:
         self._read = read
-        self._asked: dict[str, list[asyncio.Future[bool]]] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._asked: dict[K, list[asyncio.Future[bool]]] = {}
+        self._tasks: dict[K, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    async def ask(self, key: str) -> bool:
+    async def ask(self, key: K) -> bool:
         """The result of a read of `key` that begins after this call; raises its errors."""
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._asked.setdefault(key, []).append(answer)
@@ -33,7 +37,7 @@ class SingleFlight:
             self._tasks[key] = asyncio.create_task(self._answer(key))
         return await answer
 
-    async def _answer(self, key: str) -> None:
+    async def _answer(self, key: K) -> None:
         asked: list[asyncio.Future[bool]] = []
         try:
             while asked := [answer for answer in self._asked.pop(key, []) if not answer.done()]:

@@ -8,6 +8,7 @@ metadata store; docs/semantics.md has their guarantees.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,13 +29,14 @@ from s3k_async.errors import (
 )
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry
 from s3k_async.namespace.directories import DirectoryStore, require_directories
+from s3k_async.namespace.layout import ConfirmedChain
 from s3k_async.oplog.entries import Operation, OperationKind
 from s3k_async.table.codec import from_item, to_item, unchanged
 from s3k_async.table.keys import Directory
-from s3k_async.txn.lease import expired, expiry_ms, require_unexpired
+from s3k_async.txn.lease import Moment, expired, expiry_ms, require_unexpired
 from s3k_async.txn.logged_write import LoggedOutcome
 
-__all__ = ["MetadataStore", "WriteTarget"]
+__all__ = ["MetadataStore", "WriteTarget", "directories_above"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class WriteTarget:
     object_id: str
     lease_ms: int
     """Expiry of the lease for publishing the data, epoch milliseconds."""
+    chain: ConfirmedChain | None = None
+    """In layout `tree` the directories above the path."""
 
 
 class MetadataStore(DirectoryStore):
@@ -61,32 +65,43 @@ class MetadataStore(DirectoryStore):
             raise IsDirectoryError("the root is a directory", path=path)
         deadline = self.deadline()
         while True:
-            current = await self.layout.prepare(path)
+            current, chain = await self.layout.prepare(path)
             if current is not None and current.is_dir:
                 raise IsDirectoryError("a directory is at the path", path=path)
             if current is None or not (current.pending or self.ran_out(current)):
                 break
             self.still_time(deadline, path)
             await (self.resolve(current) if current.pending else self.abandon(current))
-        return self.target(path, current)
+        return self.target(path, current, chain)
 
     def ran_out(self, entry: Entry) -> bool:
         """Whether this is a reservation with an expired lease."""
         return entry.is_reservation and expired(entry.lease_ms, self.runtime.now_ms())
 
-    def target(self, path: str, current: Entry | None) -> WriteTarget:
+    def target(
+        self, path: str, current: Entry | None, chain: ConfirmedChain | None = None
+    ) -> WriteTarget:
         """The write target for a path with the entry `current`."""
         return WriteTarget(
             path=path,
             current=current,
             object_id=current.id if current is not None else self.runtime.uuid(),
             lease_ms=expiry_ms(self.runtime.now_ms(), self.tuning.lease),
+            chain=chain,
         )
 
-    def new_file(self, path: str, object_id: str) -> Entry:
-        """A new file, created now, without content."""
+    def new_file(self, path: str, object_id: str, parent: Directory | None = None) -> Entry:
+        """A new file, created now, without content; in layout `tree` in `parent`."""
         now = self.runtime.now_ms()
-        return Entry(path, False, object_id, version=1, ctime=now // 1000, mtime_ms=now)
+        return Entry(
+            path,
+            False,
+            object_id,
+            version=1,
+            ctime=now // 1000,
+            mtime_ms=now,
+            directory="" if parent is None else parent.key,
+        )
 
     async def publish(
         self, target: WriteTarget, content: Content, *, overwrite: bool = True
@@ -101,9 +116,9 @@ class MetadataStore(DirectoryStore):
         if target.current is not None:
             if not overwrite:
                 raise PathExistsError("the file exists", path=target.path)
-            return await self._replace(target.current, content)
+            return await self._replace(target.current, content, target.chain)
         try:
-            return await self._create(self.new_file(target.path, target.object_id), content)
+            return await self._create(target, content, exclusive=not overwrite)
         except PathExistsError as error:
             if not overwrite:
                 raise
@@ -115,26 +130,31 @@ class MetadataStore(DirectoryStore):
         """Reserve a new path for a writer. If a file is to be replaced, return its entry unchanged.
 
         The returned entry's `lease_ms` is the writer's lease either way. Raises PathExistsError
-        (`exclusive`, or another client created the path meanwhile), NotDirectoryError, BusyError.
+        (`exclusive`, or another client created the path meanwhile), ConflictError (its directories
+        have changed), NotDirectoryError, BusyError.
         """
         self.require_writable(target.path)
         if target.current is not None:
             if exclusive:
                 raise PathExistsError("the file exists", path=target.path)
             return replace(target.current, lease_ms=target.lease_ms)
-        blank = self.new_file(target.path, target.object_id)
-        reserved = replace(blank, physical=UNCOMMITTED, lease_ms=target.lease_ms)
-        return await self._create(reserved, None)
+        return await self._create(target, None, exclusive=exclusive)
 
-    async def commit(self, entry: Entry, content: Content) -> Entry:
-        """Publish the data for a reservation, or for an entry that is being replaced.
+    async def commit(
+        self, entry: Entry, content: Content, chain: ConfirmedChain | None = None
+    ) -> Entry:
+        """Publish the data for a reservation, or for an entry that is being replaced; `chain`: of
+        its target, which may be old.
 
         Raises LeaseExpiredError, ConflictError (the entry has changed).
         """
         self.require_writable(entry.path)
         self._need_lease(entry.lease_ms, entry.path)
         return await self._replace(
-            entry if entry.is_reservation else replace(entry, lease_ms=0), content
+            entry if entry.is_reservation else replace(entry, lease_ms=0),
+            content,
+            chain,
+            opened=True,
         )
 
     async def abandon(self, entry: Entry) -> None:
@@ -143,7 +163,7 @@ class MetadataStore(DirectoryStore):
         if not entry.is_reservation:
             return
         try:
-            await self.delete_file(entry)
+            await self.delete_file(entry, anywhere=True)
         except (PathNotFoundError, ConflictError):
             return
 
@@ -170,16 +190,24 @@ class MetadataStore(DirectoryStore):
                 )
             if source.path == target:
                 return current
-            parent, replaced = await self._rename_target(target, overwrite=overwrite)
-            moved = await self._move(replace(current, pending=""), target, parent, replaced)
+            parent, chain, replaced = await self._rename_target(target, overwrite=overwrite)
+            moved = await self._move(
+                replace(current, pending=""),
+                target,
+                parent,
+                chain,
+                replaced,
+                deadline - self.tuning.busy_timeout,
+            )
             if moved is not None:
                 return moved
             if late:
                 raise BusyError("gave up: concurrent changes to this path", path=source.path)
             current = await self.get(source.path)
 
-    async def delete_file(self, entry: Entry) -> None:
-        """Remove a file's entry; its data is left to garbage collection.
+    async def delete_file(self, entry: Entry, *, anywhere: bool = False) -> None:
+        """Remove a file's entry, which was just read; its data is left to garbage collection.
+        `anywhere`: in layout `tree` also if its directory has moved since.
 
         Raises PathNotFoundError (gone), ConflictError (changed; read it again), IsDirectoryError.
         """
@@ -188,9 +216,13 @@ class MetadataStore(DirectoryStore):
             raise IsDirectoryError("a directory is at the path", path=entry.path)
         entry = replace(entry, pending="")
         delete = Delete(self.keys.of(entry), unchanged(entry))
+        placed = [entry] if entry.directory and not anywhere else []
+        since = self.runtime.monotonic()
         try:
             await self.retry_past_intents(
-                lambda: self.transact([self.changes.operation("delete", entry, None)], [delete]),
+                lambda: self.transact(
+                    [self.changes.operation("delete", entry, None)], [delete], placed, since
+                ),
                 entry.path,
             )
         except ConditionFailedError as error:
@@ -218,10 +250,16 @@ class MetadataStore(DirectoryStore):
 
     # Writing a file
 
-    async def _create(self, blank: Entry, content: Content | None) -> Entry:
+    async def _create(
+        self, target: WriteTarget, content: Content | None, *, exclusive: bool
+    ) -> Entry:
         """Create a file: committed at once with `content`, else as a reservation. Raises
         PathExistsError."""
-        deadline = self.deadline()
+        deadline, chain = self.deadline(), target.chain
+        parent = None if chain is None else chain.parent
+        blank = self.new_file(target.path, target.object_id, parent)
+        if content is None:
+            blank = replace(blank, physical=UNCOMMITTED, lease_ms=target.lease_ms)
         while True:
             operation = self.runtime.uuid()
             if content is None:
@@ -230,7 +268,9 @@ class MetadataStore(DirectoryStore):
                 entry = blank.with_content(content, mtime_ms=blank.mtime_ms, operation=operation)
             late = self.runtime.monotonic() >= deadline
             try:
-                await self._create_once(entry, "create" if content is None else "update")
+                return await self._create_once(
+                    entry, "create" if content is None else "update", chain, exclusive=exclusive
+                )
             except ConditionFailedError as error:
                 if not await self.resolve_refusal(error):
                     raise PathExistsError("the path exists", path=entry.path) from error
@@ -238,10 +278,10 @@ class MetadataStore(DirectoryStore):
                     raise BusyError(
                         "gave up: other transactions kept changing this path", path=entry.path
                     ) from error
-            else:
-                return entry
 
-    async def _create_once(self, entry: Entry, kind: OperationKind) -> None:
+    async def _create_once(
+        self, entry: Entry, kind: OperationKind, chain: ConfirmedChain | None, *, exclusive: bool
+    ) -> Entry:
         """Create the entry and make sure that it has a parent. Raises ConditionFailedError when an
         entry is at the path.
         """
@@ -249,8 +289,8 @@ class MetadataStore(DirectoryStore):
 
         async def create(_: LoggedOutcome) -> None:
             nonlocal has_parent
-            await self._put(Put(to_item(entry, self.keys), ABSENT))
-            has_parent = await self._check_parent(entry)
+            await self._put(Put(to_item(entry, self.keys), ABSENT), entry, chain)
+            has_parent = await self.check_parent(entry, chain, exclusive=exclusive)
 
         try:
             await self.changes.run([self.changes.operation(kind, None, entry)], create)
@@ -259,12 +299,19 @@ class MetadataStore(DirectoryStore):
                 await self.withdraw_cancelled(entry)
             raise
         if not has_parent:
-            await self.recreate_parents(entry)
+            return await self.recreate_parents(entry, chain, exclusive=exclusive)
+        return entry
 
-    async def _put(self, action: Put) -> None:
-        """The write that creates a file. Unless the outcome is unknown, a failure has changed
-        nothing."""
+    async def _put(
+        self, action: Put, entry: Entry, chain: ConfirmedChain | None, *, opened: bool = False
+    ) -> None:
+        """The write that creates or replaces a file. Unless the outcome is unknown, a failure has
+        changed nothing. `opened`: `chain` is that of the time at which the file was opened."""
         try:
+            if chain is not None and opened:
+                await self.layout.confirm_publication(entry, chain)
+            elif chain is not None:
+                await self.confirm([entry], chain.since.monotonic)
             await self.items.write(action)
         except OutcomeUnknownError:
             raise
@@ -272,9 +319,12 @@ class MetadataStore(DirectoryStore):
             error.before_change = True
             raise
 
-    async def _check_parent(self, entry: Entry) -> bool:
+    async def check_parent(
+        self, entry: Entry, chain: ConfirmedChain | None = None, *, exclusive: bool = False
+    ) -> bool:
+        """`Layout.has_parent`. Raises OutcomeUnknownError instead of other errors."""
         try:
-            return await self.layout.has_parent(entry)
+            return await self.layout.has_parent(entry, chain, exclusive=exclusive)
         except S3kError as error:
             raise OutcomeUnknownError(
                 "the file was written, but its parent directory could not be verified",
@@ -282,19 +332,25 @@ class MetadataStore(DirectoryStore):
                 operation=entry.operation,
             ) from error
 
-    async def recreate_parents(self, entry: Entry) -> None:
-        """Recreate the parents of a file that was created below a directory being removed.
-        Readers may have seen the file, so it must not disappear and come back. If another client
-        has changed it since, nothing is done; a transaction that is changing it is waited for.
+    async def recreate_parents(
+        self, entry: Entry, chain: ConfirmedChain | None, *, exclusive: bool = False
+    ) -> Entry:
+        """Recreate the parents of a file that was created below a directory being removed; returns
+        the file. Readers may have seen it, so it must not disappear and come back. If another
+        client has changed it since, nothing is done; a transaction that is changing it is waited
+        for.
 
-        Raises NotDirectoryError, BusyError and the errors of the table, after the file was
-        withdrawn; OutcomeUnknownError.
+        Raises NotDirectoryError, ConflictError, BusyError and the errors of the table, after the
+        file was withdrawn; OutcomeUnknownError.
         """
         try:
-            await self.layout.give_parents(entry)
-        except S3kError:
+            return await self.layout.give_parents(entry, chain, exclusive=exclusive)
+        except S3kError as error:
+            if isinstance(error, OutcomeUnknownError) and error.operation == entry.operation:
+                raise
             if await to_the_end(partial(self._withdraw, entry)):
                 raise
+            return entry
         except asyncio.CancelledError:
             await self.withdraw_cancelled(entry)
             raise
@@ -335,7 +391,14 @@ class MetadataStore(DirectoryStore):
             raise lost from error
         return True
 
-    async def _replace(self, current: Entry, content: Content) -> Entry:
+    async def _replace(
+        self,
+        current: Entry,
+        content: Content,
+        chain: ConfirmedChain | None,
+        *,
+        opened: bool = False,
+    ) -> Entry:
         current = replace(current, pending="")
 
         async def put() -> Entry:
@@ -344,7 +407,9 @@ class MetadataStore(DirectoryStore):
             )
             await self.changes.run(
                 [self.changes.operation("update", current, entry)],
-                lambda _: self._put(Put(to_item(entry, self.keys), unchanged(current))),
+                lambda _: self._put(
+                    Put(to_item(entry, self.keys), unchanged(current)), entry, chain, opened=opened
+                ),
             )
             return entry
 
@@ -364,11 +429,12 @@ class MetadataStore(DirectoryStore):
 
     async def _rename_target(
         self, target: str, *, overwrite: bool
-    ) -> tuple[Directory, Entry | None]:
-        """The parent of a rename's target, and the entry that would be replaced; the other parents
-        are checked by the same read."""
+    ) -> tuple[Directory, ConfirmedChain | None, Entry | None]:
+        """The parent of a rename's target, in layout `tree` with those above it, and the entry that
+        would be replaced; the other parents are checked by the same read."""
         if target == ROOT:
             raise PathExistsError("the root exists", path=target)
+        since = None if self.keys.layout == "path" else Moment.now(self.runtime)
         chain = await self.layout.chain(target)
         require_directories(chain[:-1])
         parent, replaced = chain[-2][1], chain[-1][1]
@@ -379,10 +445,19 @@ class MetadataStore(DirectoryStore):
             replaced = await self.resolved(replaced)
         if replaced is not None and (replaced.is_dir or not overwrite):
             raise PathExistsError("the target exists", path=target)
-        return self.keys.directory(parent), replaced
+        directory = self.keys.directory(parent)
+        if since is None:
+            return directory, None, replaced
+        return directory, ConfirmedChain(directory, directories_above(chain), since), replaced
 
     async def _move(
-        self, source: Entry, target: str, parent: Directory, replaced: Entry | None
+        self,
+        source: Entry,
+        target: str,
+        parent: Directory,
+        chain: ConfirmedChain | None,
+        replaced: Entry | None,
+        since: float,
     ) -> Entry | None:
         """Move the file in one transaction; None if source, target or the target's parent has
         changed since the read.
@@ -390,23 +465,30 @@ class MetadataStore(DirectoryStore):
         The transaction checks the parent. Otherwise a file moved into a directory that another
         client is removing could not be moved back, since its old parent may be gone as well.
         """
-        moved, operations, actions = self.plan_move(source, target, replaced)
+        moved, operations, actions = self.plan_move(source, target, parent, replaced)
+        placed = [source, moved] if moved.directory else []
         try:
-            await self.transact(operations, [*actions, *self.require_parent(parent)])
+            await self.transact(operations, [*actions, *self.require_parent(parent)], placed, since)
         except ConditionFailedError as error:
             await self.resolve_refusal(error)
+            return None
+        except ConflictError:
             return None
         except TransactionConflictError:
             # Transactions with a common item are serialised, and too many clients rename into this
             # directory.
-            return await self._move_unchecked(source, target, replaced)
+            return await self._move_unchecked(source, target, parent, chain, replaced, since)
         return moved
 
     def plan_move(
-        self, source: Entry, target: str, replaced: Entry | None
+        self, source: Entry, target: str, parent: Directory, replaced: Entry | None
     ) -> tuple[Entry, list[Operation], list[Action]]:
         """A file at its new path, and the log records and actions of its move."""
-        moved = source.moved(target, operation=self.runtime.uuid())
+        moved = source.moved(
+            target,
+            operation=self.runtime.uuid(),
+            directory=parent.key if self.keys.layout == "tree" else "",
+        )
         operations = [self.changes.operation("rename", source, moved)]
         if replaced is not None:
             operations.append(self.changes.operation("delete", replaced, None))
@@ -420,43 +502,30 @@ class MetadataStore(DirectoryStore):
         )
 
     async def _move_unchecked(
-        self, source: Entry, target: str, replaced: Entry | None
+        self,
+        source: Entry,
+        target: str,
+        parent: Directory,
+        chain: ConfirmedChain | None,
+        replaced: Entry | None,
+        since: float,
     ) -> Entry | None:
-        """As `_move`, but the parent is read afterwards, and the move is undone if the parent is
-        missing or held."""
-        moved, operations, actions = self.plan_move(source, target, replaced)
+        """As `_move`, but the parent is read afterwards. In layout `path` the move is undone if the
+        parent is missing or held."""
+        moved, operations, actions = self.plan_move(source, target, parent, replaced)
+        placed = [source, moved] if moved.directory else []
         try:
-            await self.transact(operations, actions)
+            await self.transact(operations, actions, placed, since)
         except ConditionFailedError as error:
             await self.resolve_refusal(error)
             return None
-        if await self._check_parent(moved):
+        except ConflictError:
+            return None
+        if await self.check_parent(moved, chain):
             return moved
-        if replaced is None:
-            return await self._move_back(moved, source)
-        # The replaced file cannot be restored, so its parent directory is created again.
-        await self.layout.need_parents(moved)
-        return moved
+        return await self.layout.keep_moved(moved, source, chain, replaced=replaced is not None)
 
-    async def _move_back(self, moved: Entry, source: Entry) -> Entry | None:
-        """Undo a rename whose target lost its parent. Returns None if it was undone, otherwise the
-        entry at its new path: the rename remains in effect."""
-        back = moved.moved(source.path, operation=self.runtime.uuid())
-        actions: list[Action] = [
-            Delete(self.keys.of(moved), unchanged(moved)),
-            Put(to_item(back, self.keys), ABSENT),
-        ]
-        try:
-            await self.transact([self.changes.operation("rename", moved, back)], actions)
-        except ConditionFailedError as error:
-            if 0 in error.current:
-                # The client that removed the parent saw the file and removed it too: the rename
-                # came first.
-                return moved
-            # The old path is taken. The file must not be lost, so the parents of the new path are
-            # created again.
-            await self.layout.need_parents(moved)
-            return moved
-        if not await self._check_parent(back):
-            await self.layout.need_parents(back)
-        return None
+
+def directories_above(chain: Sequence[tuple[str, Entry | None]]) -> list[Entry]:
+    """The directories above the last path of a chain, without the root."""
+    return [entry for _, entry in chain[1:-1] if entry is not None]

@@ -23,6 +23,7 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.layouts.path.path_layout import PathLayout
+from s3k_async.layouts.tree.tree_layout import TreeLayout
 from s3k_async.model import LayoutName
 from s3k_async.namespace.layout import Layout
 from s3k_async.namespace.store import MetadataStore
@@ -53,7 +54,10 @@ __all__ = [
 ]
 
 NO_PATIENCE = RetryPolicy(attempts=1)
-LAYOUTS: Final[Mapping[LayoutName, Callable[[MetadataStore], Layout]]] = {"path": PathLayout}
+LAYOUTS: Final[Mapping[LayoutName, Callable[[MetadataStore], Layout]]] = {
+    "path": PathLayout,
+    "tree": TreeLayout,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

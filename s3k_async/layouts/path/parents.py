@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from s3k_async import _native
 from s3k_async._core.concurrency import run_all
-from s3k_async.backends.ports.items import Check, Condition
+from s3k_async.backends.ports.items import ABSENT, Action, Check, Condition, Delete, Put
 from s3k_async.errors import ConditionFailedError, NotDirectoryError, PathExistsError, S3kError
 from s3k_async.layouts.path.parent_cache import AncestorReads, ParentCache
 from s3k_async.layouts.path.path_resolver import PathResolver
 from s3k_async.model import ROOT, Entry
 from s3k_async.namespace.directories import require_directories
-from s3k_async.namespace.layout import Chain, PreparedPaths
+from s3k_async.namespace.layout import Chain, ConfirmedChain, PreparedPaths
 from s3k_async.namespace.single_flight import SingleFlight
 from s3k_async.namespace.store import MetadataStore
-from s3k_async.table.codec import NEXT, unchanged
+from s3k_async.table.codec import NEXT, to_item, unchanged
 from s3k_async.table.keys import Directory
 from s3k_async.txn.write_intent import transaction_of
 
@@ -32,7 +32,9 @@ class ParentDirectories(PathResolver):
         super().__init__(store)
         self.known = ParentCache(store.runtime.monotonic)
         self._looks = AncestorReads(self.known)
-        self._shared = SingleFlight(lambda path: store.directory_exists(Directory.at(path)))
+        self._shared: SingleFlight[str] = SingleFlight(
+            lambda path: store.directory_exists(Directory.at(path))
+        )
 
     def is_directory(self, directory: Directory) -> Condition:  # noqa: ARG002
         """That any directory is at the path: its children are those of the path."""
@@ -46,7 +48,7 @@ class ParentDirectories(PathResolver):
         """Remove a directory from the parent cache."""
         self.known.discard(directory.path)
 
-    async def prepare(self, path: str) -> Entry | None:
+    async def prepare(self, path: str) -> tuple[Entry | None, None]:
         """The entry at a path that is to be written.
 
         Below a cached directory only the path is read; for a new file the parent is read after the
@@ -54,11 +56,11 @@ class ParentDirectories(PathResolver):
         """
         parent = _native.split(path)[0]
         if parent == ROOT:
-            return await self.get(path)
+            return await self.get(path), None
         looked, entry = await self._looks.first(parent, lambda: self._look_whole(path))
         if looked:
-            return entry
-        return None if await self.get(path) is None else await self._look_whole(path)
+            return entry, None
+        return None if await self.get(path) is None else await self._look_whole(path), None
 
     async def _look_whole(self, path: str) -> Entry | None:
         """The entry at the path, read while its parents existed without intents; missing ones are
@@ -89,18 +91,37 @@ class ParentDirectories(PathResolver):
         await self._store.need_directory(parent)
         return True
 
-    async def need_parents(self, entry: Entry) -> None:
-        """Create missing parents of an entry, and wait for those with intents."""
-        await self._need(await self.chain(entry.path))
+    async def misplaced(self, entries: Sequence[Entry]) -> Collection[str]:  # noqa: ARG002
+        """None: an entry is at its path, whatever is above it."""
+        return ()
 
-    async def has_parent(self, entry: Entry) -> bool:
+    async def confirm_publication(self, entry: Entry, chain: ConfirmedChain) -> None:
+        """Whether the reservation is still at its path is a condition of its publication."""
+
+    async def has_parent(
+        self,
+        entry: Entry,
+        chain: ConfirmedChain | None,  # noqa: ARG002
+        *,
+        exclusive: bool = False,  # noqa: ARG002
+    ) -> bool:
         """Whether the parent is a directory without an intent of a live transaction. Concurrent
         calls for the same parent share a read that begins after all of them."""
         parent = _native.split(entry.path)[0]
         return parent == ROOT or await self._shared.ask(parent)
 
-    async def give_parents(self, entry: Entry) -> None:
+    async def give_parents(
+        self,
+        entry: Entry,
+        chain: ConfirmedChain | None,  # noqa: ARG002
+        *,
+        exclusive: bool = False,  # noqa: ARG002
+    ) -> Entry:
         """Create the parents of a created entry again, if it still has none."""
+        await self._give_parents(entry)
+        return entry
+
+    async def _give_parents(self, entry: Entry) -> None:
         store, deadline = self._store, self._store.deadline()
         while True:
             chain = await self.chain(entry.path)
@@ -130,6 +151,43 @@ class ParentDirectories(PathResolver):
                     await store.make_missing(chain[:-1], there)
             except ConditionFailedError as error:
                 await store.resolve_refusal(error)
+
+    async def keep_moved(
+        self,
+        moved: Entry,
+        source: Entry,
+        chain: ConfirmedChain | None,  # noqa: ARG002
+        *,
+        replaced: bool,
+    ) -> Entry | None:
+        """Undo the rename. If a file was replaced, which cannot be restored, or the old path is
+        taken, the parent directories are created again."""
+        store = self._store
+        if replaced:
+            await self._need_parents(moved)
+            return moved
+        back = moved.moved(source.path, operation=store.runtime.uuid())
+        actions: list[Action] = [
+            Delete(store.keys.of(moved), unchanged(moved)),
+            Put(to_item(back, store.keys), ABSENT),
+        ]
+        try:
+            await store.transact([store.changes.operation("rename", moved, back)], actions)
+        except ConditionFailedError as error:
+            if 0 in error.current:
+                # The client that removed the parent saw the file and removed it too: the rename
+                # came first.
+                return moved
+            # The file must not be lost.
+            await self._need_parents(moved)
+            return moved
+        if not await store.check_parent(back):
+            await self._need_parents(back)
+        return None
+
+    async def _need_parents(self, entry: Entry) -> None:
+        """Create missing parents of an entry, and wait for those with intents."""
+        await self._need(await self.chain(entry.path))
 
     async def prepare_many(self, paths: Sequence[str]) -> PreparedPaths:
         """The entries at different paths, read a hundred in a request. Missing parents are created

@@ -45,6 +45,9 @@ class PathLayout(ParentDirectories):
         """Remove the item of a directory."""
         await self._store.delete_held(held, txn)
 
+    def check_subtree(self, operation: str, path: str) -> None:
+        """A transaction can move and remove directories."""
+
     async def prepare_subtree(
         self,
         txn: OwnedTransaction,

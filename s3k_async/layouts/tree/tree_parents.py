@@ -1,0 +1,331 @@
+"""Directories of new entries in layout `tree`: read before an entry is written, and again after it.
+
+An entry is written into the directory to which its path led at one moment of the call, whatever
+becomes of that directory meanwhile. If it was moved, the entry went along. If it was removed, the
+trash has an item of it, and a new entry is moved into the directory that is at the path then
+(docs/design/011-directories-by-id.md, section 5.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from s3k_async import _native
+from s3k_async._core.concurrency import run_all
+from s3k_async.backends.ports.items import ABSENT, Action, Check, Delete, Item, Put
+from s3k_async.errors import (
+    ConditionFailedError,
+    ConflictError,
+    NotDirectoryError,
+    OutcomeUnknownError,
+    PathExistsError,
+    S3kError,
+    TransactionConflictError,
+)
+from s3k_async.layouts.tree.resolved_path import ResolvedPath
+from s3k_async.layouts.tree.tree_reads import TreeReads
+from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.conflict_backoff import ConflictBackoff
+from s3k_async.namespace.directories import require_directories
+from s3k_async.namespace.layout import ConfirmedChain, PreparedPaths
+from s3k_async.namespace.single_flight import SingleFlight
+from s3k_async.namespace.store import MetadataStore, directories_above
+from s3k_async.table.codec import from_item, to_item, unchanged
+from s3k_async.table.keys import TRASH_ID
+from s3k_async.table.stored_reader import ROOT_ENTRY
+from s3k_async.txn.lease import Moment
+
+__all__ = ["TreeParents"]
+
+DIRECTORIES: Final = 16
+"""Directories that are created at the same time."""
+CONCLUSIVE_SECONDS: Final = 600.0
+"""How long after its chain was confirmed a creation relies on the trash: half of the time for which
+a removal marker certainly stays there."""
+
+
+class TreeParents(TreeReads):
+    """The methods of `namespace.layout.Layout` about parents of new entries."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        super().__init__(store)
+        self._shared = SingleFlight(store.directory_exists)
+
+    # Before the write
+
+    async def prepare(self, path: str) -> tuple[Entry | None, ConfirmedChain]:
+        """The entry at a path that is to be written, read with its directories."""
+        store, deadline = self._store, self._store.deadline()
+        while True:
+            since = Moment.now(store.runtime)
+            resolved = (await self.resolve([path]))[0]
+            require_directories(resolved.chain[:-1], missing_ok=True)
+            parent = resolved.parent
+            if parent is not None and not parent.pending:
+                return resolved.entry, self._confirmed(resolved, parent, since)
+            store.still_time(deadline, path)
+            await store.need_directory(_native.split(path)[0])
+
+    def _confirmed(self, resolved: ResolvedPath, parent: Entry, since: Moment) -> ConfirmedChain:
+        directory = self._store.keys.directory(parent)
+        return ConfirmedChain(directory, directories_above(resolved.chain), since)
+
+    async def prepare_many(self, paths: Sequence[str]) -> PreparedPaths:
+        """The entries at different paths and their directories, packed into batches. Missing
+        parents are created once, and their paths are read again."""
+        entries: dict[str, Entry | None] = {}
+        chains: dict[str, ConfirmedChain] = {}
+        lacking = await self._read_targets(paths, entries, chains)
+        errors: dict[str, S3kError] = {}
+        again: set[str] = set()
+        if lacking:
+            refused = await self._make_parents({_native.split(path)[0] for path in lacking})
+            errors = {
+                path: refused[parent]
+                for path in lacking
+                if (parent := _native.split(path)[0]) in refused
+            }
+            left = [path for path in lacking if path not in errors]
+            again = set(await self._read_targets(left, entries, chains))
+            entries |= dict.fromkeys(again)
+        return PreparedPaths(entries, errors, again, chains)
+
+    async def _read_targets(
+        self,
+        paths: Sequence[str],
+        entries: dict[str, Entry | None],
+        chains: dict[str, ConfirmedChain],
+    ) -> list[str]:
+        """Read the entries at paths with their directories; returns the paths without a directory
+        as parent, or with one that has an intent."""
+        since = Moment.now(self._store.runtime)
+        lacking = []
+        for path, resolved in zip(paths, await self.resolve(paths), strict=True):
+            parent = resolved.parent
+            if parent is None or not parent.is_dir or parent.pending:
+                lacking.append(path)
+                continue
+            entries[path] = resolved.entry
+            chains[path] = self._confirmed(resolved, parent, since)
+        return lacking
+
+    async def _make_parents(self, parents: Collection[str]) -> Mapping[str, S3kError]:
+        """Create missing directories, topmost first, and wait for those with intents; returns the
+        errors by path."""
+        refused: dict[str, S3kError] = {}
+        by_depth: dict[int, list[str]] = {}
+        for parent in parents:
+            by_depth.setdefault(parent.count("/"), []).append(parent)
+
+        async def make(parent: str) -> None:
+            try:
+                await self._store.need_directory(parent)
+            except PathExistsError as error:
+                refused[parent] = NotDirectoryError("the path leads through a file", path=parent)
+                refused[parent].__cause__ = error
+            except S3kError as error:
+                refused[parent] = error
+
+        for depth in sorted(by_depth):
+            await run_all(make, by_depth[depth], limit=DIRECTORIES)
+        return refused
+
+    async def misplaced(self, entries: Sequence[Entry]) -> Collection[str]:
+        """The paths whose parents are other directories by now, or missing."""
+        parents = {_native.split(entry.path)[0]: "" for entry in entries}
+        wanted = [parent for parent in parents if parent != ROOT]
+        for parent, resolved in zip(wanted, await self.resolve(wanted), strict=True):
+            if resolved.entry is not None and resolved.entry.is_dir:
+                parents[parent] = resolved.entry.id
+        parents[ROOT] = ROOT_ENTRY.id
+        return {
+            entry.path
+            for entry in entries
+            if parents[_native.split(entry.path)[0]] != entry.directory
+        }
+
+    async def confirm_publication(self, entry: Entry, chain: ConfirmedChain) -> None:
+        """A directory that was moved is no obstacle: the file is published in it. One that was
+        deleted is, as far as it is known: its item is at another key of the trash or below, and
+        only the trash can be asked."""
+        if not await self.misplaced([entry]):
+            return
+        gone = await self._gone(chain.above)
+        if gone is not None and await self._is_in_trash(gone):
+            raise ConflictError(
+                "another client deleted the directory of the file; nothing was published",
+                path=entry.path,
+            )
+
+    # After the write
+
+    async def has_parent(
+        self, entry: Entry, chain: ConfirmedChain | None, *, exclusive: bool = False
+    ) -> bool:
+        """Whether the parent is still in place, without an intent of a live transaction. Concurrent
+        calls for the same directory share a read that begins after all of them."""
+        assert chain is not None
+        if chain.parent.path == ROOT:
+            return True
+        if not exclusive:
+            return await self._shared.ask(chain.parent)
+        resolved = (await self.resolve([chain.parent.path]))[0].entry
+        return resolved is not None and resolved.id == entry.directory and not resolved.pending
+
+    async def give_parents(
+        self, entry: Entry, chain: ConfirmedChain | None, *, exclusive: bool = False
+    ) -> Entry:
+        """If the parent was removed, or for an exclusive creation a directory above it, move the
+        entry into the directory at its path."""
+        assert chain is not None
+        store, deadline = self._store, self._store.deadline()
+        looked_at = chain.above if exclusive else chain.above[-1:]
+        while True:
+            gone = await self._gone(looked_at)
+            if gone is None:
+                parent = await store.stored_again(chain.above[-1])
+                if parent is not None and parent.id == chain.parent.key:
+                    if not parent.pending or await store.resolver.keeps_directory(parent):
+                        return entry
+                    store.still_time(deadline, entry.path)
+                    await store.resolve(parent)
+                store.still_time(deadline, entry.path)
+                continue
+            if chain.since.age(store.runtime) >= CONCLUSIVE_SECONDS:
+                raise _unknown(entry, "the file was written, but its directory is not known")
+            if not await self._is_in_trash(gone):
+                return entry
+            moved = await self._relocate(entry, exclusive=exclusive)
+            if moved is not None:
+                return moved
+            store.still_time(deadline, entry.path)
+
+    async def keep_moved(
+        self, moved: Entry, source: Entry, chain: ConfirmedChain | None, *, replaced: bool
+    ) -> Entry | None:
+        """Move the file into the directory at its path, or else back. A directory in which a file
+        was replaced was not empty, so that it was deleted with everything below it, after the
+        rename."""
+        if replaced:
+            return moved
+        try:
+            return await self.give_parents(moved, chain)
+        except OutcomeUnknownError:
+            raise
+        except S3kError as error:
+            if not await self._move_back(moved, source, error):
+                return moved
+            return None
+
+    async def _move_back(self, moved: Entry, source: Entry, reason: S3kError) -> bool:
+        """Undo a rename. False if another client has changed the file since."""
+        store = self._store
+        back = moved.moved(source.path, operation=store.runtime.uuid(), directory=source.directory)
+        actions: list[Action] = [
+            Delete(store.keys.of(moved), unchanged(moved)),
+            Put(to_item(back, store.keys), ABSENT),
+        ]
+        try:
+            await store.transact([store.changes.operation("rename", moved, back)], actions)
+        except ConditionFailedError as error:
+            if 0 in error.current:
+                return False
+            raise _unknown(
+                moved, "the file was moved, but another client is removing its directory"
+            ) from reason
+        return True
+
+    async def _gone(self, directories: Sequence[Entry]) -> Entry | None:
+        """The lowest of some directories that is not at its key any more."""
+        keys = [directory.entry_key for directory in directories]
+        found = await self._read(keys, None) if keys else {}
+        for key, directory in zip(reversed(keys), reversed(directories), strict=True):
+            current = found.get(key)
+            if isinstance(current, S3kError):
+                raise current
+            if current is None or not current.is_dir or current.id != directory.id:
+                return directory
+        return None
+
+    async def _is_in_trash(self, directory: Entry) -> bool:
+        """Whether a directory that has left its key was removed; else it was moved.
+
+        Asked by a transaction. A read could miss the item of a transaction of which it has seen the
+        deletion: DynamoDB makes the effects of a transaction visible item by item, and refuses
+        other transactions on its items until all are.
+        """
+        store = self._store
+        key = store.keys.key(store.keys.child(TRASH_ID, directory.id))
+        race = ConflictBackoff(store)
+        while True:
+            try:
+                await store.items.transact([Check(key, ABSENT)], store.runtime.uuid())
+            except ConditionFailedError:
+                return True
+            except TransactionConflictError as error:
+                await race.lost(error)
+            else:
+                return False
+
+    async def _relocate(self, entry: Entry, *, exclusive: bool) -> Entry | None:
+        """Move a created entry into the directory that is at its path now; missing directories are
+        made. None if something has changed meanwhile. Raises ConflictError if the path is taken."""
+        store = self._store
+        there, chain = await self.prepare(entry.path)
+        if chain.parent.key == entry.directory:
+            return entry  # the directory is in place again
+        if there is not None:
+            raise _taken(entry)
+        moved = entry.moved(entry.path, operation=store.runtime.uuid(), directory=chain.parent.key)
+        actions: list[Action] = [
+            Delete(store.keys.of(entry), unchanged(entry)),
+            Put(to_item(moved, store.keys), ABSENT),
+            *store.require_parent(chain.parent),
+        ]
+        try:
+            await store.transact(
+                [store.changes.operation("rename", entry, moved)],
+                actions,
+                [moved],
+                chain.since.monotonic,
+            )
+        except (ConflictError, TransactionConflictError):
+            return None  # its new directory is changing as well
+        except OutcomeUnknownError as error:
+            raise _unknown(
+                entry,
+                "the file was written, but its directory was removed; whether it was moved "
+                "into another one is not known",
+            ) from error
+        except ConditionFailedError as error:
+            if await store.resolve_refusal(error):
+                return None
+            if 0 in error.current:
+                return self._changed(entry, error.current[0], exclusive=exclusive)
+            if 1 in error.current:
+                raise _taken(entry) from error
+            return None
+        return moved
+
+    def _changed(self, entry: Entry, item: Item | None, *, exclusive: bool) -> Entry:
+        """The answer for a created entry that is no longer as it was written: another client has
+        seen and changed it. If it is missing, it may have been reclaimed with its directory, as if
+        it had been created before the deletion; an exclusive creation cannot tell whether that
+        contradicts another one."""
+        current = None if item is None else from_item(item, self._store.keys)
+        if exclusive and current is None:
+            raise _unknown(entry, "the file was written, and removed with its directory")
+        return entry
+
+
+def _taken(entry: Entry) -> ConflictError:
+    return ConflictError(
+        "another client removed the directory of the file and created an entry at its path",
+        path=entry.path,
+    )
+
+
+def _unknown(entry: Entry, message: str) -> OutcomeUnknownError:
+    """Of the creation of an entry that must not be withdrawn."""
+    return OutcomeUnknownError(message, path=entry.path, operation=entry.operation)
