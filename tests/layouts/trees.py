@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 from anyio import sleep_forever
 
@@ -23,9 +22,8 @@ from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.config import Tuning
 from s3k_async.layouts.tree.directory_changes import DirectoryChanges
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
-from s3k_async.layouts.tree.tree_reads import TreeReads
+from s3k_async.layouts.tree.tree_layout import TreeLayout
 from s3k_async.model import ROOT, UNCOMMITTED, ChangeResult, Entry
-from s3k_async.namespace.layout import Layout, OnProgress
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
 from s3k_async.oplog.log_writer import NativeLog
@@ -33,40 +31,14 @@ from s3k_async.table.codec import from_item, to_item
 from s3k_async.table.keys import ROOT_KEY, TRASH_ID, KeyScheme
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.testing import Died, FaultPlan, FaultyItems
-from s3k_async.txn.txn_record import RENEW_SECONDS, TRANSACTION_PARTITION, OwnedTransaction
+from s3k_async.txn.txn_record import RENEW_SECONDS, TRANSACTION_PARTITION
 from tests.support import FakeClock, fake_runtime
 
-__all__ = ["KEYS", "Client", "Layouts", "Tree", "TreeVolume", "paths_of"]
+__all__ = ["KEYS", "Client", "Tree", "TreeVolume", "paths_of"]
 
 Tree = Mapping[str, str]
 """Object ids by path; the names of directories below the trash are their object ids."""
 KEYS = KeyScheme("v", 2, layout="tree")
-
-
-class Layouts(TreeReads):
-    """Reads and changes of directories: as much of layout `tree` as the tests of both need."""
-
-    def __init__(self, store: MetadataStore) -> None:
-        super().__init__(store)
-        self.changes = DirectoryChanges(store, self)
-
-    async def rename_directory(
-        self, source: Entry, target: str, *, atomic: bool = True, progress: OnProgress = None
-    ) -> ChangeResult:
-        return await self.changes.rename_directory(source, target, atomic=atomic, progress=progress)
-
-    async def delete_directory(
-        self, entry: Entry, *, atomic: bool = True, progress: OnProgress = None
-    ) -> ChangeResult:
-        return await self.changes.delete_directory(entry, atomic=atomic, progress=progress)
-
-    async def remove_empty(self, held: Entry, txn: OwnedTransaction) -> None:
-        await self.changes.remove_empty(held, txn)
-
-    async def end_trees(
-        self, txn: OwnedTransaction, source: str, target: str, *, published: bool
-    ) -> None:
-        """Transactions that only hold a directory have nothing else to end."""
 
 
 class RecordedItems(FaultyItems):
@@ -91,8 +63,8 @@ class Client:
     items: RecordedItems
 
     @property
-    def layout(self) -> Layouts:
-        assert isinstance(self.store.layout, Layouts)
+    def layout(self) -> TreeLayout:
+        assert isinstance(self.store.layout, TreeLayout)
         return self.store.layout
 
     @property
@@ -106,10 +78,10 @@ class Client:
 
     async def rename(self, source: str, target: str) -> ChangeResult:
         """Rename by path, as the verb does, but for the read of the source before it."""
-        return await self.layout.rename_directory(_at(source), target)
+        return await self.layout.rename_directory(_at(source), target, atomic=True)
 
     async def delete(self, path: str) -> ChangeResult:
-        return await self.layout.delete_directory(await self.need(path))
+        return await self.layout.delete_directory(await self.need(path), atomic=True)
 
     def requests(self) -> list[str]:
         """The calls of the table since the last time, by method; the list begins anew."""
@@ -199,9 +171,7 @@ class TreeVolume:
         log = NativeLog(blobs, self.runtime)
         self.logs.append(log)
         tuning = Tuning(busy_timeout=busy_timeout, lease=600.0)
-        store = MetadataStore(
-            items, KEYS, log, self.runtime, tuning, lambda store: cast(Layout, Layouts(store))
-        )
+        store = MetadataStore(items, KEYS, log, self.runtime, tuning, TreeLayout)
         return Client(self, store, faults, recorded)
 
     async def stored(self) -> list[Entry]:

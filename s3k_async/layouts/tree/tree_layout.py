@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from s3k_async.errors import UnsupportedError
+from s3k_async.layouts.tree.directory_changes import DirectoryChanges
 from s3k_async.layouts.tree.tree_parents import TreeParents
 from s3k_async.model import ChangeResult, ChangeTally, Entry
 from s3k_async.namespace.layout import OnProgress
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.txn.logged_write import TransactionLog
 from s3k_async.txn.txn_record import OwnedTransaction
 
@@ -15,15 +17,25 @@ __all__ = ["TreeLayout"]
 class TreeLayout(TreeParents):
     """An implementation of `namespace.layout.Layout`."""
 
+    def __init__(self, store: MetadataStore) -> None:
+        super().__init__(store)
+        self.changes = DirectoryChanges(store, self)
+
     async def rename_directory(
-        self, source: Entry, target: str, *, atomic: bool, progress: OnProgress = None
+        self, source: Entry, target: str, *, atomic: bool = True, progress: OnProgress = None
     ) -> ChangeResult:
-        raise NotImplementedError
+        """Move a directory in one transaction."""
+        return await self.changes.rename_directory(source, target, atomic=atomic, progress=progress)
 
     async def delete_directory(
-        self, entry: Entry, *, atomic: bool, progress: OnProgress = None
+        self, entry: Entry, *, atomic: bool = True, progress: OnProgress = None
     ) -> ChangeResult:
-        raise NotImplementedError
+        """Move a directory into the trash in one transaction."""
+        return await self.changes.delete_directory(entry, atomic=atomic, progress=progress)
+
+    async def remove_empty(self, held: Entry, txn: OwnedTransaction) -> None:
+        """Remove the item of a directory, and leave a marker in the trash."""
+        await self.changes.remove_empty(held, txn)
 
     def check_subtree(self, operation: str, path: str) -> None:
         """Raise UnsupportedError: transactions of a caller change no directories yet."""
