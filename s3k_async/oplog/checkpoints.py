@@ -27,6 +27,7 @@ from s3k_async.errors import BlobNotFoundError, LogFormatError
 from s3k_async.oplog.damage import DamagedLog, Finding
 from s3k_async.oplog.entries import (
     LogRecord,
+    has_directories,
     operation_from,
     operation_line,
     parse_line,
@@ -48,8 +49,11 @@ __all__ = [
     "possible",
 ]
 
-FORMAT: Final = 1
-"""The written format of checkpoints, and the newest readable one."""
+FORMAT: Final = 2
+"""The newest format of checkpoints; written for parts with operations on entries with directory
+keys."""
+PATH_FORMAT: Final = 1
+"""The format of manifests, and of parts without directory keys."""
 PART_BYTES: Final = 4 * 1024 * 1024
 """Size in bytes above which a part ends."""
 
@@ -114,7 +118,7 @@ def encode_manifest(checkpoint: Checkpoint) -> bytes:
     """The bytes of a manifest."""
     document = {
         "s3k": _MANIFEST,
-        "format": FORMAT,
+        "format": PATH_FORMAT,
         "checkpoint": checkpoint.id,
         "time_ms": checkpoint.time_ms,
         "parts": [
@@ -204,15 +208,15 @@ class CheckpointWriter:
 
     async def _end_part(self) -> None:
         number = len(self._parts)
+        body = b"\n".join(self._lines) + b"\n"
         head: dict[str, Any] = {
             "s3k": _PART,
-            "format": FORMAT,
+            "format": FORMAT if has_directories(body) else PATH_FORMAT,
             "checkpoint": self._written.id,
             "part": number,
         }
         head["count"] = len(self._lines)
-        lines = [json.dumps(head, separators=(",", ":")).encode("ascii"), *self._lines]
-        data = seal(b"\n".join(lines) + b"\n")
+        data = seal(json.dumps(head, separators=(",", ":")).encode("ascii") + b"\n" + body)
         await self._blobs.put(self._written.part_key(number), data, if_absent=True)
         digest = hashlib.sha256(data).hexdigest()
         self._parts.append(CheckpointPart(self._first, self._last, len(self._lines), digest))

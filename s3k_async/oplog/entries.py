@@ -23,6 +23,7 @@ from s3k_async.model import ROOT, UNCOMMITTED, Entry, Operation, OperationKind
 
 __all__ = [
     "FORMAT",
+    "PATH_FORMAT",
     "EntryKey",
     "LogRecord",
     "LogState",
@@ -36,6 +37,7 @@ __all__ = [
     "entry_from",
     "entry_key",
     "entry_of_line",
+    "has_directories",
     "history_prefix",
     "is_id",
     "operation_from",
@@ -52,8 +54,10 @@ __all__ = [
     "unseal",
 ]
 
-FORMAT: Final = 1
-"""The written format of entries, and the newest readable one."""
+FORMAT: Final = 2
+"""The newest format of entries, in which states have a `directory`; written for those that do."""
+PATH_FORMAT: Final = 1
+"""The format of entries without directory keys, as in layout `path`."""
 
 MAX_VERSION: Final = 9_999_999_999
 """The key has ten digits for the version, so that the keys of an object sort by it."""
@@ -93,6 +97,16 @@ _ENTRY_FIELDS: Final[dict[str, tuple[type, ...]]] = {
     "pending": _TEXT,
 }
 _values_of_entry: Final = attrgetter(*_ENTRY_FIELDS)
+_TREE_FIELDS: Final[dict[str, tuple[type, ...]]] = {
+    "path": _TEXT,
+    "directory": _TEXT,
+    **_ENTRY_FIELDS,
+}
+"""Of an entry with a directory key."""
+_values_of_tree_entry: Final = attrgetter(*_TREE_FIELDS)
+_DIRECTORY: Final = b'"directory":'
+"""What a line contains if and only if a state in it has a directory key: JSON escapes quotation
+marks within texts."""
 _SIDE: Final = (dict, type(None))
 _OPERATION_FIELDS: Final[dict[str, tuple[type, ...]]] = {
     "id": _TEXT,
@@ -198,7 +212,14 @@ def encode(record: LogRecord) -> bytes:
 
 def entry_of_line(line: bytes, state: LogState) -> bytes:
     """The bytes of an entry, from its `operation_line`."""
-    return seal(_HEADS[state] + line[1:] + b"\n")
+    number = FORMAT if has_directories(line) else PATH_FORMAT
+    return seal(_HEADS[state, number] + line[1:] + b"\n")
+
+
+def has_directories(lines: bytes) -> bool:
+    """Whether a state in lines of operations has a directory key: then they need the newest format
+    of what contains them."""
+    return _DIRECTORY in lines
 
 
 def decode(data: bytes, key: str) -> LogRecord:
@@ -247,14 +268,19 @@ def operation_from(line: bytes, key: str) -> Operation:
 
 def entry_document(entry: Entry) -> dict[str, Any]:
     """The state of an entry as a JSON object of a record."""
-    return dict(zip(_ENTRY_FIELDS, _values_of_entry(entry), strict=True))
+    if entry.directory == "":
+        return dict(zip(_ENTRY_FIELDS, _values_of_entry(entry), strict=True))
+    return dict(zip(_TREE_FIELDS, _values_of_tree_entry(entry), strict=True))
 
 
 def entry_from(document: dict[str, Any], key: str) -> Entry:
     """The state of an entry in a JSON object. Raises LogFormatError, with the key, also for a state
     that is invalid in a table."""
-    _require_fields(document, _ENTRY_FIELDS, key)
-    entry = Entry(**{name: document[name] for name in _ENTRY_FIELDS})
+    fields = _TREE_FIELDS if "directory" in document else _ENTRY_FIELDS
+    _require_fields(document, fields, key)
+    entry = Entry(**{name: document[name] for name in fields})
+    if fields is _TREE_FIELDS and not entry.directory:
+        raise LogFormatError("an empty directory key", path=key)
     if flaw := _impossible(entry):
         raise LogFormatError(flaw, path=key)
     return entry
@@ -345,9 +371,10 @@ def _seal_of(body: bytes) -> bytes:
     return b'{"sha256":"%s"}\n' % hashlib.sha256(body).hexdigest().encode("ascii")
 
 
-_HEADS: Final[dict[LogState, bytes]] = {
-    state: _line({"s3k": _ENTRY, "format": FORMAT, "state": state})[:-1] + b","
+_HEADS: Final[dict[tuple[LogState, int], bytes]] = {
+    (state, number): _line({"s3k": _ENTRY, "format": number, "state": state})[:-1] + b","
     for state in get_args(LogState)
+    for number in (PATH_FORMAT, FORMAT)
 }
 """The beginning of an entry's line: all that precedes the fields of its operation."""
 
@@ -375,7 +402,7 @@ def _side(entry: Entry | None, key: str) -> dict[str, Any] | None:
     if entry is None:
         return None
     document = entry_document(entry)
-    _require_fields(document, _ENTRY_FIELDS, key)
+    _require_fields(document, _TREE_FIELDS if "directory" in document else _ENTRY_FIELDS, key)
     if flaw := _impossible(entry):
         raise LogFormatError(flaw, path=key)
     return document
@@ -399,6 +426,8 @@ def _impossible(entry: Entry) -> str | None:
         return f"an invalid path: {error.message}"
     if not is_path:
         return f"an invalid path: {entry.path!r} is the root, or not normalised"
+    if entry.directory and not _IS_ID.fullmatch(entry.directory):
+        return f"an invalid directory key: {entry.directory!r}"
     if (
         not 0 < entry.ctime <= _LARGEST // 1000
         or not 0 < entry.version <= _LARGEST

@@ -22,6 +22,7 @@ from s3k_async.oplog.entries import (
     LogState,
     Operation,
     SegmentKey,
+    has_directories,
     operation_from,
     operation_line,
     parse_key,
@@ -45,8 +46,10 @@ __all__ = [
     "segment_lines",
 ]
 
-FORMAT: Final = 2
-"""The written format of segments, and the newest readable one."""
+FORMAT: Final = 3
+"""The newest format of segments; written for operations on entries with directory keys."""
+PATH_FORMAT: Final = 2
+"""The format of marks, and of operations on entries without directory keys."""
 
 _SEGMENT: Final = "oplog-segment"
 _FULL_COMMITS: Final = 1
@@ -140,7 +143,8 @@ def seal_segment(segment_id: str, count: int, lines: bytes) -> bytes:
     """The pending object of `count` operations, given as lines. Raises LogFormatError for an
     invalid id."""
     segment_key(segment_id, "pending")
-    return seal(_head(segment_id, "pending", count) + lines)
+    number = FORMAT if has_directories(lines) else PATH_FORMAT
+    return seal(_head(segment_id, "pending", count, number) + lines)
 
 
 def cut_lines(lines: bytes, most: int) -> list[tuple[int, bytes]]:
@@ -162,7 +166,14 @@ def encode_segment_commit(mark: SegmentCommit) -> bytes:
     _check_commit(mark, segment_key(mark.id, "committed"))
     succeeded = "all" if mark.succeeded is None else list(mark.succeeded)
     return seal(
-        _head(mark.id, "committed", mark.count, succeeded=succeeded, unknown=list(mark.unknown))
+        _head(
+            mark.id,
+            "committed",
+            mark.count,
+            PATH_FORMAT,
+            succeeded=succeeded,
+            unknown=list(mark.unknown),
+        )
     )
 
 
@@ -224,10 +235,10 @@ def segment_lines(operations: Operations, start: int, end: int) -> bytes:
     return b"".join(operation_line(operation, key) + b"\n" for operation in part)
 
 
-def _head(segment_id: str, state: LogState, count: int, **more: object) -> bytes:
+def _head(segment_id: str, state: LogState, count: int, number: int, **more: object) -> bytes:
     head = {
         "s3k": _SEGMENT,
-        "format": FORMAT,
+        "format": number,
         "segment": segment_id,
         "state": state,
         "count": count,

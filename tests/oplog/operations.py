@@ -46,12 +46,19 @@ DIRECTORY = Entry(
     path="/d", is_dir=True, id=OBJECT, version=1, ctime=1, mtime_ms=1000, operation=FIRST
 )
 
+PLACE, OTHER_PLACE = "a6e1c9f0-91c2-4b6e-8f7c-0d2f5c3b1a10", "b7_-"
+TREE_FILE = replace(PUBLISHED, directory=PLACE)
+TREE_MOVED = TREE_FILE.moved("/new/place", operation=THIRD, directory=OTHER_PLACE)
+
 CREATE = Operation(FIRST, "create", OBJECT, 1, 1_600_000_000_123, None, RESERVED)
 MAKE_DIRECTORY = Operation(FIRST, "create", OBJECT, 1, 1_600_000_000_123, None, DIRECTORY)
 UPDATE = Operation(SECOND, "update", OBJECT, 2, 1_600_000_001_456, RESERVED, PUBLISHED)
 WRITE_AT_ONCE = Operation(SECOND, "update", OBJECT, 2, 1_600_000_001_456, None, PUBLISHED)
 RENAME = Operation(THIRD, "rename", OBJECT, 3, 1_600_000_002_000, PUBLISHED, MOVED)
 DELETE = Operation(THIRD, "delete", OBJECT, 4, 1_600_000_003_000, MOVED, None)
+TREE_WRITE = replace(WRITE_AT_ONCE, after=TREE_FILE)
+TREE_RENAME = replace(RENAME, before=TREE_FILE, after=TREE_MOVED)
+TREE_DELETE = replace(DELETE, before=replace(MOVED, directory=PLACE))
 
 _names = (f"test-oplog-{number}" for number in count())
 
@@ -72,12 +79,18 @@ async def keys_of(blobs: BlobStore) -> list[str]:
     return [info.key async for info in list_all(blobs)]
 
 
-def make_directories(number: int) -> list[Operation]:
-    """So many creations of different directories."""
+def make_directories(number: int, directory: str = "") -> list[Operation]:
+    """So many creations of different directories, in layout `tree` in a directory of that key."""
     operations = []
     for index in range(number):
         object_id, operation_id = str(uuid.UUID(int=index)), str(uuid.UUID(int=index + (1 << 64)))
-        entry = replace(DIRECTORY, path=f"/d{index}", id=object_id, operation=operation_id)
+        entry = replace(
+            DIRECTORY,
+            path=f"/d{index}",
+            id=object_id,
+            operation=operation_id,
+            directory=directory,
+        )
         operations.append(Operation(operation_id, "create", object_id, 1, index, None, entry))
     return operations
 
@@ -122,6 +135,7 @@ def entries(draw: st.DrawFn, object_id: str, version: int) -> Entry:
         "operation": draw(texts),
         "lease_ms": draw(numbers),
         "pending": draw(texts),
+        "directory": draw(st.just("") | ids),
     }
     return Entry(id=object_id, version=version, **fields)
 

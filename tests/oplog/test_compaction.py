@@ -16,13 +16,18 @@ from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import LeaseExpiredError, LogFormatError, PartialFailureError, ServiceError
 from s3k_async.model import Entry
 from s3k_async.oplog import checkpoints, compaction
-from s3k_async.oplog.checkpoints import Checkpoint, CheckpointWriter, decode_manifest
+from s3k_async.oplog.checkpoints import (
+    Checkpoint,
+    CheckpointReader,
+    CheckpointWriter,
+    decode_manifest,
+)
 from s3k_async.oplog.compaction import TOMBSTONE_SECONDS, Compaction, Compactor
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.log_reader import DamagedLog, LogReader, ObjectState, latest
 from s3k_async.oplog.log_writer import NativeLog
 from s3k_async.testing import Call, Died, FaultPlan, Moment
-from tests.oplog.operations import keys_of, log_blobs
+from tests.oplog.operations import PLACE, keys_of, log_blobs, make_directories, records_only
 from tests.support import FakeClock, fake_runtime
 
 DAY = 86_400
@@ -328,13 +333,29 @@ async def test_a_manifest_of_a_newer_format_is_named_as_such() -> None:
     life = await lived()
     await life.compact()
     (key,) = [key for key in await keys_of(life.blobs) if key.startswith(checkpoints.MANIFESTS)]
-    data = (await life.blobs.get(key)).replace(b'"format":1', b'"format":2', 1)
-    with pytest.raises(LogFormatError, match="format 2; this version reads up to 1"):
+    data = (await life.blobs.get(key)).replace(b'"format":1', b'"format":3', 1)
+    with pytest.raises(LogFormatError, match="format 3; this version reads up to 2"):
         decode_manifest(data, key)
     await life.blobs.put(key, data)
     done = await life.compact()
     assert [one.key for one in done.damaged] == [key]
     assert key in await keys_of(life.blobs)
+
+
+async def test_a_part_with_directory_keys_has_the_newer_format() -> None:
+    blobs = await log_blobs()
+    plain, placed = make_directories(2), make_directories(2, PLACE)
+    for number, operations in enumerate([plain, placed]):
+        writer = CheckpointWriter(blobs, f"c{number}", 1)
+        for operation in operations:
+            await writer.add(LogRecord(operation, "committed"))
+        checkpoint = await writer.finish([])
+        manifest = await blobs.get(checkpoint.key)
+        part = await blobs.get(checkpoint.part_key(0))
+        assert b'"format":1,' in manifest.partition(b"\n")[0]
+        assert b'"format":%d,' % (1 + number) in part.partition(b"\n")[0]
+        found = await CheckpointReader(blobs).part(checkpoint, 0)
+        assert [one.operation for one in records_only(found or [])] == operations
 
 
 async def test_a_part_of_another_checkpoint_is_damage() -> None:

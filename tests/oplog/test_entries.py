@@ -43,6 +43,9 @@ GOLDEN: dict[str, tuple[Operation, LogState]] = {
     "entry-1-write-at-once-pending.jsonl": (sample.WRITE_AT_ONCE, "pending"),
     "entry-1-rename-committed.jsonl": (sample.RENAME, "committed"),
     "entry-1-delete-committed.jsonl": (sample.DELETE, "committed"),
+    "entry-2-write-at-once-pending.jsonl": (sample.TREE_WRITE, "pending"),
+    "entry-2-rename-committed.jsonl": (sample.TREE_RENAME, "committed"),
+    "entry-2-delete-committed.jsonl": (sample.TREE_DELETE, "committed"),
 }
 KEY = entry_key(sample.UPDATE, "committed")
 WHOLE = encode(LogRecord(sample.UPDATE, "committed"))
@@ -84,6 +87,18 @@ def test_every_field_of_an_entry_is_logged() -> None:
     fields = [field.name for field in dataclasses.fields(Entry)]
     assert fields.pop() == "directory"  # empty in layout `path`
     assert list(document["after"]) == fields
+    tree = json.loads(encode(LogRecord(sample.TREE_RENAME, "pending")).partition(b"\n")[0])
+    for side in ("before", "after"):
+        assert list(tree[side]) == [fields[0], "directory", *fields[1:]]
+
+
+@given(sample.operations())
+def test_the_newer_format_is_written_only_for_entries_with_directory_keys(
+    operation: Operation,
+) -> None:
+    document = json.loads(encode(LogRecord(operation, "pending")).partition(b"\n")[0])
+    sides = [side for side in (operation.before, operation.after) if side is not None]
+    assert document["format"] == (2 if any(side.directory for side in sides) else 1)
 
 
 def test_a_cut_at_any_byte_is_noticed() -> None:
@@ -168,8 +183,8 @@ def test_a_sealed_line_that_no_writer_of_ours_produces_is_noticed() -> None:
 
 
 def test_a_newer_format_is_named() -> None:
-    with pytest.raises(LogFormatError, match="format 2; this version reads up to 1") as caught:
-        decode(resealed(lambda document: document.update(format=2)), KEY)
+    with pytest.raises(LogFormatError, match="format 3; this version reads up to 2") as caught:
+        decode(resealed(lambda document: document.update(format=3)), KEY)
     assert caught.value.path == KEY
     with pytest.raises(LogFormatError, match="format 7"):
         decode(b'{"s3k":"oplog-entry","format":7,"shape":"nobody knows"}\nsealed otherwise', KEY)
@@ -243,6 +258,10 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
     "relative path": {"path": "a"},
     "empty path": {"path": ""},
     "the root": {"path": "/"},
+    "a path as directory key": {"directory": "/d"},
+    "an entry key as directory key": {"directory": "id/name"},
+    "an entry key as path": {"path": "id/name", "directory": "id"},
+    "a directory key that no key can hold": {"directory": "x" * 65},
     "no creation": {"ctime": 0},
     "creation beyond 64 bits in ms": {"ctime": 10**18},
     "modification beyond 64 bits": {"mtime_ms": 2**63},

@@ -97,7 +97,7 @@ async def test_damage_is_reported_in_place_and_never_touched() -> None:
     damaged = entry_key(sample.UPDATE, "committed")
     await blobs.put(damaged, (await blobs.get(damaged))[:-5])
     await blobs.put("entries/12/readme.txt", b"hello")
-    await blobs.put("segments/5e6.committed", b'{"s3k":"oplog-segment","format":3}\n')
+    await blobs.put("segments/5e6.committed", b'{"s3k":"oplog-segment","format":4}\n')
     before = {key: await blobs.get(key) for key in await keys_of(blobs)}
     found = await findings(blobs)
     assert {
@@ -105,7 +105,7 @@ async def test_damage_is_reported_in_place_and_never_touched() -> None:
     } == {
         damaged: f"truncated or damaged: {damaged}",
         "entries/12/readme.txt": "not the key of an operation log object: entries/12/readme.txt",
-        "segments/5e6.committed": "operation log format 3; this version reads up to 2, a newer one "
+        "segments/5e6.committed": "operation log format 4; this version reads up to 3, a newer one "
         "is needed: "
         "segments/5e6.committed",
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -58,6 +59,13 @@ def test_an_intent_contains_another_entry() -> None:
     intent = WriteIntent("j", NEW)
     assert parse_intent(intent.text()) == intent
     assert json.loads(intent.text())["then"]["path"] == "/a/é"
+
+
+def test_an_intent_contains_the_directory_key_of_an_entry_that_has_one() -> None:
+    assert "directory" not in WriteIntent("j", NEW).text()
+    intent = WriteIntent("j", replace(NEW, directory="id"))
+    assert parse_intent(intent.text()) == intent
+    assert list(json.loads(intent.text())["then"])[:2] == ["path", "directory"]
 
 
 @pytest.mark.parametrize(
