@@ -486,6 +486,19 @@ async def test_a_restored_directory_has_everything_below(table: TableStore, targ
         await client.changes.restore(trashed, "/other")
 
 
+async def test_a_restoration_creates_the_missing_parents() -> None:
+    volume = await volume_of()
+    client = volume.client()
+    entry = await client.need("/a/b")
+    await client.delete("/a/b")
+    await client.delete("/a")
+    trashed = next(each for each in await volume.trashed() if each.was == "/a/b")
+    restored = await client.changes.restore(trashed, trashed.was)
+    assert await client.need("/a/b") == restored
+    assert restored.id == entry.id
+    assert (await client.need("/a/b/c/f")).committed
+
+
 @pytest.mark.parametrize(
     ("target", "error"),
     [("/z/y", PathExistsError), ("/z/h", PathExistsError), ("/z/h/x", NotDirectoryError)],
