@@ -164,6 +164,7 @@ async def delete_many(
     async def delete_chunk(chunk: Sequence[str]) -> None:
         files = []
         gone = []
+        since = store.runtime.monotonic()
         try:
             found = await store.get_each(chunk)
         except S3kError as error:
@@ -178,7 +179,7 @@ async def delete_many(
                 directories.append(path)
             else:
                 files.append(entry)
-        done = await delete_files(store, in_columns(files, store.keys))
+        done = await delete_files(store, in_columns(files, store.keys), since=since)
         if not missing_ok:
             for path in [*gone, *done.gone]:
                 done.failures.append(

@@ -6,15 +6,18 @@ changed meanwhile are read and evaluated again; missing entries are no failure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from s3k_async import _native
 from s3k_async._native import Entries
 from s3k_async.backends.ports.items import Item
 from s3k_async.errors import (
     BusyError,
+    ConflictError,
     LeaseExpiredError,
     LogFormatError,
     PathExistsError,
@@ -52,13 +55,18 @@ class BulkOutcome:
 
 
 async def delete_files(
-    store: MetadataStore, entries: Entries, turn: Turn = checkpoint_if_cancelled
+    store: MetadataStore,
+    entries: Entries,
+    turn: Turn = checkpoint_if_cancelled,
+    *,
+    since: float = math.inf,
 ) -> BulkOutcome:
     """Delete files and reservations; missing ones count as deleted. `turn` is awaited before each
-    transaction; an error of it ends the work.
+    transaction; an error of it ends the work. `since`: when the entries were read by their paths,
+    for `MetadataStore.withheld`.
     """
     return await BulkChange(
-        store, lambda entries: plan_deletes(entries, store.runtime), turn
+        store, lambda entries: plan_deletes(entries, store.runtime), turn, since
     ).apply(entries)
 
 
@@ -67,11 +75,18 @@ class BulkChange:
     awaited before each transaction."""
 
     def __init__(
-        self, store: MetadataStore, plan: Callable[[Entries], ColumnPlan], turn: Turn
+        self,
+        store: MetadataStore,
+        plan: Callable[[Entries], ColumnPlan],
+        turn: Turn,
+        since: float = math.inf,
     ) -> None:
         self._store = store
         self._plan = plan
         self._turn = turn
+        self._since = since
+        self._paths: dict[str, str] = {}
+        """In layout `tree` the paths of the directories of changed entries, by directory key."""
         self._changed: list[Item] = []
         self._done = BulkOutcome()
 
@@ -83,7 +98,7 @@ class BulkChange:
             if len(work) > 0:
                 await self._page(work)
             changed, self._changed = self._changed, []
-            work = from_items(changed, self._store.keys)
+            work = from_items(changed, self._store.keys, paths=self._paths)
             if len(work) == 0:
                 break
         for path in work.paths():
@@ -121,7 +136,13 @@ class BulkChange:
         try:
             lanes, token = plan.lanes(), store.runtime.uuid
             report = await execute(
-                store.items, store.changes.run_parts, plan, lanes, token, turn=self._turn
+                store.items,
+                store.changes.run_parts,
+                plan,
+                lanes,
+                token,
+                turn=self._turn,
+                withheld=store.withheld(lambda row: [plan.entries[row]], self._since),
             )
         except LogFormatError as error:
             await self._without_the_odd(entries, error)
@@ -149,7 +170,10 @@ class BulkChange:
             self._fail(plan.path(row), error)
         for row, refusal in report.refused.items():
             undone.add(row)
-            if 0 not in refusal:
+            if not refusal:
+                path = plan.path(row)
+                self._fail(path, ConflictError("another client moved its directory", path=path))
+            elif 0 not in refusal:
                 self._occupied(plan, row, refusal[1])
             elif (item := refusal[0]) is not None:
                 self._again(plan, row, item)
@@ -190,6 +214,8 @@ class BulkChange:
                 ),
             )
         else:
+            if current.directory:
+                self._paths[current.directory] = _native.split(path)[0]
             self._changed.append(item)
 
     def _fail(self, path: str, error: S3kError) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -46,6 +46,7 @@ from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.log_writer import OperationLog
 from s3k_async.table.codec import NEXT, from_item, to_item, unchanged
 from s3k_async.table.keys import ROOT_KEY, Directory, KeyScheme
+from s3k_async.txn.executor import Withheld
 from s3k_async.txn.intent_resolver import IntentResolver
 from s3k_async.txn.logged_write import LoggedOutcome, LoggedWriter
 from s3k_async.txn.txn_record import OwnedTransaction, TransactionRecords
@@ -204,6 +205,20 @@ class DirectoryStore(EntryReader):
                 "another client moved or deleted a directory of the path; no changes were applied",
                 path=path,
             )
+
+    def withheld(self, entries: Callable[[int], Sequence[Entry]], since: float) -> Withheld | None:
+        """As `confirm` for the transactions of a batch, by the entries of each row."""
+        if self.keys.layout == "path":
+            return None
+
+        async def misplaced(rows: Sequence[int]) -> Collection[int]:
+            if self.runtime.monotonic() - since < CONFIRMED_SECONDS:
+                return ()
+            placed = {row: entries(row) for row in rows}
+            paths = await self.layout.misplaced([one for each in placed.values() for one in each])
+            return [row for row in rows if any(entry.path in paths for entry in placed[row])]
+
+        return misplaced
 
     async def resolve(self, entry: Entry) -> None:
         """Wait until no live transaction has an intent on the entry, and resolve an intent left

@@ -170,6 +170,7 @@ class _Batch:
                 plan,
                 plan.lanes(),
                 store.runtime.uuid,
+                withheld=store.withheld(lambda row: [self.files[row].entry], self._since()),
                 confirm=self._confirm,
             )
         except LogFormatError as error:
@@ -178,6 +179,11 @@ class _Batch:
             # Only the pending entry precedes the table write, and each transaction fails by itself.
             for file in self.files:
                 self.published.setdefault(file.path, error)
+
+    def _since(self) -> float:
+        """When the first of the targets was read."""
+        chains = [file.target.chain for file in self.files if file.target.chain is not None]
+        return min((chain.since.monotonic for chain in chains), default=0.0)
 
     async def _without_the_odd(self, error: LogFormatError) -> None:
         """Publish the files without those that the log cannot hold; its error has identified one of
@@ -209,7 +215,7 @@ class _Batch:
         for row in result.succeeded:
             self.published[self.files[row].path] = self.files[row].entry
         for row, refusal in result.refused.items():
-            item = refusal[0]
+            item = refusal.get(0)
             # An item with an intent may be no entry: preparing the path again resolves it.
             self._lost(self.files[row], taken=item is not None and not item.get(NEXT))
         for row, error in result.failed.items():

@@ -25,7 +25,7 @@ from s3k_async.backends.ports.items import (
     Update,
     Value,
 )
-from s3k_async.errors import ConditionFailedError, TransactionConflictError
+from s3k_async.errors import ConditionFailedError, ConflictError, TransactionConflictError
 from s3k_async.model import ROOT, ChangeResult
 from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
 from s3k_async.namespace.mutations import (
@@ -125,7 +125,9 @@ async def _in_one(store: MetadataStore, plan: CommitPlan) -> None:
         else:
             actions.append(Put(to_item(change.after, keys), when))
     try:
-        await store.transact(plan.operations, actions)
+        await store.transact(plan.operations, actions, plan.placed(), plan.since)
+    except ConflictError as error:
+        raise _obstructed(store, plan, ()) from error
     except ConditionFailedError as error:
         absent = [
             each for place, each in enumerate(touched) if error.current.get(place, stamp) is None

@@ -141,6 +141,8 @@ class CommitPlan:
     """Writes whose key has the id of an object that is no longer at the path: they need a new key,
     and then everything is evaluated again."""
     tally: ChangeTally = field(default_factory=ChangeTally)
+    since: float = 0.0
+    """Monotonic time before the entries were read."""
 
     @property
     def going(self) -> list[Change]:
@@ -170,6 +172,17 @@ class CommitPlan:
         """The log records of all changes."""
         return [operation for change in self.changes.values() for operation in change.operations]
 
+    def placed(self) -> list[Entry]:
+        """In layout `tree` the entries that change in directories that were read."""
+        entries = (
+            (change.parent.path, change.before or change.after) for change in self.changes.values()
+        )
+        return [
+            entry
+            for above, entry in entries
+            if entry is not None and entry.directory and above not in self.changes
+        ]
+
     def parents(self) -> list[Directory]:
         """The directories in which something changes, the root included, without those that the
         transaction creates."""
@@ -186,7 +199,9 @@ async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitP
     now), LeaseExpiredError, BusyError.
     """
     wanted = list(dict.fromkeys(_paths(mutations, all_parents=store.keys.layout == "tree")))
+    since = store.runtime.monotonic()
     evaluation = _Evaluation(store, await _look(store, wanted))
+    evaluation.plan.since = since
     # Directories first: a file can be moved into one that the transaction creates, in any order of
     # the calls.
     for mutation in mutations:

@@ -91,6 +91,7 @@ class PairRenames:
 
     async def rename(self, pairs: Sequence[RenamePair]) -> None:
         """Rename the files of some pairs. Failures are recorded with the source's path."""
+        since = self._store.runtime.monotonic()
         try:
             moves = await self._fit(pairs)
         except S3kError as error:
@@ -99,7 +100,7 @@ class PairRenames:
                 self._fail(pair.source, error)
             return
         if moves:
-            await self._together(moves)
+            await self._together(moves, since)
         alone, self._alone = self._alone, []
         await run_all(self._by_itself, alone, limit=ALONE)
 
@@ -160,7 +161,7 @@ class PairRenames:
         moved, operations, actions = self._store.plan_move(source, pair.target, directory, target)
         return _Move(source, moved, directory, operations, actions)
 
-    async def _together(self, moves: Sequence[_Move]) -> None:
+    async def _together(self, moves: Sequence[_Move], since: float) -> None:
         store = self._store
         plan = RowPlan(
             moves,
@@ -171,7 +172,12 @@ class PairRenames:
         )
         try:
             report = await execute(
-                store.items, store.changes.run_parts, plan, _lanes(moves), store.runtime.uuid
+                store.items,
+                store.changes.run_parts,
+                plan,
+                _lanes(moves),
+                store.runtime.uuid,
+                withheld=store.withheld(lambda row: [moves[row].source, moves[row].moved], since),
             )
         except LogFormatError:
             # It cannot hold one of them, and nothing was changed.

@@ -7,7 +7,7 @@ of that transaction stay pending in the log.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeAlias
@@ -34,6 +34,7 @@ __all__ = [
     "Plan",
     "Refusal",
     "Turn",
+    "Withheld",
     "by_transaction",
     "execute",
     "unlogged",
@@ -43,12 +44,14 @@ TRANSACTIONS = 8
 """Concurrent transactions of one segment."""
 
 Refusal: TypeAlias = dict[int, Item | None]
-"""The actions of a row whose conditions failed, by role, each with the stored item.
-"""
+"""The actions of a row whose conditions failed, by role, each with the stored item; none for a row
+that was withheld."""
 Lane: TypeAlias = Iterable[Sequence[int]]
 """Rows divided into transactions, which are sent one after the other."""
 Turn: TypeAlias = Callable[[], Awaitable[None]]
 """Returns when a transaction may be sent."""
+Withheld: TypeAlias = Callable[[Sequence[int]], Awaitable[Collection[int]]]
+"""The rows of a transaction that must not be sent, by a read right before it."""
 LoggedBody: TypeAlias = Callable[[LoggedOutcome], Awaitable[object]]
 Log: TypeAlias = Callable[[Operations, LoggedBody], Awaitable[None]]
 """Logs operations around the table writes of a body, which records their outcome:
@@ -117,18 +120,20 @@ async def execute(
     token: Callable[[], str],
     *,
     turn: Turn = checkpoint_if_cancelled,
+    withheld: Withheld | None = None,
     confirm: Confirm | None = None,
 ) -> ExecutionResult:
     """Log the plan's operations as pending, send the transactions of all lanes, and log the
     outcome.
 
     `turn` is awaited before each transaction; an error of it ends the work. So does a cancellation:
-    transactions in flight are awaited, the others are not sent. `confirm` reads the entries that
+    transactions in flight are awaited, the others are not sent. Withheld rows are refused, without
+    items; if that cannot be read, the rows fail. `confirm` reads the entries that
     the successful rows depend on, and moves rows to `unknown` if that fails. Raises S3kError, with
     nothing changed, if the log cannot be written.
     """
     report = ExecutionResult()
-    work = _PlanExecution(items, plan, token, turn, report)
+    work = _PlanExecution(items, plan, token, turn, withheld, report)
 
     async def body(outcome: LoggedOutcome) -> None:
         left = iter(lanes)
@@ -158,6 +163,7 @@ class _PlanExecution:
     plan: Plan
     token: Callable[[], str]
     turn: Turn
+    withheld: Withheld | None
     report: ExecutionResult
 
     async def go_along(self, lane: Lane) -> None:
@@ -171,6 +177,10 @@ class _PlanExecution:
             # A shielded transaction does not detect the cancellation of the others.
             await checkpoint_if_cancelled()
             await self.turn()
+            if self.withheld is not None:
+                left = await self._without_withheld(left, self.withheld)
+                if not left:
+                    return
             try:
                 await to_the_end(partial(self._send, left))
             except ConditionFailedError as error:
@@ -183,6 +193,15 @@ class _PlanExecution:
                 left = left[len(left) // 2 :]
             else:
                 return
+
+    async def _without_withheld(self, rows: Sequence[int], withheld: Withheld) -> Sequence[int]:
+        try:
+            kept_back = set(await withheld(rows))
+        except S3kError as error:
+            self._fail(rows, error)
+            return []
+        self.report.refused |= {row: {} for row in kept_back}
+        return [row for row in rows if row not in kept_back]
 
     async def _send(self, rows: Sequence[int]) -> None:
         try:
