@@ -1,0 +1,100 @@
+"""Volumes of layout `tree`: made and opened only where the layout is named, and refused by work
+that does not support it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from s3k_async import S3kClient, VolumeConfig, destroy_volume, init_volume
+from s3k_async.config import LocalDirectory, SqliteFile
+from s3k_async.errors import (
+    UnsupportedError,
+    VolumeFormatError,
+    VolumeMismatchError,
+    VolumeNotFoundError,
+)
+from s3k_async.integrity.gc_mark import CollectedData, need_collectable
+from s3k_async.integrity.repair import repair_volume, verify_volume
+from s3k_async.migrate.reshard import reshard_volume
+from s3k_async.volumes.volume import Volume, open_volume
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> VolumeConfig:
+    return VolumeConfig(
+        "v",
+        SqliteFile(str(tmp_path / "metadata.sqlite")),
+        LocalDirectory(str(tmp_path / "data")),
+        layout="tree",
+    )
+
+
+async def test_the_layout_is_in_the_record_and_the_configuration(config: VolumeConfig) -> None:
+    assert (await init_volume(config=config)).layout == "tree"
+    async with S3kClient(config=config) as fs:
+        assert fs.config.layout == "tree"
+        await fs.write("/a/b", b"1")
+        await fs.rename("/a", "/c")
+        assert await fs.read("/c/b") == b"1"
+        assert not await fs.exists("/a")
+
+
+async def test_it_is_opened_only_where_the_layout_is_named(config: VolumeConfig) -> None:
+    await init_volume(config=config)
+    with pytest.raises(VolumeFormatError, match="layout tree"):
+        await S3kClient(config=replace(config, layout=None)).open_volume()
+    with pytest.raises(VolumeMismatchError, match="layout"):
+        await S3kClient(config=replace(config, layout="path")).open_volume()
+
+
+async def test_a_volume_of_layout_path_is_not_opened_as_one_of_layout_tree(
+    config: VolumeConfig,
+) -> None:
+    made = await init_volume(config=replace(config, layout=None))
+    assert made.layout == "path"
+    with pytest.raises(VolumeMismatchError, match="layout"):
+        await S3kClient(config=config).open_volume()
+
+
+async def collect(volume: Volume) -> None:
+    await need_collectable(CollectedData.of(volume))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [verify_volume, repair_volume, collect],
+    ids=["fsck verify", "fsck repair", "gc"],
+)
+async def test_work_without_support_of_the_layout_changes_nothing(
+    config: VolumeConfig, work: Callable[[Volume], Awaitable[object]]
+) -> None:
+    await init_volume(config=config)
+    volume = await open_volume(config)
+    try:
+        with pytest.raises(UnsupportedError, match="does not support layout tree"):
+            await work(volume)
+    finally:
+        await volume.close()
+
+
+async def test_it_is_not_locked_for_a_reshard(config: VolumeConfig) -> None:
+    await init_volume(config=config)
+    with pytest.raises(UnsupportedError, match="does not support layout tree"):
+        await reshard_volume(config, 8)
+    async with S3kClient(config=config) as fs:
+        await fs.write("/a", b"still open")
+
+
+async def test_it_is_destroyed_with_what_is_in_it(config: VolumeConfig) -> None:
+    await init_volume(config=config)
+    async with S3kClient(config=config) as fs:
+        await fs.write("/a/b", b"1")
+        await fs.delete("/a", recursive=True)
+        await fs.write("/c/d", b"2")
+    assert await destroy_volume(config=config, force=True) == 0
+    with pytest.raises(VolumeNotFoundError):
+        await S3kClient(config=config).open_volume()
