@@ -1,12 +1,14 @@
 //! Entries in columns, decoded from items of a volume's table.
 
 use std::cmp::Ordering;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use crate::errors::BadItem;
 use crate::items::{Attribute, Body, Cell, Items, Kind, Row, Text, WIDTH};
 use crate::keys::{KeyForm, checked_item, is_entry_partition, is_id, is_reserved};
 use crate::paths::{is_name, push_child};
+use crate::recent::Recent;
 
 /// Value of `physpath` for a file whose data is not durable yet.
 pub const UNCOMMITTED: &str = "<uncommitted>";
@@ -16,8 +18,10 @@ pub const UNCOMMITTED: &str = "<uncommitted>";
 struct Facts {
     /// The row of the item; there are fewer rows than input bytes.
     row: u32,
-    /// The position of the directory's path in the partition key.
-    parent: Cell,
+    /// The position of the directory key in the partition key.
+    directory: Cell,
+    /// Whether the item is one of layout `tree`.
+    in_tree: bool,
     is_dir: bool,
     committed: bool,
     version: i64,
@@ -27,16 +31,52 @@ struct Facts {
     lease_ms: i64,
 }
 
+/// Paths of directories in layout `tree`, as far as they are known; none in layout `path`.
+#[derive(Default)]
+struct DirectoryPaths {
+    texts: Vec<Box<str>>,
+    /// For each row of the items the index of the path of its directory, or `Self::UNKNOWN`.
+    rows: Vec<u32>,
+}
+
+impl DirectoryPaths {
+    const UNKNOWN: u32 = u32::MAX;
+
+    #[inline]
+    fn get(&self, row: u32) -> Option<&str> {
+        let text = self.texts.get(*self.rows.get(row as usize)? as usize)?;
+        Some(text)
+    }
+
+    /// Adds a path, and returns its index.
+    fn add(&mut self, path: impl Into<Box<str>>) -> u32 {
+        self.texts.push(path.into());
+        row_number(self.texts.len() - 1)
+    }
+
+    fn set(&mut self, row: u32, text: u32) {
+        let row = row as usize;
+        if self.rows.len() <= row {
+            self.rows.resize(row + 1, Self::UNKNOWN);
+        }
+        if let Some(place) = self.rows.get_mut(row) {
+            *place = text;
+        }
+    }
+}
+
 /// Many entries.
 pub struct EntryColumns {
     items: Arc<Items>,
     facts: Vec<Facts>,
+    paths: DirectoryPaths,
 }
 
 /// One of many entries.
 #[derive(Clone, Copy)]
 pub struct EntryView<'a> {
     items: &'a Items,
+    paths: &'a DirectoryPaths,
     facts: &'a Facts,
 }
 
@@ -57,16 +97,38 @@ impl EntryColumns {
         form: &KeyForm,
         records: bool,
     ) -> Result<Self, BadItem> {
+        let directory_start = form.directory_start();
         let mut facts: Vec<Facts> = Vec::with_capacity(rows.len());
         for row in rows {
-            let item = ItemView { items: &items, row };
+            let item = ItemView { items: &items, row, form, directory_start };
             if records && !item.is_entry() {
                 continue;
             }
             let neighbour = facts.last().copied();
-            facts.push(item.facts(form, neighbour)?);
+            facts.push(item.facts(neighbour)?);
         }
-        Ok(Self { items, facts })
+        Ok(Self { items, facts, paths: DirectoryPaths::default() })
+    }
+
+    /// The same entries of layout `tree`, with the paths of their directories as far as `path_of`
+    /// knows them by directory key. It is called once for each run of entries of one directory.
+    pub fn with_paths<E>(
+        mut self,
+        path_of: impl Fn(&str) -> Result<Option<String>, E>,
+    ) -> Result<Self, E> {
+        let mut run: Option<(&[u8], Option<u32>)> = None;
+        for facts in &self.facts {
+            let directory = self.items.bytes(facts.directory);
+            let text = match run {
+                Some((last, text)) if last == directory => text,
+                _ => path_of(self.items.text(facts.directory))?.map(|path| self.paths.add(path)),
+            };
+            run = Some((directory, text));
+            if let Some(text) = text {
+                self.paths.set(facts.row, text);
+            }
+        }
+        Ok(self)
     }
 
     /// The number of entries.
@@ -77,7 +139,7 @@ impl EntryColumns {
     /// The entry of a row.
     #[inline]
     pub fn get(&self, row: usize) -> Option<EntryView<'_>> {
-        self.facts.get(row).map(|facts| EntryView { items: &self.items, facts })
+        self.facts.get(row).map(|facts| EntryView { items: &self.items, paths: &self.paths, facts })
     }
 
     /// New columns with some entries of any columns, in this order.
@@ -85,24 +147,35 @@ impl EntryColumns {
         let mut written = String::new();
         let mut rows: Vec<Row> = Vec::with_capacity(entries.size_hint().0);
         let mut facts = Vec::with_capacity(entries.size_hint().0);
+        let mut paths = DirectoryPaths::default();
+        let most = entries.size_hint().1.unwrap_or_default();
+        let mut texts: Option<Recent<'a, u32>> = None;
         for entry in entries {
+            let (items, item) = (entry.items(), entry.facts.item());
             let mut row = [Cell::ABSENT; WIDTH];
             for (attribute, place) in Attribute::ALL.into_iter().zip(&mut row) {
-                let cell = entry.items.cell(entry.facts.item(), attribute);
+                let cell = items.cell(item, attribute);
                 *place = cell.moved_to(written.len());
-                written.push_str(entry.items.text(cell));
+                written.push_str(items.text(cell));
             }
-            let partition = entry.items.cell(entry.facts.item(), Attribute::Partition);
+            let partition = items.cell(item, Attribute::Partition);
             let moved = row.get(Attribute::Partition as usize).copied().unwrap_or_default();
+            let number = row_number(rows.len());
             facts.push(Facts {
-                row: row_number(rows.len()),
-                parent: entry.facts.parent.moved_with(partition, moved),
+                row: number,
+                directory: entry.facts.directory.moved_with(partition, moved),
                 ..*entry.facts
             });
             rows.push(row);
+            if let Some(path) = entry.known_parent() {
+                let texts = texts.get_or_insert_with(|| Recent::for_rows(most));
+                let Ok(text) = texts.get_or_make(path, || Ok::<_, Infallible>(paths.add(path)));
+                let text = *text;
+                paths.set(number, text);
+            }
         }
         let items = Items { body: Body::Empty, written, rows, extras: Vec::new() };
-        Self { items: Arc::new(items), facts }
+        Self { items: Arc::new(items), facts, paths }
     }
 }
 
@@ -114,6 +187,9 @@ fn row_number(row: usize) -> u32 {
 struct ItemView<'a> {
     items: &'a Items,
     row: usize,
+    form: &'a KeyForm,
+    /// The position of the directory key in a partition key.
+    directory_start: usize,
 }
 
 impl ItemView<'_> {
@@ -126,18 +202,19 @@ impl ItemView<'_> {
     }
 
     #[inline]
-    fn facts(&self, form: &KeyForm, neighbour: Option<Facts>) -> Result<Facts, BadItem> {
+    fn facts(&self, neighbour: Option<Facts>) -> Result<Facts, BadItem> {
         let keys = self
             .text(Attribute::Partition)
             .and_then(|partition| Ok((partition, self.text(Attribute::Sort)?)));
         let (partition, sort) = keys.map_err(|reason| self.refused(reason))?;
-        let parent = self.parent(form, partition, sort, neighbour)?;
-        self.meaning(form, parent).map_err(|reason| self.refused_at(parent, reason))
+        let directory = self.directory(partition, sort, neighbour)?;
+        self.meaning(directory).map_err(|reason| self.refused_at(directory, reason))
     }
 
     /// The decoded attributes, or the error of invalid ones.
     #[inline]
-    fn meaning(&self, form: &KeyForm, parent: Cell) -> Result<Facts, String> {
+    fn meaning(&self, directory: Cell) -> Result<Facts, String> {
+        let in_tree = matches!(self.form, KeyForm::Tree);
         let is_dir = self.truth(Attribute::IsDirectory)?;
         let ctime = self.number(Attribute::Ctime)?;
         let id = self.text(Attribute::Id)?;
@@ -159,7 +236,7 @@ impl ItemView<'_> {
         if ctime.checked_mul(1000).is_none() {
             return Err(too_large(Attribute::Ctime));
         }
-        if matches!(form, KeyForm::Tree) {
+        if in_tree {
             self.check_directory_id(id, is_dir)?;
         }
         if committed
@@ -169,7 +246,8 @@ impl ItemView<'_> {
         }
         Ok(Facts {
             row: row_number(self.row),
-            parent,
+            directory,
+            in_tree,
             is_dir,
             committed,
             version,
@@ -193,11 +271,10 @@ impl ItemView<'_> {
         Ok(())
     }
 
-    /// The directory's part of the partition key.
+    /// The directory key in the partition key.
     #[inline]
-    fn parent(
+    fn directory(
         &self,
-        form: &KeyForm,
         partition: Cell,
         sort: Cell,
         neighbour: Option<Facts>,
@@ -210,12 +287,12 @@ impl ItemView<'_> {
                 if !is_name(name) {
                     checked_item(Ok(""), self.items.text(partition), name)?;
                 }
-                return Ok(facts.parent.moved_with(known, partition));
+                return Ok(facts.directory.moved_with(known, partition));
             }
         }
         let key = self.items.text(partition);
-        let parent = checked_item(form.directory_of(key), key, name)?;
-        Ok(partition.part(form.directory_start(), parent.len()))
+        let directory = checked_item(self.form.directory_of(key), key, name)?;
+        Ok(partition.part(self.directory_start, directory.len()))
     }
 
     fn text(&self, attribute: Attribute) -> Result<Cell, String> {
@@ -271,10 +348,12 @@ impl ItemView<'_> {
     }
 
     #[cold]
-    fn refused_at(&self, parent: Cell, reason: String) -> BadItem {
-        let mut path = String::new();
-        push_child(&mut path, self.items.text(parent), self.items.text(self.cell(Attribute::Sort)));
-        BadItem { reason, place: path }
+    fn refused_at(&self, directory: Cell, reason: String) -> BadItem {
+        let (directory, name) =
+            (self.items.text(directory), self.items.text(self.cell(Attribute::Sort)));
+        let mut place = String::new();
+        push_child(&mut place, directory, name);
+        BadItem { reason, place }
     }
 }
 
@@ -299,10 +378,44 @@ fn whole(digits: &[u8]) -> Option<i64> {
 }
 
 impl<'a> EntryView<'a> {
-    /// Path of its directory.
+    #[inline]
+    fn items(&self) -> &'a Items {
+        self.items
+    }
+
+    /// Its directory key: in layout `path` the path of its directory, in layout `tree` the id.
+    #[inline]
+    pub fn directory_key(&self) -> &'a str {
+        self.items().text(self.facts.directory)
+    }
+
+    /// The id of its directory in layout `tree`; None in layout `path`.
+    #[inline]
+    pub fn directory_id(&self) -> Option<&'a str> {
+        self.facts.in_tree.then(|| self.directory_key())
+    }
+
+    /// Whether its path is known: always in layout `path`.
+    pub fn has_path(&self) -> bool {
+        !self.facts.in_tree || self.known_parent().is_some()
+    }
+
+    /// The path of its directory, if it is of layout `tree` and known.
+    #[inline]
+    fn known_parent(&self) -> Option<&'a str> {
+        self.paths.get(self.facts.row)
+    }
+
+    /// Path of its directory; in layout `tree`, where it is not known, the directory key.
     #[inline]
     pub fn parent(&self) -> &'a str {
-        self.items.text(self.facts.parent)
+        self.known_parent().unwrap_or_else(|| self.directory_key())
+    }
+
+    #[inline]
+    fn parent_bytes(&self) -> &'a [u8] {
+        let path = self.known_parent().map(str::as_bytes);
+        path.unwrap_or_else(|| self.items().bytes(self.facts.directory))
     }
 
     /// Name in the directory.
@@ -311,16 +424,26 @@ impl<'a> EntryView<'a> {
         self.text(Attribute::Sort)
     }
 
-    /// Appends the path.
+    /// Appends the path; in layout `tree`, where that of the directory is not known, the entry key.
     #[inline]
     pub fn push_path(&self, out: &mut String) {
-        push_child(out, self.parent(), self.items.text(self.cell(Attribute::Sort)));
+        push_child(out, self.parent(), self.items().text(self.cell(Attribute::Sort)));
     }
 
-    /// Appends the UTF-8 of the path.
+    /// As `push_path`, in UTF-8.
     #[inline]
     pub fn push_path_bytes(&self, out: &mut Vec<u8>) {
-        let parent = self.items.bytes(self.facts.parent);
+        self.push_child_bytes(out, self.parent_bytes());
+    }
+
+    /// Appends the UTF-8 of the entry key.
+    #[inline]
+    pub fn push_entry_key_bytes(&self, out: &mut Vec<u8>) {
+        self.push_child_bytes(out, self.items().bytes(self.facts.directory));
+    }
+
+    #[inline]
+    fn push_child_bytes(&self, out: &mut Vec<u8>, parent: &[u8]) {
         out.extend_from_slice(parent.strip_suffix(b"/").unwrap_or(parent));
         out.push(b'/');
         out.extend_from_slice(self.bytes(Attribute::Sort));
@@ -334,18 +457,18 @@ impl<'a> EntryView<'a> {
     /// The text of an attribute, empty if there is none.
     #[inline]
     pub fn text(&self, attribute: Attribute) -> Text<'a> {
-        self.items.known_text(self.cell(attribute))
+        self.items().known_text(self.cell(attribute))
     }
 
     /// The UTF-8 of the text of an attribute, empty if there is none.
     #[inline]
     pub fn bytes(&self, attribute: Attribute) -> &'a [u8] {
-        self.items.bytes(self.cell(attribute))
+        self.items().bytes(self.cell(attribute))
     }
 
     #[inline]
     fn cell(&self, attribute: Attribute) -> Cell {
-        self.items.cell(self.facts.item(), attribute)
+        self.items().cell(self.facts.item(), attribute)
     }
 
     /// Whether it is a directory.
@@ -414,17 +537,15 @@ impl<'a> EntryView<'a> {
 
     /// The order of paths by UTF-8 bytes, component after component.
     pub fn by_path(&self, other: &Self) -> Ordering {
-        let (parent, others) = (self.parent(), other.parent());
+        let (parent, others) = (self.parent_bytes(), other.parent_bytes());
         let (name, others_name) = (self.bytes(Attribute::Sort), other.bytes(Attribute::Sort));
         if parent == others {
             return name.cmp(others_name);
         }
         // The separator sorts before everything that can be in a name.
-        let components = |parent: &'a str, name: &'a [u8]| {
-            let parent = parent
-                .trim_end_matches('/')
-                .bytes()
-                .map(|byte| if byte == b'/' { 0 } else { byte });
+        let components = |parent: &'a [u8], name: &'a [u8]| {
+            let parent = parent.strip_suffix(b"/").unwrap_or(parent);
+            let parent = parent.iter().map(|&byte| if byte == b'/' { 0 } else { byte });
             parent.chain([0]).chain(name.iter().copied())
         };
         components(parent, name).cmp(components(others, others_name))

@@ -160,6 +160,33 @@ impl Entries {
         PyList::new(py, paths.collect::<PyResult<Vec<_>>>()?)
     }
 
+    /// The directory keys.
+    fn directory_keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut made: Option<(&str, Bound<'py, PyString>)> = None;
+        let keys = self.iter().map(|entry| {
+            let key = entry.directory_key();
+            // The entries of a page usually have one directory.
+            let text = match made.take() {
+                Some((last, text)) if last == key => text,
+                _ => PyString::new(py, key),
+            };
+            made = Some((key, text.clone()));
+            text
+        });
+        PyList::new(py, keys.collect::<Vec<_>>())
+    }
+
+    /// The entry keys.
+    fn entry_keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut key = Vec::new();
+        let keys = self.iter().map(|entry| {
+            key.clear();
+            entry.push_entry_key_bytes(&mut key);
+            PyString::from_bytes(py, &key)
+        });
+        PyList::new(py, keys.collect::<PyResult<Vec<_>>>()?)
+    }
+
     /// The files, reservations included.
     fn files(&self, py: Python<'_>) -> Self {
         self.filtered(py, |entry| !entry.is_dir())
@@ -331,7 +358,10 @@ fn object<'py>(py: Python<'py>, entry: EntryView<'_>) -> PyResult<Bound<'py, PyA
         entry.lease_ms(),
         text(Attribute::Pending)?,
     );
-    let arguments =
-        head.into_pyobject(py)?.as_sequence().concat(tail.into_pyobject(py)?.as_sequence())?;
+    let (head, tail) = (head.into_pyobject(py)?, tail.into_pyobject(py)?);
+    let mut arguments = head.as_sequence().concat(tail.as_sequence())?;
+    if let Some(directory) = entry.directory_id() {
+        arguments = arguments.concat((directory,).into_pyobject(py)?.as_sequence())?;
+    }
     ENTRY.import(py, "s3k_async.model", "Entry")?.call1(arguments.to_tuple()?)
 }

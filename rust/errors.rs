@@ -40,6 +40,8 @@ pub enum Fault {
     ObjectId,
     /// A text in layout `path` that does not begin with `/`, such as an entry key of layout `tree`.
     Relative,
+    /// A path that is not in its normal form, where one is needed.
+    NotNormal,
     /// A path in layout `tree`.
     Path,
     /// Not an entry key of layout `tree`.
@@ -69,6 +71,7 @@ impl fmt::Display for Fault {
             Self::Relative => {
                 f.write_str("not a path of layout 'path': it does not begin with '/'")
             }
+            Self::NotNormal => f.write_str("the path is not normalised"),
             Self::Path => f.write_str(
                 "a path is no key of layout 'tree': '<directory id>/<name>' is one, or the \
                  directory id alone",

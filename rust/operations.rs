@@ -87,6 +87,9 @@ impl Operations {
         if entry.version() >= MAX_VERSION {
             return refuse("the version is out of range");
         }
+        if !entry.has_path() {
+            return refuse("the path of the entry is not known");
+        }
         let (id, kind) = (self.change.id(row), self.kind.name());
         for part in [
             "{\"id\":\"",
@@ -102,7 +105,8 @@ impl Operations {
         push_integer(out, entry.version() + 1);
         push_number(out, ",\"time_ms\":", self.time_ms);
         let before = Side {
-            directory: entry.parent(),
+            parent: entry.parent(),
+            directory_id: entry.directory_id(),
             version: entry.version(),
             operation: entry.text(Attribute::Operation).text,
             pending: entry.text(Attribute::Pending).text,
@@ -112,8 +116,14 @@ impl Operations {
         out.push_str(",\"after\":");
         match &self.change.place {
             Some(Place { directory, .. }) => {
-                Side { directory, version: entry.version() + 1, operation: id, pending: "" }
-                    .push(out, &entry);
+                let after = Side {
+                    parent: directory,
+                    directory_id: None,
+                    version: entry.version() + 1,
+                    operation: id,
+                    pending: "",
+                };
+                after.push(out, &entry);
             }
             None => out.push_str("null"),
         }
@@ -130,8 +140,10 @@ struct Refused {
 
 /// The fields that differ before and after a change.
 pub struct Side<'a> {
-    /// Its directory.
-    pub directory: &'a str,
+    /// The path of its directory.
+    pub parent: &'a str,
+    /// The id of its directory in layout `tree`; None in layout `path`.
+    pub directory_id: Option<&'a str>,
     /// Its version.
     pub version: i64,
     /// The id of the operation that wrote it.
@@ -144,9 +156,12 @@ impl Side<'_> {
     /// Appends the entry in the form of the log.
     pub fn push(&self, out: &mut String, entry: &EntryView<'_>) {
         let mut path = String::with_capacity(256);
-        push_child(&mut path, self.directory, entry.name().text);
+        push_child(&mut path, self.parent, entry.name().text);
         out.push_str("{\"path\":");
         push_ascii_quoted(out, &path);
+        if let Some(directory) = self.directory_id {
+            push_text(out, ",\"directory\":", directory);
+        }
         out.push_str(if entry.is_dir() {
             ",\"is_dir\":true,\"id\":"
         } else {

@@ -7,9 +7,10 @@ use pyo3::types::{PyBool, PyDict, PyInt, PyString};
 
 use crate::entries::EntryColumns;
 use crate::entry_sequence::{Entries, RELEASE_ROWS};
-use crate::errors::{BadItem, key_text_of};
+use crate::errors::{BadItem, Fault, InvalidPath, key_text_of, text_of};
 use crate::items::{Attribute, Body, Cell, Extra, Items, Kind, MAX_BYTES, WIDTH};
 use crate::keys::KeyForm;
+use crate::paths::{is_normal, push_child};
 use crate::view::{Subscript, View, compared, count_of, index_of};
 
 /// Items of a table, in columns.
@@ -63,13 +64,27 @@ impl Rows {
         compared(this.as_any(), other)
     }
 
-    /// The decoded entries of the items.
-    #[pyo3(signature = (volume, *, records = false))]
-    fn entries(&self, py: Python<'_>, volume: KeyForm, records: bool) -> PyResult<Entries> {
+    /// The decoded entries of the items. In layout `tree`, `paths` has the paths of directories by
+    /// directory key.
+    #[pyo3(signature = (volume, *, records = false, paths = None))]
+    fn entries(
+        &self,
+        py: Python<'_>,
+        volume: KeyForm,
+        records: bool,
+        paths: Option<Bound<'_, PyDict>>,
+    ) -> PyResult<Entries> {
         let read =
             || EntryColumns::read(Arc::clone(&self.items), self.view.iter(), &volume, records);
         let columns = if self.view.len() > RELEASE_ROWS { py.detach(read) } else { read() };
-        Ok(Entries::of(columns?))
+        let (KeyForm::Tree, Some(paths)) = (&volume, paths) else {
+            return Ok(Entries::of(columns?));
+        };
+        let path_of = |directory: &str| path_of(&paths, directory);
+        match columns {
+            Ok(columns) => Ok(Entries::of(columns.with_paths(path_of)?)),
+            Err(refused) => Err(with_known_path(refused, &volume, path_of)?.into()),
+        }
     }
 
     /// Place of the first equal element from `start` up to `stop`.
@@ -91,6 +106,31 @@ impl Rows {
     fn __repr__(&self) -> String {
         format!("<Rows of {} items>", self.view.len())
     }
+}
+
+/// The path of a directory by its key, if it is known.
+fn path_of(paths: &Bound<'_, PyDict>, directory: &str) -> PyResult<Option<String>> {
+    let Some(path) = paths.get_item(directory)? else { return Ok(None) };
+    let path = path.cast_into::<PyString>()?;
+    let path = text_of(&path)?;
+    if is_normal(path) {
+        Ok(Some(path.to_owned()))
+    } else {
+        Err(InvalidPath::new(Fault::NotNormal, path).into())
+    }
+}
+
+/// The error of an item at an entry key, with the path if that of the directory is known.
+fn with_known_path(
+    refused: BadItem,
+    form: &KeyForm,
+    path_of: impl Fn(&str) -> PyResult<Option<String>>,
+) -> PyResult<BadItem> {
+    let Ok((directory, name)) = form.directory_and_name(&refused.place) else { return Ok(refused) };
+    let Some(parent) = path_of(directory)? else { return Ok(refused) };
+    let mut place = String::new();
+    push_child(&mut place, &parent, name);
+    Ok(BadItem { place, ..refused })
 }
 
 /// An item as a mapping of attribute names to values.

@@ -206,7 +206,8 @@ class Moves(Sequence[Action]):
     the bodies from the columns.
 
     `entropy` is 16 bytes for each entry, for its operation id. Raises InvalidPathError for an
-    invalid or too long target, ValueError for another amount of entropy.
+    invalid or too long target, ValueError for another amount of entropy, and for layout `tree`,
+    where the items below a moved directory stay as they are.
 
     With `intents`, one for the source and one for the target, the stored item is not deleted: an
     Update sets its write intent and, for a directory, the operation id; the item at the target has
@@ -217,7 +218,7 @@ class Moves(Sequence[Action]):
     def __new__(
         cls,
         entries: Entries,
-        volume: str,
+        volume: str | None,
         target: str,
         suffix_count: int,
         hash: HashName,
@@ -323,8 +324,9 @@ class Operations(Sequence[Operation]):
         """The lines of the operations [start, end), as `oplog.entries.operation_line`, each ended
         by a newline.
 
-        Raises LogFormatError, with the entry's path, for an object id or a version that the log
-        cannot hold.
+        An entry of layout `tree` has its directory key as `directory`, after its path. Raises
+        LogFormatError, with the entry's path, for an object id or a version that the log cannot
+        hold, and for an entry whose path is not known.
         """
 
 @final
@@ -470,14 +472,26 @@ class Rows(Sequence[Item]):
     @overload
     def __getitem__(self, key: slice, /) -> Rows: ...
     def __eq__(self, value: object, /) -> bool: ...
-    def entries(self, volume: str | None, *, records: bool = False) -> Entries:
+    def entries(
+        self,
+        volume: str | None,
+        *,
+        records: bool = False,
+        paths: dict[str, str] | None = None,
+    ) -> Entries:
         """The entries of the items; with `records`, without items that are no entries (their
         partition key is of neither layout: it begins with neither `ks://` nor `s3k:tree/`).
+
+        In layout `tree` the keys of an item do not tell its path. `paths` has the normalised paths
+        of directories that the caller knows, by directory key; an entry of any other directory has
+        its entry key as `path`, which begins with no `/`. In layout `path` they are not needed, and
+        not read.
 
         Raises ItemFormatError for the first item that S3-FileSystem 1.0 would refuse, for an item
         of the other layout, and for a number that does not fit into 64 bits. In layout `tree` also
         for the id of the root or of the trash, and for a directory whose id is no directory key.
-        Unknown attributes are ignored.
+        Unknown attributes are ignored. Raises InvalidPathError for one of `paths` that is not
+        normalised.
         """
 
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
@@ -515,6 +529,14 @@ class Entries(Sequence[Entry]):
     def paths(self) -> list[str]:
         """Their paths."""
 
+    def directory_keys(self) -> list[str]:
+        """The directory key of each entry's parent: in layout `path` the path of its directory, in
+        layout `tree` the id."""
+
+    def entry_keys(self) -> list[str]:
+        """Their entry keys: in layout `path` their paths, in layout `tree`
+        `<directory id>/<name>`."""
+
     def files(self) -> Entries:
         """The files, reservations included."""
 
@@ -528,7 +550,8 @@ class Entries(Sequence[Entry]):
         """The entries with this write intent."""
 
     def below(self, prefix: str) -> Entries:
-        """The entries whose path begins with this text: `/` or `/a/b/`."""
+        """The entries whose path begins with this text: `/` or `/a/b/`. In layout `tree` none whose
+        path is not known."""
 
     def take(self, indices: Sequence[int]) -> Entries:
         """The entries at these indexes, in this order. Raises IndexError."""

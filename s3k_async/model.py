@@ -107,6 +107,14 @@ class Entry:
     """A reservation's expiry, epoch milliseconds; 0 for everything else."""
     pending: str = ""
     """The write intent (`next`), as stored; empty for none."""
+    directory: str = ""
+    """Directory key of the parent in layout `tree`; empty in layout `path`."""
+
+    @property
+    def entry_key(self) -> str:
+        """What the keys of its item are made of: the path, or in layout `tree`
+        `<directory>/<name>`."""
+        return f"{self.directory}/{self.path.rpartition('/')[2]}" if self.directory else self.path
 
     @property
     def is_reservation(self) -> bool:

@@ -137,6 +137,9 @@ impl Moves {
         let (gone, here) = intents.unzip();
         let (own, intent) = (removal(gone)?, here.map(intent_of).transpose()?.unwrap_or_default());
         py.detach(|| {
+            if entries.get().iter().any(|entry| entry.directory_id().is_some()) {
+                return Err(only_in_path());
+            }
             let names = entries.get().iter().map(|entry| entry.name().text);
             let suffixes = names.map(|name| hash.index(name, suffix_count)).collect();
             let place = Place { form: volume, directory, suffixes, intent };

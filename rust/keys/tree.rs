@@ -18,6 +18,7 @@ const TRASH: &str = "00000000-0000-4000-8000-000000000001";
 const MAX_ID_BYTES: usize = 64;
 
 /// Whether a text is an object id that keys of the log and of layout `tree` can hold.
+#[inline]
 pub fn is_id(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     (1..=MAX_ID_BYTES).contains(&text.len()) && text.bytes().all(fits)
