@@ -6,6 +6,7 @@
 
 #![allow(clippy::missing_panics_doc)] // to panic is how a target reports a defect
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use crate::dynamodb::item_reader::ItemReader;
@@ -44,12 +45,20 @@ pub struct Target {
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
-    Target { name: "page", run: page, seeds: &[include_str!("../fuzz/seeds/page/1")] },
+    Target {
+        name: "page",
+        run: page,
+        seeds: &[include_str!("../fuzz/seeds/page/1"), include_str!("../fuzz/seeds/page/2")],
+    },
     Target { name: "batch", run: batch, seeds: &[include_str!("../fuzz/seeds/batch/1")] },
     Target {
         name: "item",
         run: item,
-        seeds: &[include_str!("../fuzz/seeds/item/1"), include_str!("../fuzz/seeds/item/2")],
+        seeds: &[
+            include_str!("../fuzz/seeds/item/1"),
+            include_str!("../fuzz/seeds/item/2"),
+            include_str!("../fuzz/seeds/item/3"),
+        ],
     },
     Target {
         name: "listing",
@@ -150,39 +159,59 @@ fn use_items(mut items: Items, data: &[u8]) {
         }
     }
     let items = Arc::new(items);
-    let count = items.rows.len();
+    let read = |form: &KeyForm, records| {
+        EntryColumns::read(Arc::clone(&items), 0..items.rows.len(), form, records)
+    };
     for form in forms() {
         for records in [true, false] {
-            let Ok(columns) = EntryColumns::read(Arc::clone(&items), 0..count, &form, records)
-            else {
-                continue;
-            };
-            let views = || (0..columns.len()).filter_map(|row| columns.get(row));
-            let gathered = EntryColumns::gather(views());
-            assert_eq!(gathered.len(), columns.len());
-            let copies = (0..gathered.len()).filter_map(|row| gathered.get(row));
-            for (entry, copy) in views().zip(copies) {
-                use_entry(&entry, &form);
-                assert_eq!(described(&entry), described(&copy));
+            let Ok(columns) = read(&form, records) else { continue };
+            use_entries(&columns, &form);
+            if let KeyForm::Tree = form {
+                let Ok(columns) = columns.with_paths(|id| Ok::<_, Infallible>(path_of(id)));
+                use_entries(&columns, &form);
             }
         }
     }
 }
 
-/// Checks that an entry has an entry key with the keys that it was read from, and a readable log
-/// line.
+/// The path of some directories of layout `tree`; those of the others are not known.
+fn path_of(id: &str) -> Option<String> {
+    id.len().is_multiple_of(2).then(|| format!("/{id}"))
+}
+
+/// Uses each entry, and a copy of it.
+fn use_entries(columns: &EntryColumns, form: &KeyForm) {
+    let views = || (0..columns.len()).filter_map(|row| columns.get(row));
+    let gathered = EntryColumns::gather(views());
+    assert_eq!(gathered.len(), columns.len());
+    for (entry, copy) in views().zip((0..gathered.len()).filter_map(|row| gathered.get(row))) {
+        use_entry(&entry, form);
+        assert_eq!(described(&entry), described(&copy));
+    }
+}
+
+/// Checks that an entry has an entry key with the keys that it was read from, a path unless that of
+/// its directory is not known, and a readable log line.
 fn use_entry(entry: &EntryView<'_>, form: &KeyForm) {
-    let mut path = String::new();
+    let (mut path, mut entry_key) = (String::new(), Vec::new());
     entry.push_path(&mut path);
-    let directory = checked_item(form.directory_of(entry.partition().text), "", entry.name().text);
-    assert_eq!(directory, Ok(entry.parent()));
-    if let KeyForm::Path(_) = form {
+    entry.push_entry_key_bytes(&mut entry_key);
+    let (partition, name) = (entry.partition().text, entry.name().text);
+    let directory = checked_item(form.directory_of(partition), partition, name);
+    assert_eq!(directory, Ok(entry.directory_key()));
+    assert_eq!(entry.is_below("/", &mut String::new()), entry.has_path());
+    if entry.has_path() {
         assert!(is_normal(&path));
-        assert_eq!(parent_and_name(&path), Ok((entry.parent(), entry.name().text)));
-        assert!(entry.is_below("/", &mut String::new()));
+        assert_eq!(parent_and_name(&path), Ok((entry.parent(), name)));
     } else {
-        assert_eq!(path, format!("{}/{}", entry.parent(), entry.name().text));
-        assert!(!entry.is_below("/", &mut String::new()));
+        assert_eq!(path.as_bytes(), entry_key);
+    }
+    match entry.directory_id() {
+        Some(id) => {
+            assert_eq!(entry_key, format!("{id}/{name}").as_bytes());
+            assert!(!entry.has_path() || path_of(id).as_deref() == Some(entry.parent()));
+        }
+        None => assert_eq!(path.as_bytes(), entry_key),
     }
     assert!(entry.by_path(entry).is_eq());
     assert!(entry.version() > 0 && entry.size() >= 0);

@@ -45,6 +45,7 @@ impl KeyForm {
 
     /// The entry key that an argument stands for, if it is valid. In layout `tree` it is checked by
     /// `directory_and_name`.
+    #[inline]
     fn entry_key<'a>(&self, given: &'a str) -> Result<Cow<'a, str>, InvalidPath> {
         match self {
             Self::Path(_) => path::absolute(given),
@@ -53,6 +54,7 @@ impl KeyForm {
     }
 
     /// Directory key and name of an entry key.
+    #[inline]
     pub fn directory_and_name<'a>(&self, entry_key: &'a str) -> Result<(&'a str, &'a str), Fault> {
         match self {
             Self::Path(_) => parent_and_name(entry_key),
@@ -61,6 +63,7 @@ impl KeyForm {
     }
 
     /// Partition and sort key of the entry key that an argument stands for.
+    #[inline]
     pub fn item_key(
         &self,
         given: &str,
@@ -95,6 +98,7 @@ impl KeyForm {
     }
 
     /// Refuses a directory key whose partition key with suffix `last` is too long.
+    #[inline]
     pub fn check_length(&self, directory: &str, last: u32) -> Result<(), Fault> {
         match self {
             Self::Path(volume) => volume.check_length(directory, last),
@@ -102,18 +106,11 @@ impl KeyForm {
         }
     }
 
-    /// The part of each partition key that precedes the directory key.
-    fn prefixes(&self) -> [&str; 2] {
-        match self {
-            Self::Path(volume) => volume.prefixes(),
-            Self::Tree => [tree::PREFIX, ""],
-        }
-    }
-
     /// Appends the partition key of a suffix of a directory.
     pub fn push_partition(&self, out: &mut String, directory: &str, index: u32) {
-        for part in self.prefixes() {
-            out.push_str(part);
+        match self {
+            Self::Path(volume) => volume.push_authority(out),
+            Self::Tree => out.push_str(tree::PREFIX),
         }
         out.push_str(directory);
         out.push_str(SUFFIX);
@@ -122,10 +119,14 @@ impl KeyForm {
 
     /// The position of the directory key in a partition key.
     pub fn directory_start(&self) -> usize {
-        self.prefixes().into_iter().map(str::len).sum()
+        match self {
+            Self::Path(volume) => volume.parent_start(),
+            Self::Tree => tree::PREFIX.len(),
+        }
     }
 
     /// The directory key in a partition key, or the error of an invalid one.
+    #[inline]
     pub fn directory_of<'a>(&self, partition: &'a str) -> Result<&'a str, &'static str> {
         match self {
             Self::Path(volume) => volume.parent_of(partition),
@@ -153,6 +154,7 @@ pub fn is_entry_partition(partition: &[u8]) -> bool {
 }
 
 /// What precedes the suffix of a partition key.
+#[inline]
 fn without_suffix(partition: &str) -> Result<&str, &'static str> {
     let (rest, suffix) = partition.rsplit_once('-').ok_or("the partition key has no suffix")?;
     if is_suffix(suffix) {

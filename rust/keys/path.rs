@@ -32,12 +32,19 @@ impl Volume {
         Ok(())
     }
 
-    /// The part of each partition key that precedes the directory.
-    pub fn prefixes(&self) -> [&str; 2] {
-        [SCHEME, &self.0]
+    /// Appends the part of each partition key that precedes the directory.
+    pub fn push_authority(&self, out: &mut String) {
+        out.push_str(SCHEME);
+        out.push_str(&self.0);
+    }
+
+    /// The position of the directory in a partition key.
+    pub fn parent_start(&self) -> usize {
+        SCHEME.len() + self.0.len()
     }
 
     /// The directory of a partition key, or the error of an invalid one.
+    #[inline]
     pub fn parent_of<'a>(&self, partition: &'a str) -> Result<&'a str, &'static str> {
         let rest = partition
             .strip_prefix(SCHEME)
@@ -55,9 +62,12 @@ impl Volume {
 }
 
 /// The normal form of a path that begins with `/`, as no entry key of layout `tree` does.
+#[inline]
 pub fn absolute(path: &str) -> Result<Cow<'_, str>, InvalidPath> {
-    let normal = normal(path)?;
-    if path.starts_with('/') { Ok(normal) } else { Err(InvalidPath::new(Fault::Relative, path)) }
+    if path.starts_with('/') {
+        return normal(path);
+    }
+    Err(normal(path).err().unwrap_or_else(|| InvalidPath::new(Fault::Relative, path)))
 }
 
 #[cfg(test)]

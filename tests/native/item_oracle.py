@@ -3,25 +3,39 @@ it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from s3k_async import _native
 from s3k_async.backends.ports.items import OPERATION, PARTITION, SORT, Item
 from s3k_async.errors import ItemFormatError
 from s3k_async.model import UNCOMMITTED, Entry
+from tests.native.oracle import is_directory_id
 
 T = TypeVar("T", str, int, bool)
 
 
-def from_item(item: Item, volume: str) -> Entry:
-    path = _native.decode_key(volume, _need(item, PARTITION, str), _need(item, SORT, str))
+RESERVED_IDS = (
+    "00000000-0000-4000-8000-000000000000",
+    "00000000-0000-4000-8000-000000000001",
+)
+
+
+def from_item(item: Item, volume: str | None, paths: Mapping[str, str] | None = None) -> Entry:
+    """In layout `tree`, without a `volume`, with the paths of known directories."""
+    entry_key = _native.decode_key(volume, _need(item, PARTITION, str), _need(item, SORT, str))
+    path, directory = entry_key, ""
+    if volume is None:
+        directory, _, name = entry_key.partition("/")
+        parent = (paths or {}).get(directory)
+        path = entry_key if parent is None else f"{parent.rstrip('/')}/{name}"
     try:
-        return _meaning(item, path)
+        return _meaning(item, path, directory)
     except ItemFormatError as error:
         raise ItemFormatError(error.message, path=path) from None
 
 
-def _meaning(item: Item, path: str) -> Entry:
+def _meaning(item: Item, path: str, directory: str) -> Entry:
     is_dir = _need(item, "isdir", bool)
     ctime = _need(item, "ctime", int)
     entry = Entry(
@@ -39,10 +53,17 @@ def _meaning(item: Item, path: str) -> Entry:
         operation=_get(item, OPERATION, str, ""),
         lease_ms=_get(item, "lease", int, 0),
         pending=_get(item, "next", str, ""),
+        directory=directory,
     )
     if ctime <= 0 or entry.version <= 0 or entry.size < 0 or not entry.id:
         raise ItemFormatError(
             "ctime and version must be positive, size not negative, the id not empty", path=path
+        )
+    if directory and entry.id in RESERVED_IDS:
+        raise ItemFormatError("the id is that of the root or of the trash", path=path)
+    if directory and is_dir and not is_directory_id(entry.id):
+        raise ItemFormatError(
+            "the id of a directory must be 1 to 64 ASCII letters, digits, '-' and '_'", path=path
         )
     if entry.committed and entry.physical == UNCOMMITTED:
         raise ItemFormatError("a committed file must name its physical object", path=path)

@@ -196,6 +196,8 @@ def read_log_key(data: bytes) -> None:
 # What a service answers
 
 ITEMS = [encode_item(to_item(entry, KEYS)) for entry in ENTRIES if entry.path != "/"]
+DIRECTORY = "0b8a4b8e-5b1c-4d8f-9f43-2f6e2d0a7c11"
+TREE_ITEMS = [{**item, "path": {"S": f"s3k:tree/{DIRECTORY}-sf1"}} for item in ITEMS]
 PAGE = {
     "Items": ITEMS,
     "Count": 4,
@@ -215,9 +217,12 @@ def line(document: object) -> bytes:
 def use(rows: _native.Rows) -> None:
     """All that is done with rows that were read."""
     items = [dict(item) for item in rows]
-    with suppress(ItemFormatError):
-        entries = rows.entries("v", records=True)
-        assert len(entries.statuses()) == len(entries.paths()) == len(list(entries)) <= len(items)
+    for volume in ("v", None):
+        with suppress(ItemFormatError):
+            entries = rows.entries(volume, records=True, paths={DIRECTORY: "/d"})
+            paths = entries.paths()
+            assert len(entries.statuses()) == len(paths) == len(list(entries)) <= len(items)
+            assert [entry.entry_key for entry in entries] == entries.entry_keys()
 
 
 def read_page(data: bytes) -> None:
@@ -339,8 +344,23 @@ def read_path(data: bytes) -> None:
 
 def read_key(data: bytes) -> None:
     partition, _, sort = try_text(data).partition("\n")
-    path = _native.decode_key("v", partition, sort)
-    assert _native.normalize(path) == path
+    if partition.startswith("s3k:tree/"):
+        directory, _, name = _native.decode_key(None, partition, sort).partition("/")
+        assert name == sort
+        index = int(partition.rpartition("-sf")[2])
+        assert partition == _native.partition_key(None, directory, index)
+    else:
+        path = _native.decode_key("v", partition, sort)
+        assert _native.normalize(path) == path
+
+
+def read_entry_key(data: bytes) -> None:
+    entry_key = try_text(data)
+    partition, sort = _native.item_key(None, entry_key, 7, "xxh3")
+    assert _native.decode_key(None, partition, sort) == entry_key
+    with suppress(InvalidPathError):
+        _native.item_key("v", entry_key, 7, "xxh3")
+        raise AssertionError("an entry key of both layouts")
 
 
 def read_pattern(data: bytes) -> None:
@@ -385,7 +405,9 @@ TARGETS: dict[str, Target] = {
         seal=True,
     ),
     "page": Target(
-        (line(PAGE), line({"Items": ITEMS})), read_page, (ResponseLostError, ItemFormatError)
+        (line(PAGE), line({"Items": ITEMS}), line({"Items": TREE_ITEMS})),
+        read_page,
+        (ResponseLostError, ItemFormatError),
     ),
     "batch": Target((line(BATCH),), read_batch, (ResponseLostError, ItemFormatError)),
     "item_answer": Target(
@@ -406,7 +428,19 @@ TARGETS: dict[str, Target] = {
     ),
     "path": Target(PATHS, read_path, (InvalidPathError,)),
     "key": Target(
-        (b"ks://v/a/b-sf1\nc", b"ks://v/-sf0\na"), read_key, (ItemFormatError, InvalidPathError)
+        (
+            b"ks://v/a/b-sf1\nc",
+            b"ks://v/-sf0\na",
+            f"s3k:tree/{DIRECTORY}-sf12\nc".encode(),
+            b"s3k:tree/a-sf1-sf65535\na-sf0",
+        ),
+        read_key,
+        (ItemFormatError, InvalidPathError),
+    ),
+    "entry_key": Target(
+        (f"{DIRECTORY}/a".encode(), b"a_B-9/d\xc3\xa9p\xc3\xb4t x:y"),
+        read_entry_key,
+        (InvalidPathError,),
     ),
     "pattern": Target(PATTERNS, read_pattern, (InvalidPathError, InvalidArgumentError)),
 }
