@@ -37,7 +37,7 @@ DIRECTORIES = st.dictionaries(DIRECTORY_IDS, st.none() | PARENTS, min_size=1, ma
 
 def _item(entry: Entry) -> Item:
     partition, sort = _native.item_key(None, entry.entry_key, COUNT, "xxh3")
-    return to_item(replace(entry, path="/x"), KeyScheme("v", 1)) | {
+    return to_item(replace(entry, path="/x", directory=""), KeyScheme("v", 1)) | {
         "path": partition,
         "children": sort,
     }
