@@ -100,7 +100,7 @@ class MetadataStore(DirectoryStore):
             version=1,
             ctime=now // 1000,
             mtime_ms=now,
-            directory="" if parent is None else parent.key,
+            directory=parent.key if parent is not None and self.keys.layout == "tree" else "",
         )
 
     async def publish(
