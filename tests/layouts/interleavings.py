@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from s3k_async.errors import S3kError
@@ -59,8 +59,8 @@ class Interleaving(Scheduler):
     """One run: clients of one volume, and the order of their requests."""
 
     choice: random.Random = field(default_factory=random.Random)
-    methods: Collection[str] = ()
-    """Methods of the calls that are ordered; others go on at once. Empty: all."""
+    ordered: Callable[[Call], bool] = field(default=lambda _: True)
+    """The calls of the table whose order is chosen; others go on at once."""
     volume: TreeVolume = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,25 +101,25 @@ class Interleaving(Scheduler):
 
     def _order(self, client: Client) -> None:
         self.govern(client.faults, killable=False)
-        ordered = client.faults.gate
-        assert ordered is not None
+        wait = client.faults.gate
+        assert wait is not None
 
         async def gate(call: Call) -> None:
-            if call.store == "items" and (not self.methods or call.method in self.methods):
-                await ordered(call)
+            if call.store == "items" and self.ordered(call):
+                await wait(call)
 
         client.faults.gate = gate
 
 
 async def interleavings(
-    *paths: str, methods: Collection[str] = (), limit: int = 5000
+    *paths: str, ordered: Callable[[Call], bool], limit: int = 2000
 ) -> AsyncIterator[Interleaving]:
-    """Each run on a new volume with these entries, until every order of the calls of some methods
-    has been run. Fails when there are more than `limit`."""
+    """Each run on a new volume with these entries, until the `ordered` calls of the table have
+    been made in every order. Fails when there are more than `limit`."""
     choices: list[int] = []
     for _ in range(limit):
         script = Script(choices)
-        yield await _started(script, paths, methods)
+        yield await _started(script, paths, ordered)
         following = script.next()
         if following is None:
             return
@@ -128,8 +128,8 @@ async def interleavings(
 
 
 async def _started(
-    choice: random.Random, paths: Sequence[str], methods: Collection[str]
+    choice: random.Random, paths: Sequence[str], ordered: Callable[[Call], bool]
 ) -> Interleaving:
-    run = Interleaving(seed="", clock=FakeClock(), choice=choice, methods=methods)
+    run = Interleaving(seed="", clock=FakeClock(), choice=choice, ordered=ordered)
     await run.volume.start(*paths)
     return run

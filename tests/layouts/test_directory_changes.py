@@ -360,6 +360,29 @@ async def test_an_entry_with_an_intent_at_the_target_that_stays_is_there() -> No
         await volume.client(busy_timeout=60.0).rename("/a/b", "/top")
 
 
+@pytest.mark.parametrize("verb", ["rename", "delete"])
+async def test_a_directory_that_is_moved_away_and_back_meanwhile_has_the_next_version(
+    verb: str,
+) -> None:
+    volume = await volume_of()
+    client, other = volume.client(), volume.client()
+    entry = await client.need("/a/b")
+    moved = False
+
+    async def move_away_and_back(call: Call) -> None:
+        nonlocal moved
+        if call.method == "transact" and not moved:
+            moved = True
+            await other.rename("/a/b", "/q")
+            await other.rename("/q", "/a/b")
+
+    client.faults.gate = move_away_and_back
+    await (client.rename("/a/b", "/z/b") if verb == "rename" else client.delete("/a/b"))
+    (stored,) = [each for each in await volume.stored() if each.id == entry.id]
+    assert stored.version == entry.version + 3
+    assert all(not truth.conflict for truth in (await volume.truths()).values())
+
+
 # Deletions
 
 
@@ -461,6 +484,19 @@ async def test_a_restored_directory_has_everything_below(table: TableStore, targ
     assert item == to_item(restored, KEYS)
     with pytest.raises(PathNotFoundError):
         await client.changes.restore(trashed, "/other")
+
+
+async def test_a_restoration_creates_the_missing_parents() -> None:
+    volume = await volume_of()
+    client = volume.client()
+    entry = await client.need("/a/b")
+    await client.delete("/a/b")
+    await client.delete("/a")
+    trashed = next(each for each in await volume.trashed() if each.was == "/a/b")
+    restored = await client.changes.restore(trashed, trashed.was)
+    assert await client.need("/a/b") == restored
+    assert restored.id == entry.id
+    assert (await client.need("/a/b/c/f")).committed
 
 
 @pytest.mark.parametrize(

@@ -14,22 +14,26 @@ from s3k_async import _native
 from s3k_async.backends.ports.interception import TableStore
 from s3k_async.errors import (
     ConflictError,
+    DirectoryNotEmptyError,
     NotDirectoryError,
     PathExistsError,
     PathNotFoundError,
     RenameIntoSelfError,
     S3kError,
 )
+from s3k_async.model import Content
+from s3k_async.testing import Call
 from tests.contracts.subjects import params
 from tests.engines.volumes import fresh_name
 from tests.layouts.interleavings import interleavings
-from tests.layouts.trees import Client, TreeVolume
+from tests.layouts.trees import KEYS, Client, TreeVolume
 from tests.races.arena import seed_of_run
 from tests.races.operations import Outcome, Refusal, Tree
 from tests.races.order import Done, explain
 
 TRASH = "/.trash"
 FILE, DIRECTORY = b"file ", b"directory "
+NEW = DIRECTORY + b"new"
 
 
 @dataclass(frozen=True)
@@ -74,14 +78,28 @@ class Move:
         raise NotImplementedError
 
 
-async def tree_of(volume: TreeVolume) -> Tree:
-    """The volume's tree with its trash. Fails for a cycle, an entry to which no path leads, and an
-    object at two places."""
+@dataclass(frozen=True)
+class Restoration(Move):
+    """A restoration, which creates missing parents."""
+
+    def apply(self, tree: Tree) -> tuple[Outcome, Tree] | Refusal:
+        missing = [path for path in _native.ancestors(self.target) if path not in tree]
+        return super().apply(
+            {**tree, **dict.fromkeys(missing, NEW)} if self.source in tree else tree
+        )
+
+
+async def tree_of(volume: TreeVolume, known: Tree | None = None) -> Tree:
+    """The volume's tree with its trash; objects that are not in `known` are new. Fails for a cycle,
+    an entry to which no path leads, and an object at two places."""
     kinds = {entry.id: entry.is_dir for entry in await volume.stored()}
-    return {
+    found: Tree = {
         path: (DIRECTORY if kinds[object_id] else FILE) + object_id.encode()
         for path, object_id in (await volume.tree()).items()
     }
+    if known is None:
+        return found
+    return {path: each if each in known.values() else NEW for path, each in found.items()}
 
 
 async def begin(
@@ -92,7 +110,7 @@ async def begin(
         await client.store.get(target)
     if verb == "restore":
         (trashed,) = await volume.trashed()
-        move = Move(f"{TRASH}/{trashed.entry.id}", target)
+        move: Move = Restoration(f"{TRASH}/{trashed.entry.id}", target)
         return move, client.changes.restore(trashed, target)
     if warm:
         await client.store.get(path)
@@ -106,7 +124,7 @@ async def require_explained(
     volume: TreeVolume, start: Tree, moves: Sequence[Move], outcomes: Sequence[Outcome]
 ) -> None:
     """Some order of the moves gives these outcomes and this tree; nothing is left pending."""
-    end = await tree_of(volume)
+    end = await tree_of(volume, start)
     done = [Done(move, told, 0.0, 1.0) for move, told in zip(moves, outcomes, strict=True)]
     story = "\n  ".join(map(str, done))
     assert explain(start, done, end) is not None, f"from {start}\n  {story}\nto {end}"
@@ -176,6 +194,15 @@ PAIRS = {
     "restore twice to one place": Scene(
         TREE, [("restore", "", "/a/b"), ("restore", "", "/a/b")], 1, deleted="/a/b"
     ),
+    "restore below a directory that is renamed": Scene(
+        TREE, [("restore", "", "/z/y/b"), ("rename", "/z/y", "/a/y")], 2, deleted="/a/b"
+    ),
+    "restore below a directory that is deleted": Scene(
+        TREE, [("restore", "", "/z/y/b"), ("delete", "/z/y", "")], 2, deleted="/a/b"
+    ),
+    "restore below an ancestor that is deleted": Scene(
+        TREE, [("restore", "", "/z/y/b"), ("delete", "/z", "")], 2, deleted="/a/b"
+    ),
     "restore to a place that is taken": Scene(
         TREE, [("restore", "", "/a/b"), ("rename", "/z/y", "/a/b")], 1, deleted="/a/b"
     ),
@@ -216,7 +243,7 @@ REQUESTS = ("get", "get_many", "transact")
 async def play_all(scene: Scene, *, warm: bool, methods: Sequence[str] = REQUESTS) -> int:
     """Every order of the requests; how many there are."""
     count = 0
-    async for run in interleavings(*scene.paths, methods=methods):
+    async for run in interleavings(*scene.paths, ordered=lambda call: call.method in methods):
         count += 1
         volume = run.volume
         if scene.deleted:
@@ -254,6 +281,26 @@ async def test_two_clients_that_read_level_by_level(name: str) -> None:
     assert await play_all(PAIRS[name], warm=False) > 1
 
 
+@pytest.mark.parametrize("source", ["/a/b", "/a/b/c", "/a/b/c/d"])
+@pytest.mark.parametrize("deleted", ["/a", "/a/b"])
+async def test_no_directory_leaves_a_deleted_one(source: str, deleted: str) -> None:
+    """A rename that has read its paths before the deletion is refused: what is below a deleted
+    directory may be reclaimed at once."""
+    volume = await TreeVolume(fresh_name("races")).start(*TREE, "/a/b/c/d/")
+    renamer, deleter = volume.client(), volume.client()
+    before = await volume.tree()
+
+    async def delete(call: Call) -> None:
+        if call.method == "transact" and await deleter.store.get(deleted) is not None:
+            await deleter.delete(deleted)
+
+    renamer.faults.gate = delete
+    with pytest.raises(PathNotFoundError):
+        await renamer.rename(source, "/z/q")
+    place = f"{TRASH}/{before[deleted]}"
+    assert (await volume.tree())[place + source.removeprefix(deleted)] == before[source]
+
+
 @pytest.mark.parametrize("name", MANY)
 async def test_three_clients_in_every_order_of_their_requests(name: str) -> None:
     assert await play_all(MANY[name], warm=True) > 6
@@ -262,6 +309,44 @@ async def test_three_clients_in_every_order_of_their_requests(name: str) -> None
 async def test_five_clients_in_every_order_of_their_transactions() -> None:
     """Each renames its directory into the next one's, in a circle."""
     assert await play_all(FIVE, warm=True, methods=["transact"]) >= 120
+
+
+async def create(client: Client, path: str) -> None:
+    target = await client.store.prepare(path)
+    runtime = client.store.runtime
+    content = Content(runtime.physical_key(target.object_id), 3, "e", "xxh128:" + "0" * 32)
+    await client.store.publish(target, content, overwrite=False)
+
+
+async def test_the_removal_of_an_empty_directory_and_a_creation_below_it_in_every_order() -> None:
+    """The file is there afterwards, whether the directory was removed before or kept."""
+    seen = set()
+
+    def ordered(call: Call) -> bool:
+        """All but the transaction record of the removal, and the partition without the file."""
+        return not call.key.startswith("s3k:job") and (
+            call.method != "query" or call.key == partition
+        )
+
+    partition = ""
+    async for run in interleavings("/z/", "/z/y/", ordered=ordered):
+        volume = run.volume
+        remover, creator = run.client(), run.client()
+        entry = await remover.need("/z/y")
+        await creator.store.get("/z/y/f")
+        partition = KEYS.key(f"{entry.id}/f").partition
+        outcomes = await run.outcomes(
+            (remover, remover.store.remove_directory(entry)), (creator, create(creator, "/z/y/f"))
+        )
+        assert outcomes[1] is None
+        tree = await volume.tree()
+        assert tree.keys() == {"/z", "/z/y", "/z/y/f"}
+        kept = tree["/z/y"] == entry.id
+        assert outcomes[0] is (DirectoryNotEmptyError if kept else None)
+        assert [marker.id for marker in await volume.markers()] == ([] if kept else [entry.id])
+        assert [each.path for each in await volume.stored() if each.pending] == []
+        seen.add(kept)
+    assert seen == {True, False}
 
 
 @pytest.mark.parametrize("table", params(("memory", "sqlite", "dynoxide")), indirect=True)

@@ -9,7 +9,7 @@ itself, and what is below a deleted directory cannot leave it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -18,6 +18,7 @@ from s3k_async.backends.ports.items import (
     MAX_TRANSACTION,
     OPERATION,
     Action,
+    Condition,
     Delete,
     Put,
     Value,
@@ -112,14 +113,7 @@ class DirectoryChanges:
         marker = self._trashed(held, "empty", moved_to_trash(held, operation=removal.id))
         txn.check()
         try:
-            await self._commit(
-                removal,
-                [
-                    Delete(store.keys.of(held), unchanged(held)),
-                    Put(marker.item(store.keys), ABSENT),
-                ],
-                [above],
-            )
+            await self._commit(removal, held, marker.item(store.keys), [above])
         except ObstructedError as error:
             raise ConflictError(
                 "another client changed the directory, or one above it, during its removal",
@@ -156,14 +150,9 @@ class DirectoryChanges:
         if any(above is not None and above.id == entry.id for _, above in new.chain):
             raise ObstructedError(target)  # it was moved between the reads of the two paths
         moved = _moved(entry, new, store.runtime.uuid())
-        await self._commit(
-            store.changes.operation("rename", entry, moved),
-            [
-                Delete(store.keys.of(entry), unchanged(entry)),
-                Put(to_item(moved, store.keys), ABSENT),
-            ],
-            [self._above(old), self._above(new)],
-        )
+        renaming = store.changes.operation("rename", entry, moved)
+        chains = [self._above(old), self._above(new)]
+        await self._commit(renaming, entry, to_item(moved, store.keys), chains)
         self._reads.discard(store.keys.directory(entry))
         self._reads.remember(moved)
 
@@ -179,14 +168,8 @@ class DirectoryChanges:
         store = self._store
         moved = moved_to_trash(entry, operation=store.runtime.uuid())
         trashed = self._trashed(entry, "deleted", moved)
-        await self._commit(
-            store.changes.operation("rename", entry, moved),
-            [
-                Delete(store.keys.of(entry), unchanged(entry)),
-                Put(trashed.item(store.keys), ABSENT),
-            ],
-            [above],
-        )
+        renaming = store.changes.operation("rename", entry, moved)
+        await self._commit(renaming, entry, trashed.item(store.keys), [above])
         self._reads.discard(store.keys.directory(entry))
 
     async def _restore(self, trashed: TrashedDirectory, target: str) -> Entry:
@@ -203,11 +186,10 @@ class DirectoryChanges:
         restored = _moved(entry, new, store.runtime.uuid())
         await self._commit(
             store.changes.operation("rename", entry, restored),
-            [
-                Delete(trashed.key(entry.id, store.keys), trashed.is_restorable()),
-                Put(to_item(restored, store.keys), ABSENT),
-            ],
+            entry,
+            to_item(restored, store.keys),
             [self._above(new)],
+            when=trashed.is_restorable(),
         )
         self._reads.remember(restored)
         return restored
@@ -235,10 +217,17 @@ class DirectoryChanges:
         return [self._store.keys.directory(entry) for entry in above]
 
     async def _commit(
-        self, operation: Operation, change: Sequence[Action], chains: Sequence[Sequence[Directory]]
+        self,
+        operation: Operation,
+        directory: Entry,
+        item: Mapping[str, Value],
+        chains: Sequence[Sequence[Directory]],
+        *,
+        when: Condition | None = None,
     ) -> None:
-        """Make a change of one directory in one transaction. It requires all directories of
-        `chains`, each from the root down to a parent of the change, and touches the parents.
+        """Replace the item of a directory by one at another key, in one transaction. It requires
+        that the directory is unchanged (or `when`), the other key free, and everything above them
+        in place: `chains`, each from the root down to a parent. The parents are touched.
 
         Raises ObstructedError if something is not as expected, UnsupportedError for too many
         directories, OutcomeUnknownError and the services' errors.
@@ -248,7 +237,12 @@ class DirectoryChanges:
         touched = _distinct(path, parents)
         checked = _distinct(path, chain(parents, *chains))[len(touched) :]
         stamp: dict[str, Value] = {OPERATION: store.runtime.uuid()}
-        actions = [*change, *(store.touching(each, stamp) for each in touched)]
+        actions: list[Action] = [
+            Delete(store.keys.of(directory), when or unchanged(directory)),
+            Put(item, ABSENT),
+        ]
+        first = len(actions)
+        actions += [store.touching(each, stamp) for each in touched]
         for each in checked:
             actions += store.require_parent(each)
         if len(actions) > MAX_TRANSACTION:
@@ -266,7 +260,7 @@ class DirectoryChanges:
         try:
             await store.transact([operation], actions)
         except ConditionFailedError as error:
-            if root is not None and len(change) + touched.index(root) in error.current:
+            if root is not None and first + touched.index(root) in error.current:
                 store.root_has_record = False  # of a damaged table: it is created again
             raise ObstructedError(path, store.obstacles(error.current.values())) from error
         except TransactionConflictError as error:

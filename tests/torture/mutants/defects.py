@@ -31,6 +31,9 @@ METADATA_FAULTS = "tests/faults/test_metadata_faults.py"
 CRASH = "tests/torture/test_crash.py"
 RELIABLE = "tests/backends/test_retrying_items.py"
 LOCAL = "tests/backends/test_local.py"
+DIRECTORY_RACES = (
+    "tests/layouts/test_directory_races.py::test_two_clients_in_every_order_of_their_requests"
+)
 
 DEFECTS: tuple[Defect, ...] = (
     Defect(
@@ -415,5 +418,49 @@ DEFECTS: tuple[Defect, ...] = (
         "        if False:",
         "tests/integrity/test_repair.py"
         "::test_what_changes_between_the_look_and_the_write_is_not_put_back",
+    ),
+    Defect(
+        "a directory rename that does not require the ancestors of its source",
+        "layouts/tree/directory_changes.py",
+        "[self._above(old), self._above(new)]",
+        "[self._above(old)[-1:], self._above(new)]",
+        "tests/layouts/test_directory_races.py::test_no_directory_leaves_a_deleted_one",
+    ),
+    Defect(
+        "a directory rename that does not require the ancestors of its target",
+        "layouts/tree/directory_changes.py",
+        "[self._above(old), self._above(new)]",
+        "[self._above(old), self._above(new)[-1:]]",
+        f"{DIRECTORY_RACES}[below each other]",
+    ),
+    Defect(
+        "a change of a directory that neither touches nor requires its parents",
+        "layouts/tree/directory_changes.py",
+        "        actions += [store.touching(each, stamp) for each in touched]",
+        "        actions += []",
+        f"{DIRECTORY_RACES}[into each other]",
+    ),
+    Defect(
+        "a change of a directory that requires its parents and does not touch them",
+        "layouts/tree/directory_changes.py",
+        "        actions += [store.touching(each, stamp) for each in touched]",
+        "        actions += [one for each in touched for one in store.require_parent(each)]",
+        "tests/layouts/test_directory_changes.py::test_the_actions_of_a_rename",
+    ),
+    Defect(
+        "a change of a directory whatever its version is",
+        "layouts/tree/directory_changes.py",
+        "when or unchanged(directory)",
+        'when or Condition(equals={"id": directory.id})',
+        "tests/layouts/test_directory_changes.py"
+        "::test_a_directory_that_is_moved_away_and_back_meanwhile_has_the_next_version",
+    ),
+    Defect(
+        "a directory that is restored while it is being reclaimed",
+        "layouts/tree/trash_items.py",
+        "            missing=(NEXT, _STATE),",
+        "            missing=(NEXT,),",
+        "tests/layouts/test_directory_changes.py"
+        "::test_what_is_being_reclaimed_or_was_removed_as_empty_is_not_restored",
     ),
 )
