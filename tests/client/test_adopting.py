@@ -47,6 +47,8 @@ from tests.client.transacting import both_ways, contents, fill
 from tests.engines.volumes import volume_backends
 from tests.integrity.verifier import Verifier
 
+pytestmark = pytest.mark.layouts("path", "tree")
+
 everywhere = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
 
 OBJECTS = {

@@ -41,6 +41,8 @@ from tests.client.rig import faulty_client, paths
 from tests.engines.volumes import volume_backends
 from tests.namespace.rig import nth
 
+pytestmark = pytest.mark.layouts("path", "tree")
+
 backends = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
 
 Failures = dict[str, type[Exception]]

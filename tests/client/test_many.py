@@ -24,7 +24,10 @@ from s3k_async.errors import (
 )
 from tests.engines.volumes import volume_backends
 
-pytestmark = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
+pytestmark = [
+    volume_backends("memory", "embedded", "dynoxide+seaweedfs"),
+    pytest.mark.layouts("path", "tree"),
+]
 
 FILES = {f"/d{number % 3}/file-{number}": b"x" * number for number in range(130)}
 

@@ -49,6 +49,8 @@ from tests.client.transacting import (
 )
 from tests.engines.volumes import volume_backends
 
+pytestmark = pytest.mark.layouts("path", "tree")
+
 backends = volume_backends("memory", "embedded")
 everywhere = volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynoxide+moto")
 
