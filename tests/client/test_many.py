@@ -108,6 +108,7 @@ async def test_bytes_that_are_gone_or_wrong(filled: S3kClient) -> None:
     assert [type(error) for error in outcomes[1:]] == [DataMissingError, CorruptDataError]
 
 
+@pytest.mark.layouts("path")
 async def test_an_item_that_cannot_be_read_spoils_no_other_file(filled: S3kClient) -> None:
     items, keys = filled._volume().store.items, filled._volume().store.keys
     key = keys.key("/d1/file-1")

@@ -66,6 +66,7 @@ async def publish(
             await tx.publish(path, file, overwrite=overwrite)
 
 
+@pytest.mark.layouts("path")
 @everywhere
 @both_ways
 async def test_what_one_client_stages_another_publishes(

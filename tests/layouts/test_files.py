@@ -623,6 +623,22 @@ async def test_a_rename_without_the_check_of_its_parent_is_relocated_too(
     assert "/z/g" not in tree
 
 
+async def test_a_file_is_moved_into_the_directory_that_is_at_the_path() -> None:
+    """Not into one that was there before, and has another one in its place."""
+    volume = await volume_of()
+    client, other = volume.client(), volume.client()
+
+    async def replace_directory() -> None:
+        await rename_parent(other)
+        await volume.put("/a/b/")
+
+    client.faults.gate = once("transact", replace_directory)
+    await move_in(client)
+    tree = await volume.tree()
+    assert PATH in tree
+    assert "/z/q/f" not in tree
+
+
 # Confirmation before a late write
 
 
