@@ -215,11 +215,22 @@ class PairRenames:
     async def _by_itself(self, pair: tuple[Entry, str]) -> None:
         source, target = pair
         try:
+            if source.directory:
+                # in layout `tree` the condition on the source does not tell where it is
+                source = await self._again(source.path)
             moved = await self._rename(source, target)
         except S3kError as error:
             self._fail(source.path, error)
         else:
             self._count(moved)
+
+    async def _again(self, path: str) -> Entry:
+        source = await self._store.get(path)
+        if self._need is not None:
+            self._need(path, source)
+        if source is None:
+            raise PathNotFoundError("no such file", path=path)
+        return source
 
     def _count(self, entry: Entry) -> None:
         self.done.files += 1

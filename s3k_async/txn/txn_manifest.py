@@ -5,8 +5,8 @@ transaction over finds all intents, and removed after the last intent, before th
 part therefore means that its intents are resolved, or were never written.
 
 A part is an item beside the record, with the transaction's id and its own number as sort key
-(`<transaction id>#000000`): `paths`, a JSON list of single entry keys with an intent, and `trees`,
-a list of the directories below which every entry has one.
+(`<transaction id>#000000`): `paths`, in layout `tree` `keys`, a JSON list of single entry keys with
+an intent, and `trees`, a list of the directories below which every entry has one.
 """
 
 from __future__ import annotations
@@ -98,7 +98,10 @@ async def write_parts(
 async def read_part(items: ItemStore, transaction_id: str, number: int) -> ManifestPart | None:
     """A part of a transaction, or None if it does not exist. Raises ItemFormatError."""
     item = await items.get(_key(transaction_id, number))
-    return None if item is None else ManifestPart(_texts(item, "paths"), _texts(item, "trees"))
+    if item is None:
+        return None
+    entry_keys = _texts(item, "keys", paths=False) if "keys" in item else _texts(item, "paths")
+    return ManifestPart(entry_keys, _texts(item, "trees"))
 
 
 async def remove_parts(items: ItemStore, txn: OwnedTransaction) -> None:
@@ -113,16 +116,18 @@ def _key(transaction_id: str, number: int) -> Key:
 
 
 def _item(transaction_id: str, number: int, part: ManifestPart, operation: str) -> Item:
+    are_paths = all(entry_key.startswith("/") for entry_key in part.entry_keys)
     return {
         PARTITION: TRANSACTION_PARTITION,
         SORT: _key(transaction_id, number).sort,
         OPERATION: operation,
-        "paths": json.dumps(part.entry_keys, ensure_ascii=False),
+        "paths" if are_paths else "keys": json.dumps(part.entry_keys, ensure_ascii=False),
         "trees": json.dumps(part.trees, ensure_ascii=False),
     }
 
 
-def _texts(item: Item, name: str) -> tuple[str, ...]:
+def _texts(item: Item, name: str, *, paths: bool = True) -> tuple[str, ...]:
+    kind = "paths" if paths else "entry keys"
     try:
         found = json.loads(str(item.get(name, "")))
     except (ValueError, RecursionError) as error:
@@ -130,9 +135,10 @@ def _texts(item: Item, name: str) -> tuple[str, ...]:
             f"a part of a transaction whose {name!r} are no JSON", path=str(item.get(SORT))
         ) from error
     if not isinstance(found, list) or not all(
-        isinstance(each, str) and each.startswith("/") for each in found
+        isinstance(each, str) and "/" in each and each.startswith("/") == paths for each in found
     ):
         raise ItemFormatError(
-            f"a part of a transaction whose {name!r} are no list of paths", path=str(item.get(SORT))
+            f"a part of a transaction whose {name!r} are no list of {kind}",
+            path=str(item.get(SORT)),
         )
     return tuple(found)

@@ -11,16 +11,39 @@ import pytest
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
+from s3k_async.model import LayoutName
 from s3k_async.namespace import multi_path_commit
 from s3k_async.volumes import init_volume
 from tests.client.rig import TUNING
 from tests.engines.volumes import VolumeMaker
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    mark = metafunc.definition.get_closest_marker("layouts")
+    if mark is not None and "layout" in metafunc.fixturenames:
+        metafunc.parametrize("layout", mark.args, indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs an engine runs in layout `tree` in the full run; `tests/layouts` has a sample."""
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            in_tree = item.callspec.params.get("layout") == "tree"
+            if in_tree and item.get_closest_marker("engine"):
+                item.add_marker("slow")
+
+
 @pytest.fixture
-def config(new_volume: VolumeMaker) -> VolumeConfig:
+def layout(request: pytest.FixtureRequest) -> LayoutName:
+    """The layout of the volume; the mark `layouts` names those of a module or test."""
+    name: LayoutName = getattr(request, "param", "path")
+    return name
+
+
+@pytest.fixture
+def config(new_volume: VolumeMaker, layout: LayoutName) -> VolumeConfig:
     """A volume that exists, with small pieces."""
-    config = new_volume(tuning=TUNING)
+    config = new_volume(tuning=TUNING, layout=layout)
     asyncio.run(init_volume(config))
     return config
 

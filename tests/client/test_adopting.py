@@ -47,6 +47,8 @@ from tests.client.transacting import both_ways, contents, fill
 from tests.engines.volumes import volume_backends
 from tests.integrity.verifier import Verifier
 
+pytestmark = pytest.mark.layouts("path", "tree")
+
 everywhere = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
 
 OBJECTS = {
@@ -117,6 +119,7 @@ async def collect(fs: S3kClient, directory: Path) -> int:
     return sum(count.objects for count in swept.deleted.values())
 
 
+@pytest.mark.layouts("path")
 @everywhere
 @both_ways
 async def test_an_adopted_object_is_a_file_like_any_other(fs: S3kClient) -> None:
@@ -150,6 +153,7 @@ async def test_an_adopted_object_is_a_file_like_any_other(fs: S3kClient) -> None
     assert await findings(fs) == []
 
 
+@pytest.mark.layouts("path")
 @everywhere
 async def test_gc_and_fsck_leave_adopted_bytes_alone(fs: S3kClient, tmp_path: Path) -> None:
     files = await adopt_all(fs)
@@ -188,6 +192,7 @@ REPLACEMENTS = {
 }
 
 
+@pytest.mark.layouts("path")
 @everywhere
 @pytest.mark.parametrize("replacement", REPLACEMENTS.values(), ids=list(REPLACEMENTS))
 async def test_a_replaced_object_is_never_read(fs: S3kClient, replacement: bytes) -> None:

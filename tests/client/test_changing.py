@@ -26,6 +26,8 @@ from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config, paths
 from tests.engines.volumes import volume_backends
 
+pytestmark = pytest.mark.layouts("path", "tree")
+
 backends = volume_backends("memory", "embedded")
 
 DATA = bytes(index % 251 for index in range(1000))
@@ -191,6 +193,7 @@ async def plant(fs: S3kClient, top: str) -> dict[str, bytes]:
     return files
 
 
+@pytest.mark.layouts("path")
 @backends
 async def test_renaming_a_tree(fs: S3kClient) -> None:
     files = await plant(fs, "/src")
@@ -235,6 +238,7 @@ async def test_the_root_stays(fs: S3kClient) -> None:
     assert await paths(fs) == {"/f"}
 
 
+@pytest.mark.layouts("path")
 @backends
 async def test_deleting_a_tree(fs: S3kClient) -> None:
     files = await plant(fs, "/src")
@@ -366,6 +370,7 @@ async def test_copying_a_file_whose_bytes_are_cut_off() -> None:
         assert await paths(fs, include_uncommitted=True) == {"/f"}
 
 
+@pytest.mark.layouts("path")
 @pytest.mark.parametrize("verb", ["rename", "delete", "copy"])
 @backends
 async def test_an_exception_in_a_progress_callback_ends_the_work_and_comes_out(

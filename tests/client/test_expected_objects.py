@@ -21,6 +21,8 @@ from s3k_async.transaction import Transaction
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 
+pytestmark = pytest.mark.layouts("path", "tree")
+
 everywhere = volume_backends("embedded", "dynoxide+seaweedfs")
 
 FILES = [f"/in/{number}" for number in range(5)]

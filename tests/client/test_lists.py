@@ -41,6 +41,8 @@ from tests.client.rig import faulty_client, paths
 from tests.engines.volumes import volume_backends
 from tests.namespace.rig import nth
 
+pytestmark = pytest.mark.layouts("path", "tree")
+
 backends = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
 
 Failures = dict[str, type[Exception]]
@@ -194,6 +196,7 @@ async def test_a_reservation_that_is_to_stay_where_it_is_stays(fs: S3kClient) ->
         assert failures(await fs.rename_many([("/f", "/g")])) == {"/f": UncommittedFileError}
 
 
+@pytest.mark.layouts("path")
 @backends
 async def test_directories_come_after_files_in_their_order(fs: S3kClient) -> None:
     await fill(fs, "/d/f", "/d/x/g", "/e/h", "/file")
@@ -365,6 +368,7 @@ async def test_files_and_directories_are_deleted(fs: S3kClient) -> None:
     assert await paths(fs) == {"/c", "/keep"}
 
 
+@pytest.mark.layouts("path")
 @backends
 async def test_each_path_fails_by_itself(fs: S3kClient) -> None:
     await fill(fs, "/a/f", "/b/g", "/c/h")

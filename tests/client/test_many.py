@@ -24,7 +24,10 @@ from s3k_async.errors import (
 )
 from tests.engines.volumes import volume_backends
 
-pytestmark = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
+pytestmark = [
+    volume_backends("memory", "embedded", "dynoxide+seaweedfs"),
+    pytest.mark.layouts("path", "tree"),
+]
 
 FILES = {f"/d{number % 3}/file-{number}": b"x" * number for number in range(130)}
 
@@ -105,6 +108,7 @@ async def test_bytes_that_are_gone_or_wrong(filled: S3kClient) -> None:
     assert [type(error) for error in outcomes[1:]] == [DataMissingError, CorruptDataError]
 
 
+@pytest.mark.layouts("path")
 async def test_an_item_that_cannot_be_read_spoils_no_other_file(filled: S3kClient) -> None:
     items, keys = filled._volume().store.items, filled._volume().store.keys
     key = keys.key("/d1/file-1")

@@ -14,6 +14,8 @@ from s3k_async.listing.hive_partitions import NO_VALUE
 from s3k_async.listing.physical_files import PhysicalFile
 from tests.engines.volumes import volume_backends
 
+pytestmark = pytest.mark.layouts("path", "tree")
+
 everywhere = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
 
 FILES: dict[str, dict[str, str | None]] = {

@@ -28,6 +28,8 @@ from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.engines.volumes import volume_backends
 
+pytestmark = pytest.mark.layouts("path", "tree")
+
 backends = volume_backends("memory", "embedded")
 
 DATA = bytes(index % 251 for index in range(1000))

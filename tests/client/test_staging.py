@@ -42,6 +42,8 @@ from tests.client.rig import faulty_client, memory_config
 from tests.client.transacting import both_ways, contents, fill, problems, stored_bytes
 from tests.engines.volumes import volume_backends
 
+pytestmark = pytest.mark.layouts("path", "tree")
+
 everywhere = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
 
 
@@ -64,6 +66,7 @@ async def publish(
             await tx.publish(path, file, overwrite=overwrite)
 
 
+@pytest.mark.layouts("path")
 @everywhere
 @both_ways
 async def test_what_one_client_stages_another_publishes(

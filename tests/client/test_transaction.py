@@ -49,10 +49,13 @@ from tests.client.transacting import (
 )
 from tests.engines.volumes import volume_backends
 
+pytestmark = pytest.mark.layouts("path", "tree")
+
 backends = volume_backends("memory", "embedded")
 everywhere = volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynoxide+moto")
 
 
+@pytest.mark.layouts("path")
 @everywhere
 @both_ways
 async def test_all_of_it_happens_at_the_end(fs: S3kClient) -> None:

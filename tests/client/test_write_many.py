@@ -33,6 +33,8 @@ from tests.engines.volumes import volume_backends
 from tests.integrity.verifier import Verifier
 from tests.level import FULL
 
+pytestmark = pytest.mark.layouts("path", "tree")
+
 backends = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
 
 

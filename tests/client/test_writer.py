@@ -29,6 +29,8 @@ from tests.client.rig import TUNING, faulty_client, memory_config, paths
 from tests.engines.volumes import volume_backends
 from tests.support import FakeClock, fake_runtime
 
+pytestmark = pytest.mark.layouts("path", "tree")
+
 backends = volume_backends("memory", "embedded")
 
 DATA = bytes(index % 251 for index in range(1000))

@@ -263,14 +263,15 @@ class TreeParents(TreeReads):
                 await store.items.transact([Check(key, ABSENT)], store.runtime.uuid())
             except ConditionFailedError:
                 return True
-            except TransactionConflictError as error:
-                await race.lost(error)
+            except (TransactionConflictError, OutcomeUnknownError) as error:
+                await race.lost(error)  # after a lost answer, a failed condition is no answer
             else:
                 return False
 
     async def _relocate(self, entry: Entry, *, exclusive: bool) -> Entry | None:
         """Move a created entry into the directory that is at its path now; missing directories are
-        made. None if something has changed meanwhile. Raises ConflictError if the path is taken."""
+        made. An exclusive creation requires all directories above it. None if something has
+        changed meanwhile. Raises ConflictError if the path is taken."""
         store = self._store
         there, chain = await self.prepare(entry.path)
         if chain.parent.key == entry.directory:
@@ -281,8 +282,9 @@ class TreeParents(TreeReads):
         actions: list[Action] = [
             Delete(store.keys.of(entry), unchanged(entry)),
             Put(to_item(moved, store.keys), ABSENT),
-            *store.require_parent(chain.parent),
         ]
+        for directory in chain.above if exclusive else chain.above[-1:]:
+            actions += store.require_parent(store.keys.directory(directory))
         try:
             await store.transact(
                 [store.changes.operation("rename", entry, moved)],

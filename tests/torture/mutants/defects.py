@@ -48,15 +48,15 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a creation without its condition",
         "namespace/store.py",
-        "            await self._put(Put(to_item(entry, self.keys), ABSENT))",
-        f"            await self._put(Put(to_item(entry, self.keys), {ANYTHING}))",
+        "            await self._put(Put(to_item(entry, self.keys), ABSENT), entry, chain)",
+        f"            await self._put(Put(to_item(entry, self.keys), {ANYTHING}), entry, chain)",
         f"{METADATA_FAULTS}::test_of_many_exclusive_creators_one_wins",
     ),
     Defect(
         "a replacement without its condition",
         "namespace/store.py",
-        "lambda _: self._put(Put(to_item(entry, self.keys), unchanged(current))),",
-        f"lambda _: self._put(Put(to_item(entry, self.keys), {ANYTHING})),",
+        "Put(to_item(entry, self.keys), unchanged(current)), entry, chain, opened=opened",
+        f"Put(to_item(entry, self.keys), {ANYTHING}), entry, chain, opened=opened",
         f"{METADATA_FAULTS}::test_the_loser_of_a_race_leaves_the_winners_log_entry",
     ),
     Defect(
@@ -78,7 +78,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a parent that is not read again after a creation",
         "namespace/store.py",
-        "            has_parent = await self._check_parent(entry)",
+        "            has_parent = await self.check_parent(entry, chain, exclusive=exclusive)",
         "            has_parent = True",
         "tests/namespace/test_parent_cache.py::test_a_new_file_in_a_known_directory_reads_itself_and_then_its_parent",
     ),
@@ -215,9 +215,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a suffix count that is not compared",
         "volumes/volume.py",
-        '        "suffix_count": config.suffix_count,\n        "hash": config.hash,\n        '
-        '"log_mode"',
-        '        "hash": config.hash,\n        "log_mode"',
+        '        "suffix_count": config.suffix_count,\n        "hash": config.hash,\n',
+        '        "hash": config.hash,\n',
         "tests/test_volumes.py::test_what_differs_from_the_record_is_named_and_changes_nothing",
     ),
     Defect(
@@ -337,8 +336,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a new file that is left without a directory",
         "namespace/store.py",
-        "        if not has_parent:\n            await self.recreate_parents(entry)",
-        "        if not has_parent:\n            return",
+        "            return await self.recreate_parents(entry, chain, exclusive=exclusive)",
+        "            return entry",
         "tests/namespace/test_hard_races.py::test_a_creation_that_was_seen_gets_its_directory_back",
     ),
     Defect(
@@ -507,5 +506,49 @@ DEFECTS: tuple[Defect, ...] = (
         "if False",
         "tests/layouts/test_listings.py"
         "::test_what_is_created_after_a_rename_above_the_top_is_not_listed_at_the_old_path",
+        "a late overwrite of what the path led to before",
+        "namespace/store.py",
+        "                await self.confirm([entry], chain.since.monotonic)",
+        "                pass",
+        "tests/layouts/test_files.py"
+        "::test_a_late_write_is_not_made_in_a_directory_that_was_renamed_before[overwrite]",
+    ),
+    Defect(
+        "a condition on a directory without its id",
+        "layouts/tree/tree_reads.py",
+        'equals={"isdir": True, "id": directory.key}',
+        'equals={"isdir": True}',
+        "tests/layouts/test_files.py::test_a_file_is_moved_into_the_directory_that_is_at_the_path",
+    ),
+    Defect(
+        "a trash that is asked by a read",
+        "layouts/tree/tree_parents.py",
+        "                await store.items.transact([Check(key, ABSENT)], store.runtime.uuid())",
+        "                if await store.items.get(key) is not None:\n"
+        "                    return True",
+        "tests/layouts/test_files.py::test_the_trash_is_not_asked_by_a_read",
+    ),
+    Defect(
+        "a directory that is not looked at after a creation in it",
+        "layouts/tree/tree_parents.py",
+        "            return await self._shared.ask(chain.parent)",
+        "            return True",
+        "tests/layouts/test_files.py"
+        "::test_a_file_in_a_removed_directory_is_moved_and_keeps_its_object",
+    ),
+    Defect(
+        "an exclusive creation that looks at its parent alone",
+        "layouts/tree/tree_parents.py",
+        "        if not exclusive:\n",
+        "        if chain is not None:\n",
+        "tests/layouts/test_files.py"
+        "::test_a_new_file_beside_the_deletion_of_a_directory_further_up",
+    ),
+    Defect(
+        "a lost answer of the trash that is taken for an answer",
+        "layouts/tree/tree_parents.py",
+        "            except (TransactionConflictError, OutcomeUnknownError) as error:",
+        "            except TransactionConflictError as error:",
+        "tests/layouts/test_files.py::test_every_lost_answer_around_a_relocation",
     ),
 )

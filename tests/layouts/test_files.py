@@ -1,0 +1,800 @@
+"""Files in layout `tree` beside changes of the directories above them: a change at every request,
+and every failed condition and lost answer of what follows a removed directory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.interception import TableStore
+from s3k_async.backends.ports.items import Delete, Item, Key
+from s3k_async.errors import (
+    ConflictError,
+    OutcomeUnknownError,
+    PathExistsError,
+    PathNotFoundError,
+    ResponseLostError,
+    S3kError,
+    TransactionConflictError,
+)
+from s3k_async.layouts.tree.tree_parents import CONCLUSIVE_SECONDS
+from s3k_async.model import Content, Entry
+from s3k_async.namespace.bulk_changes import delete_files
+from s3k_async.namespace.conflict_backoff import ConflictBackoff
+from s3k_async.namespace.directories import CONFIRMED_SECONDS
+from s3k_async.namespace.entry_reader import existing
+from s3k_async.namespace.file_batches import prepare_many, publish_many
+from s3k_async.namespace.pair_renames import PairRenames, RenamePair
+from s3k_async.namespace.store import WriteTarget
+from s3k_async.table.codec import in_columns, unchanged
+from s3k_async.table.keys import TRASH_ID
+from s3k_async.testing import Call
+from tests.contracts.subjects import params
+from tests.engines.volumes import fresh_name
+from tests.layouts.trees import KEYS, Client, TreeVolume
+
+everywhere = pytest.mark.parametrize(
+    "table", params(("memory", "sqlite", "dynoxide")), indirect=True
+)
+
+GROWN = ("/a/", "/a/b/", "/a/b/old", "/z/", "/z/g")
+EMPTY = ("/a/", "/a/b/", "/z/", "/z/g")
+"""With nothing in the directory of the new file."""
+PATH = "/a/b/f"
+
+Work = Callable[[Client], Awaitable[object]]
+Outcome = type[S3kError] | None
+
+
+async def volume_of(*paths: str) -> TreeVolume:
+    return await TreeVolume(fresh_name("files")).start(*(paths or GROWN))
+
+
+def content_of(client: Client, target: WriteTarget) -> Content:
+    runtime = client.store.runtime
+    return Content(runtime.physical_key(target.object_id), 3, "e", "xxh128:" + "0" * 32)
+
+
+async def write(client: Client, path: str = PATH, *, exclusive: bool = False) -> Entry:
+    """As `bulk.publish.publish_new`, without data."""
+    race = ConflictBackoff(client.store)
+    while True:
+        target = await client.store.prepare(path)
+        if exclusive and target.current is not None:
+            raise PathExistsError("the file exists", path=path)
+        try:
+            content = content_of(client, target)
+            return await client.store.publish(target, content, overwrite=not exclusive)
+        except ConflictError as error:
+            await race.lost(error)
+
+
+async def write_exclusively(client: Client) -> Entry:
+    return await write(client, exclusive=True)
+
+
+async def overwrite(client: Client) -> Entry:
+    return await write(client, "/a/b/old")
+
+
+async def open_and_close(client: Client) -> Entry:
+    race = ConflictBackoff(client.store)
+    while True:
+        target = await client.store.prepare(PATH)
+        try:
+            reserved = await client.store.reserve(target, exclusive=False)
+        except ConflictError as error:
+            await race.lost(error)
+        else:
+            return await client.store.commit(reserved, content_of(client, target), target.chain)
+
+
+async def write_several(client: Client) -> Entry:
+    prepared = await prepare_many(client.store, [PATH, "/a/b/g"])
+    targets = [each for each in prepared.values() if isinstance(each, WriteTarget)]
+    files = [(target, content_of(client, target)) for target in targets]
+    published = await publish_many(client.store, files, overwrite=True)
+    for outcome in published.values():
+        if isinstance(outcome, ConflictError):
+            await write(client, "/a/b/g")
+            return await write(client)
+        assert isinstance(outcome, Entry), outcome
+    found = published[PATH]
+    assert isinstance(found, Entry)
+    return found
+
+
+async def move_in(client: Client) -> Entry:
+    return await client.store.rename_file(await client.need("/z/g"), PATH)
+
+
+async def move_out(client: Client) -> Entry:
+    return await client.store.rename_file(await existing(client.store, "/a/b/old"), "/z/f")
+
+
+async def delete(client: Client) -> None:
+    await client.store.delete_file(await existing(client.store, "/a/b/old"))
+
+
+async def outcome_of(work: Awaitable[object]) -> Outcome:
+    try:
+        await work
+    except S3kError as error:
+        return type(error)
+    return None
+
+
+async def rename_ancestor(other: Client) -> None:
+    await other.rename("/a", "/q")
+
+
+async def rename_parent(other: Client) -> None:
+    await other.rename("/a/b", "/z/q")
+
+
+async def away_and_back(other: Client) -> None:
+    await other.rename("/a", "/q")
+    await other.rename("/q", "/a")
+
+
+async def delete_ancestor(other: Client) -> None:
+    await other.delete("/a")
+
+
+async def delete_parent(other: Client) -> None:
+    await other.delete("/a/b")
+
+
+async def remove_parent(other: Client) -> None:
+    await other.store.remove_directory(await other.need("/a/b"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A call, and a change that another client made before one of its requests."""
+
+    volume: TreeVolume
+    told: Outcome
+    changed: Outcome
+    """The outcome of the change."""
+    request: Call
+
+
+async def each_request(work: Work, change: Work, *paths: str, warm: bool = True) -> list[Run]:
+    """The call with the change before each of its requests, to the table and to the log."""
+    runs: list[Run] = []
+    while True:
+        volume = await volume_of(*paths)
+        client, other = volume.client(), volume.client()
+        if warm:
+            await client.store.get_many([PATH, "/z/g"])
+        client.faults.calls.clear()
+        changed: list[Outcome] = []
+        requests: list[Call] = []
+
+        async def gate(
+            call: Call,
+            changed: list[Outcome] = changed,
+            requests: list[Call] = requests,
+            other: Client = other,
+        ) -> None:
+            if call.number == len(runs) + 1 and not requests:
+                requests.append(call)
+                changed.append(await outcome_of(change(other)))
+
+        client.faults.gate = gate
+        told = await outcome_of(work(client))
+        client.faults.gate = None
+        if not changed:
+            return runs
+        truths = await volume.truths()
+        assert all(truth.pending == () for truth in truths.values())
+        runs.append(Run(volume, told, changed[0], requests[0]))
+
+
+def times(tree: Mapping[str, str], name: str) -> int:
+    return sum(path.endswith(f"/{name}") for path in tree)
+
+
+# Renames of directories above
+
+
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("change", [rename_ancestor, rename_parent, away_and_back])
+@pytest.mark.parametrize("work", [write, write_exclusively, open_and_close, write_several, move_in])
+async def test_a_new_file_beside_a_rename_of_a_directory_above(
+    work: Work, change: Work, warm: bool
+) -> None:
+    """It is there once: at its path, or in the directory that the path led to, at its new path."""
+    places = set()
+    for run in await each_request(work, change, warm=warm):
+        volume, told = run.volume, run.told
+        tree = await volume.tree()
+        if work is move_in and told is PathNotFoundError:
+            assert "/z/g" in tree
+            continue
+        assert told is None
+        (place,) = [path for path in tree if path.endswith("/f")]
+        places.add(place)
+        client = volume.client()
+        entry = await client.need(place)
+        assert entry.committed
+    assert places <= {PATH, "/q/b/f", "/z/q/f"}
+    assert (PATH in places) == (work is not move_in or change is away_and_back)
+    assert len(places) == 1 or change is not away_and_back
+
+
+@pytest.mark.parametrize("change", [rename_ancestor, rename_parent])
+async def test_an_overwrite_beside_a_rename_changes_the_file_of_its_path_only(
+    change: Work,
+) -> None:
+    """A stale path must not lead to a file that another path leads to by then."""
+    for run in await each_request(overwrite, change):
+        assert run.told is None
+        volume, tree = run.volume, await run.volume.tree()
+        versions = {
+            path: (await volume.client().need(path)).version
+            for path in tree
+            if path.endswith("/old")
+        }
+        # overwritten where it went, or a new file at the path, beside the old one
+        assert sorted(versions.values()) in ([3], [2, 2])
+        if len(versions) == 2:
+            assert versions["/a/b/old"] == 2
+
+
+@pytest.mark.parametrize("change", [rename_ancestor, rename_parent, delete_ancestor])
+async def test_a_file_is_moved_or_deleted_once_beside_changes_above(change: Work) -> None:
+    for run in await each_request(move_out, change):
+        tree = await run.volume.tree()
+        assert times(tree, "old") + times(tree, "f") == 1
+        assert (run.told is None) == (times(tree, "f") == 1)
+        assert run.told in (None, PathNotFoundError)
+    for run in await each_request(delete, change):
+        assert run.told in (None, PathNotFoundError)
+        assert times(await run.volume.tree(), "old") == (run.told is not None)
+
+
+async def test_a_file_that_was_renamed_with_its_directory_long_before_is_not_touched() -> None:
+    """The cache of a client decides nothing."""
+    volume = await volume_of()
+    stale, other = volume.client(), volume.client()
+    await stale.need("/a/b/old")
+    await rename_ancestor(other)
+    await volume.put("/a/", "/a/b/")
+    await overwrite(stale)
+    await write(stale)
+    tree = await volume.tree()
+    assert set(tree) == {
+        *("/a", "/a/b", "/a/b/f", "/a/b/old"),
+        *("/q", "/q/b", "/q/b/old"),
+        *("/z", "/z/g"),
+    }
+    assert (await other.need("/q/b/old")).version == 2
+
+
+# Deletions and removals
+
+
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("work", [write, write_exclusively, open_and_close, write_several])
+@pytest.mark.parametrize("change", [delete_parent, remove_parent])
+async def test_a_new_file_beside_the_removal_of_its_directory(
+    work: Work, change: Work, warm: bool
+) -> None:
+    """It is at its path, in a directory made again, unless the directory was deleted with the
+    published file."""
+    for run in await each_request(work, change, *EMPTY, warm=warm):
+        volume, told, tree = run.volume, run.told, await run.volume.tree()
+        assert times(tree, "f") <= 1
+        if work is open_and_close and told is ConflictError:
+            # the directory was deleted with the reservation
+            assert change is delete_parent
+            assert PATH not in tree
+            continue
+        assert told is None
+        if PATH in tree:
+            assert (await volume.client().need(PATH)).committed
+        else:
+            assert change is delete_parent
+            assert times(tree, "f") == 1
+            # after the look at the directory, but for files that were opened
+            assert run.request.store == "blobs" or work is open_and_close
+        assert run.changed is None or change is remove_parent
+
+
+@pytest.mark.parametrize("work", [write, write_exclusively])
+async def test_a_new_file_beside_the_deletion_of_a_directory_further_up(work: Work) -> None:
+    """An exclusive creation is at its path; another one may be in the trash with the tree."""
+    places = set()
+    for run in await each_request(work, delete_ancestor):
+        assert run.told is None
+        tree = await run.volume.tree()
+        assert times(tree, "f") == 1
+        if run.request.store == "items":
+            places.add(PATH in tree)
+    assert places == ({True} if work is write_exclusively else {True, False})
+
+
+async def test_close_after_a_deletion_above_publishes_nothing() -> None:
+    for change in (delete_parent, delete_ancestor):
+        volume = await volume_of()
+        client, other = volume.client(), volume.client()
+        target = await client.store.prepare(PATH)
+        reserved = await client.store.reserve(target, exclusive=False)
+        await change(other)
+        with pytest.raises(ConflictError):
+            await client.store.commit(reserved, content_of(client, target), target.chain)
+
+
+async def test_close_after_a_rename_above_publishes_in_the_directory() -> None:
+    for change, place in ((rename_parent, "/z/q/f"), (rename_ancestor, "/q/b/f")):
+        volume = await volume_of()
+        client, other = volume.client(), volume.client()
+        target = await client.store.prepare(PATH)
+        reserved = await client.store.reserve(target, exclusive=False)
+        await change(other)
+        volume.clock.advance(300.0)
+        published = await client.store.commit(reserved, content_of(client, target), target.chain)
+        assert published.path == PATH
+        assert (await other.need(place)).committed
+
+
+class SlowTrash(MemoryItems):
+    """A table whose reads do not show the trash yet, as DynamoDB while it applies a transaction."""
+
+    async def get(self, key: Key) -> Item | None:
+        return None if TRASH_ID in key.partition else await super().get(key)
+
+    async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
+        found = await super().get_many(keys)
+        return {key: item for key, item in found.items() if TRASH_ID not in key.partition}
+
+
+@pytest.mark.parametrize("work", [write, write_exclusively])
+async def test_the_trash_is_not_asked_by_a_read(work: Work) -> None:
+    table = SlowTrash(fresh_name("slow-trash"))
+    await table.create()
+    volume = await TreeVolume(table._name, table).start(*GROWN)
+    client, other = volume.client(), volume.client()
+    await client.need("/a/b")
+    client.faults.gate = once("write", lambda: delete_parent(other))
+    await work(client)
+    assert (await other.need(PATH)).committed
+
+
+def once(method: str, change: Callable[[], Awaitable[object]]) -> Callable[[Call], Awaitable[None]]:
+    """A gate that makes a change before the first call of a method of the table."""
+    left = [change]
+
+    async def gate(call: Call) -> None:
+        if call.store == "items" and call.method == method and left:
+            await left.pop()()
+
+    return gate
+
+
+@pytest.mark.parametrize("conflicts", [1, 3])
+async def test_a_conflict_while_the_trash_is_asked_is_no_answer(conflicts: int) -> None:
+    volume = await volume_of()
+    client, other = volume.client(), volume.client()
+    await client.need("/a/b")
+    client.faults.gate = once("write", lambda: delete_parent(other))
+    client.faults.fail_when(
+        lambda call: call.method == "transact" and TRASH_ID in call.key,
+        TransactionConflictError("in progress"),
+        times=conflicts,
+    )
+    await write(client)
+    assert (await other.need(PATH)).committed
+
+
+# Relocation
+
+
+async def relocating(
+    when: Callable[[TreeVolume, Client], Awaitable[object]] | None = None,
+    *,
+    exclusive: bool = False,
+    change: Work = delete_parent,
+) -> tuple[TreeVolume, Outcome]:
+    """A creation whose directory is removed after it was confirmed; `when`: what happens before the
+    transaction that moves the file."""
+    volume = await volume_of(*EMPTY)
+    client, other = volume.client(), volume.client()
+    await client.need("/a/b")
+    state = {"deleted": False, "moved": False}
+
+    async def gate(call: Call) -> None:
+        if call.store != "items":
+            return
+        if call.method == "write" and not state["deleted"]:
+            state["deleted"] = True
+            await change(other)
+        is_move = call.method == "transact" and call.key == relocated_key(volume, client)
+        if is_move and not state["moved"] and when is not None:
+            state["moved"] = True
+            await when(volume, other)
+
+    client.faults.gate = gate
+    told = await outcome_of(write(client, exclusive=exclusive))
+    assert state["deleted"]
+    assert when is None or state["moved"]
+    return volume, told
+
+
+def relocated_key(volume: TreeVolume, client: Client) -> str:
+    """The partition that the file is moved out of: the first key of that transaction."""
+    created = [call.key for call in client.faults.calls if call.method == "write"]
+    return created[0] if created else ""
+
+
+async def created(volume: TreeVolume) -> Entry:
+    (entry,) = [each for each in await volume.stored() if each.path.endswith("/f")]
+    return entry
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+async def test_a_file_in_a_removed_directory_is_moved_and_keeps_its_object(exclusive: bool) -> None:
+    volume, told = await relocating(exclusive=exclusive)
+    assert told is None
+    entry = await volume.client().need(PATH)
+    truth = (await volume.truths())[entry.id]
+    assert entry.version == 3
+    assert truth.committed is not None
+    assert truth.committed.operation.kind == "rename"
+    assert truth.committed.operation.after is not None
+    assert truth.committed.operation.after.directory == entry.directory
+
+
+async def test_a_removed_directory_without_anything_else_is_made_again() -> None:
+    volume, told = await relocating(change=remove_parent)
+    assert told is None
+    assert PATH in await volume.tree()
+
+
+async def test_a_file_at_the_path_by_then_is_replaced() -> None:
+    """The creation is withdrawn and begins again."""
+
+    async def take(volume: TreeVolume, other: Client) -> None:
+        await write(other)
+
+    volume, told = await relocating(take)
+    assert told is None
+    tree = await volume.tree()
+    assert times(tree, "f") == 1
+    assert (await volume.client().need(PATH)).version == 3
+
+
+async def test_a_file_at_the_path_by_then_refuses_an_exclusive_creation() -> None:
+    async def take(volume: TreeVolume, other: Client) -> None:
+        await write(other)
+
+    volume, told = await relocating(take, exclusive=True)
+    assert told is PathExistsError
+    assert times(await volume.tree(), "f") == 1
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+async def test_a_file_that_was_reclaimed_with_its_directory(exclusive: bool) -> None:
+    async def reclaim(volume: TreeVolume, other: Client) -> None:
+        entry = await created(volume)
+        await other.store.items.write(Delete(KEYS.of(entry), unchanged(entry)))
+
+    volume, told = await relocating(reclaim, exclusive=exclusive)
+    assert told is (OutcomeUnknownError if exclusive else None)
+    assert times(await volume.tree(), "f") == 0
+
+
+async def test_a_file_that_another_client_has_moved_meanwhile_stays_there() -> None:
+    async def take_out(volume: TreeVolume, other: Client) -> None:
+        entry = replace(await created(volume), path=PATH)
+        parent = KEYS.directory(await other.need("/z"))
+        _, operations, actions = other.store.plan_move(entry, "/z/f", parent, None)
+        await other.store.transact(operations, actions)
+
+    volume, told = await relocating(take_out)
+    assert told is None
+    assert [path for path in await volume.tree() if path.endswith("/f")] == ["/z/f"]
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("change", [delete_parent, rename_parent, delete_ancestor])
+async def test_the_new_directory_is_removed_or_renamed_too(change: Work, exclusive: bool) -> None:
+    async def again(volume: TreeVolume, other: Client) -> None:
+        await change(other)
+
+    volume, told = await relocating(again, exclusive=exclusive)
+    assert told is None
+    tree = await volume.tree()
+    assert times(tree, "f") == 1
+    assert PATH in tree or (change is delete_ancestor and not exclusive)
+
+
+async def test_a_directory_that_was_restored_keeps_the_file() -> None:
+    volume = await volume_of()
+    client, other = volume.client(), volume.client()
+    await client.need("/a/b")
+
+    async def restore() -> None:
+        (trashed,) = await volume.trashed()
+        await other.changes.restore(trashed, "/a/b")
+
+    restoring = once("get_many", restore)
+
+    async def gate(call: Call) -> None:
+        if call.method == "transact" and TRASH_ID in call.key:
+            client.faults.gate = restoring  # after the answer, before the path is read again
+
+    deleting = once("write", lambda: delete_parent(other))
+
+    async def both(call: Call) -> None:
+        await deleting(call)
+        await gate(call)
+
+    client.faults.gate = both
+    entry = await write(client)
+    assert entry.version == 2
+    assert PATH in await volume.tree()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("exclusive", [False, True])
+async def test_every_lost_answer_around_a_relocation(when: str, exclusive: bool) -> None:
+    """The requests are repeated, so that the file is at its path in any case."""
+    number = 0
+    while True:
+        number += 1
+        volume = await volume_of(*EMPTY)
+        client, other = volume.client(), volume.client()
+        await client.need("/a/b")
+        client.faults.calls.clear()
+        client.faults.gate = once("write", lambda other=other: delete_parent(other))  # type: ignore[misc]
+        client.faults.fail(number, ResponseLostError("lost"), when=when)  # type: ignore[arg-type]
+        await write(client, exclusive=exclusive)
+        tree = await volume.tree()
+        assert times(tree, "f") == 1
+        assert PATH in tree
+        if len(client.faults.calls) < number:
+            assert number > 8
+            return
+
+
+async def test_a_relocation_without_any_answer_is_unknown_and_not_withdrawn() -> None:
+    volume = await volume_of(*EMPTY)
+    client, other = volume.client(), volume.client()
+    await client.need("/a/b")
+    client.faults.gate = once("write", lambda: delete_parent(other))
+
+    def moves(call: Call) -> bool:
+        writes = [each.key for each in client.faults.calls if each.method == "write"]
+        return bool(writes) and call.method == "transact" and call.key == writes[0]
+
+    def reads_back(call: Call) -> bool:
+        return any(map(moves, client.faults.calls)) and call.method in {"get", "get_many"}
+
+    client.faults.fail_when(moves, ResponseLostError("lost"), when="after", times=100)
+    client.faults.fail_when(reads_back, ResponseLostError("lost"), times=100)
+    assert await outcome_of(write(client)) is OutcomeUnknownError
+    assert PATH in await volume.tree()
+
+
+async def test_after_ten_minutes_the_trash_tells_nothing() -> None:
+    volume = await volume_of()
+    client, other = volume.client(), volume.client()
+    await client.need("/a/b")
+
+    async def change() -> None:
+        await rename_parent(other)
+        volume.clock.advance(CONCLUSIVE_SECONDS)
+
+    client.faults.gate = once("get", change)
+    assert await outcome_of(write(client)) is OutcomeUnknownError
+    assert "/z/q/f" in await volume.tree()
+
+
+async def test_a_rename_without_the_check_of_its_parent_is_relocated_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With persistent conflicts on the directory of the target."""
+    volume = await volume_of(*EMPTY)
+    client, other = volume.client(), volume.client()
+    source = await client.need("/z/g")
+    transact = client.store.items.transact
+    seen = []
+
+    async def conflicting(actions: list[object], token: str) -> None:
+        seen.append(actions)
+        if len(seen) == 1:
+            raise TransactionConflictError("busy")
+        if len(seen) == 2:
+            await delete_parent(other)
+        await transact(actions, token)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(client.store.items, "transact", conflicting)
+    moved = await client.store.rename_file(source, PATH)
+    assert len(seen[1]) == 2
+    tree = await volume.tree()
+    assert tree[PATH] == moved.id
+    assert "/z/g" not in tree
+
+
+async def test_a_file_is_moved_into_the_directory_that_is_at_the_path() -> None:
+    """Not into one that was there before, and has another one in its place."""
+    volume = await volume_of()
+    client, other = volume.client(), volume.client()
+
+    async def replace_directory() -> None:
+        await rename_parent(other)
+        await volume.put("/a/b/")
+
+    client.faults.gate = once("transact", replace_directory)
+    await move_in(client)
+    tree = await volume.tree()
+    assert PATH in tree
+    assert "/z/q/f" not in tree
+
+
+# Confirmation before a late write
+
+
+LATE = CONFIRMED_SECONDS + 1
+
+
+@pytest.mark.parametrize("work", [write, write_exclusively, overwrite, write_several, move_in])
+async def test_a_late_write_is_not_made_in_a_directory_that_was_renamed_before(work: Work) -> None:
+    """The log answers late, and the path leads elsewhere by then: the call begins again."""
+    volume = await volume_of()
+    client, other = volume.client(), volume.client()
+    await client.store.get_many([PATH, "/z/g"])
+    changed = False
+
+    async def gate(call: Call) -> None:
+        nonlocal changed
+        if call.store == "blobs" and not changed:
+            changed = True
+            await other.rename("/a", "/q")
+            await volume.put("/a/", "/a/b/")
+            volume.clock.advance(LATE)
+
+    client.faults.gate = gate
+    assert await outcome_of(work(client)) is None
+    assert changed
+    tree = await volume.tree()
+    assert set(tree) >= {"/a/b", "/q/b"}
+    assert "/q/b/f" not in tree
+    assert (await other.need("/q/b/old")).version == 2
+
+
+async def test_files_of_lists_are_not_changed_late_in_directories_that_were_renamed() -> None:
+    for verb in ("delete", "rename"):
+        volume = await volume_of()
+        client, other = volume.client(), volume.client()
+        since = client.store.runtime.monotonic()
+        entry = await client.need("/a/b/old")
+
+        async def gate(call: Call, other: Client = other, volume: TreeVolume = volume) -> None:
+            if call.store == "blobs" and await other.store.get("/q") is None:
+                await other.rename("/a", "/q")
+                volume.clock.advance(LATE)
+
+        client.faults.gate = gate
+        if verb == "delete":
+            done = await delete_files(client.store, in_columns([entry], KEYS), since=since)
+            assert [type(error) for _, error in done.failures] == [ConflictError]
+        else:
+            renames = PairRenames(client.store, overwrite=False, missing_ok=False)
+            await renames.rename([RenamePair("/a/b/old", "/z/f")])
+            assert [type(error) for _, error in renames.done.failures] == [PathNotFoundError]
+        assert "/q/b/old" in await volume.tree()
+
+
+async def test_a_directory_is_not_made_late_below_one_that_was_renamed() -> None:
+    volume = await volume_of()
+    client, other = volume.client(busy_timeout=60.0), volume.client()
+    await client.need("/a/b")
+
+    async def gate(call: Call) -> None:
+        if call.store == "blobs" and await other.store.get("/q") is None:
+            await other.rename("/a", "/q")
+            volume.clock.advance(LATE)
+
+    client.faults.gate = gate
+    await client.store.make_directory("/a/b/new")
+    tree = await volume.tree()
+    assert "/a/b/new" in tree
+    assert "/q/b/new" not in tree
+
+
+# Requests
+
+
+async def test_concurrent_creations_share_the_look_at_their_directory() -> None:
+    volume = await volume_of()
+    client = volume.client()
+    await client.need("/a/b")
+    client.requests()
+    await asyncio.gather(*(write(client, f"/a/b/{number}") for number in range(20)))
+    assert client.requests().count("get") < 20
+
+
+READ, WRITE, LOOK, COMMIT = "get_many", "write", "get", "transact"
+
+
+async def write_100(client: Client) -> None:
+    prepared = await prepare_many(client.store, [f"/a/b/{number}" for number in range(100)])
+    files = [
+        (target, content_of(client, target))
+        for target in prepared.values()
+        if isinstance(target, WriteTarget)
+    ]
+    assert len(files) == 100
+    await publish_many(client.store, files, overwrite=True)
+
+
+@pytest.mark.parametrize("cold", [False, True])
+@pytest.mark.parametrize(
+    ("work", "requests"),
+    [
+        (lambda client: client.store.get(PATH), [READ]),
+        (write, [READ, WRITE, LOOK]),
+        (write_exclusively, [READ, WRITE, READ]),
+        (overwrite, [READ, WRITE]),
+        (open_and_close, [READ, WRITE, LOOK, READ, WRITE]),
+        (write_100, [READ, READ, COMMIT, LOOK]),
+        (delete, [READ, COMMIT]),
+        (move_out, [READ, READ, COMMIT]),
+        (lambda client: client.store.make_directory("/a/b/c/d"), [LOOK, READ, COMMIT]),
+    ],
+    ids=[
+        "stat",
+        "write a new file",
+        "write exclusively",
+        "write over a file",
+        "open and close",
+        "write 100 files",
+        "delete",
+        "rename",
+        "makedirs",
+    ],
+)
+async def test_requests(work: Work, requests: list[str], cold: bool) -> None:
+    """A cold client reads each directory once, level by level."""
+    volume = await volume_of()
+    client = volume.client()
+    if not cold:
+        await client.store.get_many([PATH, "/z/g"])
+    client.requests()
+    await work(client)
+    made = client.requests()
+    if not cold:
+        assert made == requests
+        return
+    levels = 3 if work is move_out else 2
+    missing = made.count(LOOK) - requests.count(LOOK)
+    assert missing <= levels + (work not in (write, write_exclusively))
+    assert [method for method in made if method != LOOK] == [
+        method for method in requests if method != LOOK
+    ]
+
+
+@everywhere
+async def test_files_on_every_engine(table: TableStore) -> None:
+    volume = await TreeVolume(fresh_name("files"), table, real_time=True).start(*GROWN)
+    client, other = volume.client(), volume.client()
+    await client.need("/a/b")
+    client.faults.gate = once("write", lambda: delete_parent(other))
+    relocated = await write(client)
+    client.faults.gate = once("write", lambda: rename_parent(other))
+    await write(client, "/a/b/went-along")
+    client.faults.gate = None
+    assert (await other.need("/z/q/f")).id == relocated.id
+    await other.need("/z/q/went-along")
+    for work in (write_several, write, open_and_close, overwrite, move_out, overwrite, delete):
+        await work(client)
+    assert {"/a/b/f", "/a/b/g", "/z/f"} <= set(await volume.tree())
+    assert all(truth.pending == () for truth in (await volume.truths()).values())
