@@ -506,6 +506,8 @@ DEFECTS: tuple[Defect, ...] = (
         "if False",
         "tests/layouts/test_listings.py"
         "::test_what_is_created_after_a_rename_above_the_top_is_not_listed_at_the_old_path",
+    ),
+    Defect(
         "a late overwrite of what the path led to before",
         "namespace/store.py",
         "                await self.confirm([entry], chain.since.monotonic)",
