@@ -151,7 +151,7 @@ impl EntryColumns {
         let most = entries.size_hint().1.unwrap_or_default();
         let mut texts: Option<Recent<'a, u32>> = None;
         for entry in entries {
-            let (items, item) = (entry.items(), entry.facts.item());
+            let (items, item) = (entry.items, entry.facts.item());
             let mut row = [Cell::ABSENT; WIDTH];
             for (attribute, place) in Attribute::ALL.into_iter().zip(&mut row) {
                 let cell = items.cell(item, attribute);
@@ -378,15 +378,10 @@ fn whole(digits: &[u8]) -> Option<i64> {
 }
 
 impl<'a> EntryView<'a> {
-    #[inline]
-    fn items(&self) -> &'a Items {
-        self.items
-    }
-
     /// Its directory key: in layout `path` the path of its directory, in layout `tree` the id.
     #[inline]
     pub fn directory_key(&self) -> &'a str {
-        self.items().text(self.facts.directory)
+        self.items.text(self.facts.directory)
     }
 
     /// The id of its directory in layout `tree`; None in layout `path`.
@@ -415,7 +410,7 @@ impl<'a> EntryView<'a> {
     #[inline]
     fn parent_bytes(&self) -> &'a [u8] {
         let path = self.known_parent().map(str::as_bytes);
-        path.unwrap_or_else(|| self.items().bytes(self.facts.directory))
+        path.unwrap_or_else(|| self.items.bytes(self.facts.directory))
     }
 
     /// Name in the directory.
@@ -427,7 +422,7 @@ impl<'a> EntryView<'a> {
     /// Appends the path; in layout `tree`, where that of the directory is not known, the entry key.
     #[inline]
     pub fn push_path(&self, out: &mut String) {
-        push_child(out, self.parent(), self.items().text(self.cell(Attribute::Sort)));
+        push_child(out, self.parent(), self.items.text(self.cell(Attribute::Sort)));
     }
 
     /// As `push_path`, in UTF-8.
@@ -439,7 +434,7 @@ impl<'a> EntryView<'a> {
     /// Appends the UTF-8 of the entry key.
     #[inline]
     pub fn push_entry_key_bytes(&self, out: &mut Vec<u8>) {
-        self.push_child_bytes(out, self.items().bytes(self.facts.directory));
+        self.push_child_bytes(out, self.items.bytes(self.facts.directory));
     }
 
     #[inline]
@@ -457,18 +452,18 @@ impl<'a> EntryView<'a> {
     /// The text of an attribute, empty if there is none.
     #[inline]
     pub fn text(&self, attribute: Attribute) -> Text<'a> {
-        self.items().known_text(self.cell(attribute))
+        self.items.known_text(self.cell(attribute))
     }
 
     /// The UTF-8 of the text of an attribute, empty if there is none.
     #[inline]
     pub fn bytes(&self, attribute: Attribute) -> &'a [u8] {
-        self.items().bytes(self.cell(attribute))
+        self.items.bytes(self.cell(attribute))
     }
 
     #[inline]
     fn cell(&self, attribute: Attribute) -> Cell {
-        self.items().cell(self.facts.item(), attribute)
+        self.items.cell(self.facts.item(), attribute)
     }
 
     /// Whether it is a directory.
