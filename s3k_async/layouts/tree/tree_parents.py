@@ -146,9 +146,8 @@ class TreeParents(TreeReads):
         }
 
     async def confirm_publication(self, entry: Entry, chain: ConfirmedChain) -> None:
-        """A directory that was moved is no obstacle: the file is published in it. One that was
-        deleted is, as far as it is known: its item is at another key of the trash or below, and
-        only the trash can be asked."""
+        """Raise ConflictError if the lowest directory that has left its place was deleted. One that
+        was moved is no obstacle: the file is published in it."""
         if not await self.misplaced([entry]):
             return
         gone = await self._gone(chain.above)
@@ -188,7 +187,6 @@ class TreeParents(TreeReads):
                 if parent is not None and parent.id == chain.parent.key:
                     if not parent.pending or await store.resolver.keeps_directory(parent):
                         return entry
-                    store.still_time(deadline, entry.path)
                     await store.resolve(parent)
                 store.still_time(deadline, entry.path)
                 continue
