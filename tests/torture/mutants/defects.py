@@ -195,8 +195,8 @@ DEFECTS: tuple[Defect, ...] = (
         "a log entry that is written and cannot be read",
         "oplog/entries.py",
         "    document = entry_document(entry)\n"
-        '    _require_fields(document, _TREE_FIELDS if "directory" in document else _ENTRY_FIELDS, key)'
-        "\n",
+        '    _require_fields(document, _TREE_FIELDS if "directory" in document else '
+        "_ENTRY_FIELDS, key)\n",
         "    document = entry_document(entry)\n",
         "tests/oplog/test_entries.py::test_exactly_what_can_be_read_is_written",
     ),
