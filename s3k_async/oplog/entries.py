@@ -212,7 +212,7 @@ def encode(record: LogRecord) -> bytes:
 
 def entry_of_line(line: bytes, state: LogState) -> bytes:
     """The bytes of an entry, from its `operation_line`."""
-    number = FORMAT if has_directories(line) else PATH_FORMAT
+    number = FORMAT if _DIRECTORY in line else PATH_FORMAT
     return seal(_HEADS[state, number] + line[1:] + b"\n")
 
 
