@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Failure,
         FileStatus,
         HashName,
+        LayoutName,
         Progress,
         StagedFile,
         VolumeKind,
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
         "FileStatus",
         "FileWriter",
         "HashName",
+        "LayoutName",
         "TransactionKind",
         "TransactionState",
         "LocalDirectory",
@@ -125,8 +127,8 @@ _NAMES: Final = {
     "listing.listings": "EntryType Walked arrow_schema",
     "txn.txn_record": "TransactionKind TransactionState TransactionRecord",
     "model": (
-        "ChangeResult Content ContentSummary Failure FileStatus HashName Progress StagedFile "
-        "VolumeKind"
+        "ChangeResult Content ContentSummary Failure FileStatus HashName LayoutName Progress "
+        "StagedFile VolumeKind"
     ),
     "listing.physical_files": "PhysicalFile",
     "bulk.publish": "ProgressCallback",

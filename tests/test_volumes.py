@@ -299,7 +299,7 @@ async def test_the_record_decides_what_is_not_said() -> None:
     async with opened(
         replace(config, name="", suffix_count=None, hash=None, log_mode=None)
     ) as volume:
-        assert volume.config == replace(config, kind="native", log=None)
+        assert volume.config == replace(config, kind="native", layout="path", log=None)
         assert volume.store.keys.suffix_count == 3
         assert volume.log_blobs is None
         await write(volume, "/a", b"x")

@@ -1,4 +1,4 @@
-"""What differs between the layouts of a volume: `layouts` has an implementation for each."""
+"""The operations that differ between the layouts of a volume, implemented in `layouts`."""
 
 from __future__ import annotations
 
@@ -32,25 +32,26 @@ OnProgress: TypeAlias = Callable[[Progress], object] | None
 
 @dataclass(frozen=True, slots=True)
 class LocatedEntry:
-    """The entry at a path, and what its being there depends on."""
+    """The entry at a path, and the directories that its place depends on."""
 
     entry: Entry | None
     entry_key: str
-    """That of the entry, or of the first missing one of its path."""
+    """The entry key of the entry, or of the first missing entry of its path."""
     above: Sequence[Entry] = ()
-    """In layout `tree` the entries above it, which must not move."""
+    """In layout `tree` the directories above it; while none of them moves, the path leads to
+    the entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmedChain:
-    """The directories to which the path of a new entry led at one moment, in layout `tree`: the
-    entry goes into the last of them, whatever that is called by then."""
+    """In layout `tree` the directories above a new entry at one moment. The entry is created in the
+    last of them, even if that has been renamed since."""
 
     parent: Directory
     above: Sequence[Entry]
     """The directories, topmost first, without the root; the last is the parent."""
     since: Moment
-    """Before they were read."""
+    """The time before they were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,12 @@ class PreparedPaths:
     entries: Mapping[str, Entry | None]
     """The present entry at each path whose parents exist."""
     errors: Mapping[str, S3kError]
-    """Why the others have no parents."""
+    """The reasons why the others have no parents, by path."""
     again: Collection[str]
     """Paths whose parents have intents, or were removed since: each has to be prepared by itself.
     """
     chains: Mapping[str, ConfirmedChain] = field(default_factory=dict)
-    """As of `prepare`, by path."""
+    """The chains that `prepare` returns, by path."""
 
 
 class Layout(Protocol):
@@ -91,12 +92,12 @@ class Layout(Protocol):
         """As `get_many`; for an invalid item the error takes the place of the entry."""
 
     async def locate(self, path: str, see: Seeing | None = None) -> LocatedEntry:
-        """As `get`, with what the entry's being there depends on."""
+        """As `get`, with the directories that the place of the entry depends on."""
 
     async def locate_many(
         self, paths: Sequence[str], see: Seeing | None = None
     ) -> list[LocatedEntry]:
-        """As `get_many`, with what each entry's being there depends on."""
+        """As `get_many`, with the directories that the place of each entry depends on."""
 
     async def chain(self, path: str) -> Chain:
         """A path and all of its ancestors, read in one batch."""
@@ -104,13 +105,14 @@ class Layout(Protocol):
     # Parents of new entries
 
     def is_directory(self, directory: Directory) -> Condition:
-        """The stored item is this directory, and no transaction is removing or moving it."""
+        """The condition that the stored item is this directory, and that no transaction is removing
+        or moving it."""
 
     def remember(self, directory: Entry) -> None:
-        """A directory without an intent was just read, or created."""
+        """Note a directory that was just read or created, without an intent."""
 
     def discard(self, directory: Directory) -> None:
-        """A directory may be gone, or going away."""
+        """Forget a directory that may have been, or may be about to be, moved or removed."""
 
     async def prepare(self, path: str) -> tuple[Entry | None, ConfirmedChain | None]:
         """The entry at a path that is to be written, and in layout `tree` the directories above it.
@@ -126,8 +128,9 @@ class Layout(Protocol):
         entries. For entries with a directory key only, so never called in layout `path`."""
 
     async def confirm_publication(self, entry: Entry, chain: ConfirmedChain) -> None:
-        """Called before a file is published that was opened a long time ago, with the directories
-        of then. Raises ConflictError if they were deleted; they may have been moved."""
+        """Called before a file is published that was opened a long time ago; `chain` is of the time
+        of its opening. Raises ConflictError if its directories were deleted; they may have been
+        moved."""
 
     async def has_parent(
         self, entry: Entry, chain: ConfirmedChain | None, *, exclusive: bool = False
@@ -152,8 +155,9 @@ class Layout(Protocol):
     async def keep_moved(
         self, moved: Entry, source: Entry, chain: ConfirmedChain | None, *, replaced: bool
     ) -> Entry | None:
-        """The target of a rename has lost its parent. The entry at the target afterwards; None if
-        the rename was undone. `replaced`: whether the rename replaced a file, so that it cannot be.
+        """Called if the parent of a rename's target was removed or moved. Returns the entry at the
+        target; None if the rename was undone. `replaced`: whether the rename replaced a file, so
+        that it cannot be undone.
         """
 
     # Changes of directories with everything below them

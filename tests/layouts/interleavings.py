@@ -78,7 +78,7 @@ class Interleaving(Scheduler):
         return self.volume.client(busy_timeout=60.0)
 
     async def outcomes(self, *works: tuple[Client, Awaitable[object]]) -> list[Outcome]:
-        """Run calls of clients at the same time; what each was told."""
+        """Run calls of clients at the same time; returns the outcome of each."""
 
         async def told(work: Awaitable[object]) -> Outcome:
             try:

@@ -705,7 +705,7 @@ async def test_a_lost_answer_is_resolved(name: str, when: str) -> None:
 
 @verbs
 async def test_no_answer_to_a_transaction_leaves_it_pending_in_the_log(name: str) -> None:
-    """All answers are lost, and the items cannot be read back."""
+    """All responses are lost, and the items cannot be read back."""
     states = await states_of(name)
     outcomes = set()
     for applied in (False, True):

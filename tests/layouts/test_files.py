@@ -43,7 +43,7 @@ everywhere = pytest.mark.parametrize(
 
 GROWN = ("/a/", "/a/b/", "/a/b/old", "/z/", "/z/g")
 EMPTY = ("/a/", "/a/b/", "/z/", "/z/g")
-"""With nothing in the directory of the new file."""
+"""Without entries in the directory of the new file."""
 PATH = "/a/b/f"
 
 Work = Callable[[Client], Awaitable[object]]
@@ -209,7 +209,8 @@ def times(tree: Mapping[str, str], name: str) -> int:
 async def test_a_new_file_beside_a_rename_of_a_directory_above(
     work: Work, change: Work, warm: bool
 ) -> None:
-    """It is there once: at its path, or in the directory that the path led to, at its new path."""
+    """The file exists once: at its path, or in the directory to which the path led, at the new path
+    of that directory."""
     places = set()
     for run in await each_request(work, change, warm=warm):
         volume, told = run.volume, run.told
@@ -241,7 +242,7 @@ async def test_an_overwrite_beside_a_rename_changes_the_file_of_its_path_only(
             for path in tree
             if path.endswith("/old")
         }
-        # overwritten where it went, or a new file at the path, beside the old one
+        # overwritten at its new path, or a new file at the path beside the old one
         assert sorted(versions.values()) in ([3], [2, 2])
         if len(versions) == 2:
             assert versions["/a/b/old"] == 2
@@ -260,7 +261,7 @@ async def test_a_file_is_moved_or_deleted_once_beside_changes_above(change: Work
 
 
 async def test_a_file_that_was_renamed_with_its_directory_long_before_is_not_touched() -> None:
-    """The cache of a client decides nothing."""
+    """No decision depends on the cache of a client."""
     volume = await volume_of()
     stale, other = volume.client(), volume.client()
     await stale.need("/a/b/old")

@@ -140,7 +140,7 @@ async def test_a_listing_beside_a_change_is_that_of_before_or_after(
 
 
 class Intervention:
-    """Something that happens before a request of a given number, from 0."""
+    """An action before the request with a given number, from 0."""
 
     def __init__(self, number: int, change: Callable[[], Awaitable[object]]) -> None:
         self.left = number

@@ -217,16 +217,20 @@ class Request:
     async def wait(self, failure: S3kError) -> None:
         """Wait before the next attempt at an idempotent request, after a transient failure. Raises
         it as `give_up` if there may be none."""
-        delay = self.delay(failure)
-        if delay is None or self.left() <= delay:
+        delay = next(self._waits(), None)
+        # A retry for which no time is left does not take from the budget of the others.
+        if delay is None or self.left() <= delay or not self._sender.account.spend(failure):
             give_up(failure, self.attempts())
         await self._sender.runtime.sleep(delay)
 
     def delay(self, failure: S3kError) -> float | None:
         """The wait before the next attempt by policy and budget; None if there may be none."""
+        return self._sender.next_delay(self._waits(), failure)
+
+    def _waits(self) -> Iterator[float]:
         if self._delays is None:
             self._delays = backoff(self._policy, self._sender.runtime)
-        return self._sender.next_delay(self._delays, failure)
+        return self._delays
 
     def left(self) -> float:
         """Remaining seconds; without an attempt so far or a time limit, infinite."""

@@ -44,9 +44,9 @@ SLACK: Final = 100
 _SHOWN: Final = tuple(
     field.name
     for field in fields(Entry)
-    if field.name not in ("id", "operation", "lease_ms", "pending")
+    if field.name not in ("id", "operation", "lease_ms", "pending", "directory")
 )
-"""Fields of an entry in JSON; the operation has its ids."""
+"""Fields of every entry in JSON; the operation has its ids."""
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -404,7 +404,8 @@ def _document(record: LogRecord) -> dict[str, Any]:
 def _entry(entry: Entry | None) -> dict[str, Any] | None:
     if entry is None:
         return None
-    return {name: getattr(entry, name) for name in _SHOWN}
+    shown = {name: getattr(entry, name) for name in _SHOWN}
+    return shown | {"directory": entry.directory} if entry.directory else shown
 
 
 def _print_damage(invocation: Invocation, damage: Sequence[DamagedLog]) -> None:

@@ -1,8 +1,8 @@
 """The parent cache: directories known to exist, read once for concurrent callers and kept for
 seconds.
 
-No decision depends on the cache. It saves a creation the prior read of its ancestors; the parent is
-read after the entry was written in any case.
+No decision depends on the cache. With it a creation need not read its ancestors first; the parent
+is read after the entry was written in any case.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KNOWN_DIRECTORIES: Final = 4096
 KNOWN_SECONDS: Final = 5.0
 """Seconds for which a directory is kept after it was seen."""
 TURNS: Final = 2
-"""How often a task waits for a read in progress; after that it reads for itself."""
+"""How often a task waits for a read in progress; after that it reads the directory itself."""
 
 T = TypeVar("T")
 
@@ -53,14 +53,14 @@ class ParentCache:
         return True
 
     def add(self, path: str) -> None:
-        """The directory exists."""
+        """Note that the directory exists."""
         self._until[path] = self._monotonic() + self._seconds
         self._until.move_to_end(path)
         if len(self._until) > self._limit:
             self._until.popitem(last=False)
 
     def discard(self, path: str) -> None:
-        """The directory may be gone, or going away."""
+        """Forget a directory that may have been, or may be about to be, removed."""
         self._until.pop(path, None)
 
 
@@ -87,7 +87,8 @@ class AncestorReads:
     ) -> tuple[bool, T | None]:
         """Whether this task had to read, and the result; if not, the directory is known by now.
 
-        If the read of another task fails or is cancelled, a waiting task reads for itself.
+        If the read of another task fails or is cancelled, a waiting task reads the directory
+        itself.
         """
         for _ in range(TURNS):
             if directory in self._known:

@@ -1,4 +1,4 @@
-"""Parents of new entries: made before a file is written, and looked at after it."""
+"""Parents of new entries: created before a file is written, and read again after it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DIRECTORIES = 16
 
 
 class ParentDirectories(PathResolver):
-    """The methods of `namespace.layout.Layout` about parents of new entries."""
+    """The methods of `namespace.layout.Layout` for parents of new entries."""
 
     def __init__(self, store: MetadataStore) -> None:
         super().__init__(store)
@@ -37,7 +37,8 @@ class ParentDirectories(PathResolver):
         )
 
     def is_directory(self, directory: Directory) -> Condition:  # noqa: ARG002
-        """That any directory is at the path: its children are those of the path."""
+        """The condition that a directory is at the path, whatever its id: children are keyed by the
+        path."""
         return Condition(equals={"isdir": True}, missing=(NEXT,))
 
     def remember(self, directory: Entry) -> None:
@@ -92,11 +93,11 @@ class ParentDirectories(PathResolver):
         return True
 
     async def misplaced(self, entries: Sequence[Entry]) -> Collection[str]:  # noqa: ARG002
-        """None: an entry is at its path, whatever is above it."""
+        """No paths: the place of an entry does not depend on its ancestors."""
         return ()
 
     async def confirm_publication(self, entry: Entry, chain: ConfirmedChain) -> None:
-        """Whether the reservation is still at its path is a condition of its publication."""
+        """Do nothing: the write that publishes requires the reservation at its path."""
 
     async def has_parent(
         self,

@@ -46,7 +46,7 @@ class PathLayout(ParentDirectories):
         await self._store.delete_held(held, txn)
 
     def check_subtree(self, operation: str, path: str) -> None:
-        """A transaction can move and remove directories."""
+        """Do nothing: a transaction can move and remove directories."""
 
     async def prepare_subtree(
         self,

@@ -1,4 +1,4 @@
-"""Reads by path: one key for each path, whatever is above it."""
+"""Reads by path: one key for each path, regardless of its ancestors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class PathResolver:
         return [entries.get(path) for path in paths]
 
     async def locate(self, path: str, see: Seeing | None = None) -> LocatedEntry:
-        """The entry at a path. It depends on nothing above it."""
+        """The entry at a path. It does not depend on its ancestors."""
         return LocatedEntry(await self.get(path, see), path)
 
     async def locate_many(

@@ -1,9 +1,9 @@
 """Path resolution in layout `tree`: one batch reads the directories of a path and the entry itself.
 
-The cache predicts the ids of the directories. The batch confirms them: a directory that is returned
-with the id and version known before the batch was sent was at its key when it was sent, since a
-directory that leaves its key gets another version. So all directories of a chain were in place at
-one moment, within the call (docs/design/011-directories-by-id.md, section 4.2).
+The cache predicts the ids of the directories, and the batch confirms them. A directory that leaves
+its key gets another version. So a directory that the batch returns with the id and version known
+before was at its key when the batch was sent. All directories of a chain were therefore in place at
+that moment, which is within the call (docs/design/011-directories-by-id.md, section 4.2).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Read: TypeAlias = Callable[[Sequence[str], Seeing | None], Awaitable[Found]]
 
 @dataclass(slots=True)
 class _Route:
-    """The predicted way to a path: its directories, topmost first, as far as they are known."""
+    """The predicted directories of a path, topmost first, as far as they are known."""
 
     path: str
     places: Sequence[str]
@@ -48,12 +48,12 @@ class _Route:
 
     @property
     def next(self) -> str:
-        """The entry key of what is below the known directories."""
+        """The entry key of the first place below the known directories."""
         return f"{self.directory}/{_native.split(self.places[len(self.known)])[1]}"
 
     @property
     def is_complete(self) -> bool:
-        """Whether all directories are known, so that `next` is the entry itself."""
+        """Whether all directories are known; then `next` is the key of the entry itself."""
         return len(self.known) == len(self.places) - 1
 
     @property
@@ -103,9 +103,9 @@ class ChainResolver:
         return [found[path] for path in paths]
 
     def predicted_above(self, entry: Entry) -> list[tuple[str, str, KnownDirectory]] | None:
-        """Path, entry key and what is known of the directories between the root and an entry,
-        topmost first; None if the cache does not lead to it. For a change that requires them: what
-        is known may be outdated."""
+        """Path, entry key and cached state of the directories between the root and an entry,
+        topmost first; None if the cache does not lead to it. The cache may be outdated: a change
+        must require these directories."""
         route = _Route(entry.path, _places(entry.path))
         while not route.is_complete:
             known = self.cache.get(route.next)
@@ -120,7 +120,7 @@ class ChainResolver:
         ]
 
     async def _predict(self, paths: Sequence[str], see: Seeing | None) -> list[_Route]:
-        """Routes by what the cache knows; unknown directories are read, level by level."""
+        """Routes according to the cache; unknown directories are read, level by level."""
         routes = [_Route(path, _places(path)) for path in paths]
         open_routes = routes
         seen: dict[str, KnownDirectory] = {}
@@ -155,7 +155,8 @@ class ChainResolver:
     def _confirm(
         self, route: _Route, found: Found, sent: float
     ) -> ResolvedPath | ItemFormatError | None:
-        """The result, if what was read agrees with the prediction; None: resolve again."""
+        """The result, if the entries that were read agree with the prediction; None: resolve
+        again."""
         steps: list[tuple[str, Entry | None]] = []
         for place, (key, known) in zip(route.places, route.known, strict=False):
             entry = found.get(key)

@@ -1,7 +1,7 @@
 """The directory cache of layout `tree`: ids and versions under which a client last saw directories.
 
-No decision depends on it. It tells which keys to read for a path, and what the read returns is
-compared with it.
+No decision depends on the cache. It predicts the keys to read for a path, and the entries that are
+read are compared with it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class KnownDirectory:
     version: int
 
     def is_still(self, entry: object) -> bool:
-        """Whether an entry that was read since is this directory, unmoved: a directory that leaves
-        its key gets another version."""
+        """Whether an entry that was read later is this directory and was not moved: a directory
+        that leaves its key gets another version."""
         return (
             isinstance(entry, Entry)
             and entry.is_dir
@@ -47,14 +47,14 @@ class DirectoryCache:
         return len(self._known)
 
     def get(self, entry_key: str) -> KnownDirectory | None:
-        """The directory last seen at the key, if it is remembered."""
+        """The directory last seen at the key, or None if it is not cached."""
         known = self._known.get(entry_key)
         if known is not None:
             self._known.move_to_end(entry_key)
         return known
 
     def update(self, entry_key: str, entry: object) -> KnownDirectory | None:
-        """Remember what was read at the key: the directory, if it is one, else nothing."""
+        """Store the directory that was read at the key; for anything else, remove the key."""
         if not isinstance(entry, Entry) or not entry.is_dir:
             self._known.pop(entry_key, None)
             return None

@@ -1,9 +1,9 @@
 """Renames, deletions and restorations of directories in layout `tree`: each is one transaction of
-the table, whatever is below the directory.
+the table, regardless of the content of the directory.
 
-The transaction requires every ancestor of the paths that it changes. So at the moment at which it
-commits, the paths lead where the client has read that they lead: a directory cannot come below
-itself, and what is below a deleted directory cannot leave it
+The transaction requires every ancestor of the paths that it changes. So when it commits, the paths
+still lead to the directories that the client has read. A directory cannot be moved below itself,
+and nothing below a deleted directory can be moved out of it
 (docs/design/011-directories-by-id.md, section 6).
 """
 
@@ -55,8 +55,8 @@ __all__ = ["DirectoryChanges"]
 
 
 class DirectoryChanges:
-    """The methods of `namespace.layout.Layout` about directories with everything below them, and
-    what the trash needs."""
+    """The methods of `namespace.layout.Layout` that change directories with everything below them,
+    and restorations from the trash."""
 
     def __init__(self, store: MetadataStore, reads: TreeReads) -> None:
         self._store = store
@@ -90,17 +90,17 @@ class DirectoryChanges:
         try:
             if above is None or entry.pending or not entry.is_dir:
                 raise ObstructedError(entry.path)
-            # The caller has just read the entry. If something has changed since, this is refused.
+            # The caller has just read the entry. If anything has changed since, this is refused.
             await self._to_trash(entry, above)
         except ObstructedError:
             await until_unobstructed(self._store, lambda: self._delete(entry))
         return _one_directory("delete", entry.path, progress)
 
     async def remove_empty(self, held: Entry, txn: OwnedTransaction) -> None:
-        """Remove a directory that carries the transaction's intent and is empty, and leave a marker
-        of that in the trash. Raises LeaseExpiredError, ConflictError.
+        """Remove an empty directory that carries the transaction's intent, and put a removal marker
+        into the trash. Raises LeaseExpiredError, ConflictError.
 
-        It waits for no other transaction: that might be waiting for the intent.
+        It does not wait for other transactions, which might be waiting for the intent.
         """
         store = self._store
         above = self._reads.known_above(held)
@@ -148,7 +148,7 @@ class DirectoryChanges:
         _require_free(new)
         _require_no_intents(source, [old, new])
         if any(above is not None and above.id == entry.id for _, above in new.chain):
-            raise ObstructedError(target)  # it was moved between the reads of the two paths
+            raise ObstructedError(target)  # moved between the reads of the two paths
         moved = _moved(entry, new, store.runtime.uuid())
         renaming = store.changes.operation("rename", entry, moved)
         chains = [self._above(old), self._above(new)]
@@ -225,11 +225,12 @@ class DirectoryChanges:
         *,
         when: Condition | None = None,
     ) -> None:
-        """Replace the item of a directory by one at another key, in one transaction. It requires
-        that the directory is unchanged (or `when`), the other key free, and everything above them
-        in place: `chains`, each from the root down to a parent. The parents are touched.
+        """Replace the item of a directory by one at another key, in one transaction. Its
+        conditions: the directory is unchanged (or `when`), the other key is free, and all
+        directories of `chains` are in place, each chain from the root down to a parent. The parents
+        are touched.
 
-        Raises ObstructedError if something is not as expected, UnsupportedError for too many
+        Raises ObstructedError if a condition failed, UnsupportedError for too many
         directories, OutcomeUnknownError and the services' errors.
         """
         store, path = self._store, chains[-1][-1].path
@@ -261,7 +262,7 @@ class DirectoryChanges:
             await store.transact([operation], actions)
         except ConditionFailedError as error:
             if root is not None and first + touched.index(root) in error.current:
-                store.root_has_record = False  # of a damaged table: it is created again
+                store.root_has_record = False  # the record may be missing: it is created again
             raise ObstructedError(path, store.obstacles(error.current.values())) from error
         except TransactionConflictError as error:
             raise ObstructedError(path) from error
@@ -278,7 +279,7 @@ def _directory_at(found: ResolvedPath) -> Entry:
 
 def _require_free(target: ResolvedPath) -> None:
     """Raise PathNotFoundError or NotDirectoryError if the path has no parent, PathExistsError for
-    an existing entry; one with an intent may be about to go."""
+    an existing entry. An entry with an intent is ignored, as it may be about to be removed."""
     require_directories(target.chain[:-1])
     if target.entry is not None and not target.entry.pending:
         raise PathExistsError("the target exists", path=target.path)
@@ -299,8 +300,8 @@ def _moved(directory: Entry, target: ResolvedPath, operation: str) -> Entry:
 
 
 def _distinct(path: str, directories: Iterable[Directory]) -> list[Directory]:
-    """The directories, each once. Raises ObstructedError if two are at one entry key: one of them
-    was read before a change, and one after it."""
+    """The directories, each once. Raises ObstructedError for two directories with one entry key:
+    one of them was read before a change, the other after it."""
     by_key: dict[str, Directory] = {}
     for each in directories:
         if by_key.setdefault(each.entry_key, each).key != each.key:

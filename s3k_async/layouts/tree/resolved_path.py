@@ -1,4 +1,4 @@
-"""Resolved paths: the directories of a path and the entry at it, as read by one resolution."""
+"""Resolved paths: the directories of a path and its entry, as read by one resolution."""
 
 from __future__ import annotations
 

@@ -22,10 +22,11 @@ from s3k_async.table.keys import TRASH_ID, KeyScheme
 __all__ = ["TrashReason", "TrashState", "TrashedDirectory", "deleted_by", "moved_to_trash"]
 
 TrashReason: TypeAlias = Literal["deleted", "empty", "staged"]
-"""`deleted`: with everything below it. `empty`: the marker of a removed empty directory, for
-clients that were creating an entry in it. `staged`: a directory that is not published yet."""
+"""`deleted`: a directory deleted with everything below it. `empty`: the removal marker of an empty
+directory, for clients that were creating an entry in it. `staged`: a directory that is not
+published yet."""
 TrashState: TypeAlias = Literal["", "reclaiming"]
-"""`reclaiming`: what is below it is being removed, so that it cannot be restored."""
+"""`reclaiming`: its content is being removed, so that it cannot be restored."""
 
 _FOLDER: Final = "/.trash"
 """The parent of the paths that the log shows for directories in the trash."""
@@ -38,14 +39,14 @@ class TrashedDirectory:
     """An item in the trash."""
 
     entry: Entry
-    """The directory, in the trash: `moved_to_trash`."""
+    """The directory at its place in the trash: `moved_to_trash`."""
     why: TrashReason
     origin: str
     """The directory key of its former parent."""
     was: str
-    """Its path when it was deleted, for people: an ancestor may have another name by now."""
+    """Its path when it was deleted, for information: an ancestor may have been renamed since."""
     when_ms: int
-    """When it was deleted, epoch milliseconds, by the clock of the client that did it."""
+    """When it was deleted, epoch milliseconds, by the clock of the deleting client."""
     by: str = ""
     """`<user>@<host>` of that client; empty if unknown."""
     state: TrashState = ""
@@ -53,7 +54,7 @@ class TrashedDirectory:
     """When garbage collection first saw it, epoch milliseconds by the clock of the data store; 0:
     not yet."""
     job: str = ""
-    """Of a staged directory: the transaction that publishes it."""
+    """The id of the transaction that publishes it; for staged directories only."""
 
     def item(self, keys: KeyScheme) -> dict[str, Value]:
         """The item that stores it."""
@@ -69,7 +70,7 @@ class TrashedDirectory:
 
     @classmethod
     def from_item(cls, item: Item, keys: KeyScheme) -> TrashedDirectory:
-        """What an item in the trash stores. Raises ItemFormatError."""
+        """The directory that an item in the trash stores. Raises ItemFormatError."""
         entry = from_item(item, keys)
         if (
             entry.directory != TRASH_ID
@@ -105,11 +106,11 @@ class TrashedDirectory:
         return None
 
     def can_be_restored(self) -> bool:
-        """Whether it was deleted, and nothing of it has been reclaimed."""
+        """Whether it was deleted, and its reclamation has not begun."""
         return self.why == "deleted" and not self.state
 
     def is_restorable(self) -> Condition:
-        """That the stored item is this one, unchanged, and not being reclaimed."""
+        """The condition that the stored item is this one, unchanged, and not being reclaimed."""
         return Condition(
             equals={"id": self.entry.id, "ver": self.entry.version, "why": "deleted"},
             missing=(NEXT, _STATE),
@@ -117,7 +118,7 @@ class TrashedDirectory:
 
     @staticmethod
     def key(object_id: str, keys: KeyScheme) -> Key:
-        """Where a directory is in the trash."""
+        """The key of a directory in the trash."""
         return keys.key(keys.child(TRASH_ID, object_id))
 
 
@@ -128,10 +129,10 @@ def moved_to_trash(directory: Entry, *, operation: str) -> Entry:
 
 
 def deleted_by() -> str:
-    """`<user>@<host>` of this process, as far as the system tells."""
+    """`<user>@<host>` of this process; empty if the system does not provide them."""
     try:
         name = f"{getpass.getuser()}@{socket.gethostname()}"
-    except (ImportError, KeyError, OSError):  # a user without a name
+    except (ImportError, KeyError, OSError):  # no name for the user id
         return ""
     return name.encode("utf-8", "replace").decode("utf-8")
 

@@ -34,11 +34,11 @@ class TreeLayout(TreeParents):
         return await self.changes.delete_directory(entry, atomic=atomic, progress=progress)
 
     async def remove_empty(self, held: Entry, txn: OwnedTransaction) -> None:
-        """Remove the item of a directory, and leave a marker in the trash."""
+        """Remove the item of a directory, and put a removal marker into the trash."""
         await self.changes.remove_empty(held, txn)
 
     def check_subtree(self, operation: str, path: str) -> None:
-        """Raise UnsupportedError: transactions of a caller change no directories yet."""
+        """Raise UnsupportedError: a caller's transaction cannot change directories yet."""
         raise UnsupportedError(
             f"a transaction cannot {operation} a directory of a volume of layout tree; do it "
             "outside of the transaction",
@@ -53,7 +53,7 @@ class TreeLayout(TreeParents):
         target: str,
         tally: ChangeTally,  # noqa: ARG002
     ) -> None:
-        """Refused, as by `check_subtree`, which comes first."""
+        """Raise UnsupportedError, as `check_subtree`, which is called first."""
         self.check_subtree("rename" if target else "delete", source.path)
 
     async def end_trees(
@@ -64,4 +64,4 @@ class TreeLayout(TreeParents):
         *,
         published: bool,
     ) -> None:
-        """Nothing: no transaction has intents below a directory."""
+        """Do nothing: transactions put no intents below a directory as a whole."""

@@ -1,8 +1,9 @@
 """Directories of new entries in layout `tree`: read before an entry is written, and again after it.
 
-An entry is written into the directory to which its path led at one moment of the call, whatever
-becomes of that directory meanwhile. If it was moved, the entry went along. If it was removed, the
-trash has an item of it, and a new entry is moved into the directory that is at the path then
+An entry is written into the directory to which its path led at one moment of the call, even if that
+directory is moved or removed meanwhile. If it was moved, the entry was moved with it. If it was
+removed, it has an item in the trash, and a new entry is moved into the current directory at the
+path
 (docs/design/011-directories-by-id.md, section 5.4).
 """
 
@@ -41,12 +42,12 @@ __all__ = ["TreeParents"]
 DIRECTORIES: Final = 16
 """Directories that are created at the same time."""
 CONCLUSIVE_SECONDS: Final = 600.0
-"""How long after its chain was confirmed a creation relies on the trash: half of the time for which
-a removal marker certainly stays there."""
+"""How long after the confirmation of its chain a creation relies on the trash: half of the time for
+which a removal marker is guaranteed to stay there."""
 
 
 class TreeParents(TreeReads):
-    """The methods of `namespace.layout.Layout` about parents of new entries."""
+    """The methods of `namespace.layout.Layout` for parents of new entries."""
 
     def __init__(self, store: MetadataStore) -> None:
         super().__init__(store)
@@ -146,8 +147,8 @@ class TreeParents(TreeReads):
         }
 
     async def confirm_publication(self, entry: Entry, chain: ConfirmedChain) -> None:
-        """Raise ConflictError if the lowest directory that has left its place was deleted. One that
-        was moved is no obstacle: the file is published in it."""
+        """Raise ConflictError if the lowest directory that is no longer in place was deleted. If it
+        was moved, the file is published in it."""
         if not await self.misplaced([entry]):
             return
         gone = await self._gone(chain.above)
@@ -202,9 +203,9 @@ class TreeParents(TreeReads):
     async def keep_moved(
         self, moved: Entry, source: Entry, chain: ConfirmedChain | None, *, replaced: bool
     ) -> Entry | None:
-        """Move the file into the directory at its path, or else back. A directory in which a file
-        was replaced was not empty, so that it was deleted with everything below it, after the
-        rename."""
+        """Move the file into the directory at its path, or if that fails back to its source. A
+        directory in which a file was replaced was not empty, so it was deleted with everything
+        below it, after the rename."""
         if replaced:
             return moved
         try:
@@ -235,7 +236,7 @@ class TreeParents(TreeReads):
         return True
 
     async def _gone(self, directories: Sequence[Entry]) -> Entry | None:
-        """The lowest of some directories that is not at its key any more."""
+        """The lowest of the directories that is no longer at its key, or None."""
         keys = [directory.entry_key for directory in directories]
         found = await self._read(keys, None) if keys else {}
         for key, directory in zip(reversed(keys), reversed(directories), strict=True):
@@ -247,11 +248,11 @@ class TreeParents(TreeReads):
         return None
 
     async def _is_in_trash(self, directory: Entry) -> bool:
-        """Whether a directory that has left its key was removed; else it was moved.
+        """Whether a directory that is no longer at its key was removed; otherwise it was moved.
 
-        Asked by a transaction. A read could miss the item of a transaction of which it has seen the
-        deletion: DynamoDB makes the effects of a transaction visible item by item, and refuses
-        other transactions on its items until all are.
+        A transaction checks this. A read could miss the item in the trash although an earlier read
+        has shown the deletion: DynamoDB makes the effects of a transaction visible item by item. It
+        refuses other transactions on these items until all effects are visible.
         """
         store = self._store
         key = store.keys.key(store.keys.child(TRASH_ID, directory.id))
@@ -262,13 +263,13 @@ class TreeParents(TreeReads):
             except ConditionFailedError:
                 return True
             except (TransactionConflictError, OutcomeUnknownError) as error:
-                await race.lost(error)  # after a lost answer, a failed condition is no answer
+                await race.lost(error)  # after a lost response, a failed condition proves nothing
             else:
                 return False
 
     async def _relocate(self, entry: Entry, *, exclusive: bool) -> Entry | None:
-        """Move a created entry into the directory that is at its path now; missing directories are
-        made. An exclusive creation requires all directories above it. None if something has
+        """Move a created entry into the current directory at its path; missing directories are
+        created. An exclusive creation requires all directories above it. None if anything has
         changed meanwhile. Raises ConflictError if the path is taken."""
         store = self._store
         there, chain = await self.prepare(entry.path)
@@ -291,7 +292,7 @@ class TreeParents(TreeReads):
                 chain.since.monotonic,
             )
         except (ConflictError, TransactionConflictError):
-            return None  # its new directory is changing as well
+            return None  # its new directory has changed as well
         except OutcomeUnknownError as error:
             raise _unknown(
                 entry,
@@ -309,10 +310,10 @@ class TreeParents(TreeReads):
         return moved
 
     def _changed(self, entry: Entry, item: Item | None, *, exclusive: bool) -> Entry:
-        """The answer for a created entry that is no longer as it was written: another client has
-        seen and changed it. If it is missing, it may have been reclaimed with its directory, as if
-        it had been created before the deletion; an exclusive creation cannot tell whether that
-        contradicts another one."""
+        """The result for a created entry that another client has changed or removed since. A
+        missing entry may have been reclaimed with its directory; then the creation counts as before
+        the deletion. For an exclusive creation that could contradict another one, so its outcome is
+        unknown."""
         current = None if item is None else from_item(item, self._store.keys)
         if exclusive and current is None:
             raise _unknown(entry, "the file was written, and removed with its directory")
@@ -327,5 +328,5 @@ def _taken(entry: Entry) -> ConflictError:
 
 
 def _unknown(entry: Entry, message: str) -> OutcomeUnknownError:
-    """Of the creation of an entry that must not be withdrawn."""
+    """The error of a creation that must not be withdrawn."""
     return OutcomeUnknownError(message, path=entry.path, operation=entry.operation)

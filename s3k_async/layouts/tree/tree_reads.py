@@ -29,10 +29,10 @@ class TreeReads:
         self._resolver = ChainResolver(self._read, store.runtime, store.tuning.busy_timeout)
 
     def check_path(self, path: str) -> None:
-        """Raise InvalidPathError for a path that is too long, or has a name that is. The limit for
-        paths is that of layout `path`, although a key has no path: a path that fits can be used in
-        both. A rename of an ancestor may make a path longer; the entry cannot be named then, until
-        an ancestor gets a shorter name."""
+        """Raise InvalidPathError for a path that is too long, or contains a name that is too long.
+        Keys contain no paths, but the limit for paths is that of layout `path`, so that every valid
+        path can be used in both layouts. The rename of an ancestor may make a path too long; it is
+        invalid until an ancestor gets a shorter name."""
         _native.ancestors(path)
         for name in path.split("/")[1:]:
             self._store.keys.key(self._store.keys.child(ROOT_ENTRY.id, name))
@@ -87,8 +87,8 @@ class TreeReads:
         return found
 
     def known_above(self, entry: Entry) -> list[Directory] | None:
-        """The root and the other directories above an entry, by what the cache knows; None if it
-        does not lead to the entry. They may have moved: a change must require them."""
+        """The root and the other directories above an entry, according to the cache; None if the
+        cache does not lead to the entry. They may have been moved: a change must require them."""
         known = self._resolver.predicted_above(entry)
         if known is None:
             return None
@@ -96,7 +96,8 @@ class TreeReads:
         return [self._store.keys.directory(ROOT_ENTRY), *above]
 
     def is_directory(self, directory: Directory) -> Condition:
-        """That the directory itself is at the path: another one has other children."""
+        """The condition that this directory, by its id, is at its key, without an intent. Another
+        directory has other children."""
         return Condition(equals={"isdir": True, "id": directory.key}, missing=(NEXT,))
 
     def remember(self, directory: Entry) -> None:
