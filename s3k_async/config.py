@@ -83,7 +83,7 @@ class VolumeConfig:
     record."""
     hash: HashName | None = None
     layout: LayoutName | None = None
-    """Fixed at init, by default `path`. `tree` is a draft for trials, with known defects (design page
-    011, section 10.1): no other version opens such a volume."""
+    """Fixed at init, by default `path`. `tree` is a draft for trials, with known defects (design
+    page 011, section 10.1): no other version opens such a volume."""
     log_mode: LogMode | None = None
     tuning: Tuning = field(default_factory=Tuning)
