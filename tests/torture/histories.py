@@ -1,8 +1,8 @@
-"""Whether what clients were told at the same time could have been told one after the other.
+"""Whether the results of concurrent calls are those of some sequential order.
 
-A history is what each call was, what its caller was told, and when it began and ended. It is
-linearizable if every call can be given one moment between its beginning and its end at which it
-happened as the dictionary says (Herlihy, Wing). In layout `tree` a call on files has two: it finds
+A history is a list of calls with their results and the times of their begin and end. It is
+linearizable if each call can take effect at one moment between these times, so that the results are
+those of the sequential model (Herlihy, Wing). In layout `tree` a call on files has two: it finds
 its directories at one and takes effect in them at the other.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from s3k_async.errors import S3kError
+from s3k_async.model import LayoutName
 from tests.torture.histories_path import PathSearch
-from tests.torture.histories_places import LayoutName
 from tests.torture.histories_search import NEVER, UNKNOWN, Event, Search, UndecidedError
 from tests.torture.histories_tree import TreeSearch
 from tests.torture.model import Tree
@@ -22,7 +22,6 @@ __all__ = [
     "NEVER",
     "UNKNOWN",
     "Event",
-    "LayoutName",
     "UndecidedError",
     "Violation",
     "check",

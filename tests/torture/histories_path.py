@@ -60,7 +60,7 @@ class PathSearch(Search):
         return Next(likely, odd)
 
     def _outcomes(self, event: Event, tree: Tree) -> Iterator[Tree]:
-        """The trees that the event may lead to, with what was told of it, if it happens now."""
+        """The trees that the event may lead to, with its recorded result, if it happens now."""
         result = event.operation.apply(tree)
         if event.is_unknown:
             if not isinstance(result, Refusal):
@@ -111,9 +111,9 @@ def _changed(operation: Verb) -> Sequence[str]:
 
 
 def _begins(event: Event, tree: Tree, *, exposed: bool) -> Iterator[Tree]:
-    """The trees in which a new file is seen before its writer is told: early, below a directory
-    that is moved or removed; or written by a request whose answer was lost. Once: what was seen
-    does not go and come again.
+    """The trees in which a new file is seen before its creation is acknowledged: early, below a
+    directory that is moved or removed; or written by a request whose answer was lost. Once: a file
+    that was seen does not disappear and come back.
     """
     if not isinstance(event.operation, Filling) or event.operation.path in tree:
         return
@@ -137,8 +137,8 @@ def _turns_up(event: Event, tree: Tree) -> Iterator[Tree]:
 
 
 def _ends(event: Event, tree: Tree) -> Iterator[Tree]:
-    """The trees when the writer of a file that was seen is told. One that fails has taken the file
-    back; so may one of which nobody knows.
+    """The trees when the creation of a file that was seen ends. A failed creation has withdrawn the
+    file; one with an unknown outcome may have.
     """
     writing = event.operation
     assert isinstance(writing, Filling)

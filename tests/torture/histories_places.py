@@ -42,7 +42,6 @@ from tests.torture.model import (
 __all__ = [
     "Change",
     "Deleted",
-    "LayoutName",
     "Move",
     "Place",
     "Purge",
@@ -63,7 +62,6 @@ __all__ = [
     "restore",
 ]
 
-LayoutName: TypeAlias = Literal["path", "tree"]
 
 TRASH: Final = "/.trash"
 """Above the directories in the trash; no path of a scene leads there."""

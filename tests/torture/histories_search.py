@@ -29,11 +29,11 @@ from tests.torture.model import (
 __all__ = ["NEVER", "UNKNOWN", "Event", "Next", "Places", "Search", "Step", "UndecidedError"]
 
 UNKNOWN: Final = "unknown"
-"""Nobody was told, or was told that it is unknown: it happened at any time since, or never will."""
+"""No result, or an unknown one: the call took effect at any time since it began, or never does."""
 NEVER: Final = math.inf
 
 BUDGET: Final = 100_000
-"""Configurations that are looked at, in some ten seconds, before a history is given up."""
+"""Configurations visited before a history is undecided; about ten seconds."""
 
 Places: TypeAlias = Mapping[tuple[int, int], tuple[Place, ...]]
 """Of events that are not done: where each of their paths may lead to, beside where it leads now."""
@@ -41,7 +41,7 @@ Places: TypeAlias = Mapping[tuple[int, int], tuple[Place, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One call of a history. The times are of one clock; a call that nobody saw the end of ends at
+    """One call of a history. The times are of one clock; a call without an observed end ends at
     NEVER."""
 
     client: int
@@ -50,8 +50,8 @@ class Event:
     begin: float
     end: float
     is_resent: bool = False
-    """Whether an answer was lost meanwhile: a creation is sent again, and if somebody has removed
-    what it had created, it comes a second time."""
+    """Whether an answer was lost meanwhile: the creation is sent again, and takes effect again if
+    its entry was removed in between."""
 
     def __str__(self) -> str:
         told = self.outcome.__name__ if isinstance(self.outcome, type) else self.outcome
@@ -67,8 +67,7 @@ class Event:
 
     @property
     def is_failure(self) -> bool:
-        """Whether its caller was told that it failed: nothing happened, whatever the tree was
-        like."""
+        """Whether the call failed: it changed nothing in any tree."""
         return (
             isinstance(self.outcome, type)
             and issubclass(self.outcome, S3kError)

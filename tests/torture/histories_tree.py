@@ -87,7 +87,7 @@ class TreeSearch(Search):
         return Next([done(each) for each in (*now, *(each for each, _ in bound))], odd)
 
     def _now(self, event: Event, step: Step) -> Iterator[Change]:
-        """The changes that the event may make, with what was told of it, if all of it happens
+        """The changes that the event may make, with its recorded result, if all of it happens
         now."""
         nothing = Change(None, step.tree, step.trash)
         result = apply_in_tree(event.operation, step.tree, step.trash)
@@ -167,8 +167,8 @@ class TreeSearch(Search):
                 )
 
     def _again(self, number: int, event: Event, step: Step) -> Iterator[Change]:
-        """The changes when the writer of a file that was there is told. Sent again, it comes where
-        nothing is; one of which nobody knows may be taken back."""
+        """The changes when the creation of a file that was seen ends. A repeated request creates it
+        where nothing is; one with an unknown outcome may be withdrawn."""
         writing = event.operation
         assert isinstance(writing, Filling)
         yield Change(None, step.tree, step.trash)

@@ -8,11 +8,11 @@ import pytest
 
 from s3k_async.backends.ports.items import Condition, Item
 from s3k_async.errors import BusyError, OutcomeUnknownError, PathExistsError, PathNotFoundError
+from s3k_async.model import LayoutName
 from tests.torture.histories import (
     NEVER,
     UNKNOWN,
     Event,
-    LayoutName,
     Violation,
     check,
     find_order,

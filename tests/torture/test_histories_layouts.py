@@ -16,7 +16,8 @@ from s3k_async.errors import (
     PathNotFoundError,
     UncommittedFileError,
 )
-from tests.torture.histories import NEVER, UNKNOWN, Event, LayoutName, find_order
+from s3k_async.model import LayoutName
+from tests.torture.histories import NEVER, UNKNOWN, Event, find_order
 from tests.torture.histories_places import Purge, Undelete, Verb
 from tests.torture.histories_runs import EXCUSED, in_memory
 from tests.torture.histories_scenes import SCENES
