@@ -378,7 +378,7 @@ async def need_collectable(place: CollectedData) -> Item:
     """
     if place.store.read_only:
         raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be garbage collected")
-    require_supported(place.store.keys, "garbage collection")
+    require_supported(place.store.keys.layout, "garbage collection")
     return await need_unlocked(place.store.items)
 
 

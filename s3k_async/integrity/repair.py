@@ -132,7 +132,7 @@ class RepairReport:
 
 def scope_of(volume: FsckVolume, *, grace: float = GRACE_SECONDS, path: str = ROOT) -> Scope:
     """The scope of a check of a volume. Raises UnsupportedError."""
-    require_supported(volume.store.keys, "fsck")
+    require_supported(volume.store.keys.layout, "fsck")
     log: LogReader | JavaLogReader | None = None
     if volume.log_blobs is not None:
         binary = volume.record.log_mode == "binary"

@@ -8,8 +8,8 @@ from typing import Protocol, TypeAlias
 
 from s3k_async.backends.ports.items import Condition
 from s3k_async.errors import ItemFormatError, S3kError, UnsupportedError
-from s3k_async.model import ChangeResult, ChangeTally, Entry, Progress
-from s3k_async.table.keys import Directory, KeyScheme
+from s3k_async.model import ChangeResult, ChangeTally, Entry, LayoutName, Progress
+from s3k_async.table.keys import Directory
 from s3k_async.txn.intent_view import Seeing
 from s3k_async.txn.lease import Moment
 from s3k_async.txn.logged_write import TransactionLog
@@ -209,7 +209,7 @@ class Layout(Protocol):
         optional. Raises the first failure; can be repeated."""
 
 
-def require_supported(keys: KeyScheme, work: str) -> None:
+def require_supported(layout: LayoutName, work: str) -> None:
     """Raise UnsupportedError for work that only layout `path` supports so far."""
-    if keys.layout != "path":
-        raise UnsupportedError(f"{work} does not support layout {keys.layout} yet")
+    if layout != "path":
+        raise UnsupportedError(f"{work} does not support layout {layout} yet")

@@ -80,6 +80,7 @@ __all__ = [
     "has_entries",
     "is_empty",
     "is_locked",
+    "layout_of",
     "load_or_repair",
     "location_text",
     "locked_message",
@@ -157,7 +158,7 @@ class VolumeRecord:
     @property
     def layout(self) -> LayoutName:
         """What the keys of entries are made of."""
-        return "tree" if TREE in self.flags else "path"
+        return layout_of(self.flags)
 
     def to_item(self, operation: str) -> dict[str, Value]:
         """The item that stores the record, written by `operation`."""
@@ -238,6 +239,11 @@ class VolumeRecord:
             raise VolumeMismatchError(
                 f"the volume differs from the given settings: {difference}", path=where
             )
+
+
+def layout_of(flags: Collection[str]) -> LayoutName:
+    """The layout of a volume with these flags."""
+    return "tree" if TREE in flags else "path"
 
 
 def scope_of(volume_id: str, flags: Collection[str]) -> str:

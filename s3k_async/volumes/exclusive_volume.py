@@ -40,6 +40,8 @@ async def exclusive_volume(
     Raises BusyError (another client has the lock, or other work was interrupted), and the errors of
     opening.
     """
+    # A volume of another layout is not opened unless the configuration names it.
+    require_supported(config.layout or "path", f"a {lock.purpose}")
     opened = partial(
         open_volume,
         config,
@@ -67,7 +69,6 @@ async def exclusive_volume(
             raise UnsupportedError(
                 "a volume of S3-FileSystem 1.0 cannot be locked", path=config.table.label
             )
-        require_supported(volume.store.keys, f"a {lock.purpose}")
         if not lock.alone:
             await lock.take(volume.items, volume.record, config.table.label)
         async with lock.held(volume.items):

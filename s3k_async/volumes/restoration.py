@@ -24,11 +24,12 @@ from s3k_async.integrity.local_restore import MakeTree, RestorePlan, plan_restor
 from s3k_async.integrity.restore_plans.path import TreePlan
 from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.model import ROOT, Entry, HashName, LayoutName, Progress
+from s3k_async.namespace.layout import require_supported
 from s3k_async.oplog.entries import Operation
 from s3k_async.table.codec import from_items, to_item
 from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock
-from s3k_async.txn.volume_record import LOCK_PURPOSE, RECORD_KEY, SCOPED, scope_of
+from s3k_async.txn.volume_record import LOCK_PURPOSE, RECORD_KEY, SCOPED, layout_of, scope_of
 from s3k_async.volumes.claims import CLAIM, Claim, read_claim
 from s3k_async.volumes.connections import VolumeConnections, log_location
 from s3k_async.volumes.exclusive_volume import exclusive_volume
@@ -180,6 +181,7 @@ async def restore_volume(
         place = connections.blobs(config.data, "data")
         log_place = connections.blobs(log_location(config), "log")
         found = await _mark(place, log_place)
+        require_supported(layout_of(found.flags), "a restore")
         data, log = place.below(found.scope), log_place.below(found.scope)
         top = ROOT if subtree is None else subtree
 

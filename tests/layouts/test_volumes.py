@@ -19,7 +19,11 @@ from s3k_async.errors import (
 )
 from s3k_async.integrity.gc_mark import CollectedData, need_collectable
 from s3k_async.integrity.repair import repair_volume, verify_volume
+from s3k_async.migrate.dump import dump_volume
+from s3k_async.migrate.load import load_volume
 from s3k_async.migrate.reshard import reshard_volume
+from s3k_async.model import LayoutName
+from s3k_async.volumes.restoration import restore_volume
 from s3k_async.volumes.volume import Volume, open_volume
 
 
@@ -87,6 +91,43 @@ async def test_it_is_not_locked_for_a_reshard(config: VolumeConfig) -> None:
         await reshard_volume(config, 8)
     async with S3kClient(config=config) as fs:
         await fs.write("/a", b"still open")
+
+
+def table_files(directory: Path) -> list[Path]:
+    return list(directory.glob("metadata.sqlite*"))
+
+
+@pytest.mark.parametrize("layout", ["tree", None], ids=["named", "not named"])
+@pytest.mark.parametrize("dry_run", [False, True], ids=["restore", "dry run"])
+async def test_a_lost_table_is_not_restored_and_no_other_is_created(
+    config: VolumeConfig, tmp_path: Path, layout: LayoutName | None, *, dry_run: bool
+) -> None:
+    await init_volume(config=config)
+    async with S3kClient(config=config) as fs:
+        await fs.write("/a/b", b"1")
+    for part in table_files(tmp_path):
+        part.unlink()
+    with pytest.raises(UnsupportedError, match="a restore does not support layout tree"):
+        await restore_volume(replace(config, layout=layout), dry_run=dry_run)
+    assert not table_files(tmp_path)
+
+
+async def test_a_dump_is_not_loaded_and_no_volume_is_created_for_it(
+    config: VolumeConfig, tmp_path: Path
+) -> None:
+    other = VolumeConfig(
+        "other", SqliteFile(str(tmp_path / "other.sqlite")), LocalDirectory(str(tmp_path / "other"))
+    )
+    await init_volume(config=other)
+    dump = str(tmp_path / "dump.jsonl")
+    volume = await open_volume(other)
+    try:
+        await dump_volume(volume, dump)
+    finally:
+        await volume.close()
+    with pytest.raises(UnsupportedError, match="a load does not support layout tree"):
+        await load_volume(dump, config)
+    assert not table_files(tmp_path)
 
 
 async def test_it_is_destroyed_with_what_is_in_it(config: VolumeConfig) -> None:
