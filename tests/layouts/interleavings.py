@@ -21,7 +21,7 @@ from tests.races.operations import Outcome
 from tests.support import FakeClock
 from tests.torture.histories_scheduler import Scheduler
 
-__all__ = ["Interleaving", "interleavings"]
+__all__ = ["Interleaving", "interleavings", "outcome_of"]
 
 
 class Script(random.Random):
@@ -54,6 +54,15 @@ class Script(random.Random):
         return [*taken[:-1], taken[-1] + 1] if taken else None
 
 
+async def outcome_of(work: Awaitable[object]) -> Outcome:
+    """The class of the error that a call raises; None for success."""
+    try:
+        await work
+    except S3kError as error:
+        return type(error)
+    return None
+
+
 @dataclass
 class Interleaving(Scheduler):
     """One run: clients of one volume, and the order of their requests."""
@@ -80,19 +89,12 @@ class Interleaving(Scheduler):
     async def outcomes(self, *works: tuple[Client, Awaitable[object]]) -> list[Outcome]:
         """Run calls of clients at the same time; returns the outcome of each."""
 
-        async def told(work: Awaitable[object]) -> Outcome:
-            try:
-                await work
-            except S3kError as error:
-                return type(error)
-            return None
-
         for client, _ in works:
             self._order(client)
         found: list[Outcome] = []
 
         async def run_all() -> None:
-            found.extend(await asyncio.gather(*(told(work) for _, work in works)))
+            found.extend(await asyncio.gather(*(outcome_of(work) for _, work in works)))
 
         await self.run(run_all)
         for client, _ in works:

@@ -37,13 +37,8 @@ from s3k_async.table.codec import NEXT, to_item
 from s3k_async.table.keys import ROOT_KEY
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.txn_record import LEASE_SECONDS
-from tests.contracts.subjects import params
 from tests.engines.volumes import fresh_name
-from tests.layouts.trees import KEYS, Client, TreeVolume
-
-everywhere = pytest.mark.parametrize(
-    "table", params(("memory", "sqlite", "dynoxide")), indirect=True
-)
+from tests.layouts.trees import KEYS, Client, TreeVolume, everywhere
 
 GROWN = ("/a/", "/a/b/", "/a/b/c/", "/a/b/c/f", "/a/b/r?", "/a/g", "/z/", "/z/y/", "/z/h", "/top/")
 Verb = Callable[[Client], Awaitable[object]]
@@ -667,7 +662,7 @@ VERBS: dict[str, tuple[Sequence[Verb], Verb, str]] = {
 verbs = pytest.mark.parametrize("name", VERBS)
 
 
-async def outcome_of(name: str, plan: FaultPlan) -> tuple[TreeVolume, Client]:
+async def prepared(name: str, plan: FaultPlan) -> tuple[TreeVolume, Client]:
     """A volume and a client that is about to call the verb."""
     volume = await volume_of()
     for each in VERBS[name][0]:
@@ -676,7 +671,7 @@ async def outcome_of(name: str, plan: FaultPlan) -> tuple[TreeVolume, Client]:
 
 
 async def calls_of(name: str) -> int:
-    volume, client = await outcome_of(name, FaultPlan())
+    volume, client = await prepared(name, FaultPlan())
     await VERBS[name][1](client)
     await volume.truths()
     return len(client.faults.calls)
@@ -684,7 +679,7 @@ async def calls_of(name: str) -> int:
 
 async def states_of(name: str) -> tuple[object, object]:
     """The tree before and after the verb."""
-    volume, client = await outcome_of(name, FaultPlan())
+    volume, client = await prepared(name, FaultPlan())
     before = await volume.tree()
     await VERBS[name][1](client)
     return before, await volume.tree()
@@ -697,7 +692,7 @@ async def test_a_lost_answer_is_resolved(name: str, when: str) -> None:
     for number in range(1, await calls_of(name) + 1):
         plan = FaultPlan()
         plan.fail(number, ResponseLostError("lost"), when="after" if when == "after" else "before")
-        volume, client = await outcome_of(name, plan)
+        volume, client = await prepared(name, plan)
         await VERBS[name][1](client)
         assert await volume.tree() == new != old
         assert all(truth.pending == () for truth in (await volume.truths()).values())
@@ -710,7 +705,7 @@ async def test_no_answer_to_a_transaction_leaves_it_pending_in_the_log(name: str
     outcomes = set()
     for applied in (False, True):
         plan = FaultPlan()
-        volume, client = await outcome_of(name, plan)
+        volume, client = await prepared(name, plan)
         armed = False
 
         async def arm(call: Call, plan: FaultPlan = plan, *, applied: bool = applied) -> None:
@@ -760,7 +755,7 @@ async def test_after_a_death_the_tree_is_old_or_new(name: str) -> None:
             plan = FaultPlan()
             plan.die(number, when="before" if when == "before" else "after")
             plan.fail_when(after(number), Died("is dead"), times=1000)
-            volume, client = await outcome_of(name, plan)
+            volume, client = await prepared(name, plan)
             died = False
             try:
                 await VERBS[name][1](client)

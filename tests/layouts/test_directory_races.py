@@ -25,7 +25,7 @@ from s3k_async.model import Content
 from s3k_async.testing import Call
 from tests.contracts.subjects import params
 from tests.engines.volumes import fresh_name
-from tests.layouts.interleavings import interleavings
+from tests.layouts.interleavings import interleavings, outcome_of
 from tests.layouts.trees import KEYS, Client, TreeVolume
 from tests.races.arena import seed_of_run
 from tests.races.operations import Outcome, Refusal, Tree
@@ -125,7 +125,7 @@ async def require_explained(
 ) -> None:
     """Some order of the moves gives these outcomes and this tree; nothing is left pending."""
     end = await tree_of(volume, start)
-    done = [Done(move, told, 0.0, 1.0) for move, told in zip(moves, outcomes, strict=True)]
+    done = [Done(move, outcome, 0.0, 1.0) for move, outcome in zip(moves, outcomes, strict=True)]
     story = "\n  ".join(map(str, done))
     assert explain(start, done, end) is not None, f"from {start}\n  {story}\nto {end}"
     assert [entry.path for entry in await volume.stored() if entry.pending] == []
@@ -368,11 +368,7 @@ async def test_clients_at_the_same_time(table: TableStore, name: str, rounds: in
 
         async def after(delay: float, call: Awaitable[object]) -> Outcome:
             await asyncio.sleep(delay)
-            try:
-                await call
-            except S3kError as error:
-                return type(error)
-            return None
+            return await outcome_of(call)
 
         delays = [choice.choice((0.0, choice.uniform(0.0, 0.02))) for _ in calls]
         outcomes = await asyncio.gather(

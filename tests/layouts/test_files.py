@@ -18,7 +18,6 @@ from s3k_async.errors import (
     PathExistsError,
     PathNotFoundError,
     ResponseLostError,
-    S3kError,
     TransactionConflictError,
 )
 from s3k_async.layouts.tree.tree_parents import CONCLUSIVE_SECONDS
@@ -33,13 +32,10 @@ from s3k_async.namespace.store import WriteTarget
 from s3k_async.table.codec import in_columns, unchanged
 from s3k_async.table.keys import TRASH_ID
 from s3k_async.testing import Call
-from tests.contracts.subjects import params
 from tests.engines.volumes import fresh_name
-from tests.layouts.trees import KEYS, Client, TreeVolume
-
-everywhere = pytest.mark.parametrize(
-    "table", params(("memory", "sqlite", "dynoxide")), indirect=True
-)
+from tests.layouts.interleavings import outcome_of
+from tests.layouts.trees import KEYS, Client, TreeVolume, everywhere
+from tests.races.operations import Outcome
 
 GROWN = ("/a/", "/a/b/", "/a/b/old", "/z/", "/z/g")
 EMPTY = ("/a/", "/a/b/", "/z/", "/z/g")
@@ -47,7 +43,6 @@ EMPTY = ("/a/", "/a/b/", "/z/", "/z/g")
 PATH = "/a/b/f"
 
 Work = Callable[[Client], Awaitable[object]]
-Outcome = type[S3kError] | None
 
 
 async def volume_of(*paths: str) -> TreeVolume:
@@ -120,14 +115,6 @@ async def delete(client: Client) -> None:
     await client.store.delete_file(await existing(client.store, "/a/b/old"))
 
 
-async def outcome_of(work: Awaitable[object]) -> Outcome:
-    try:
-        await work
-    except S3kError as error:
-        return type(error)
-    return None
-
-
 async def rename_ancestor(other: Client) -> None:
     await other.rename("/a", "/q")
 
@@ -158,7 +145,7 @@ class Run:
     """A call, and a change that another client made before one of its requests."""
 
     volume: TreeVolume
-    told: Outcome
+    outcome: Outcome
     changed: Outcome
     """The outcome of the change."""
     request: Call
@@ -187,13 +174,13 @@ async def each_request(work: Work, change: Work, *paths: str, warm: bool = True)
                 changed.append(await outcome_of(change(other)))
 
         client.faults.gate = gate
-        told = await outcome_of(work(client))
+        outcome = await outcome_of(work(client))
         client.faults.gate = None
         if not changed:
             return runs
         truths = await volume.truths()
         assert all(truth.pending == () for truth in truths.values())
-        runs.append(Run(volume, told, changed[0], requests[0]))
+        runs.append(Run(volume, outcome, changed[0], requests[0]))
 
 
 def times(tree: Mapping[str, str], name: str) -> int:
@@ -213,12 +200,12 @@ async def test_a_new_file_beside_a_rename_of_a_directory_above(
     of that directory."""
     places = set()
     for run in await each_request(work, change, warm=warm):
-        volume, told = run.volume, run.told
+        volume, outcome = run.volume, run.outcome
         tree = await volume.tree()
-        if work is move_in and told is PathNotFoundError:
+        if work is move_in and outcome is PathNotFoundError:
             assert "/z/g" in tree
             continue
-        assert told is None
+        assert outcome is None
         (place,) = [path for path in tree if path.endswith("/f")]
         places.add(place)
         client = volume.client()
@@ -235,7 +222,7 @@ async def test_an_overwrite_beside_a_rename_changes_the_file_of_its_path_only(
 ) -> None:
     """A stale path must not lead to a file that another path leads to by then."""
     for run in await each_request(overwrite, change):
-        assert run.told is None
+        assert run.outcome is None
         volume, tree = run.volume, await run.volume.tree()
         versions = {
             path: (await volume.client().need(path)).version
@@ -253,11 +240,11 @@ async def test_a_file_is_moved_or_deleted_once_beside_changes_above(change: Work
     for run in await each_request(move_out, change):
         tree = await run.volume.tree()
         assert times(tree, "old") + times(tree, "f") == 1
-        assert (run.told is None) == (times(tree, "f") == 1)
-        assert run.told in (None, PathNotFoundError)
+        assert (run.outcome is None) == (times(tree, "f") == 1)
+        assert run.outcome in (None, PathNotFoundError)
     for run in await each_request(delete, change):
-        assert run.told in (None, PathNotFoundError)
-        assert times(await run.volume.tree(), "old") == (run.told is not None)
+        assert run.outcome in (None, PathNotFoundError)
+        assert times(await run.volume.tree(), "old") == (run.outcome is not None)
 
 
 async def test_a_file_that_was_renamed_with_its_directory_long_before_is_not_touched() -> None:
@@ -290,14 +277,14 @@ async def test_a_new_file_beside_the_removal_of_its_directory(
     """It is at its path, in a directory made again, unless the directory was deleted with the
     published file."""
     for run in await each_request(work, change, *EMPTY, warm=warm):
-        volume, told, tree = run.volume, run.told, await run.volume.tree()
+        volume, outcome, tree = run.volume, run.outcome, await run.volume.tree()
         assert times(tree, "f") <= 1
-        if work is open_and_close and told is ConflictError:
+        if work is open_and_close and outcome is ConflictError:
             # the directory was deleted with the reservation
             assert change is delete_parent
             assert PATH not in tree
             continue
-        assert told is None
+        assert outcome is None
         if PATH in tree:
             assert (await volume.client().need(PATH)).committed
         else:
@@ -313,7 +300,7 @@ async def test_a_new_file_beside_the_deletion_of_a_directory_further_up(work: Wo
     """An exclusive creation is at its path; another one may be in the trash with the tree."""
     places = set()
     for run in await each_request(work, delete_ancestor):
-        assert run.told is None
+        assert run.outcome is None
         tree = await run.volume.tree()
         assert times(tree, "f") == 1
         if run.request.store == "items":
@@ -422,10 +409,10 @@ async def relocating(
             await when(volume, other)
 
     client.faults.gate = gate
-    told = await outcome_of(write(client, exclusive=exclusive))
+    outcome = await outcome_of(write(client, exclusive=exclusive))
     assert state["deleted"]
     assert when is None or state["moved"]
-    return volume, told
+    return volume, outcome
 
 
 def relocated_key(volume: TreeVolume, client: Client) -> str:
@@ -441,8 +428,8 @@ async def created(volume: TreeVolume) -> Entry:
 
 @pytest.mark.parametrize("exclusive", [False, True])
 async def test_a_file_in_a_removed_directory_is_moved_and_keeps_its_object(exclusive: bool) -> None:
-    volume, told = await relocating(exclusive=exclusive)
-    assert told is None
+    volume, outcome = await relocating(exclusive=exclusive)
+    assert outcome is None
     entry = await volume.client().need(PATH)
     truth = (await volume.truths())[entry.id]
     assert entry.version == 3
@@ -453,8 +440,8 @@ async def test_a_file_in_a_removed_directory_is_moved_and_keeps_its_object(exclu
 
 
 async def test_a_removed_directory_without_anything_else_is_made_again() -> None:
-    volume, told = await relocating(change=remove_parent)
-    assert told is None
+    volume, outcome = await relocating(change=remove_parent)
+    assert outcome is None
     assert PATH in await volume.tree()
 
 
@@ -464,8 +451,8 @@ async def test_a_file_at_the_path_by_then_is_replaced() -> None:
     async def take(volume: TreeVolume, other: Client) -> None:
         await write(other)
 
-    volume, told = await relocating(take)
-    assert told is None
+    volume, outcome = await relocating(take)
+    assert outcome is None
     tree = await volume.tree()
     assert times(tree, "f") == 1
     assert (await volume.client().need(PATH)).version == 3
@@ -475,8 +462,8 @@ async def test_a_file_at_the_path_by_then_refuses_an_exclusive_creation() -> Non
     async def take(volume: TreeVolume, other: Client) -> None:
         await write(other)
 
-    volume, told = await relocating(take, exclusive=True)
-    assert told is PathExistsError
+    volume, outcome = await relocating(take, exclusive=True)
+    assert outcome is PathExistsError
     assert times(await volume.tree(), "f") == 1
 
 
@@ -486,8 +473,8 @@ async def test_a_file_that_was_reclaimed_with_its_directory(exclusive: bool) -> 
         entry = await created(volume)
         await other.store.items.write(Delete(KEYS.of(entry), unchanged(entry)))
 
-    volume, told = await relocating(reclaim, exclusive=exclusive)
-    assert told is (OutcomeUnknownError if exclusive else None)
+    volume, outcome = await relocating(reclaim, exclusive=exclusive)
+    assert outcome is (OutcomeUnknownError if exclusive else None)
     assert times(await volume.tree(), "f") == 0
 
 
@@ -498,8 +485,8 @@ async def test_a_file_that_another_client_has_moved_meanwhile_stays_there() -> N
         _, operations, actions = other.store.plan_move(entry, "/z/f", parent, None)
         await other.store.transact(operations, actions)
 
-    volume, told = await relocating(take_out)
-    assert told is None
+    volume, outcome = await relocating(take_out)
+    assert outcome is None
     assert [path for path in await volume.tree() if path.endswith("/f")] == ["/z/f"]
 
 
@@ -509,8 +496,8 @@ async def test_the_new_directory_is_removed_or_renamed_too(change: Work, exclusi
     async def again(volume: TreeVolume, other: Client) -> None:
         await change(other)
 
-    volume, told = await relocating(again, exclusive=exclusive)
-    assert told is None
+    volume, outcome = await relocating(again, exclusive=exclusive)
+    assert outcome is None
     tree = await volume.tree()
     assert times(tree, "f") == 1
     assert PATH in tree or (change is delete_ancestor and not exclusive)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+import pytest
 from anyio import sleep_forever
 
 from s3k_async import _native
@@ -32,13 +33,19 @@ from s3k_async.table.keys import ROOT_KEY, TRASH_ID, KeyScheme
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.testing import Died, FaultPlan, FaultyItems
 from s3k_async.txn.txn_record import RENEW_SECONDS, TRANSACTION_PARTITION
+from tests.contracts.subjects import params
 from tests.support import FakeClock, fake_runtime
 
-__all__ = ["KEYS", "Client", "Tree", "TreeVolume", "paths_of"]
+__all__ = ["KEYS", "Client", "Tree", "TreeVolume", "everywhere", "paths_of"]
 
 Tree = Mapping[str, str]
 """Object ids by path; the names of directories below the trash are their object ids."""
 KEYS = KeyScheme("v", 2, layout="tree")
+
+everywhere = pytest.mark.parametrize(
+    "table", params(("memory", "sqlite", "dynoxide")), indirect=True
+)
+"""The fixture `table` on each of these engines."""
 
 
 class RecordedItems(FaultyItems):
