@@ -67,7 +67,7 @@ class ConflictBackoff:
             raise error.gave_up() if isinstance(error, ObstructedError) else error
         if isinstance(error, ObstructedError):
             for entry in error.obstacles:
-                await self._store.resolve(entry)
+                await self._store.resolve(entry, error.path or "")
         await runtime.sleep(runtime.uniform(0.0, self._bound))
         self._bound = min(self._longest, self._bound * 2)
 

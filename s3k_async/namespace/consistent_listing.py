@@ -26,7 +26,7 @@ from s3k_async.namespace.layout import LocatedEntry
 from s3k_async.table.codec import from_items
 from s3k_async.table.keys import ROOT_KEY, Directory, KeyScheme
 from s3k_async.table.stored_reader import ROOT_ENTRY
-from s3k_async.txn.intent_view import IntentView
+from s3k_async.txn.intent_view import IntentView, is_held
 
 __all__ = ["ATTEMPTS", "CONSISTENT_ROWS", "SnapshotView", "list_consistently"]
 
@@ -85,8 +85,8 @@ class SnapshotView:
         self._listed: dict[str, Directory] = {}
         """By directory key."""
         self._directories: list[Entries] = []
-        self._met_twice = False
-        """Whether a directory was listed at two paths."""
+        self._contradictory = False
+        """Whether a directory was listed at two paths, or seen in two states."""
 
     @property
     def keys(self) -> KeyScheme:
@@ -133,12 +133,23 @@ class SnapshotView:
         changed = {key for key, stamp in stamps if _stamp(current[key]) != stamp}
         changed |= {key for key, place in self._above.items() if _place(current[key]) != place}
         self._keep(dict(stamps), changed)
-        return not changed and not self._met_twice and await self._intents.is_unchanged()
+        if changed or self._contradictory or self._files_below_removal(current):
+            return False
+        return await self._intents.is_unchanged()
 
     @property
     def validated(self) -> Mapping[_Listed, _Validated]:
         """The directories that the next attempt need not read again; set by `is_unchanged`."""
         return self._validated
+
+    def _files_below_removal(self, current: Mapping[str, Entry | None]) -> bool:
+        """Whether something was listed in a directory that a client is removing as empty. In layout
+        `tree` a file that is being created there may be moved into another directory, so it is not
+        shown before the removal has ended."""
+        return self.keys.layout == "tree" and any(
+            is_held(current.get(directory.entry_key)) and any(len(page) for page in pages)
+            for (directory, _), pages in self._complete.items()
+        )
 
     def _keep(self, stamps: Mapping[str, _Stamp], changed: set[str]) -> None:
         # The page with a changed directory is in its parent, and out of date.
@@ -179,12 +190,13 @@ class SnapshotView:
         for located in found:
             self._looked_up.append((located.entry_key, _stamp(located.entry)))
             for directory in located.above:
-                self._above[directory.entry_key] = _place(directory)
+                place = _place(directory)
+                self._contradictory |= self._above.setdefault(directory.entry_key, place) != place
 
     def _list(self, directory: Directory) -> None:
         if self._watched:
             # In layout `tree` one that was moved meanwhile may be in the listings of two others.
-            self._met_twice |= self._listed.setdefault(directory.key, directory) != directory
+            self._contradictory |= self._listed.setdefault(directory.key, directory) != directory
 
     async def _page(self, directory: Directory, stored: Entries) -> Entries:
         if stored.with_intents():

@@ -48,6 +48,7 @@ from s3k_async.table.codec import NEXT, from_item, to_item, unchanged
 from s3k_async.table.keys import ROOT_KEY, Directory, KeyScheme
 from s3k_async.txn.executor import Withheld
 from s3k_async.txn.intent_resolver import IntentResolver
+from s3k_async.txn.intent_view import is_held
 from s3k_async.txn.logged_write import LoggedOutcome, LoggedWriter
 from s3k_async.txn.txn_record import OwnedTransaction, TransactionRecords
 
@@ -128,7 +129,7 @@ class DirectoryStore(EntryReader):
                 return self._seen(await self.make_missing(chain))
             except ConditionFailedError as error:
                 self.still_time(deadline, path)
-                await self.resolve_refusal(error)
+                await self.resolve_refusal(error, path)
             except ConflictError:
                 self.still_time(deadline, path)
 
@@ -220,12 +221,19 @@ class DirectoryStore(EntryReader):
 
         return misplaced
 
-    async def resolve(self, entry: Entry) -> None:
+    async def resolve(self, entry: Entry, path: str = "") -> None:
         """Wait until no live transaction has an intent on the entry, and resolve an intent left
-        behind. The entry may have changed by then. Raises BusyError.
+        behind. The entry may have changed by then. Raises BusyError, about `path` for an entry that
+        was read without its path.
         """
-        if entry.pending:
+        if not entry.pending:
+            return
+        try:
             await self.resolver.resolve(entry)
+        except BusyError as error:
+            if path and not entry.path.startswith(ROOT):
+                error.name(path)
+            raise
 
     async def resolved(self, entry: Entry) -> Entry | None:
         """The entry at the path once it carries no intent. Raises BusyError."""
@@ -237,12 +245,12 @@ class DirectoryStore(EntryReader):
             current = await self.stored_again(entry)
         return current
 
-    async def resolve_refusal(self, error: ConditionFailedError) -> bool:
+    async def resolve_refusal(self, error: ConditionFailedError, path: str) -> bool:
         """Resolve the intents on items whose conditions failed; returns whether there were any.
-        Raises BusyError."""
+        Raises BusyError, about `path`."""
         held = self.obstacles(error.current.values())
         for entry in held:
-            await self.resolve(entry)
+            await self.resolve(entry, path)
         return bool(held)
 
     def obstacles(self, items: Iterable[Item | None]) -> list[Entry]:
@@ -259,7 +267,7 @@ class DirectoryStore(EntryReader):
                 return await change()
             except ConditionFailedError as error:
                 late = self.runtime.monotonic() >= deadline
-                if not await self.resolve_refusal(error):
+                if not await self.resolve_refusal(error, path):
                     raise
                 if late:  # before this wait, after which the change may succeed
                     raise BusyError(
@@ -347,7 +355,7 @@ class DirectoryStore(EntryReader):
         """
         self.require_writable(entry.path)
         directory = self.keys.directory(entry)
-        if await self.has_children(directory):
+        if await self.has_children(directory) and not await self.is_leaving(entry):
             # Checked before anything is held, so that a refusal changes nothing.
             raise DirectoryNotEmptyError("the directory is not empty", path=entry.path)
         async with self.transactions.hold("mark", entry.path) as txn:
@@ -358,6 +366,15 @@ class DirectoryStore(EntryReader):
             except S3kError:
                 await self.release(held, txn)
                 raise
+
+    async def is_leaving(self, directory: Entry) -> bool:
+        """In layout `tree`: whether another client is removing a directory in which something was
+        found, or has removed it. What was found may be a new file that its creator is going to move
+        into another directory."""
+        if self.keys.layout == "path":
+            return False
+        current = await self.stored_again(directory)
+        return current is None or current.id != directory.id or is_held(current)
 
     async def need_empty(self, directory: Directory) -> None:
         """Raise DirectoryNotEmptyError unless no item is stored below a directory: a hidden entry
@@ -414,13 +431,18 @@ class DirectoryStore(EntryReader):
 
     async def directory_exists(self, directory: Directory) -> bool:
         """Whether this is now a directory without an intent of a live transaction; in layout `tree`
-        this one."""
+        this one, and a removal as empty, which is in progress, is ended, as it is not empty."""
         entry = await self.stored(directory.entry_key)
         if (
             entry is not None
             and entry.is_dir
             and (not entry.directory or entry.id == directory.key)
-            and (not entry.pending or await self.resolver.keeps_directory(entry))
+            and (
+                not entry.pending
+                or await self.resolver.keeps_directory(
+                    entry, end_removal=self.keys.layout == "tree"
+                )
+            )
         ):
             self.layout.remember(entry)
             return True

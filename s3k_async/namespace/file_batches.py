@@ -248,9 +248,7 @@ class _Batch:
 
     async def _confirm_below(self, files: list[_Publication]) -> None:
         try:
-            exists = await self.store.layout.has_parent(
-                files[0].entry, files[0].target.chain, exclusive=not self.overwrite
-            )
+            exists = await self.store.layout.has_parent(files[0].entry, files[0].target.chain)
         except S3kError as error:
             for file in files:
                 self._not_known(
@@ -269,7 +267,7 @@ class _Batch:
     async def _keep(self, file: _Publication) -> None:
         try:
             self.published[file.path] = await self.store.recreate_parents(
-                file.entry, file.target.chain, exclusive=not self.overwrite
+                file.entry, file.target.chain
             )
         except OutcomeUnknownError as error:
             self._not_known(file, error.message, error)

@@ -132,20 +132,15 @@ class Layout(Protocol):
         of its opening. Raises ConflictError if its directories were deleted; they may have been
         moved."""
 
-    async def has_parent(
-        self, entry: Entry, chain: ConfirmedChain | None, *, exclusive: bool = False
-    ) -> bool:
+    async def has_parent(self, entry: Entry, chain: ConfirmedChain | None) -> bool:
         """Whether the parent of a created entry is a directory that no transaction is removing or
-        moving, by a read that begins now; in layout `tree` for an `exclusive` creation, whether all
-        of `chain` is still in place. Creations depend on this: it is called after the entry was
-        written and before it is acknowledged."""
+        moving, by a read that begins now. Creations depend on this: it is called after the entry
+        was written and before it is acknowledged."""
 
-    async def give_parents(
-        self, entry: Entry, chain: ConfirmedChain | None, *, exclusive: bool = False
-    ) -> Entry:
-        """Create the parents of a created entry again, if it still has none, and return the entry,
-        which in layout `tree` may have been moved into another directory at its path. A transaction
-        that is changing them or the entry is awaited.
+    async def give_parents(self, entry: Entry, chain: ConfirmedChain | None) -> Entry:
+        """Create the parents of a created entry again, if they were removed as empty, and return
+        the entry, which in layout `tree` may have been moved into another directory at its path. A
+        transaction that is changing them or the entry is awaited.
 
         Raises NotDirectoryError, BusyError, ConflictError (the path is taken, prepare it again) and
         the errors of the table: then the entry is to be withdrawn. OutcomeUnknownError of the

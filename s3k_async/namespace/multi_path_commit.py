@@ -141,8 +141,8 @@ async def _in_one(store: MetadataStore, plan: CommitPlan) -> None:
 
 async def _make(store: MetadataStore, absent: Iterable[Directory], fit: Iterable[Change]) -> None:
     """Create missing items that are to be touched: the record of the root before its first use, and
-    a directory in which a dead writer left a file. A directory that was removed with its files is
-    not created again.
+    in layout `path` a directory in which a dead writer left a file. A directory that was removed
+    with its files is not created again.
 
     `fit`: the changes without obstruction.
     """
@@ -150,7 +150,7 @@ async def _make(store: MetadataStore, absent: Iterable[Directory], fit: Iterable
     for directory in absent:
         if directory.path == ROOT:
             await store.touch(directory)
-        elif directory in left:
+        elif directory in left and store.keys.layout == "path":
             await store.recreate_directory(directory.path)
 
 

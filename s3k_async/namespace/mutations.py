@@ -24,6 +24,7 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.model import ROOT, ChangeTally, Content, Entry
+from s3k_async.namespace.conflict_backoff import ObstructedError
 from s3k_async.namespace.directories import require_directories
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation, OperationKind
@@ -196,7 +197,8 @@ async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitP
 
     Raises PathNotFoundError, PathExistsError, IsDirectoryError, NotDirectoryError,
     UncommittedFileError, ConflictError (an entry to be moved or removed has another version by
-    now), LeaseExpiredError, BusyError.
+    now), LeaseExpiredError, BusyError; ObstructedError if the paths were read before and after a
+    change.
     """
     wanted = list(dict.fromkeys(_paths(mutations, all_parents=store.keys.layout == "tree")))
     since = store.runtime.monotonic()
@@ -388,7 +390,12 @@ class _Evaluation:
         after: Entry | None,
         operations: Sequence[Operation],
     ) -> None:
-        self.plan.changes[path] = Change(path, before, after, self._parent(path), tuple(operations))
+        parent = self._parent(path)
+        for entry in (before, after):
+            if entry is not None and entry.directory not in ("", parent.key):
+                # Layout `tree`: its directory was replaced between the reads of two paths.
+                raise ObstructedError(path)
+        self.plan.changes[path] = Change(path, before, after, parent, tuple(operations))
 
     def _parent(self, path: str) -> Directory:
         """The parent of a path that changes."""

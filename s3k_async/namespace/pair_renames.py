@@ -26,6 +26,7 @@ from s3k_async.errors import (
 )
 from s3k_async.model import ROOT, Entry
 from s3k_async.namespace.bulk_changes import BulkOutcome
+from s3k_async.namespace.conflict_backoff import ObstructedError
 from s3k_async.namespace.directories import require_directories
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
@@ -158,7 +159,13 @@ class PairRenames:
             self._alone.append((source, pair.target))
             return None
         directory = self._store.keys.directory(parent)
-        moved, operations, actions = self._store.plan_move(source, pair.target, directory, target)
+        try:
+            moved, operations, actions = self._store.plan_move(
+                source, pair.target, directory, target
+            )
+        except ObstructedError:
+            self._alone.append((source, pair.target))
+            return None
         return _Move(source, moved, directory, operations, actions)
 
     async def _together(self, moves: Sequence[_Move], since: float) -> None:

@@ -28,6 +28,7 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry
+from s3k_async.namespace.conflict_backoff import ObstructedError
 from s3k_async.namespace.directories import DirectoryStore, require_directories
 from s3k_async.namespace.layout import ConfirmedChain
 from s3k_async.oplog.entries import Operation, OperationKind
@@ -118,7 +119,7 @@ class MetadataStore(DirectoryStore):
                 raise PathExistsError("the file exists", path=target.path)
             return await self._replace(target.current, content, target.chain)
         try:
-            return await self._create(target, content, exclusive=not overwrite)
+            return await self._create(target, content)
         except PathExistsError as error:
             if not overwrite:
                 raise
@@ -138,7 +139,7 @@ class MetadataStore(DirectoryStore):
             if exclusive:
                 raise PathExistsError("the file exists", path=target.path)
             return replace(target.current, lease_ms=target.lease_ms)
-        return await self._create(target, None, exclusive=exclusive)
+        return await self._create(target, None)
 
     async def commit(
         self, entry: Entry, content: Content, chain: ConfirmedChain | None = None
@@ -250,9 +251,7 @@ class MetadataStore(DirectoryStore):
 
     # Writing a file
 
-    async def _create(
-        self, target: WriteTarget, content: Content | None, *, exclusive: bool
-    ) -> Entry:
+    async def _create(self, target: WriteTarget, content: Content | None) -> Entry:
         """Create a file: committed at once with `content`, else as a reservation. Raises
         PathExistsError."""
         deadline, chain = self.deadline(), target.chain
@@ -269,10 +268,16 @@ class MetadataStore(DirectoryStore):
             late = self.runtime.monotonic() >= deadline
             try:
                 return await self._create_once(
-                    entry, "create" if content is None else "update", chain, exclusive=exclusive
+                    entry, "create" if content is None else "update", chain
                 )
             except ConditionFailedError as error:
-                if not await self.resolve_refusal(error):
+                if not await self.resolve_refusal(error, entry.path):
+                    if chain is not None and chain.above and await self.is_leaving(chain.above[-1]):
+                        raise ConflictError(
+                            "another client removed the directory of the path; no changes were "
+                            "applied",
+                            path=entry.path,
+                        ) from error
                     raise PathExistsError("the path exists", path=entry.path) from error
                 if late:
                     raise BusyError(
@@ -280,7 +285,7 @@ class MetadataStore(DirectoryStore):
                     ) from error
 
     async def _create_once(
-        self, entry: Entry, kind: OperationKind, chain: ConfirmedChain | None, *, exclusive: bool
+        self, entry: Entry, kind: OperationKind, chain: ConfirmedChain | None
     ) -> Entry:
         """Create the entry and make sure that it has a parent. Raises ConditionFailedError when an
         entry is at the path.
@@ -290,7 +295,7 @@ class MetadataStore(DirectoryStore):
         async def create(_: LoggedOutcome) -> None:
             nonlocal has_parent
             await self._put(Put(to_item(entry, self.keys), ABSENT), entry, chain)
-            has_parent = await self.check_parent(entry, chain, exclusive=exclusive)
+            has_parent = await self.check_parent(entry, chain)
 
         try:
             await self.changes.run([self.changes.operation(kind, None, entry)], create)
@@ -299,7 +304,7 @@ class MetadataStore(DirectoryStore):
                 await self.withdraw_cancelled(entry)
             raise
         if not has_parent:
-            return await self.recreate_parents(entry, chain, exclusive=exclusive)
+            return await self.recreate_parents(entry, chain)
         return entry
 
     async def _put(
@@ -319,12 +324,10 @@ class MetadataStore(DirectoryStore):
             error.before_change = True
             raise
 
-    async def check_parent(
-        self, entry: Entry, chain: ConfirmedChain | None = None, *, exclusive: bool = False
-    ) -> bool:
+    async def check_parent(self, entry: Entry, chain: ConfirmedChain | None = None) -> bool:
         """`Layout.has_parent`. Raises OutcomeUnknownError instead of other errors."""
         try:
-            return await self.layout.has_parent(entry, chain, exclusive=exclusive)
+            return await self.layout.has_parent(entry, chain)
         except S3kError as error:
             raise OutcomeUnknownError(
                 "the file was written, but its parent directory could not be verified",
@@ -332,9 +335,7 @@ class MetadataStore(DirectoryStore):
                 operation=entry.operation,
             ) from error
 
-    async def recreate_parents(
-        self, entry: Entry, chain: ConfirmedChain | None, *, exclusive: bool = False
-    ) -> Entry:
+    async def recreate_parents(self, entry: Entry, chain: ConfirmedChain | None) -> Entry:
         """Recreate the parents of a file that was created below a directory being removed; returns
         the file. Readers may have seen it, so it must not disappear and come back. If another
         client has changed it since, nothing is done; a transaction that is changing it is waited
@@ -344,7 +345,7 @@ class MetadataStore(DirectoryStore):
         file was withdrawn; OutcomeUnknownError.
         """
         try:
-            return await self.layout.give_parents(entry, chain, exclusive=exclusive)
+            return await self.layout.give_parents(entry, chain)
         except S3kError as error:
             if isinstance(error, OutcomeUnknownError) and error.operation == entry.operation:
                 raise
@@ -465,14 +466,14 @@ class MetadataStore(DirectoryStore):
         The transaction checks the parent. Otherwise a file moved into a directory that another
         client is removing could not be moved back, since its old parent may be gone as well.
         """
-        moved, operations, actions = self.plan_move(source, target, parent, replaced)
-        placed = [source, moved] if moved.directory else []
         try:
+            moved, operations, actions = self.plan_move(source, target, parent, replaced)
+            placed = [source, moved] if moved.directory else []
             await self.transact(operations, [*actions, *self.require_parent(parent)], placed, since)
         except ConditionFailedError as error:
-            await self.resolve_refusal(error)
+            await self.resolve_refusal(error, source.path)
             return None
-        except ConflictError:
+        except (ConflictError, ObstructedError):
             return None
         except TransactionConflictError:
             # Transactions with a common item are serialised, and too many clients rename into this
@@ -483,12 +484,18 @@ class MetadataStore(DirectoryStore):
     def plan_move(
         self, source: Entry, target: str, parent: Directory, replaced: Entry | None
     ) -> tuple[Entry, list[Operation], list[Action]]:
-        """A file at its new path, and the log records and actions of its move."""
+        """A file at its new path, and the log records and actions of its move.
+
+        Raises ObstructedError if both paths lead to one item: in layout `tree` a directory was
+        renamed between the reads of the two.
+        """
         moved = source.moved(
             target,
             operation=self.runtime.uuid(),
             directory=parent.key if self.keys.layout == "tree" else "",
         )
+        if moved.entry_key == source.entry_key:
+            raise ObstructedError(target)
         operations = [self.changes.operation("rename", source, moved)]
         if replaced is not None:
             operations.append(self.changes.operation("delete", replaced, None))
@@ -517,7 +524,7 @@ class MetadataStore(DirectoryStore):
         try:
             await self.transact(operations, actions, placed, since)
         except ConditionFailedError as error:
-            await self.resolve_refusal(error)
+            await self.resolve_refusal(error, source.path)
             return None
         except ConflictError:
             return None

@@ -89,12 +89,13 @@ class StoredReader:
         """The entries below a path in one of `segments` parts of the table, those without
         parents included.
 
-        The path itself is excluded, and matching is by components: `/a` does not reach `/ab`.
-        Raises ValueError unless 0 <= segment < segments.
+        The path itself is excluded, and matching is by components: `/a` does not reach `/ab`. In
+        layout `tree`, whose keys have no paths, only the root has entries: all, those in the trash
+        included, with their entry keys as paths. Raises ValueError unless 0 <= segment < segments.
         """
-        below = ROOT if path == ROOT else path + "/"
         async for page in scan_all(self.items, segment, segments):
-            yield from_items(page, self.keys, records=True).below(below)
+            entries = from_items(page, self.keys, records=True)
+            yield entries if path == ROOT else entries.below(path + "/")
 
     async def items_at(self, entry_keys: Sequence[str]) -> dict[str, Item]:
         """The items with those of the entry keys that exist."""

@@ -109,15 +109,18 @@ class IntentResolver:
                 raise
             await self._end_one(entry, published=False)
 
-    async def keeps_directory(self, directory: Entry) -> bool:
+    async def keeps_directory(self, directory: Entry, *, end_removal: bool = False) -> bool:
         """Whether no transaction removes or moves a directory with an intent. An intent without
-        effect is removed.
+        effect is removed; with `end_removal` also that of a client that is removing the directory
+        as empty, which then fails.
         """
         record = await self._transactions.record(transaction_of(directory.pending))
         state = _new_state(directory)
         if record is not None and record.is_published:
             return state == CREATED
-        if record is not None and (record.kind != "mark" or self._transactions.lease_runs(record)):
+        if record is not None and (
+            record.kind != "mark" or (not end_removal and self._transactions.lease_runs(record))
+        ):
             return False
         return await self._end_one(directory, published=False) and state != CREATED
 

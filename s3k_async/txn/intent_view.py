@@ -17,7 +17,7 @@ from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.txn_record import TransactionRecord, record_from, transaction_key
 from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent, parse_intent
 
-__all__ = ["IntentView", "Seeing"]
+__all__ = ["IntentView", "Seeing", "is_held"]
 
 Seeing: TypeAlias = Callable[[Entries], Awaitable[Entries]]
 """The visible states of stored entries: `IntentView.seen`."""
@@ -121,6 +121,14 @@ class IntentView:
     async def _read(self, transactions: Iterable[str]) -> dict[str, TransactionRecord]:
         found = await self._items.get_many([transaction_key(txn) for txn in transactions])
         return {key.sort: record_from(item) for key, item in found.items()}
+
+
+def is_held(entry: Entry | None) -> bool:
+    """Whether a transaction holds the entry without changing it, as the removal of an empty
+    directory does."""
+    return (
+        entry is not None and bool(entry.pending) and _understood(entry.pending).new_state is None
+    )
 
 
 def _understood(text: str) -> WriteIntent:

@@ -103,8 +103,6 @@ class ParentDirectories(PathResolver):
         self,
         entry: Entry,
         chain: ConfirmedChain | None,  # noqa: ARG002
-        *,
-        exclusive: bool = False,  # noqa: ARG002
     ) -> bool:
         """Whether the parent is a directory without an intent of a live transaction. Concurrent
         calls for the same parent share a read that begins after all of them."""
@@ -115,8 +113,6 @@ class ParentDirectories(PathResolver):
         self,
         entry: Entry,
         chain: ConfirmedChain | None,  # noqa: ARG002
-        *,
-        exclusive: bool = False,  # noqa: ARG002
     ) -> Entry:
         """Create the parents of a created entry again, if it still has none."""
         await self._give_parents(entry)
@@ -151,7 +147,7 @@ class ParentDirectories(PathResolver):
                     there = Check(store.keys.of(entry), unchanged(entry))
                     await store.make_missing(chain[:-1], there)
             except ConditionFailedError as error:
-                await store.resolve_refusal(error)
+                await store.resolve_refusal(error, entry.path)
 
     async def keep_moved(
         self,

@@ -162,17 +162,23 @@ class ChainResolver:
             entry = found.get(key)
             if not known.is_still(entry):
                 self.cache.update(key, entry)
-                return entry if isinstance(entry, ItemFormatError) else None
+                return _at(entry, place) if isinstance(entry, ItemFormatError) else None
             assert isinstance(entry, Entry)
             steps.append((place, replace(entry, path=place)))
         place, last = route.places[len(steps)], found.get(route.next)
         if isinstance(last, ItemFormatError):
-            return last
+            return _at(last, place)
         if self.cache.update(route.next, last) is not None and not route.is_complete:
             return None  # a directory that was missing when the route was predicted
         steps.append((place, None if last is None else replace(last, path=place)))
         steps += [(place, None) for place in route.places[len(steps) :]]
         return ResolvedPath([(ROOT, ROOT_ENTRY), *steps], sent)
+
+
+def _at(error: ItemFormatError, path: str) -> ItemFormatError:
+    """The error of an item that was read by its entry key."""
+    error.name(path)
+    return error
 
 
 def _places(path: str) -> Sequence[str]:

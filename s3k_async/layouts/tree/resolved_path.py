@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from s3k_async.model import Entry
+from s3k_async.txn.intent_view import is_held
 
 __all__ = ["ResolvedPath"]
 
@@ -35,3 +36,11 @@ class ResolvedPath:
     def parent(self) -> Entry | None:
         """The entry at the parent's path: a directory, a file, or None. The root is its own."""
         return self.chain[max(0, len(self.chain) - 2)][1]
+
+    @property
+    def removed_parent(self) -> Entry | None:
+        """The parent, if it holds a file although a client is removing it as an empty directory."""
+        entry, parent = self.entry, self.parent
+        if entry is None or entry.is_dir or parent is None or not is_held(parent):
+            return None
+        return parent

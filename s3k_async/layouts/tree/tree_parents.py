@@ -1,10 +1,10 @@
 """Directories of new entries in layout `tree`: read before an entry is written, and again after it.
 
 An entry is written into the directory to which its path led at one moment of the call, even if that
-directory is moved or removed meanwhile. If it was moved, the entry was moved with it. If it was
-removed, it has an item in the trash, and a new entry is moved into the current directory at the
-path
-(docs/design/011-directories-by-id.md, section 5.4).
+directory is moved or removed meanwhile. If it was moved, or deleted with everything below it, the
+entry went with it. If it was removed as empty, it has a removal marker in the trash, and the new
+entry is moved into the current directory at the path (docs/design/011-directories-by-id.md,
+section 5.4).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 from s3k_async import _native
 from s3k_async._core.concurrency import run_all
-from s3k_async.backends.ports.items import ABSENT, Action, Check, Delete, Item, Put
+from s3k_async.backends.ports.items import ABSENT, Action, Check, Delete, Put
 from s3k_async.errors import (
     ConditionFailedError,
     ConflictError,
@@ -25,15 +25,15 @@ from s3k_async.errors import (
     TransactionConflictError,
 )
 from s3k_async.layouts.tree.resolved_path import ResolvedPath
+from s3k_async.layouts.tree.trash_items import TrashedDirectory, TrashReason
 from s3k_async.layouts.tree.tree_reads import TreeReads
 from s3k_async.model import ROOT, Entry
-from s3k_async.namespace.conflict_backoff import ConflictBackoff
+from s3k_async.namespace.conflict_backoff import ConflictBackoff, ObstructedError
 from s3k_async.namespace.directories import require_directories
 from s3k_async.namespace.layout import ConfirmedChain, PreparedPaths
 from s3k_async.namespace.single_flight import SingleFlight
 from s3k_async.namespace.store import MetadataStore, directories_above
-from s3k_async.table.codec import from_item, to_item, unchanged
-from s3k_async.table.keys import TRASH_ID
+from s3k_async.table.codec import to_item, unchanged
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn.lease import Moment
 
@@ -152,7 +152,7 @@ class TreeParents(TreeReads):
         if not await self.misplaced([entry]):
             return
         gone = await self._gone(chain.above)
-        if gone is not None and await self._is_in_trash(gone):
+        if gone is not None and await self._removed_as(gone, entry.path) is not None:
             raise ConflictError(
                 "another client deleted the directory of the file; nothing was published",
                 path=entry.path,
@@ -161,51 +161,61 @@ class TreeParents(TreeReads):
     # After the write
 
     async def has_parent(
-        self, entry: Entry, chain: ConfirmedChain | None, *, exclusive: bool = False
+        self,
+        entry: Entry,  # noqa: ARG002
+        chain: ConfirmedChain | None,
     ) -> bool:
         """Whether the parent is still in place, without an intent of a live transaction. Concurrent
         calls for the same directory share a read that begins after all of them."""
         assert chain is not None
-        if chain.parent.path == ROOT:
-            return True
-        if not exclusive:
-            return await self._shared.ask(chain.parent)
-        resolved = (await self.resolve([chain.parent.path]))[0].entry
-        return resolved is not None and resolved.id == entry.directory and not resolved.pending
+        return chain.parent.path == ROOT or await self._shared.ask(chain.parent)
 
-    async def give_parents(
-        self, entry: Entry, chain: ConfirmedChain | None, *, exclusive: bool = False
-    ) -> Entry:
-        """If the parent was removed, or for an exclusive creation a directory above it, move the
-        entry into the directory at its path."""
+    async def give_parents(self, entry: Entry, chain: ConfirmedChain | None) -> Entry:
+        """If the parent was removed as empty, move the entry into the directory at its path. If it
+        was deleted with everything below it, the creation counts as before the deletion.
+
+        Until its parent is known to have been removed as empty, others may have seen the entry, so
+        that it must not be withdrawn.
+        """
         assert chain is not None
-        store, deadline = self._store, self._store.deadline()
-        looked_at = chain.above if exclusive else chain.above[-1:]
+        try:
+            is_in_place = not await self._was_empty(entry, chain)
+        except S3kError as error:
+            raise _unknown(entry, "the file was written, but its directory is not known") from error
+        if is_in_place:
+            return entry
+        deadline = self._store.deadline()
         while True:
-            gone = await self._gone(looked_at)
-            if gone is None:
-                parent = await store.stored_again(chain.above[-1])
-                if parent is not None and parent.id == chain.parent.key:
-                    if not parent.pending or await store.resolver.keeps_directory(parent):
-                        return entry
-                    await store.resolve(parent)
-                store.still_time(deadline, entry.path)
-                continue
-            if chain.since.age(store.runtime) >= CONCLUSIVE_SECONDS:
-                raise _unknown(entry, "the file was written, but its directory is not known")
-            if not await self._is_in_trash(gone):
-                return entry
-            moved = await self._relocate(entry, exclusive=exclusive)
+            moved = await self._relocate(entry, entry.path)
             if moved is not None:
                 return moved
+            self._store.still_time(deadline, entry.path)
+
+    async def _was_empty(self, entry: Entry, chain: ConfirmedChain) -> bool:
+        """Whether the parent of a created entry was removed as empty. Raises BusyError, and
+        OutcomeUnknownError if the trash no longer tells."""
+        store, deadline = self._store, self._store.deadline()
+        while True:
+            gone = await self._gone(chain.above[-1:])
+            if gone is not None:
+                if chain.since.age(store.runtime) >= CONCLUSIVE_SECONDS:
+                    raise _unknown(entry, "the file was written, but its directory is not known")
+                return await self._removed_as(gone, entry.path) == "empty"
+            parent = await store.stored_again(chain.above[-1])
+            if parent is not None and parent.id == chain.parent.key:
+                if not parent.pending or await store.resolver.keeps_directory(
+                    parent, end_removal=True
+                ):
+                    return False
+                await store.resolve(parent, entry.path)
             store.still_time(deadline, entry.path)
 
     async def keep_moved(
         self, moved: Entry, source: Entry, chain: ConfirmedChain | None, *, replaced: bool
     ) -> Entry | None:
-        """Move the file into the directory at its path, or if that fails back to its source. A
-        directory in which a file was replaced was not empty, so it was deleted with everything
-        below it, after the rename."""
+        """If the directory of the file was removed as empty, move the file into the directory at
+        its path, or if that fails back to its source. A directory in which a file was replaced was
+        not empty, so it was deleted with everything below it, after the rename."""
         if replaced:
             return moved
         try:
@@ -218,22 +228,22 @@ class TreeParents(TreeReads):
             return None
 
     async def _move_back(self, moved: Entry, source: Entry, reason: S3kError) -> bool:
-        """Undo a rename. False if another client has changed the file since."""
-        store = self._store
-        back = moved.moved(source.path, operation=store.runtime.uuid(), directory=source.directory)
-        actions: list[Action] = [
-            Delete(store.keys.of(moved), unchanged(moved)),
-            Put(to_item(back, store.keys), ABSENT),
-        ]
-        try:
-            await store.transact([store.changes.operation("rename", moved, back)], actions)
-        except ConditionFailedError as error:
-            if 0 in error.current:
-                return False
-            raise _unknown(
-                moved, "the file was moved, but another client is removing its directory"
-            ) from reason
-        return True
+        """Undo a rename: move the file into the directory at its old path, which is created again
+        if it was removed since. False if another client has changed the file since."""
+        unknown = _unknown(
+            moved, "the file was moved, but another client is removing its directory"
+        )
+        deadline = self._store.deadline()
+        while True:
+            try:
+                back = await self._relocate(moved, source.path)
+                if back is not None:
+                    return back is not moved
+                self._store.still_time(deadline, source.path)
+            except OutcomeUnknownError:
+                raise
+            except S3kError:
+                raise unknown from reason
 
     async def _gone(self, directories: Sequence[Entry]) -> Entry | None:
         """The lowest of the directories that is no longer at its key, or None."""
@@ -247,43 +257,52 @@ class TreeParents(TreeReads):
                 return directory
         return None
 
-    async def _is_in_trash(self, directory: Entry) -> bool:
-        """Whether a directory that is no longer at its key was removed; otherwise it was moved.
+    async def _removed_as(self, directory: Entry, path: str) -> TrashReason | None:
+        """Why a directory that is no longer at its key is in the trash; None if it is not there, so
+        that it was moved. Raises BusyError, about `path`.
 
         A transaction checks this. A read could miss the item in the trash although an earlier read
         has shown the deletion: DynamoDB makes the effects of a transaction visible item by item. It
         refuses other transactions on these items until all effects are visible.
         """
         store = self._store
-        key = store.keys.key(store.keys.child(TRASH_ID, directory.id))
+        key = TrashedDirectory.key(directory.id, store.keys)
         race = ConflictBackoff(store)
         while True:
             try:
                 await store.items.transact([Check(key, ABSENT)], store.runtime.uuid())
-            except ConditionFailedError:
-                return True
-            except (TransactionConflictError, OutcomeUnknownError) as error:
+            except ConditionFailedError as error:
+                item = error.current.get(0)
+                if item is not None:
+                    return TrashedDirectory.from_item(item, store.keys).why
+                await race.lost(ObstructedError(path))  # it has left the trash meanwhile
+            except TransactionConflictError:
+                await race.lost(ObstructedError(path))
+            except OutcomeUnknownError as error:
                 await race.lost(error)  # after a lost response, a failed condition proves nothing
             else:
-                return False
+                return None
 
-    async def _relocate(self, entry: Entry, *, exclusive: bool) -> Entry | None:
-        """Move a created entry into the current directory at its path; missing directories are
-        created. An exclusive creation requires all directories above it. None if anything has
-        changed meanwhile. Raises ConflictError if the path is taken."""
+    async def _relocate(self, entry: Entry, path: str) -> Entry | None:
+        """Move an entry that was just created, or moved, from a removed directory into the current
+        directory at a path; missing directories are created.
+
+        Returns the entry itself if its directory is in place again, or if another client has
+        changed or removed the entry, having seen it. None if anything else has changed meanwhile.
+        Raises ConflictError if the path is taken.
+        """
         store = self._store
-        there, chain = await self.prepare(entry.path)
-        if chain.parent.key == entry.directory:
-            return entry  # the directory is in place again
+        there, chain = await self.prepare(path)
+        if (chain.parent.key, path) == (entry.directory, entry.path):
+            return entry
         if there is not None:
-            raise _taken(entry)
-        moved = entry.moved(entry.path, operation=store.runtime.uuid(), directory=chain.parent.key)
+            raise _taken(path)
+        moved = entry.moved(path, operation=store.runtime.uuid(), directory=chain.parent.key)
         actions: list[Action] = [
             Delete(store.keys.of(entry), unchanged(entry)),
             Put(to_item(moved, store.keys), ABSENT),
+            *store.require_parent(chain.parent),
         ]
-        for directory in chain.above if exclusive else chain.above[-1:]:
-            actions += store.require_parent(store.keys.directory(directory))
         try:
             await store.transact(
                 [store.changes.operation("rename", entry, moved)],
@@ -300,30 +319,20 @@ class TreeParents(TreeReads):
                 "into another one is not known",
             ) from error
         except ConditionFailedError as error:
-            if await store.resolve_refusal(error):
+            if await store.resolve_refusal(error, path):
                 return None
             if 0 in error.current:
-                return self._changed(entry, error.current[0], exclusive=exclusive)
+                return entry
             if 1 in error.current:
-                raise _taken(entry) from error
+                raise _taken(path) from error
             return None
         return moved
 
-    def _changed(self, entry: Entry, item: Item | None, *, exclusive: bool) -> Entry:
-        """The result for a created entry that another client has changed or removed since. A
-        missing entry may have been reclaimed with its directory; then the creation counts as before
-        the deletion. For an exclusive creation that could contradict another one, so its outcome is
-        unknown."""
-        current = None if item is None else from_item(item, self._store.keys)
-        if exclusive and current is None:
-            raise _unknown(entry, "the file was written, and removed with its directory")
-        return entry
 
-
-def _taken(entry: Entry) -> ConflictError:
+def _taken(path: str) -> ConflictError:
     return ConflictError(
         "another client removed the directory of the file and created an entry at its path",
-        path=entry.path,
+        path=path,
     )
 
 

@@ -50,7 +50,7 @@ class TreeReads:
         """As `get_many`; for an invalid item the error takes the place of the entry."""
         return [
             resolved if isinstance(resolved, ItemFormatError) else resolved.entry
-            for resolved in await self._resolver.resolve(paths)
+            for resolved in await self._resolve(paths)
         ]
 
     async def chain(self, path: str) -> Chain:
@@ -80,10 +80,34 @@ class TreeReads:
     async def resolve(self, paths: Sequence[str], see: Seeing | None = None) -> list[ResolvedPath]:
         """The paths with their directories, in their order. Raises ItemFormatError."""
         found = []
-        for resolved in await self._resolver.resolve(paths, see):
+        for resolved in await self._resolve(paths, see):
             if isinstance(resolved, ItemFormatError):
                 raise resolved
             found.append(resolved)
+        return found
+
+    async def _resolve(
+        self, paths: Sequence[str], see: Seeing | None = None
+    ) -> list[ResolvedPath | ItemFormatError]:
+        """The paths with their directories. A file in a directory that a client is removing as
+        empty may be moved into another directory by its creator, so it is not shown before the
+        removal has ended."""
+        store = self._store
+        found = await self._resolver.resolve(paths, see)
+        deadline = store.deadline()
+        while removed := {
+            resolved.path: parent
+            for resolved in found
+            if isinstance(resolved, ResolvedPath) and (parent := resolved.removed_parent)
+        }:
+            for path, parent in removed.items():
+                await store.resolve(parent, path)
+                store.still_time(deadline, path)
+            again = await self._resolver.resolve(list(removed), see)
+            current = dict(zip(removed, again, strict=True))
+            found = [
+                current.get(path, resolved) for path, resolved in zip(paths, found, strict=True)
+            ]
         return found
 
     def known_above(self, entry: Entry) -> list[Directory] | None:
