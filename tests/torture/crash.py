@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from tempfile import TemporaryDirectory
@@ -25,8 +25,9 @@ from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector
 from s3k_async.integrity.repair import repair_volume
 from s3k_async.integrity.verify_rules import Finding
-from s3k_async.model import Entry
-from s3k_async.oplog.log_reader import LogReader
+from s3k_async.model import Entry, LayoutName
+from s3k_async.oplog.log_reader import LogReader, latest
+from s3k_async.table.keys import TRASH_ID
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.txn import volume_lock
 from s3k_async.txn.txn_record import RENEW_SECONDS
@@ -34,7 +35,9 @@ from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoration import restore_volume
 from tests.engines.volumes import fresh_name
 from tests.integrity.verifier import Verifier
+from tests.layouts.trees import paths_of
 from tests.support import FakeClock, fake_runtime, under
+from tests.torture.model import is_below
 
 __all__ = ["Arm", "Paths", "Rule", "Scenario", "World", "world_of"]
 
@@ -46,6 +49,7 @@ Rule: TypeAlias = Literal["atomic", "by_file", "moves"]
 """What may be seen half-way: nothing but before and after; each path by itself old or new; the
 same, and what is moved is in one of its places."""
 
+TRASH = "/.trash"
 GRACE = 60.0
 """Seconds; what is younger is left alone by fsck and garbage collection."""
 TUNING = Tuning(
@@ -75,6 +79,10 @@ class Scenario:
     and the last page of what is copied may fail when everything was."""
     origin: Paths = field(default_factory=dict)
     """What is in another volume, from which it copies."""
+    layout: LayoutName = "path"
+    """The layout of the volumes."""
+    layouts: Sequence[LayoutName] = ("path", "tree")
+    """The layouts that support the verb."""
 
 
 @dataclass
@@ -83,6 +91,7 @@ class World:
 
     name: str
     with_origin: bool = False
+    layout: LayoutName = "path"
     clock: FakeClock = field(default_factory=FakeClock)
 
     async def start(self) -> World:
@@ -156,19 +165,45 @@ class World:
     async def visible(self) -> set[str]:
         """Every path of the table at which a client sees something, whether or not it has
         parents."""
-        async with self.client() as (fs, _), self.volume() as volume:
-            paths = {entry.path async for page in volume.store.scan("/") for entry in page}
-            found = await fs.stat_many(sorted(paths))
+        async with self.client() as (fs, _):
+            found = await fs.stat_many(sorted(await self.items()))
             return {status.path for status in found if status is not None and status.committed}
 
     async def items(self) -> dict[str, Entry]:
-        """Every item of the table as it is stored."""
+        """Every item of the table as it is stored, by path; in layout `tree` without the trash."""
+        entries = await self._stored()
+        if self.layout == "path":
+            return {entry.path: entry for entry in entries}
+        by_id = {entry.id: entry for entry in entries}
+        paths = paths_of(entries)
+        return {
+            path: by_id[object_id] for path, object_id in paths.items() if not is_below(path, TRASH)
+        }
+
+    async def _stored(self) -> list[Entry]:
         async with self.volume() as volume:
-            return {entry.path: entry async for page in volume.store.scan("/") for entry in page}
+            return [entry async for page in volume.store.scan("/") for entry in page]
 
     async def problems(self) -> set[str]:
-        """The kinds of what fsck finds."""
-        return {finding.kind for finding in await self.findings() if finding.is_problem}
+        """The kinds of what fsck finds; in layout `tree`, which it does not support yet, of what
+        contradicts the log."""
+        if self.layout == "path":
+            return {finding.kind for finding in await self.findings() if finding.is_problem}
+        stored = {entry.id: entry for entry in await self._stored()}
+        paths_of(list(stored.values()))
+        async with self.volume() as volume:
+            assert volume.log_blobs is not None
+            truths = latest([each async for each in LogReader(volume.log_blobs).records()])
+        found = set()
+        for object_id in stored.keys() | truths.keys():
+            entry, truth = stored.get(object_id), truths[object_id]
+            if truth.pending:
+                found.add("log_pending")
+            elif entry is not None and entry.pending:
+                found.add("stale_intent")
+            elif not agrees(entry, truth.entry):
+                found.add("contradiction")
+        return found
 
     async def findings(self) -> list[Finding]:
         async with self.volume() as volume:
@@ -229,17 +264,21 @@ class World:
         await Items(self.config.name).drop()
         await restore_volume(self.config, dry_run=False, runtime=replace(self.runtime, sleep=sleep))
 
-    @staticmethod
-    def _config(name: str) -> VolumeConfig:
+    def _config(self, name: str) -> VolumeConfig:
         return VolumeConfig(
-            name, MemoryTable(name), MemoryBlobs(name), suffix_count=2, tuning=TUNING
+            name,
+            MemoryTable(name),
+            MemoryBlobs(name),
+            suffix_count=2,
+            tuning=TUNING,
+            layout=self.layout,
         )
 
 
 @asynccontextmanager
 async def world_of(scenario: Scenario) -> AsyncIterator[World]:
     """A world in which the scenario can begin."""
-    world = await World(fresh_name("crash"), with_origin=bool(scenario.origin)).start()
+    world = await World(fresh_name("crash"), bool(scenario.origin), scenario.layout).start()
     try:
         async with world.client() as (here, there):
             for fs, paths in ((here, scenario.before), (there, scenario.origin)):
@@ -249,6 +288,14 @@ async def world_of(scenario: Scenario) -> AsyncIterator[World]:
         yield world
     finally:
         await world.drop()
+
+
+def agrees(stored: Entry | None, logged: Entry | None) -> bool:
+    """Whether a stored entry is the one of the log. A directory that was removed as empty leaves an
+    item in the trash, which the log does not have."""
+    if stored is None or logged is None:
+        return stored is logged or (stored is not None and stored.directory == TRASH_ID)
+    return (stored.entry_key, stored.version) == (logged.entry_key, logged.version)
 
 
 def _client(volume: Volume) -> S3kClient:

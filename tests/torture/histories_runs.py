@@ -19,6 +19,9 @@ from s3k_async.errors import (
     S3kError,
     ThrottledError,
 )
+from s3k_async.model import LayoutName
+from s3k_async.table.keys import TRASH_ID
+from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.testing import Died
 from s3k_async.volumes import init_volume
 from tests.torture.histories import Event, check
@@ -50,9 +53,16 @@ class Run:
     faults: Counter[str]
 
 
-async def in_memory(scene: str, seed: str, *, calls: int, rates: Rates = NO_FAULTS) -> Run:
+async def in_memory(
+    scene: str,
+    seed: str,
+    *,
+    calls: int,
+    rates: Rates = NO_FAULTS,
+    layout: LayoutName = "path",
+) -> Run:
     """A history under the scheduler: everything in it follows from the seed. Raises Violation."""
-    volume = ModelVolume(memory_config())
+    volume = ModelVolume(memory_config(layout))
     scheduler = Scheduler(seed, volume.clock, rates)
     await volume.start()
     recorder, stamps = Recorder(lambda: scheduler.faults["answer lost after"]), itertools.count(1)
@@ -72,8 +82,9 @@ async def in_memory(scene: str, seed: str, *, calls: int, rates: Rates = NO_FAUL
     volume.runtime = runtime
     last = await volume.join()
     left = await recorder.record(CLIENTS, Everything(), last.fs)
-    check(SCENES[scene].start, recorder.events, excused=EXCUSED)
-    await _repair(volume, last, recorder.events, left)
+    check(SCENES[scene].start, recorder.events, excused=EXCUSED, layout=layout)
+    if layout == "path":
+        await _repair(volume, last, recorder.events, left)
     await _check_tree(last)
     await last.close()
     await volume.drop()
@@ -106,7 +117,7 @@ async def in_real_time(
             ]
         )
         await recorder.record(CLIENTS, Everything(), clients[0])
-    check(SCENES[scene].start, recorder.events, excused=EXCUSED)
+    check(SCENES[scene].start, recorder.events, excused=EXCUSED, layout=config.layout or "path")
     return Run(recorder.events, Counter())
 
 
@@ -137,13 +148,17 @@ async def _repair(volume: ModelVolume, last: Member, events: list[Event], left: 
 
 async def _check_tree(member: Member) -> None:
     """Every entry has its parents, and no id is there twice."""
-    entries = [entry async for page in member.volume.store.scan("/") for entry in page]
-    directories = {"/"} | {entry.path for entry in entries if entry.is_dir}
+    store = member.volume.store
+    entries = [entry async for page in store.scan("/") for entry in page]
+    directories = {store.keys.directory(entry).key for entry in entries if entry.is_dir}
+    directories |= {store.keys.directory(ROOT_ENTRY).key, TRASH_ID}
     assert [
-        entry.path for entry in entries if (entry.path.rpartition("/")[0] or "/") not in directories
+        entry.entry_key
+        for entry in entries
+        if store.keys.parent_key(entry.entry_key) not in directories
     ] == []
     assert (
         len({entry.id for entry in entries})
-        == len({entry.path for entry in entries})
+        == len({entry.entry_key for entry in entries})
         == len(entries)
     )

@@ -13,6 +13,7 @@ import anyio
 from s3k_async import S3kClient
 from s3k_async.errors import S3kError
 from s3k_async.files.open_files import FileWriter
+from s3k_async.model import LayoutName
 from s3k_async.testing import Died
 from tests.torture.histories import NEVER, UNKNOWN, Event
 from tests.torture.model import (
@@ -20,6 +21,7 @@ from tests.torture.model import (
     Commit,
     Delete,
     File,
+    MakeDirectory,
     Operation,
     Outcome,
     Refusal,
@@ -102,6 +104,8 @@ class Scene:
 
     start: Tree
     choose: Callable[[random.Random, int], Operation]
+    layouts: Sequence[LayoutName] = ("path", "tree")
+    """The layouts in which its histories are linearizable."""
 
 
 class Player:
@@ -210,10 +214,41 @@ def among_both(choice: random.Random, stamp: int) -> Operation:
     return Stat(top + name) if kind == 7 else Read(top + name)
 
 
+def among_empty(choice: random.Random, stamp: int) -> Operation:
+    """Files created, exclusively too, and deleted again in directories that are removed as empty,
+    deleted, renamed and made again."""
+    top, other = choice.sample(TOPS[:2], 2)
+    path = top + choice.choice(("/x", "/x", "/y"))
+    kind = choice.randrange(13)
+    if kind < 3:
+        return Delete(stamp, top)
+    if kind < 6:
+        return Write(stamp, path, _body(choice, stamp), overwrite=choice.random() < 0.5)
+    if kind < 8:
+        return Delete(stamp, path, missing_ok=choice.random() < 0.3)
+    if kind == 8:
+        return choice.choice(
+            (
+                Delete(stamp, top, recursive=True),
+                Rename(stamp, top, other),
+                Reserve(stamp, path, exclusive=True),
+            )
+        )
+    if kind == 9:
+        return Rename(
+            stamp, path, f"{other}/{choice.choice('xy')}", overwrite=choice.random() < 0.5
+        )
+    if kind == 10:
+        return MakeDirectory(stamp, top, exist_ok=choice.random() < 0.5)
+    return Read(path) if kind == 11 else Stat(path)
+
+
 SCENES: dict[str, Scene] = {
     "files": Scene({"/f": File(b"first", 0)}, among_files),
     "directories": Scene({f"/d{path}": node for path, node in INSIDE.items()}, among_directories),
     "both": Scene({f"/d{path}": node for path, node in INSIDE.items()}, among_both),
+    # In layout `path` a new file may be seen below a directory that was removed meanwhile.
+    "empty": Scene({"/d": None}, among_empty, ("tree",)),
 }
 
 

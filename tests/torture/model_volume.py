@@ -21,7 +21,7 @@ from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFil
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.repair import repair_volume
 from s3k_async.integrity.verify_rules import Finding
-from s3k_async.model import Entry
+from s3k_async.model import Entry, LayoutName
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.testing.faults import guarded
@@ -104,10 +104,12 @@ def under_faults(volume: Volume, plan: FaultPlan) -> None:
             blobs.store = _Guarded(blobs.store, plan, part)
 
 
-def memory_config() -> VolumeConfig:
+def memory_config(layout: LayoutName = "path") -> VolumeConfig:
     """A new volume in memory."""
     name = fresh_name("model")
-    return VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), suffix_count=2, tuning=TUNED)
+    return VolumeConfig(
+        name, MemoryTable(name), MemoryBlobs(name), suffix_count=2, tuning=TUNED, layout=layout
+    )
 
 
 def embedded_config(directory: str) -> VolumeConfig:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import aioboto3
 import pytest
 
+from s3k_async.model import LayoutName
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.torture.histories import UndecidedError
 from tests.torture.histories_runs import NO_FAULTS, Run, in_memory, in_real_time
@@ -25,6 +26,16 @@ MANY = 200
 """Histories of a scene in `make test-full`."""
 REAL_ENGINES = volume_backends("embedded", "dynoxide+seaweedfs")
 
+in_layouts = pytest.mark.parametrize(
+    ("scene", "layout"),
+    [
+        (name, layout)
+        for layout in ("path", "tree")
+        for name, scene in SCENES.items()
+        if layout in scene.layouts
+    ],
+)
+
 
 def seed_of_run() -> int:
     seed = int(os.environ.get("S3K_TEST_SEED") or random.SystemRandom().randrange(2**32))
@@ -32,9 +43,13 @@ def seed_of_run() -> int:
     return seed
 
 
-async def run_many(scene: str, rounds: int, rates: Rates = NO_FAULTS) -> Counter[str]:
+async def run_many(
+    scene: str, layout: LayoutName, rounds: int, rates: Rates = NO_FAULTS
+) -> Counter[str]:
     return await decided(
-        scene, rounds, lambda seed: in_memory(scene, seed, calls=CALLS, rates=rates)
+        f"{scene}, layout {layout}",
+        rounds,
+        lambda seed: in_memory(scene, seed, calls=CALLS, rates=rates, layout=layout),
     )
 
 
@@ -63,51 +78,52 @@ async def decided(place: str, rounds: int, run: Callable[[str], Awaitable[Run]])
     return faults
 
 
-@pytest.mark.parametrize("scene", SCENES)
-async def test_histories_are_linearizable(scene: str) -> None:
-    await run_many(scene, 3)
+@in_layouts
+async def test_histories_are_linearizable(scene: str, layout: LayoutName) -> None:
+    await run_many(scene, layout, 3)
 
 
-@pytest.mark.parametrize("scene", SCENES)
-async def test_histories_with_faults_are_linearizable(scene: str) -> None:
-    faults = await run_many(scene, 5, FAULTS)
+@in_layouts
+async def test_histories_with_faults_are_linearizable(scene: str, layout: LayoutName) -> None:
+    faults = await run_many(scene, layout, 5, FAULTS)
     assert faults
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scene", SCENES)
-async def test_many_histories_are_linearizable(scene: str) -> None:
-    await run_many(scene, MANY)
+@in_layouts
+async def test_many_histories_are_linearizable(scene: str, layout: LayoutName) -> None:
+    await run_many(scene, layout, MANY)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scene", SCENES)
-async def test_many_histories_with_faults_are_linearizable(scene: str) -> None:
-    faults = await run_many(scene, MANY, FAULTS)
+@in_layouts
+async def test_many_histories_with_faults_are_linearizable(scene: str, layout: LayoutName) -> None:
+    faults = await run_many(scene, layout, MANY, FAULTS)
     assert faults.keys() == KINDS
 
 
 @REAL_ENGINES
-@pytest.mark.parametrize("scene", SCENES)
+@in_layouts
 async def test_histories_on_real_engines_are_linearizable(
-    scene: str, new_volume: VolumeMaker
+    scene: str, layout: LayoutName, new_volume: VolumeMaker
 ) -> None:
-    await on_engine(scene, new_volume, 1)
+    await on_engine(scene, layout, new_volume, 1)
 
 
 @pytest.mark.slow
 @REAL_ENGINES
-@pytest.mark.parametrize("scene", SCENES)
+@in_layouts
 async def test_many_histories_on_real_engines_are_linearizable(
-    scene: str, new_volume: VolumeMaker
+    scene: str, layout: LayoutName, new_volume: VolumeMaker
 ) -> None:
-    await on_engine(scene, new_volume, MANY // 20)
+    await on_engine(scene, layout, new_volume, MANY // 20)
 
 
-async def on_engine(scene: str, new_volume: VolumeMaker, rounds: int) -> None:
+async def on_engine(scene: str, layout: LayoutName, new_volume: VolumeMaker, rounds: int) -> None:
     session = aioboto3.Session()
 
     async def run(seed: str) -> Run:
-        return await in_real_time(scene, seed, new_volume(suffix_count=2), session, calls=CALLS)
+        config = new_volume(suffix_count=2, layout=layout)
+        return await in_real_time(scene, seed, config, session, calls=CALLS)
 
-    await decided(f"{scene} on {new_volume.backend}", rounds, run)
+    await decided(f"{scene} on {new_volume.backend}, layout {layout}", rounds, run)

@@ -6,8 +6,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
+from s3k_async.model import LayoutName
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.level import FULL, TORTURE
@@ -21,13 +24,17 @@ ROUNDS = {"embedded": EMBEDDED, "dynoxide+seaweedfs": ENGINES}
 ON_ONE_VOLUME = 10
 
 
+@pytest.mark.parametrize("layout", ["path", "tree"])
 @volume_backends("embedded", "dynoxide+seaweedfs")
-def test_what_was_acknowledged_survives_kill_9(new_volume: VolumeMaker, tmp_path: Path) -> None:
+def test_what_was_acknowledged_survives_kill_9(
+    new_volume: VolumeMaker, layout: LayoutName, tmp_path: Path
+) -> None:
+    """And fsck repairs what is left, in layout `path`: it does not support the other one yet."""
     seed = seed_of_run()
     under_way = answered = 0
     left = ROUNDS[new_volume.backend]
     for number in range(-(-left // ON_ONE_VOLUME)):
-        config = new_volume(suffix_count=3)
+        config = new_volume(suffix_count=3, layout=layout)
         asyncio.run(init_volume(config))
         rounds: dict[str, Killed] = {}
         for each in range(min(left, ON_ONE_VOLUME)):
@@ -42,12 +49,13 @@ def test_what_was_acknowledged_survives_kill_9(new_volume: VolumeMaker, tmp_path
             under_way += killed.under_way
             answered += killed.answered
         left -= len(rounds)
-        asyncio.run(recover(config))
+        if layout == "path":
+            asyncio.run(recover(config))
         for place, killed in rounds.items():
             asyncio.run(check_round(config, place, killed))
     report(
         "processes",
-        new_volume.backend,
+        f"{new_volume.backend}, layout {layout}",
         seed=seed,
         rounds=ROUNDS[new_volume.backend],
         answered=answered,

@@ -9,6 +9,7 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async._core.concurrency import gather
+from s3k_async.model import LayoutName
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.level import TORTURE
@@ -21,13 +22,14 @@ STEPS = 150 if TORTURE else 20
 SHARES = (0.01, 0.05, 0.15, 0.3) if TORTURE else (0.2,)
 
 
+@pytest.mark.parametrize("layout", ["path", "tree"])
 @pytest.mark.parametrize("share", SHARES)
 @volume_backends("dynoxide+seaweedfs")
 async def test_a_bad_network_loses_nothing_and_tells_no_lies(
-    new_volume: VolumeMaker, share: float
+    new_volume: VolumeMaker, share: float, layout: LayoutName
 ) -> None:
     seed = seed_of_run()
-    config = new_volume(suffix_count=3)
+    config = new_volume(suffix_count=3, layout=layout)
     await init_volume(config)
     ledgers = {role: Ledger() for role in ROLES}
     try:
@@ -48,7 +50,7 @@ async def test_a_bad_network_loses_nothing_and_tells_no_lies(
     )
     report(
         "wire",
-        new_volume.backend,
+        f"{new_volume.backend}, layout {layout}",
         seed=seed,
         share=share,
         outcomes=outcomes,
