@@ -273,6 +273,7 @@ def test_an_interrupted_sweep_is_finished_with_the_candidates_that_were_marked(
         gc(spark, embedded(place), **{**options, "grace": 1.0})
 
 
+@pytest.mark.slow
 def test_tasks_that_sweep_the_same_at_the_same_time_do_no_harm(
     spark: SparkSession,
     littered: Path,

@@ -45,6 +45,7 @@ def test_the_package_that_brings_s3a_is_of_the_version_of_pyspark(spark: SparkSe
     assert f"org.apache.hadoop:hadoop-aws:{version}" in PAGE.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_examples_run_one_after_the_other(
     spark: SparkSession,
     directory: Path,

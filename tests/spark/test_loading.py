@@ -265,6 +265,7 @@ def test_one_machine_begins_and_tasks_finish(
     assert on(place, items_of) == on(embedded(dumped), items_of)
 
 
+@pytest.mark.slow
 def test_tasks_are_repeated(
     spark: SparkSession,
     dumped: Path,

@@ -174,6 +174,7 @@ def test_an_interrupted_reshard_is_finished_by_the_same_call(
     check_like(place, other)
 
 
+@pytest.mark.slow
 def test_tasks_are_repeated(
     spark: SparkSession,
     place: VolumeConfig,

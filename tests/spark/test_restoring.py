@@ -278,6 +278,7 @@ def fails(*arguments: Any) -> Callable[[Any], Any]:
     return write
 
 
+@pytest.mark.slow
 def test_a_restore_that_was_interrupted_is_finished_by_either_and_no_task_outlives_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

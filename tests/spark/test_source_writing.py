@@ -153,10 +153,8 @@ def seen_by_a_reader(config: VolumeConfig, top: str) -> Iterator[list[frozenset[
 
 
 @embedded
-@pytest.mark.parametrize(
-    ("tasks", "days"),
-    [pytest.param(20, 8, id="20"), pytest.param(200, 2, id="200", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("tasks", "days"), [(20, 8), (200, 2)], ids=["20", "200"])
 def test_many_tasks_are_seen_wholly_or_not_at_all(
     spark: SparkSession,
     save: Callable[..., None],
