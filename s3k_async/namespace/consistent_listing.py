@@ -85,6 +85,8 @@ class SnapshotView:
         self._listed: dict[str, Directory] = {}
         """By directory key."""
         self._directories: list[Entries] = []
+        self.removed: Sequence[Entry] = ()
+        """Directories whose removals have to end before the next attempt; set by `is_unchanged`."""
         self._contradictory = False
         """Whether a directory was listed at two paths, or seen in two states."""
 
@@ -133,7 +135,8 @@ class SnapshotView:
         changed = {key for key, stamp in stamps if _stamp(current[key]) != stamp}
         changed |= {key for key, place in self._above.items() if _place(current[key]) != place}
         self._keep(dict(stamps), changed)
-        if changed or self._contradictory or self._files_below_removal(current):
+        self.removed = self._removed_with_content(current)
+        if changed or self._contradictory or self.removed:
             return False
         return await self._intents.is_unchanged()
 
@@ -142,14 +145,17 @@ class SnapshotView:
         """The directories that the next attempt need not read again; set by `is_unchanged`."""
         return self._validated
 
-    def _files_below_removal(self, current: Mapping[str, Entry | None]) -> bool:
-        """Whether something was listed in a directory that a client is removing as empty. In layout
-        `tree` a file that is being created there may be moved into another directory, so it is not
-        shown before the removal has ended."""
-        return self.keys.layout == "tree" and any(
-            is_held(current.get(directory.entry_key)) and any(len(page) for page in pages)
-            for (directory, _), pages in self._complete.items()
+    def _removed_with_content(self, current: Mapping[str, Entry | None]) -> list[Entry]:
+        """The directories in which something was listed although a client is removing them as
+        empty. In layout `tree` a file that is being created there may be moved into another
+        directory, so it is not shown before the removal has ended."""
+        if self.keys.layout == "path":
+            return []
+        listed = (
+            directory for (directory, _), pages in self._complete.items() if any(map(len, pages))
         )
+        found = (current.get(directory.entry_key) for directory in listed)
+        return [entry for entry in found if entry is not None and is_held(entry)]
 
     def _keep(self, stamps: Mapping[str, _Stamp], changed: set[str]) -> None:
         # The page with a changed directory is in its parent, and out of date.
@@ -266,6 +272,8 @@ async def list_consistently(
                 async for part in parts:
                     yield part
                 return
+        for directory in view.removed:
+            await store.resolve(directory, path or "")
         await backoff.lost(
             BusyError("gave up: directories kept changing during the listing; try again", path=path)
         )

@@ -191,7 +191,9 @@ class MetadataStore(DirectoryStore):
                 )
             if source.path == target:
                 return current
-            parent, chain, replaced = await self._rename_target(target, overwrite=overwrite)
+            parent, chain, replaced = await self._rename_target(
+                target, current.id, overwrite=overwrite
+            )
             moved = await self._move(
                 replace(current, pending=""),
                 target,
@@ -429,10 +431,11 @@ class MetadataStore(DirectoryStore):
     # Renaming a file
 
     async def _rename_target(
-        self, target: str, *, overwrite: bool
+        self, target: str, source_id: str, *, overwrite: bool
     ) -> tuple[Directory, ConfirmedChain | None, Entry | None]:
         """The parent of a rename's target, in layout `tree` with those above it, and the entry that
-        would be replaced; the other parents are checked by the same read."""
+        would be replaced; the other parents are checked by the same read. The source itself may be
+        found, if a directory was renamed meanwhile."""
         if target == ROOT:
             raise PathExistsError("the root exists", path=target)
         since = None if self.keys.layout == "path" else Moment.now(self.runtime)
@@ -444,7 +447,7 @@ class MetadataStore(DirectoryStore):
             await self.resolve(parent)
         if replaced is not None and replaced.pending:
             replaced = await self.resolved(replaced)
-        if replaced is not None and (replaced.is_dir or not overwrite):
+        if replaced is not None and replaced.id != source_id and (replaced.is_dir or not overwrite):
             raise PathExistsError("the target exists", path=target)
         directory = self.keys.directory(parent)
         if since is None:

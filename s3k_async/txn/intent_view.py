@@ -123,12 +123,10 @@ class IntentView:
         return {key.sort: record_from(item) for key, item in found.items()}
 
 
-def is_held(entry: Entry | None) -> bool:
+def is_held(entry: Entry) -> bool:
     """Whether a transaction holds the entry without changing it, as the removal of an empty
     directory does."""
-    return (
-        entry is not None and bool(entry.pending) and _understood(entry.pending).new_state is None
-    )
+    return bool(entry.pending) and _understood(entry.pending).new_state is None
 
 
 def _understood(text: str) -> WriteIntent:

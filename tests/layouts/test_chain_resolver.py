@@ -196,6 +196,7 @@ async def test_an_item_that_cannot_be_read_is_the_error_of_its_paths_alone() -> 
     below, itself, other = await resolving.resolve(["/a/b/c/f", "/a/b", "/a"])
     assert below is broken
     assert itself is broken
+    assert broken.path == "/a/b"
     assert isinstance(other, ResolvedPath)
 
 

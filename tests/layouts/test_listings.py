@@ -226,3 +226,21 @@ async def test_a_directory_that_was_listed_at_two_paths_invalidates_the_listing(
     assert await view.is_unchanged()
     assert [page async for page in view.children(replace(directory, path="/k/b"))]
     assert not await view.is_unchanged()
+
+
+async def test_a_directory_that_was_seen_in_two_states_invalidates_the_listing(
+    request: pytest.FixtureRequest,
+) -> None:
+    """What was looked up below it before a rename is not at its path any more, even if the
+    directory is in the last of the states when it is read again."""
+    there = await volume(request)
+    view, other = SnapshotView(there.client().store), there.client()
+    assert await view.get("/a/b/g") is not None
+    assert await view.get("/n") is not None
+    await other.rename("/a", "/old")
+    await other.rename("/old", "/a")
+    assert await view.get("/a/b/c/f") is not None
+    assert not await view.is_unchanged()
+    again = SnapshotView(there.client().store)
+    assert [await again.get(path) is not None for path in ("/a/b/g", "/a/b/c/f")] == [True, True]
+    assert await again.is_unchanged()

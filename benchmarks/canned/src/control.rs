@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::directories::Directory;
 use crate::http::{Answer, Request};
-use crate::server::{Server, lock};
+use crate::state::{Server, lock};
 
 fn number(request: &Request<'_>, name: &str, default: usize) -> usize {
     request.parameter(name).and_then(|text| text.parse().ok()).unwrap_or(default)

@@ -11,6 +11,8 @@ mod dynamodb;
 mod http;
 mod objects;
 mod server;
+mod state;
 mod table;
 
-pub use server::{Server, serve};
+pub use server::serve;
+pub use state::Server;

@@ -1,58 +1,24 @@
 //! Connections: requests in, answers out, latency by a timer.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::control;
-use crate::dynamodb::Dynamo;
 use crate::http::{Answer, Connection, Request};
-use crate::objects::Objects;
+use crate::state::{Server, lock};
 
-/// What all connections share.
-#[derive(Default)]
-pub struct Server {
-    pub(crate) dynamo: Mutex<Dynamo>,
-    pub(crate) objects: Mutex<Objects>,
-    pub(crate) counts: Mutex<BTreeMap<String, u64>>,
-    pub(crate) latency_us: AtomicU64,
-}
-
-/// What a poisoned lock holds is as good as it was: a benchmark's state.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Server {
-    fn answer(&self, request: &Request<'_>) -> Answer {
-        if let Some(command) = request.path.strip_prefix("/_/") {
-            return control::answer(self, command, request);
-        }
-        if let Some((_, operation)) = request.target.and_then(|target| target.rsplit_once('.')) {
-            self.count(operation);
-            lock(&self.dynamo).answer(operation, &request.body)
-        } else {
-            self.count(request.method);
-            lock(&self.objects).answer(request)
-        }
+fn answer(server: &Server, request: &Request<'_>) -> Answer {
+    if let Some(command) = request.path.strip_prefix("/_/") {
+        return control::answer(server, command, request);
     }
-
-    fn count(&self, operation: &str) {
-        let mut counts = lock(&self.counts);
-        if let Some(count) = counts.get_mut(operation) {
-            *count += 1;
-        } else {
-            counts.insert(operation.to_owned(), 1);
-        }
-    }
-
-    fn latency(&self) -> Option<Duration> {
-        let latency = self.latency_us.load(Ordering::Relaxed);
-        (latency > 0).then(|| Duration::from_micros(latency))
+    if let Some((_, operation)) = request.target.and_then(|target| target.rsplit_once('.')) {
+        server.count(operation);
+        lock(&server.dynamo).answer(operation, &request.body)
+    } else {
+        server.count(request.method);
+        lock(&server.objects).answer(request)
     }
 }
 
@@ -78,7 +44,7 @@ async fn converse(stream: TcpStream, server: &Server) -> io::Result<()> {
     while let Some(size) = connection.receive().await? {
         let (answer, is_head, is_control) = {
             let Some(request) = connection.request(size) else { return Ok(()) };
-            (server.answer(&request), request.method == "HEAD", request.path.starts_with("/_/"))
+            (answer(server, &request), request.method == "HEAD", request.path.starts_with("/_/"))
         };
         connection.consume(size);
         if let Some(latency) = server.latency().filter(|_| !is_control) {

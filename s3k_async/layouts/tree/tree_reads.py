@@ -100,9 +100,10 @@ class TreeReads:
             for resolved in found
             if isinstance(resolved, ResolvedPath) and (parent := resolved.removed_parent)
         }:
-            for path, parent in removed.items():
-                await store.resolve(parent, path)
+            directories = {parent.entry_key: (parent, path) for path, parent in removed.items()}
+            for parent, path in directories.values():
                 store.still_time(deadline, path)
+                await store.resolve(parent, path)
             again = await self._resolver.resolve(list(removed), see)
             current = dict(zip(removed, again, strict=True))
             found = [
