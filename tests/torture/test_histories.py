@@ -22,8 +22,8 @@ FAULTS = Rates(lost=0.02, throttled=0.02, killed=0.002)
 KINDS = {"answer lost before", "answer lost after", "throttled", "killed"}
 CALLS = 8
 """Calls that each client of a history makes."""
-MANY = 200
-"""Histories of a scene in `make test-full`."""
+MANY = 250
+"""Histories of a scene in `make test-full`: 1,000 in layout `tree`."""
 REAL_ENGINES = volume_backends("embedded", "dynoxide+seaweedfs")
 
 in_layouts = pytest.mark.parametrize(
