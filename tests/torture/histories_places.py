@@ -138,7 +138,6 @@ class Move(NamedTuple):
     source: str
     target: str | None
     """None: it was removed as empty."""
-    is_rename: bool = False
 
 
 class Change(NamedTuple):
@@ -157,8 +156,6 @@ class Place:
     directory: str
     """The path of the directory at present; empty for the root."""
     rest: str
-    is_renamed: bool = False
-    """Whether the directory was renamed since it was found."""
 
     @property
     def path(self) -> str:
@@ -185,7 +182,7 @@ def follow(place: Place, move: Move) -> Place | None:
     if move.target is None:
         return None
     directory = move.target + place.directory.removeprefix(move.source)
-    return Place(directory, place.rest, place.is_renamed or move.is_rename)
+    return Place(directory, place.rest)
 
 
 def paths_of(operation: Verb) -> tuple[str, ...]:
@@ -256,9 +253,7 @@ def _rename_directory(rename: Rename, tree: Tree, trash: Trash) -> Change | Refu
     answer = rename.apply(without_reservations)
     if isinstance(answer, Refusal):
         return answer
-    return Change(
-        answer.value, _moved(tree.items(), source, target), trash, Move(source, target, True)
-    )
+    return Change(answer.value, _moved(tree.items(), source, target), trash, Move(source, target))
 
 
 def _moved(nodes: Iterable[tuple[str, Node]], source: str, target: str) -> dict[str, Node]:
@@ -327,13 +322,13 @@ def apply_at(
         nodes.update(item.content)
     if nodes.get(paths[0], "missing") is None and isinstance(operation, Rename | Delete | Purge):
         return None  # a directory
-    target, path = places[-1], paths[-1]
-    if isinstance(nodes.get(path), File | Reserved) and any(
-        item.is_reclaimed and is_below(path, item.place) for item in within
+    path = paths[-1]
+    if (
+        isinstance(nodes.get(path), File | Reserved)
+        and any(item.is_reclaimed and is_below(path, item.place) for item in within)
+        and _may_come_twice(operation)
     ):
-        renamed = isinstance(target, Place) and target.is_renamed
-        if _may_come_twice(operation, is_renamed=renamed):
-            del nodes[path]
+        del nodes[path]
     answer = rebase(operation, paths).apply(nodes)
     if isinstance(answer, Refusal):
         return None
@@ -354,15 +349,13 @@ def apply_at(
     return Change(answer.value, outside, kept)
 
 
-def _may_come_twice(operation: Verb, *, is_renamed: bool) -> bool:
+def _may_come_twice(operation: Verb) -> bool:
     """Whether it may succeed where a file was before that was reclaimed: relaxation 4."""
     match operation:
-        case Rename():
+        case Rename() | Write():
             return not operation.overwrite
-        case Write():
-            return is_renamed and not operation.overwrite
         case Reserve():
-            return is_renamed and operation.exclusive
+            return operation.exclusive
     return False
 
 
@@ -372,4 +365,4 @@ def published_in_trash(commit: Commit, trash: Trash) -> Iterator[Place]:
         for path in _opened_in(commit, item.content):
             rest = path.removeprefix(item.place)
             if item.was + rest != commit.path:
-                yield Place(item.place, rest, is_renamed=True)
+                yield Place(item.place, rest)

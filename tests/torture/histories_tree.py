@@ -146,7 +146,7 @@ class TreeSearch(Search):
             make = MakeDirectory(operation.stamp, operation.path)
             made = apply_at(make, (parent,), step.tree, step.trash) if above else None
             if made is not None:
-                inside = Place(parent.path, f"/{name}", place.is_renamed)
+                inside = Place(parent.path, f"/{name}")
                 noted = tuple(sorted({*step.places[key], inside}))
                 places = {**step.places, key: noted}
                 yield step._replace(tree=made.tree, trash=made.trash, places=places)

@@ -528,8 +528,11 @@ def test_two_creations_succeed_in_a_directory_renamed_into_one_that_is_being_rec
     assert accepted([*CREATIONS, renamed], start) == set()
 
 
-def test_two_creations_do_not_succeed_in_a_directory_that_was_not_renamed() -> None:
-    assert accepted([*CREATIONS, event(Purge(60, "/a"), 2, 70)], TWO_FILES) == set()
+def test_two_creations_succeed_below_a_directory_that_is_being_reclaimed() -> None:
+    assert accepted([*CREATIONS, event(Purge(60, "/a"), 2, 70)], TWO_FILES) == {"tree"}
+    assert (
+        accepted([*CREATIONS, event(Delete(60, "/a", recursive=True), 2, 70)], TWO_FILES) == set()
+    )
     assert accepted(CREATIONS[:2], TWO_FILES) == set()
 
 
