@@ -48,7 +48,6 @@ from s3k_async.table.codec import NEXT, from_item, to_item, unchanged
 from s3k_async.table.keys import ROOT_KEY, Directory, KeyScheme
 from s3k_async.txn.executor import Withheld
 from s3k_async.txn.intent_resolver import IntentResolver
-from s3k_async.txn.intent_view import is_held
 from s3k_async.txn.logged_write import LoggedOutcome, LoggedWriter
 from s3k_async.txn.txn_record import OwnedTransaction, TransactionRecords
 
@@ -355,7 +354,7 @@ class DirectoryStore(EntryReader):
         """
         self.require_writable(entry.path)
         directory = self.keys.directory(entry)
-        if await self.has_children(directory) and not await self.is_leaving(entry):
+        if await self.has_children(directory) and not await self.layout.is_leaving(entry):
             # Checked before anything is held, so that a refusal changes nothing.
             raise DirectoryNotEmptyError("the directory is not empty", path=entry.path)
         async with self.transactions.hold("mark", entry.path) as txn:
@@ -366,15 +365,6 @@ class DirectoryStore(EntryReader):
             except S3kError:
                 await self.release(held, txn)
                 raise
-
-    async def is_leaving(self, directory: Entry) -> bool:
-        """In layout `tree`: whether another client is removing a directory in which something was
-        found, or has removed it. What was found may be a new file that its creator is going to move
-        into another directory."""
-        if self.keys.layout == "path":
-            return False
-        current = await self.stored_again(directory)
-        return current is None or current.id != directory.id or is_held(current)
 
     async def need_empty(self, directory: Directory) -> None:
         """Raise DirectoryNotEmptyError unless no item is stored below a directory: a hidden entry

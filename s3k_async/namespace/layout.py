@@ -114,6 +114,11 @@ class Layout(Protocol):
     def discard(self, directory: Directory) -> None:
         """Forget a directory that may have been, or may be about to be, moved or removed."""
 
+    async def is_leaving(self, directory: Entry) -> bool:
+        """In layout `tree`: whether another client is removing a directory in which something was
+        found, or has removed it. What was found may be a new file that its creator is going to move
+        into another directory."""
+
     async def prepare(self, path: str) -> tuple[Entry | None, ConfirmedChain | None]:
         """The entry at a path that is to be written, and in layout `tree` the directories above it.
         Missing parents are created, and transactions on them are awaited. Raises NotDirectoryError

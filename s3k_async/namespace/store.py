@@ -274,7 +274,8 @@ class MetadataStore(DirectoryStore):
                 )
             except ConditionFailedError as error:
                 if not await self.resolve_refusal(error, entry.path):
-                    if chain is not None and chain.above and await self.is_leaving(chain.above[-1]):
+                    parents = [] if chain is None else chain.above[-1:]
+                    if parents and await self.layout.is_leaving(parents[0]):
                         raise ConflictError(
                             "another client removed the directory of the path; no changes were "
                             "applied",

@@ -27,7 +27,9 @@ from s3k_async.errors import (
 )
 from s3k_async.files.open_files import FileWriter
 from s3k_async.testing import Died
+from tests.torture.histories_places import apply_in_tree, locate
 from tests.torture.model import (
+    Answer,
     Commit,
     Copy,
     Delete,
@@ -70,7 +72,7 @@ from tests.torture.model_lists import (
 from tests.torture.model_transactions import Transact, paths_of
 from tests.torture.model_volume import EVER, LEASE, Member, ModelVolume, calm, dying, failing
 
-__all__ = ["VolumeMachine"]
+__all__ = ["RepairedMachine", "TreeMachine", "VolumeMachine"]
 
 T = TypeVar("T")
 
@@ -245,17 +247,24 @@ class VolumeMachine(RuleBasedStateMachine):
 
     def learn(self, operation: Operation, outcome: Outcome) -> None:
         left = []
-        for tree in self.states:
-            result = operation.apply(tree)
+        expected = [self.applied(operation, tree) for tree in self.states]
+        for tree, result in zip(self.states, expected, strict=True):
             if isinstance(result, Refusal):
                 left += [tree] if matches(result, outcome) else []
             elif matches(result.value, outcome):
                 left.append(result.tree)
-        expected = [operation.apply(tree) for tree in self.states]
         assert left, (
             f"{operation}\n  answered {outcome}\n  expected {expected}\n  with {self.states}"
         )
         self.states = distinct(left)
+
+    def applied(self, operation: Operation, tree: Tree) -> Answer | Refusal:
+        """What the operation answers and leaves behind in the layout of the volume."""
+        return operation.apply(tree)
+
+    def discarded(self, writing: Commit, tree: Tree) -> Tree:
+        """The tree without the reservation of a file that is not published."""
+        return writing.discarded(tree)
 
     def between(self, operation: Operation, *, happened: bool = True) -> None:
         """The operation was interrupted: it is done, not done, or half done as far as that is
@@ -263,7 +272,7 @@ class VolumeMachine(RuleBasedStateMachine):
         trees: list[Tree] = []
         for tree in self.states:
             trees += [tree, *operation.leftovers(tree)]
-            result = operation.apply(tree)
+            result = self.applied(operation, tree)
             if happened and not isinstance(result, Refusal):
                 trees.append(result.tree)
         self.states = distinct(trees)
@@ -426,7 +435,7 @@ class VolumeMachine(RuleBasedStateMachine):
         outcome = self.do(self.told(operation, writing.member.fs))
         self.learn(operation, outcome)
         if outcome is not None:
-            self.states = distinct(operation.discarded(tree) for tree in self.states)
+            self.states = distinct(self.discarded(operation, tree) for tree in self.states)
 
     @precondition(lambda self: self.writing)
     @rule(choice=st.data())
@@ -437,7 +446,7 @@ class VolumeMachine(RuleBasedStateMachine):
         self.writing.remove(writing)
         self.do(writing.writer.discard())
         assert writing.writer.closed
-        self.states = distinct(commit(writing, 0).discarded(tree) for tree in self.states)
+        self.states = distinct(self.discarded(commit(writing, 0), tree) for tree in self.states)
 
     # Looks
 
@@ -593,7 +602,7 @@ class VolumeMachine(RuleBasedStateMachine):
         note(f"cut off at call {at}: {outcome}")
         self.do(self.members[member].volume.log.drained())
         calm(faults)
-        expected = [operation.apply(tree) for tree in self.states]
+        expected = [self.applied(operation, tree) for tree in self.states]
         if any(
             matches(each if isinstance(each, Refusal) else each.value, outcome) for each in expected
         ):
@@ -628,7 +637,11 @@ class VolumeMachine(RuleBasedStateMachine):
         self.members[member] = self.do(self.volume.join())
         for writing in [each for each in self.writing if each.member is closing]:
             self.writing.remove(writing)
-            self.states = distinct(commit(writing, 0).discarded(tree) for tree in self.states)
+            self.states = distinct(self.discarded(commit(writing, 0), tree) for tree in self.states)
+
+
+class RepairedMachine(VolumeMachine):
+    """With the operator's tools, which support layout `path` only so far."""
 
     @rule(member=who)
     def verify(self, member: int) -> None:
@@ -667,6 +680,19 @@ class VolumeMachine(RuleBasedStateMachine):
         self.do(self.volume.collected(self.members[member]))
         self.states = distinct([*self.states, *(without_expired(tree) for tree in self.states)])
         self.whole_tree(1 - member)
+
+
+class TreeMachine(VolumeMachine):
+    """A volume of layout `tree`."""
+
+    def applied(self, operation: Operation, tree: Tree) -> Answer | Refusal:
+        result = apply_in_tree(operation, tree, ())
+        return result if isinstance(result, Refusal) else Answer(result.value, result.tree)
+
+    def discarded(self, writing: Commit, tree: Tree) -> Tree:
+        placed = locate(writing, tree)
+        assert isinstance(placed, Commit)
+        return placed.discarded(tree)
 
 
 def without_expired(tree: Tree) -> Tree:

@@ -31,6 +31,7 @@ from tests.client.rig import TUNING
 from tests.engines.volumes import fresh_name
 from tests.integrity.garbage import gc_of
 from tests.integrity.verifier import Verifier
+from tests.layouts.trees import paths_of
 from tests.support import FakeClock, fake_runtime
 
 __all__ = [
@@ -177,8 +178,16 @@ class ModelVolume:
 
     async def scanned(self, member: Member) -> dict[str, Entry]:
         """Every item of the table that is an entry, whether or not it can be reached from the
-        root."""
-        return {entry.path: entry async for page in member.volume.store.scan("/") for entry in page}
+        root; in layout `tree` without the trash."""
+        entries = [entry async for page in member.volume.store.scan("/") for entry in page]
+        if self.config.layout != "tree":
+            return {entry.path: entry for entry in entries}
+        by_id = {entry.id: entry for entry in entries}
+        return {
+            path: by_id[object_id]
+            for path, object_id in paths_of(entries).items()
+            if not path.startswith("/.trash/")
+        }
 
     async def findings(self, member: Member) -> list[Finding]:
         """What fsck has against the volume once everything in it is old enough."""

@@ -16,18 +16,18 @@ from hypothesis.stateful import run_state_machine_as_test
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
 from tests.torture import model, model_lists, model_transactions
-from tests.torture.model_machine import VolumeMachine
+from tests.torture.model_machine import RepairedMachine, TreeMachine, VolumeMachine
 from tests.torture.model_volume import embedded_config, memory_config
 
 STEPS = 40
 
 
-class InMemory(VolumeMachine):
+class InMemory(RepairedMachine):
     def new_config(self) -> VolumeConfig:
         return memory_config()
 
 
-class Embedded(VolumeMachine):
+class Embedded(RepairedMachine):
     def new_config(self) -> VolumeConfig:
         self.directory = tempfile.mkdtemp(prefix="s3k-model-")
         return embedded_config(self.directory)
@@ -37,6 +37,11 @@ class Embedded(VolumeMachine):
             super().teardown()
         finally:
             shutil.rmtree(self.directory)
+
+
+class InTree(TreeMachine):
+    def new_config(self) -> VolumeConfig:
+        return memory_config("tree")
 
 
 def explore(machine: type[VolumeMachine], examples: int) -> None:
@@ -58,13 +63,13 @@ def explore(machine: type[VolumeMachine], examples: int) -> None:
     )
 
 
-@pytest.mark.parametrize(("machine", "examples"), [(InMemory, 14), (Embedded, 3)])
+@pytest.mark.parametrize(("machine", "examples"), [(InMemory, 14), (Embedded, 3), (InTree, 14)])
 def test_a_volume_does_what_a_dictionary_does(machine: type[VolumeMachine], examples: int) -> None:
     explore(machine, examples)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("machine", "share"), [(InMemory, 2), (Embedded, 0.2)])
+@pytest.mark.parametrize(("machine", "share"), [(InMemory, 2), (Embedded, 0.2), (InTree, 2)])
 def test_a_volume_does_what_a_dictionary_does_for_long(
     machine: type[VolumeMachine], share: float
 ) -> None:

@@ -92,6 +92,10 @@ class ParentDirectories(PathResolver):
         await self._store.need_directory(parent)
         return True
 
+    async def is_leaving(self, directory: Entry) -> bool:  # noqa: ARG002
+        """False: new files stay at their paths."""
+        return False
+
     async def misplaced(self, entries: Sequence[Entry]) -> Collection[str]:  # noqa: ARG002
         """No paths: the place of an entry does not depend on its ancestors."""
         return ()

@@ -35,6 +35,7 @@ from s3k_async.namespace.single_flight import SingleFlight
 from s3k_async.namespace.store import MetadataStore, directories_above
 from s3k_async.table.codec import to_item, unchanged
 from s3k_async.table.stored_reader import ROOT_ENTRY
+from s3k_async.txn.intent_view import is_held
 from s3k_async.txn.lease import Moment
 
 __all__ = ["TreeParents"]
@@ -131,6 +132,12 @@ class TreeParents(TreeReads):
         for depth in sorted(by_depth):
             await run_all(make, by_depth[depth], limit=DIRECTORIES)
         return refused
+
+    async def is_leaving(self, directory: Entry) -> bool:
+        """Whether another client is removing a directory in which something was found, or has
+        removed it."""
+        current = await self._store.stored_again(directory)
+        return current is None or current.id != directory.id or is_held(current)
 
     async def misplaced(self, entries: Sequence[Entry]) -> Collection[str]:
         """The paths whose parents are other directories by now, or missing."""

@@ -603,15 +603,15 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a removal that is refused because of a file that may be moved",
         "namespace/directories.py",
-        " and not await self.is_leaving(entry)",
+        " and not await self.layout.is_leaving(entry)",
         "",
         f"{REMOVALS}::test_a_removal_is_not_refused_because_of_a_file_that_may_be_moved",
     ),
     Defect(
         "an exclusive creation that is refused because of a file that may be moved",
         "namespace/store.py",
-        "chain.above and await self.is_leaving(chain.above[-1])",
-        "False",
+        "if parents and await self.layout.is_leaving(parents[0]):",
+        "if False:",
         f"{REMOVALS}::test_an_exclusive_creation_is_not_refused_because_of_a_file_that_may_be_moved",
     ),
     Defect(
