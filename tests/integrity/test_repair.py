@@ -32,9 +32,23 @@ from s3k_async.config import (
 from s3k_async.errors import InvalidArgumentError, S3kError, ServiceError
 from s3k_async.integrity.facts import NOT_LOGGED, Facts
 from s3k_async.integrity.recheck import fresh_facts
-from s3k_async.integrity.repair import RepairReport, RepairRound, repair_volume, verify_volume
+from s3k_async.integrity.repair import (
+    ORDER,
+    RepairReport,
+    RepairRound,
+    repair_volume,
+    verify_volume,
+)
 from s3k_async.integrity.repair_actions import Repairer, Task
-from s3k_async.integrity.verify_rules import decide
+from s3k_async.integrity.verify_rules import (
+    BLOBS,
+    DATA,
+    IDS,
+    LOG,
+    OPERATIONS,
+    RESERVATIONS,
+    decide,
+)
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
@@ -677,3 +691,10 @@ async def test_an_interrupted_run_can_be_run_again_at_every_call() -> None:
             await scene.end()
         if not died:
             return
+
+
+def test_every_action_on_an_object_has_its_turn() -> None:
+    """A repair takes the first by ORDER, so it would never take one that is not there."""
+    tables = (IDS, RESERVATIONS, OPERATIONS, LOG, DATA, BLOBS)
+    actions = {rule.action for table in tables for rule in table.rules} - {"none", "report"}
+    assert actions <= set(ORDER)
