@@ -27,6 +27,7 @@ __all__ = [
     "OperationKind",
     "Progress",
     "StagedFile",
+    "TrashItem",
     "VolumeKind",
     "status_of",
     "utc",
@@ -186,6 +187,32 @@ class ContentSummary:
     length: int
     file_count: int
     directory_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrashItem:
+    """A deleted directory that is in the trash with everything below it."""
+
+    id: str
+    """The object id of the directory."""
+    was: str
+    """Its path when it was deleted: directories above it may have been renamed since."""
+    when_ms: int
+    """When it was deleted, epoch milliseconds, by the clock of the deleting client."""
+    by: str = ""
+    """`<user>@<host>` of that client; empty if unknown."""
+    state: Literal["", "reclaiming"] = ""
+    """`reclaiming`: its content is being deleted, so that it cannot be restored."""
+
+    @property
+    def name(self) -> str:
+        """The last component of its former path."""
+        return self.was.rpartition("/")[2]
+
+    @property
+    def when(self) -> datetime:
+        """`when_ms` as a time in UTC."""
+        return utc(self.when_ms)
 
 
 @dataclass(frozen=True, slots=True)

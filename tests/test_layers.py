@@ -28,6 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "client",
         "bulk",
         "transaction",
+        "trash",
         "migrate",
         "cost_model",
         "files",
@@ -63,6 +64,7 @@ INVERSIONS = {
     "migrate.load.Loader": "the phases of a load: in this process, or as tasks of Spark",
     "migrate.reshard.TableWalker": "the passes over a table: in this process, or as tasks of Spark",
     "namespace.layout.Layout": "what differs between layouts: `layouts` implements it",
+    "namespace.layout.TrashStore": "what differs between layouts: `layouts` implements it",
     "volumes.restoration.PlannedRestore": "the parts of a restore: here, or as tasks of Spark",
 }
 """Protocols with implementations in a layer above theirs, and why. One member alone is a callback,

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from s3k_async._native import Entries
 from s3k_async.backends.ports.items import Condition
 from s3k_async.errors import ItemFormatError, S3kError, UnsupportedError
-from s3k_async.model import ChangeResult, ChangeTally, Entry, LayoutName, Progress
+from s3k_async.model import ChangeResult, ChangeTally, Entry, LayoutName, Progress, TrashItem
 from s3k_async.table.keys import Directory
 from s3k_async.txn.intent_view import Seeing
 from s3k_async.txn.lease import Moment
@@ -22,6 +30,7 @@ __all__ = [
     "LocatedEntry",
     "OnProgress",
     "PreparedPaths",
+    "TrashStore",
     "require_supported",
 ]
 
@@ -175,10 +184,11 @@ class Layout(Protocol):
         """
 
     async def delete_directory(
-        self, entry: Entry, *, atomic: bool, progress: OnProgress = None
+        self, entry: Entry, *, atomic: bool, progress: OnProgress = None, wait: bool = False
     ) -> ChangeResult:
         """Delete a directory and everything below it, reservations included. The data is left to
-        garbage collection.
+        garbage collection. `wait`: in layout `tree`, where the directory is moved into the trash,
+        delete and count the files below it before the return; it cannot be restored then.
 
         Raises PathNotFoundError, NotDirectoryError, ConflictError (another directory is there),
         BusyError, and as `rename_directory`.
@@ -187,6 +197,9 @@ class Layout(Protocol):
     async def remove_empty(self, held: Entry, txn: OwnedTransaction) -> None:
         """Remove a directory that carries the transaction's intent and is empty. Raises
         LeaseExpiredError, ConflictError (another client changed it, or obstructed its removal)."""
+
+    def trash(self) -> TrashStore:
+        """The deleted directories that can be restored; in layout `path` there are none."""
 
     def check_subtree(self, operation: str, path: str) -> None:
         """Raise UnsupportedError if a caller's transaction cannot move or remove a directory."""
@@ -207,6 +220,46 @@ class Layout(Protocol):
     ) -> None:
         """Apply or remove the intents of a transaction at and below a source and a target, both
         optional. Raises the first failure; can be repeated."""
+
+
+class TrashStore(Protocol):
+    """The trash of an open volume."""
+
+    async def items(self) -> list[TrashItem]:
+        """The deleted directories, the newest first, all in memory. Raises ItemFormatError for a
+        damaged item."""
+
+    async def newest(self, path: str) -> TrashItem:
+        """The last deleted directory of a path that can be restored. Raises PathNotFoundError,
+        ItemFormatError."""
+
+    async def restore(self, item: TrashItem, target: str) -> Entry:
+        """Move a directory with everything below it to a path, or raise with nothing changed;
+        missing parents are created. Raises PathNotFoundError (it is not in the trash, or is being
+        reclaimed), PathExistsError, NotDirectoryError, BusyError; OutcomeUnknownError."""
+
+    def walk(self, item: TrashItem) -> AsyncGenerator[Entries, None]:
+        """What is below a directory in the trash, reservations included, in pages, with paths below
+        its former path. Not a snapshot. Raises PathNotFoundError."""
+
+    async def empty(
+        self,
+        items: Iterable[TrashItem] | None = None,
+        *,
+        before_ms: int | None = None,
+        progress: OnProgress = None,
+    ) -> ChangeResult:
+        """Delete the files below deleted directories, of all or of `items`, and only of those that
+        were deleted before a time. These can no longer be restored; garbage collection deletes
+        the rest of them. The result lists what could not be deleted, and counts directories without
+        files left."""
+
+    async def collect(
+        self, now_ms: int, *, retention_ms: int, progress: OnProgress = None
+    ) -> ChangeResult:
+        """The part of garbage collection: reclaim directories that were deleted longer ago than the
+        retention, and drop removal markers. `now_ms`: the time of the data store. The result lists
+        what is kept, with the reasons."""
 
 
 def require_supported(layout: LayoutName, work: str) -> None:

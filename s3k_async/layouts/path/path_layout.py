@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from s3k_async.layouts.path.atomic_changes import AtomicTree, SubtreePreparation
+from s3k_async.layouts.path.empty_trash import EmptyTrash
 from s3k_async.layouts.path.parents import ParentDirectories
 from s3k_async.layouts.path.recursive import Tree
 from s3k_async.layouts.path.tree_resolution import TreeResolution
@@ -35,15 +36,24 @@ class PathLayout(ParentDirectories):
         return await tree.rename(source, target, progress=progress)
 
     async def delete_directory(
-        self, entry: Entry, *, atomic: bool, progress: OnProgress = None
+        self,
+        entry: Entry,
+        *,
+        atomic: bool,
+        progress: OnProgress = None,
+        wait: bool = True,  # noqa: ARG002
     ) -> ChangeResult:
-        """Delete a directory entry by entry."""
+        """Delete a directory entry by entry; always waits."""
         tree = self._atomic if atomic else self._plain
         return await tree.delete(entry, progress=progress)
 
     async def remove_empty(self, held: Entry, txn: OwnedTransaction) -> None:
         """Remove the item of a directory."""
         await self._store.delete_held(held, txn)
+
+    def trash(self) -> EmptyTrash:
+        """The trash, in which nothing ever is."""
+        return EmptyTrash()
 
     def check_subtree(self, operation: str, path: str) -> None:
         """Do nothing: a transaction can move and remove directories."""

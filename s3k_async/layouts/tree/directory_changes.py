@@ -37,6 +37,7 @@ from s3k_async.layouts.tree.resolved_path import ResolvedPath
 from s3k_async.layouts.tree.trash_items import (
     TrashedDirectory,
     TrashReason,
+    TrashState,
     deleted_by,
     moved_to_trash,
 )
@@ -85,16 +86,20 @@ class DirectoryChanges:
         progress: OnProgress = None,
     ) -> ChangeResult:
         """Move a directory into the trash; always atomic. The result counts the directory alone."""
+        await self.move_to_trash(entry)
+        return _one_directory("delete", entry.path, progress)
+
+    async def move_to_trash(self, entry: Entry, state: TrashState = "") -> TrashedDirectory:
+        """Move a directory into the trash. Raises as `namespace.layout.Layout.delete_directory`."""
         self._store.require_writable(entry.path)
         above = self._reads.known_above(entry)
         try:
             if above is None or entry.pending or not entry.is_dir:
                 raise ObstructedError(entry.path)
             # The caller has just read the entry. If anything has changed since, this is refused.
-            await self._to_trash(entry, above)
+            return await self._to_trash(entry, above, state)
         except ObstructedError:
-            await until_unobstructed(self._store, lambda: self._delete(entry))
-        return _one_directory("delete", entry.path, progress)
+            return await until_unobstructed(self._store, lambda: self._delete(entry, state))
 
     async def remove_empty(self, held: Entry, txn: OwnedTransaction) -> None:
         """Remove an empty directory that carries the transaction's intent, and put a removal marker
@@ -156,21 +161,24 @@ class DirectoryChanges:
         self._reads.discard(store.keys.directory(entry))
         self._reads.remember(moved)
 
-    async def _delete(self, expected: Entry) -> None:
+    async def _delete(self, expected: Entry, state: TrashState) -> TrashedDirectory:
         (found,) = await self._reads.resolve([expected.path])
         entry = _directory_at(found)
         if entry.id != expected.id:
             raise ConflictError("another directory is now at this path", path=expected.path)
         _require_no_intents(expected.path, [found])
-        await self._to_trash(entry, self._above(found))
+        return await self._to_trash(entry, self._above(found), state)
 
-    async def _to_trash(self, entry: Entry, above: Sequence[Directory]) -> None:
+    async def _to_trash(
+        self, entry: Entry, above: Sequence[Directory], state: TrashState
+    ) -> TrashedDirectory:
         store = self._store
         moved = moved_to_trash(entry, operation=store.runtime.uuid())
-        trashed = self._trashed(entry, "deleted", moved)
+        trashed = replace(self._trashed(entry, "deleted", moved), state=state)
         renaming = store.changes.operation("rename", entry, moved)
         await self._commit(renaming, entry, trashed.item(store.keys), [above])
         self._reads.discard(store.keys.directory(entry))
+        return trashed
 
     async def _restore(self, trashed: TrashedDirectory, target: str) -> Entry:
         store = self._store

@@ -17,9 +17,21 @@ from s3k_async.errors import ItemFormatError
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.entries import is_id
 from s3k_async.table.codec import NEXT, from_item, to_item
-from s3k_async.table.keys import TRASH_ID, KeyScheme
+from s3k_async.table.keys import TRASH_ID, Directory, KeyScheme
 
-__all__ = ["TrashReason", "TrashState", "TrashedDirectory", "deleted_by", "moved_to_trash"]
+__all__ = [
+    "SETTLE_MS",
+    "TrashReason",
+    "TrashState",
+    "TrashedDirectory",
+    "deleted_by",
+    "in_trash",
+    "moved_to_trash",
+]
+
+SETTLE_MS: Final = 20 * 60_000
+"""How long after garbage collection first saw an item in the trash every call has ended that began
+before the deletion, milliseconds."""
 
 TrashReason: TypeAlias = Literal["deleted", "empty", "staged"]
 """`deleted`: a directory deleted with everything below it. `empty`: the removal marker of an empty
@@ -31,6 +43,7 @@ TrashState: TypeAlias = Literal["", "reclaiming"]
 _FOLDER: Final = "/.trash"
 """The parent of the paths that the log shows for directories in the trash."""
 _STATE: Final = "state"
+_SINCE: Final = "since"
 _LARGEST: Final = 2**63 - 1
 
 
@@ -63,7 +76,7 @@ class TrashedDirectory:
         optional: dict[str, Value] = {
             "by": self.by,
             _STATE: self.state,
-            "since": self.since_ms,
+            _SINCE: self.since_ms,
             "job": self.job,
         }
         return item | {name: value for name, value in optional.items() if value}
@@ -86,7 +99,7 @@ class TrashedDirectory:
             when_ms=_number(item, entry, "when"),
             by=_text(item, entry, "by", optional=True),
             state=cast("TrashState", _text(item, entry, _STATE, optional=True)),
-            since_ms=_number(item, entry, "since", optional=True),
+            since_ms=_number(item, entry, _SINCE, optional=True),
             job=_text(item, entry, "job", optional=True),
         )
         if flaw := trashed.flaw():
@@ -116,10 +129,43 @@ class TrashedDirectory:
             missing=(NEXT, _STATE),
         )
 
+    def is_stored(self) -> Condition:
+        """The condition that the stored item is this one, unchanged: neither restored nor, unless
+        that is known, being reclaimed."""
+        equals: dict[str, Value] = {
+            "id": self.entry.id,
+            "ver": self.entry.version,
+            "why": self.why,
+        }
+        missing = [NEXT]
+        for name, value in ((_STATE, self.state), (_SINCE, self.since_ms)):
+            if value:
+                equals[name] = value
+            else:
+                missing.append(name)
+        return Condition(equals=equals, missing=tuple(missing))
+
+    def changed_from(self, other: TrashedDirectory) -> dict[str, Value]:
+        """The attributes of its reclamation that another state of it lacks."""
+        found: dict[str, Value] = {_STATE: self.state, _SINCE: self.since_ms}
+        known: dict[str, Value] = {_STATE: other.state, _SINCE: other.since_ms}
+        return {name: value for name, value in found.items() if value != known[name]}
+
+    def is_settled(self, now_ms: int) -> bool:
+        """Whether the settle time has passed, by the clock of the data store."""
+        return 0 < self.since_ms <= now_ms - SETTLE_MS
+
     @staticmethod
     def key(object_id: str, keys: KeyScheme) -> Key:
         """The key of a directory in the trash."""
         return keys.key(keys.child(TRASH_ID, object_id))
+
+
+def in_trash(directory: Entry) -> Directory:
+    """A directory that is reclaimed, in the trash or below a directory there, as the parent of its
+    children. The paths in the log of what is reclaimed are made of its id: paths below its former
+    one may lead to other entries by now, and may be too long."""
+    return Directory(directory.id, _path(directory.id), directory.entry_key)
 
 
 def moved_to_trash(directory: Entry, *, operation: str) -> Entry:

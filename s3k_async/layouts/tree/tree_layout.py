@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
+
 from s3k_async.errors import UnsupportedError
 from s3k_async.layouts.tree.directory_changes import DirectoryChanges
+from s3k_async.layouts.tree.reclamation import Reclamation
 from s3k_async.layouts.tree.tree_parents import TreeParents
+from s3k_async.layouts.tree.tree_trash import TreeTrash
 from s3k_async.model import ChangeResult, ChangeTally, Entry
 from s3k_async.namespace.layout import OnProgress
 from s3k_async.namespace.store import MetadataStore
@@ -12,6 +17,8 @@ from s3k_async.txn.logged_write import TransactionLog
 from s3k_async.txn.txn_record import OwnedTransaction
 
 __all__ = ["TreeLayout"]
+
+_LOG = logging.getLogger(__name__)
 
 
 class TreeLayout(TreeParents):
@@ -28,14 +35,31 @@ class TreeLayout(TreeParents):
         return await self.changes.rename_directory(source, target, atomic=atomic, progress=progress)
 
     async def delete_directory(
-        self, entry: Entry, *, atomic: bool = True, progress: OnProgress = None
+        self,
+        entry: Entry,
+        *,
+        atomic: bool = True,
+        progress: OnProgress = None,
+        wait: bool = False,
     ) -> ChangeResult:
-        """Move a directory into the trash in one transaction."""
-        return await self.changes.delete_directory(entry, atomic=atomic, progress=progress)
+        """Move a directory into the trash in one transaction; with `wait`, delete the files below
+        it as well. What is kept then is left to garbage collection."""
+        if not wait:
+            return await self.changes.delete_directory(entry, atomic=atomic, progress=progress)
+        trashed = await self.changes.move_to_trash(entry, "reclaiming")
+        tally = ChangeTally()
+        await Reclamation(self._store, tally, progress).run(trashed)
+        for path, error in tally.failures:
+            _LOG.warning("%s is left to garbage collection: %s", path, error)
+        return replace(tally.result(), failures=())
 
     async def remove_empty(self, held: Entry, txn: OwnedTransaction) -> None:
         """Remove the item of a directory, and put a removal marker into the trash."""
         await self.changes.remove_empty(held, txn)
+
+    def trash(self) -> TreeTrash:
+        """The directories in the trash."""
+        return TreeTrash(self._store, self.changes)
 
     def check_subtree(self, operation: str, path: str) -> None:
         """Raise UnsupportedError: a caller's transaction cannot change directories yet."""

@@ -1,0 +1,53 @@
+"""The trash of layout `path`, in which a recursive delete leaves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+
+from s3k_async._native import Entries
+from s3k_async.errors import PathNotFoundError
+from s3k_async.model import ChangeResult, Entry, TrashItem
+from s3k_async.namespace.layout import OnProgress
+
+__all__ = ["EmptyTrash"]
+
+
+class EmptyTrash:
+    """An implementation of `namespace.layout.TrashStore`."""
+
+    async def items(self) -> list[TrashItem]:
+        """None."""
+        return []
+
+    async def newest(self, path: str) -> TrashItem:
+        """Raise PathNotFoundError."""
+        raise PathNotFoundError("no such directory in the trash", path=path)
+
+    async def restore(self, item: TrashItem, target: str) -> Entry:  # noqa: ARG002
+        """Raise PathNotFoundError."""
+        raise PathNotFoundError("no such directory in the trash", path=item.was)
+
+    async def walk(self, item: TrashItem) -> AsyncGenerator[Entries, None]:
+        """Raise PathNotFoundError."""
+        raise PathNotFoundError("no such directory in the trash", path=item.was)
+        yield  # makes it a generator
+
+    async def empty(
+        self,
+        items: Iterable[TrashItem] | None = None,  # noqa: ARG002
+        *,
+        before_ms: int | None = None,  # noqa: ARG002
+        progress: OnProgress = None,  # noqa: ARG002
+    ) -> ChangeResult:
+        """Do nothing."""
+        return ChangeResult()
+
+    async def collect(
+        self,
+        now_ms: int,  # noqa: ARG002
+        *,
+        retention_ms: int,  # noqa: ARG002
+        progress: OnProgress = None,  # noqa: ARG002
+    ) -> ChangeResult:
+        """Do nothing."""
+        return ChangeResult()

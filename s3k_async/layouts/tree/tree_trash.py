@@ -1,0 +1,165 @@
+"""The trash of layout `tree`: lists, restores and reclaims the directories in it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from s3k_async._core.concurrency import merge, run_all
+from s3k_async._native import Entries
+from s3k_async.backends.ports.items import PARTITION, SORT, Item
+from s3k_async.backends.ports.pagination import query_all
+from s3k_async.errors import ItemFormatError, PathNotFoundError
+from s3k_async.layouts.tree.directory_changes import DirectoryChanges
+from s3k_async.layouts.tree.reclamation import Reclamation
+from s3k_async.layouts.tree.trash_items import TrashedDirectory
+from s3k_async.model import ROOT, ChangeResult, ChangeTally, Entry, TrashItem
+from s3k_async.namespace.layout import OnProgress
+from s3k_async.namespace.ordered_walk import walk
+from s3k_async.namespace.store import MetadataStore
+from s3k_async.table.keys import TRASH_ID, Directory
+from s3k_async.table.stored_reader import SUFFIX_STREAMS
+
+__all__ = ["TreeTrash"]
+
+RECLAIMED: Final = 16
+"""Items in the trash that are processed at the same time."""
+
+
+class TreeTrash:
+    """An implementation of `namespace.layout.TrashStore`."""
+
+    def __init__(self, store: MetadataStore, changes: DirectoryChanges) -> None:
+        self._store = store
+        self._changes = changes
+
+    async def items(self) -> list[TrashItem]:
+        """The deleted directories, the newest first; no removal markers and staged directories."""
+        found = [_shown(each) async for each in self._deleted()]
+        return sorted(found, key=_age)
+
+    async def newest(self, path: str) -> TrashItem:
+        """The last deleted directory of a path that can be restored."""
+        newest: TrashItem | None = None
+        async for each in self._deleted():
+            if each.was == path and each.can_be_restored():
+                shown = _shown(each)
+                newest = shown if newest is None else min(newest, shown, key=_age)
+        if newest is None:
+            raise PathNotFoundError("no such directory in the trash", path=path)
+        return newest
+
+    async def restore(self, item: TrashItem, target: str) -> Entry:
+        """Move a directory to a path, in one transaction."""
+        self._store.require_writable(target)
+        return await self._changes.restore(await self._need(item), target)
+
+    async def walk(self, item: TrashItem) -> AsyncGenerator[Entries, None]:
+        """What is below a directory in the trash, by the ids of the directories."""
+        trashed = await self._need(item)
+        top = Directory(trashed.entry.id, trashed.was, trashed.entry.entry_key)
+        async with aclosing(walk(self._store, top)) as pages:
+            async for page in pages:
+                yield page
+
+    async def empty(
+        self,
+        items: Iterable[TrashItem] | None = None,
+        *,
+        before_ms: int | None = None,
+        progress: OnProgress = None,
+    ) -> ChangeResult:
+        """Delete the files below deleted directories; no removal markers and staged directories."""
+        self._store.require_writable(ROOT)
+        tally = ChangeTally()
+        reclamation = Reclamation(self._store, tally, progress)
+
+        async def reclaim(trashed: TrashedDirectory) -> None:
+            if before_ms is None or trashed.when_ms < before_ms:
+                await reclamation.run(trashed)
+
+        async def reclaim_item(item: TrashItem) -> None:
+            try:
+                trashed = await self._need(item)
+            except PathNotFoundError:
+                return
+            except ItemFormatError as error:
+                tally.failures.append((item.was, error))
+                return
+            await reclaim(trashed)
+
+        if items is None:
+            await run_all(reclaim, self._deleted(tally), limit=RECLAIMED)
+        else:
+            await run_all(reclaim_item, items, limit=RECLAIMED)
+        return tally.result()
+
+    async def collect(
+        self, now_ms: int, *, retention_ms: int, progress: OnProgress = None
+    ) -> ChangeResult:
+        """Reclaim what is due. Staged directories are not."""
+        self._store.require_writable(ROOT)
+        tally = ChangeTally()
+        reclamation = Reclamation(self._store, tally, progress)
+
+        async def collect(trashed: TrashedDirectory) -> None:
+            if trashed.why == "empty":
+                await reclamation.note(trashed, now_ms)
+            elif trashed.why == "deleted" and (
+                trashed.state or trashed.when_ms + retention_ms <= now_ms
+            ):
+                await reclamation.run(trashed, now_ms)
+
+        await run_all(collect, self._all(tally), limit=RECLAIMED)
+        return tally.result()
+
+    async def _need(self, item: TrashItem) -> TrashedDirectory:
+        """The item in the trash. Raises PathNotFoundError, also if the directory was restored and
+        deleted again since."""
+        keys = self._store.keys
+        stored = await self._store.items.get(TrashedDirectory.key(item.id, keys))
+        trashed = None if stored is None else TrashedDirectory.from_item(stored, keys)
+        if trashed is None or (trashed.was, trashed.when_ms) != (item.was, item.when_ms):
+            raise PathNotFoundError("the directory is not in the trash", path=item.was)
+        return trashed
+
+    async def _deleted(
+        self, tally: ChangeTally | None = None
+    ) -> AsyncGenerator[TrashedDirectory, None]:
+        async with aclosing(self._all(tally)) as found:
+            async for each in found:
+                if each.why == "deleted":
+                    yield each
+
+    async def _all(
+        self, tally: ChangeTally | None = None
+    ) -> AsyncGenerator[TrashedDirectory, None]:
+        """Everything in the trash without intents of transactions. Raises ItemFormatError for a
+        damaged item, or adds it to the failures of a tally."""
+        async with aclosing(self._pages()) as pages:
+            async for page in pages:
+                for item in page:
+                    try:
+                        trashed = TrashedDirectory.from_item(item, self._store.keys)
+                    except ItemFormatError as error:
+                        if tally is None:
+                            raise
+                        tally.failures.append((f"{item[PARTITION]} / {item[SORT]}", error))
+                        continue
+                    if not trashed.entry.pending:
+                        yield trashed
+
+    def _pages(self) -> AsyncGenerator[Sequence[Item], None]:
+        store = self._store
+        partitions = store.keys.partitions(TRASH_ID)
+        return merge([query_all(store.items, each) for each in partitions], limit=SUFFIX_STREAMS)
+
+
+def _shown(trashed: TrashedDirectory) -> TrashItem:
+    return TrashItem(trashed.entry.id, trashed.was, trashed.when_ms, trashed.by, trashed.state)
+
+
+def _age(item: TrashItem) -> tuple[int, str]:
+    """Sorts the newest first."""
+    return -item.when_ms, item.id
