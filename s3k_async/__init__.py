@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from s3k_async._sync.sync_client import S3kSyncClient
     from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
     from s3k_async._sync.sync_transaction import SyncTransaction
+    from s3k_async._sync.sync_trash import SyncTrash
     from s3k_async.backends.ports.blobs import Buffer
     from s3k_async.bulk.publish import ProgressCallback
     from s3k_async.bulk.staged_uploads import StagedWriter
@@ -48,11 +49,13 @@ if TYPE_CHECKING:
         LayoutName,
         Progress,
         StagedFile,
+        TrashItem,
         VolumeKind,
     )
     from s3k_async.namespace.addresses import Path
     from s3k_async.settings.keywords import Settings
     from s3k_async.transaction import Transaction
+    from s3k_async.trash import Trash
     from s3k_async.txn.txn_record import TransactionKind, TransactionRecord, TransactionState
     from s3k_async.volumes.facade import destroy_volume, init_volume
 
@@ -103,9 +106,12 @@ if TYPE_CHECKING:
         "SyncFileWriter",
         "SyncStagedWriter",
         "SyncTransaction",
+        "SyncTrash",
         "TableLocation",
         "Transaction",
         "TransactionRecord",
+        "Trash",
+        "TrashItem",
         "Tuning",
         "VolumeConfig",
         "VolumeKind",
@@ -128,7 +134,7 @@ _NAMES: Final = {
     "txn.txn_record": "TransactionKind TransactionState TransactionRecord",
     "model": (
         "ChangeResult Content ContentSummary Failure FileStatus HashName LayoutName Progress "
-        "StagedFile VolumeKind"
+        "StagedFile TrashItem VolumeKind"
     ),
     "listing.physical_files": "PhysicalFile",
     "bulk.publish": "ProgressCallback",
@@ -140,7 +146,9 @@ _NAMES: Final = {
     "_sync.sync_client": "S3kSyncClient",
     "_sync.sync_files": "SyncFileReader SyncFileWriter SyncStagedWriter",
     "_sync.sync_transaction": "SyncTransaction",
+    "_sync.sync_trash": "SyncTrash",
     "transaction": "Transaction",
+    "trash": "Trash",
     "volumes.facade": "destroy_volume init_volume",
 }
 """Public names by module; those of `errors` are its `__all__`."""

@@ -70,6 +70,7 @@ from s3k_async.model import (
 from s3k_async.namespace.addresses import SCHEME, Path, inside
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.transaction import Transaction
+from s3k_async.trash import Trash
 from s3k_async.txn.txn_record import TransactionRecord
 
 if TYPE_CHECKING:
@@ -553,6 +554,12 @@ class S3kClient:
         """
         return Transaction(self._volume, self._path)
 
+    def trash(self) -> Trash:
+        """The directories that were deleted with everything below them and can be restored, in a
+        volume of layout `tree`; see `Trash`."""
+        self._volume()
+        return Trash(self._volume, self._path)
+
     @call
     async def makedirs(self, path: Path, *, exist_ok: bool = True) -> FileStatus:
         """Create a directory and its missing parents.
@@ -602,6 +609,7 @@ class S3kClient:
         missing_ok: bool = False,
         atomic: bool = True,
         expected: FileStatus | None = None,
+        wait: bool = False,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
         """Remove a file, an empty directory, or, with `recursive`, a directory and everything below
@@ -611,7 +619,9 @@ class S3kClient:
         raises has changed nothing; after OutcomeUnknownError, all or nothing. Without `atomic` a
         directory is removed entry by entry; after an interruption or PartialFailureError, repeat
         the call to finish it. With `expected`, a result of `stat` or a listing, only that version
-        of a file, or that directory, is removed, by a conditional write.
+        of a file, or that directory, is removed, by a conditional write. In a volume of layout
+        `tree` a directory with entries is moved into the trash, and counted alone; with `wait` the
+        files below it are deleted and counted before the return, and it cannot be restored.
         Raises PathNotFoundError (unless `missing_ok`), DirectoryNotEmptyError,
         PermissionDeniedError (the root), ConflictError (not what is `expected`), BusyError.
         """
@@ -622,6 +632,7 @@ class S3kClient:
             missing_ok=missing_ok,
             atomic=atomic,
             expected=expected,
+            wait=wait,
             progress=progress,
         )
 

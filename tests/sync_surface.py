@@ -1,4 +1,4 @@
-"""Writes the blocking client and transaction from the asynchronous ones.
+"""Writes the blocking client, transaction and trash from the asynchronous ones.
 
 python -m tests.sync_surface
 """
@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from s3k_async._sync.sync_session import BlockingClient, BlockingTransaction
+from s3k_async._sync.sync_session import BlockingClient, BlockingTransaction, BlockingTrash
 from s3k_async.client import S3kClient
 from s3k_async.transaction import Transaction
+from s3k_async.trash import Trash
 
 __all__ = ["TWINS", "Twin"]
 
@@ -30,6 +31,7 @@ TYPES: Final = (
     (r"\bOpening\[(\w+)\]", r"Sync\1"),
     (r"\bAsyncIterator\b", "Iterator"),
     (r"\bTransaction\b", "SyncTransaction"),
+    (r"\bTrash\b", "SyncTrash"),
     (r"\bS3kClient\b", "S3kSyncClient"),
 )
 SYNTAX: Final = ((r"\basync (with|for)\b", r"\1"), (r"\bawait ", ""))
@@ -50,6 +52,7 @@ from collections.abc import Iterator
 from s3k_async._sync.sync_session import {base}
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async._sync.sync_transaction import SyncTransaction
+from s3k_async._sync.sync_trash import SyncTrash
 {imports}
 
 __all__ = ["{name}"]
@@ -134,8 +137,8 @@ class Twin:
         if self.origin.__name__ in kinds:
             other = given[kinds.index(self.origin.__name__)]
             return f"self._call_with({other}, lambda {self.receiver}, {other}: {call})"
-        if returns == "Transaction":
-            return f"self._begin(SyncTransaction, {hop})"
+        if returns in {"Transaction", "Trash"}:
+            return f"self._begin(Sync{returns}, {hop})"
         if "AsyncIterator[" in returns:
             return f"self._each({hop})"
         if "Opening[" in returns:
@@ -187,6 +190,7 @@ def _tidy(text: str, path: Path) -> str:
 TWINS: Final = (
     Twin(S3kClient, BlockingClient, "sync_client.py", "fs"),
     Twin(Transaction, BlockingTransaction, "sync_transaction.py", "tx"),
+    Twin(Trash, BlockingTrash, "sync_trash.py", "trash"),
 )
 
 if __name__ == "__main__":

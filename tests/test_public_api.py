@@ -37,7 +37,9 @@ GIVEN = frozenset(
         "SyncFileWriter",
         "SyncStagedWriter",
         "SyncTransaction",
+        "SyncTrash",
         "Transaction",
+        "Trash",
     }
 )
 """Classes that callers get from a method and do not make: their constructors are internal."""

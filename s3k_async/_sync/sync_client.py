@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, overload
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async._sync.sync_session import BlockingClient
 from s3k_async._sync.sync_transaction import SyncTransaction
+from s3k_async._sync.sync_trash import SyncTrash
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.publish import ProgressCallback
 from s3k_async.errors import S3kError
@@ -324,6 +325,11 @@ class S3kSyncClient(BlockingClient):
         """
         return self._begin(SyncTransaction, lambda fs: fs.transaction())
 
+    def trash(self) -> SyncTrash:
+        """The directories that were deleted with everything below them and can be restored, in a
+        volume of layout `tree`; see `Trash`."""
+        return self._begin(SyncTrash, lambda fs: fs.trash())
+
     def makedirs(self, path: Path, *, exist_ok: bool = True) -> FileStatus:
         """Create a directory and its missing parents.
 
@@ -366,6 +372,7 @@ class S3kSyncClient(BlockingClient):
         missing_ok: bool = False,
         atomic: bool = True,
         expected: FileStatus | None = None,
+        wait: bool = False,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
         """Remove a file, an empty directory, or, with `recursive`, a directory and everything below
@@ -375,7 +382,9 @@ class S3kSyncClient(BlockingClient):
         raises has changed nothing; after OutcomeUnknownError, all or nothing. Without `atomic` a
         directory is removed entry by entry; after an interruption or PartialFailureError, repeat
         the call to finish it. With `expected`, a result of `stat` or a listing, only that version
-        of a file, or that directory, is removed, by a conditional write.
+        of a file, or that directory, is removed, by a conditional write. In a volume of layout
+        `tree` a directory with entries is moved into the trash, and counted alone; with `wait` the
+        files below it are deleted and counted before the return, and it cannot be restored.
         Raises PathNotFoundError (unless `missing_ok`), DirectoryNotEmptyError,
         PermissionDeniedError (the root), ConflictError (not what is `expected`), BusyError.
         """
@@ -386,6 +395,7 @@ class S3kSyncClient(BlockingClient):
                 missing_ok=missing_ok,
                 atomic=atomic,
                 expected=expected,
+                wait=wait,
                 progress=progress,
             )
         )

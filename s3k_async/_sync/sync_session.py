@@ -1,6 +1,6 @@
-"""What the blocking client and transaction have beside their verbs, which are generated
-(`sync_client`, `sync_transaction`): opening, closing, and calls over one event loop in a thread of
-this process."""
+"""What the blocking client, transaction and trash have beside their verbs, which are generated
+(`sync_client`, `sync_transaction`, `sync_trash`): opening, closing, and calls over one event loop
+in a thread of this process."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ from s3k_async.errors import ClosedClientError
 from s3k_async.files.open_files import FileReader, FileWriter, Opening
 from s3k_async.listing.listings import pages_of
 from s3k_async.transaction import Transaction
+from s3k_async.trash import Trash
 
 if TYPE_CHECKING:
     from s3k_async.settings.keywords import Settings
 
-__all__ = ["BlockingClient", "BlockingTransaction"]
+__all__ = ["BlockingClient", "BlockingTransaction", "BlockingTrash"]
 
 T = TypeVar("T")
 B = TypeVar("B")
@@ -216,10 +217,12 @@ class BlockingClient:
 
     def _begin(
         self,
-        made: Callable[[Bridge, Transaction, object], B],
-        verb: Callable[[S3kClient], Transaction],
+        made: Callable[[Bridge, T, object], B],
+        verb: Callable[[S3kClient], T],
     ) -> B:
-        async def begun(fs: S3kClient) -> Transaction:
+        """What a verb returns without a request, as `made` makes it blocking."""
+
+        async def begun(fs: S3kClient) -> T:
             return verb(fs)
 
         return self._open(made, begun)
@@ -233,24 +236,10 @@ class BlockingClient:
         return self._values(self._session(), pages_of)
 
     def _values(self, session: _Session, pages_of: PagesOf[T]) -> Iterator[T]:
-        pages: deque[AsyncIterator[Sequence[T]]] = deque()
+        async def begin() -> AsyncIterator[Sequence[T]]:
+            return pages_of(await session.opened())
 
-        async def next_page() -> Sequence[T] | None:
-            if not pages:
-                pages.append(pages_of(await session.opened()))
-            return await anext(pages[0], None)
-
-        async def close() -> None:
-            for generator in pages:
-                if isinstance(generator, AsyncGenerator):
-                    await generator.aclose()
-
-        try:
-            while (page := session.bridge.run(next_page)) is not None:
-                yield from page
-        finally:
-            # Not waited for: a generator may be finalised on any thread, the loop's own included.
-            session.bridge.post(close)
+        return _values(session.bridge, begin)
 
     def _session(self) -> _Session:
         if self._closed:
@@ -304,6 +293,52 @@ class BlockingTransaction:
         verb: Callable[[Transaction], Awaitable[T]],
     ) -> B:
         return made(self._bridge, self._call(verb), self._owner)
+
+
+class BlockingTrash:
+    """The directories that were deleted with everything below them, in a volume of layout `tree`.
+
+    As `Trash`; any number of threads may use it.
+    """
+
+    def __init__(self, bridge: Bridge, trash: Trash, owner: object) -> None:
+        self._bridge = bridge
+        self._trash = trash
+        self._owner = owner
+        """Kept from being finalised, which would close the volume."""
+
+    def _call(self, verb: Callable[[Trash], Awaitable[T]]) -> T:
+        return self._bridge.run(lambda: verb(self._trash))
+
+    def _each(self, verb: Callable[[Trash], AsyncIterator[T]]) -> Iterator[T]:
+        async def begin() -> AsyncIterator[Sequence[T]]:
+            return pages_of(verb(self._trash))
+
+        return _values(self._bridge, begin)
+
+
+def _values(
+    bridge: Bridge, begin: Callable[[], Awaitable[AsyncIterator[Sequence[T]]]]
+) -> Iterator[T]:
+    """What is in the pages; a hop over the bridge for each page."""
+    pages: deque[AsyncIterator[Sequence[T]]] = deque()
+
+    async def next_page() -> Sequence[T] | None:
+        if not pages:
+            pages.append(await begin())
+        return await anext(pages[0], None)
+
+    async def close() -> None:
+        for generator in pages:
+            if isinstance(generator, AsyncGenerator):
+                await generator.aclose()
+
+    try:
+        while (page := bridge.run(next_page)) is not None:
+            yield from page
+    finally:
+        # Not waited for: a generator may be finalised on any thread, the loop's own included.
+        bridge.post(close)
 
 
 def _unpickled(cls: type[BlockingClient], config: VolumeConfig) -> BlockingClient:

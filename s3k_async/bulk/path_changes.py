@@ -76,6 +76,7 @@ async def delete(
     atomic: bool = True,
     expected: FileStatus | None = None,
     progress: ProgressCallback | None = None,
+    wait: bool = False,
 ) -> ChangeResult:
     """Remove a file or directory; with `expected`, only that version of the file, or that
     directory."""
@@ -88,7 +89,7 @@ async def delete(
             if expected is not None:
                 need_same(expected, entry)
             try:
-                return await _delete(volume, entry, recursive, atomic, progress)
+                return await _delete(volume, entry, recursive, atomic, progress, wait)
             except ConflictError as error:
                 await race.lost(error)
         except PathNotFoundError:
@@ -103,11 +104,14 @@ async def _delete(
     recursive: bool,
     atomic: bool,
     progress: ProgressCallback | None,
+    wait: bool,
 ) -> ChangeResult:
     store = volume.store
     with volume.freeing_space():
         if entry.is_dir and recursive:
-            deleted = await store.layout.delete_directory(entry, atomic=atomic, progress=progress)
+            deleted = await store.layout.delete_directory(
+                entry, atomic=atomic, progress=progress, wait=wait
+            )
             return deleted.raise_for_failures(path=entry.path)
         await (store.remove_directory(entry) if entry.is_dir else store.delete_file(entry))
     return _single("delete", entry, progress)

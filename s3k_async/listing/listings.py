@@ -37,6 +37,7 @@ __all__ = [
     "find_pages",
     "glob_pages",
     "list_pages",
+    "milliseconds",
     "pages_of",
     "record_batches",
     "summary",
@@ -72,7 +73,7 @@ class Filter:
     def select(self, entries: Entries, root: str) -> list[FileStatus]:
         """The entries that meet all conditions. Paths are matched relative to `root`."""
         statuses = entries.statuses()
-        newer, older = _milliseconds(self.newer_than), _milliseconds(self.older_than, up=True)
+        newer, older = milliseconds(self.newer_than), milliseconds(self.older_than, up=True)
         kept = [place for place, status in enumerate(statuses) if self._meets(status, newer, older)]
         if self.pattern is not None and kept:
             matches = matcher(self.pattern)
@@ -98,7 +99,7 @@ class Filter:
         )
 
 
-def _milliseconds(time: int | datetime | None, *, up: bool = False) -> int | None:
+def milliseconds(time: int | datetime | None, *, up: bool = False) -> int | None:
     """A time in epoch milliseconds, rounded down or up. Raises InvalidArgumentError."""
     if not isinstance(time, datetime):
         return time

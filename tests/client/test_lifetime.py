@@ -89,6 +89,7 @@ VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
     "stage": staged,
     "discard_staged": lambda fs: fs.discard_staged([]),
     "adopt_many": lambda fs: fs.adopt_many([("/f", "file:///f")]),
+    "trash": lambda fs: fs.trash().list(),
 }
 
 

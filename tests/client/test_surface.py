@@ -13,16 +13,19 @@ import pytest
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async._sync.sync_transaction import SyncTransaction
+from s3k_async._sync.sync_trash import SyncTrash
 from s3k_async.bulk.staged_uploads import StagedWriter
 from s3k_async.client import S3kClient
 from s3k_async.files.open_files import FileReader, FileWriter
 from s3k_async.transaction import Transaction
+from s3k_async.trash import Trash
 from tests.sync_surface import TWINS, Twin
 
-CLIENTS = (S3kClient, Transaction)
+CLIENTS = (S3kClient, Transaction, Trash)
 PAIRS = [
     (S3kClient, S3kSyncClient),
     (Transaction, SyncTransaction),
+    (Trash, SyncTrash),
     (FileReader, SyncFileReader),
     (FileWriter, SyncFileWriter),
     (StagedWriter, SyncStagedWriter),
@@ -33,6 +36,7 @@ BLOCKING = {
     "Opening[FileWriter]": "SyncFileWriter",
     "Opening[StagedWriter]": "SyncStagedWriter",
     "Transaction": "SyncTransaction",
+    "Trash": "SyncTrash",
 }
 """What a verb gives that has a blocking counterpart."""
 

@@ -56,6 +56,11 @@ async def save(fs: S3kClient, mode: str) -> None:
         await file.write(LONG)
 
 
+async def empty_trash(fs: S3kClient) -> None:
+    await fs.delete("/d", recursive=True, missing_ok=True)
+    await fs.trash().empty()
+
+
 async def discard(fs: S3kClient) -> None:
     file = await fs.open("/d/f", "wb")
     await file.write(b"new")
@@ -274,6 +279,20 @@ SCENARIOS: Mapping[str, Scenario] = {
         {"/e": None},
         rule="by_file",
         gone=True,
+    ),
+    "delete:waiting": Scenario(
+        GROWN,
+        lambda fs, _: fs.delete("/d", recursive=True, wait=True),
+        {"/e": None, "/e/k": b"four"},
+        gone=True,
+    ),
+    "trash:emptied": Scenario(
+        GROWN,
+        lambda fs, _: empty_trash(fs),
+        {"/e": None, "/e/k": b"four"},
+        rule="by_file",
+        implied=True,
+        layouts=("tree",),
     ),
     "delete_many": Scenario(
         FLAT, lambda fs, _: delete_many(fs), {"/d": None, "/e": None}, rule="by_file"

@@ -88,6 +88,7 @@ def test_every_verb_is_in_the_model() -> None:
         "open_volume",
         "physical_path",
         "physical_paths",
+        "trash",
     }
     verbs = {
         name for name, _ in inspect.getmembers(S3kClient, callable) if not name.startswith("_")

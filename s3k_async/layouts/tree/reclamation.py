@@ -155,11 +155,9 @@ class Reclamation:
 
         async def chunk(entries: Entries) -> None:
             nonlocal is_clear
-            free = await self._without_held(entries, place)
-            is_clear = is_clear and len(free) == len(entries)
-            if files := free.files():
+            if files := entries.files():
                 is_clear = await self._delete_files(files, place) and is_clear
-            if directories := free.directories():
+            if directories := entries.directories():
                 is_clear = await self._clear_each(directories, place, last=last) and is_clear
 
         try:
@@ -173,11 +171,12 @@ class Reclamation:
         return is_clear
 
     async def _delete_files(self, files: Entries, place: _Place) -> bool:
-        done = await delete_files(self._store, files)
+        free = await self._without_held(files, place)
+        done = await delete_files(self._store, free)
         for path, error in done.failures:
             self._fail(place.path(path), error)
         self._count(place.shown, files=done.files, size=done.bytes)
-        return not done.failures
+        return len(free) == len(files) and not done.failures
 
     async def _clear_each(self, directories: Entries, place: _Place, *, last: bool) -> bool:
         """Delete what is below directories, and in the second phase these."""
@@ -188,7 +187,7 @@ class Reclamation:
             nonlocal is_clear
             shown = place.path(found.path)
             try:
-                entry = await self._store.resolved(found)
+                entry = await self._without_intent(found, shown)
                 if entry is None:
                     return
                 _require_tree(entry, place, shown)
@@ -232,6 +231,13 @@ class Reclamation:
                 raise BusyError("another client changed the directory in the trash") from error
         else:
             self._count(trashed.was, directories=1)
+
+    async def _without_intent(self, directory: Entry, shown: str) -> Entry | None:
+        """A directory without an intent; None if it is gone. Raises BusyError for the intent of a
+        live transaction, which may be moving the directory away."""
+        if directory.pending and await self._is_live(transaction_of(directory.pending)):
+            raise _held(shown)
+        return await self._store.resolved(directory)
 
     async def _without_held(self, entries: Entries, place: _Place) -> Entries:
         """The entries without those with the intent of a live transaction."""

@@ -34,6 +34,7 @@ PIPELINE = "tests/backends/test_request_pipeline.py"
 LOCAL = "tests/backends/test_local.py"
 CHAINS = "tests/layouts/test_chain_resolver.py"
 REMOVALS = "tests/layouts/test_removals.py"
+RECLAMATION = "tests/layouts/test_reclamation.py"
 DIRECTORY_RACES = (
     "tests/layouts/test_directory_races.py::test_two_clients_in_every_order_of_their_requests"
 )
@@ -638,5 +639,35 @@ DEFECTS: tuple[Defect, ...] = (
         "        elif directory in left:",
         "tests/layouts/test_file_transactions.py"
         "::test_a_directory_that_was_renamed_before_a_commit_is_not_created_again",
+    ),
+    Defect(
+        "a reclamation that does not wait for the settle time",
+        "layouts/tree/reclamation.py",
+        "            last = now_ms is not None and current.is_settled(now_ms)",
+        "            last = now_ms is not None",
+        f"{RECLAMATION}::test_the_settle_time_begins_when_collection_first_sees_the_item",
+    ),
+    Defect(
+        "a removal marker that is dropped by the clock of the deleter",
+        "layouts/tree/trash_items.py",
+        "        return 0 < self.since_ms <= now_ms - SETTLE_MS",
+        "        return self.when_ms <= now_ms - SETTLE_MS",
+        f"{RECLAMATION}"
+        "::test_a_removal_marker_goes_after_the_settle_time_by_the_clock_of_the_store",
+    ),
+    Defect(
+        "a reclamation of a directory with the intent of a live transaction",
+        "layouts/tree/reclamation.py",
+        "                entry = await self._without_intent(found, shown)",
+        "                entry: Entry | None = found",
+        f"{RECLAMATION}"
+        "::test_an_entry_with_the_intent_of_a_live_transaction_is_kept_with_all_above_it",
+    ),
+    Defect(
+        "a reclamation that does not exclude an undelete",
+        "layouts/tree/trash_items.py",
+        "            missing=(NEXT, _STATE),",
+        "            missing=(NEXT,),",
+        f"{RECLAMATION}::test_an_undelete_beside_a_reclamation_in_every_order_of_their_requests",
     ),
 )
