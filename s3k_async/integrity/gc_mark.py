@@ -36,7 +36,6 @@ from s3k_async.integrity.references import (
 )
 from s3k_async.integrity.repair_actions import FsckVolume
 from s3k_async.model import Entry, Progress
-from s3k_async.namespace.layout import require_supported
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import EntryKey, LogRecord, parse_key
 from s3k_async.oplog.external_sort import ExternalSort
@@ -378,7 +377,6 @@ async def need_collectable(place: CollectedData) -> Item:
     """
     if place.store.read_only:
         raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be garbage collected")
-    require_supported(place.store.keys.layout, "garbage collection")
     return await need_unlocked(place.store.items)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async._core.runtime import Runtime
@@ -33,16 +34,25 @@ from s3k_async.integrity.gc_mark import (
 )
 from s3k_async.integrity.gc_rules import Ages, Verdict, named_by
 from s3k_async.integrity.references import names_in, need_unlocked, open_transactions
-from s3k_async.model import Entry, Progress
+from s3k_async.model import ChangeResult, Entry, Progress
 from s3k_async.oplog.entries import EntryKey, decode, history_prefix, parse_key
 from s3k_async.oplog.log_objects import ENTRY_BYTES, read_object
 from s3k_async.oplog.log_reader import LogReader
 
-__all__ = ["BATCH", "GarbageCollector", "MarkedState", "Sweeper", "Swept"]
+__all__ = [
+    "BATCH",
+    "TRASH_RETENTION_SECONDS",
+    "GarbageCollector",
+    "MarkedState",
+    "Sweeper",
+    "Swept",
+]
 
 BATCH = 10_000
 """Candidates that are rechecked and deleted together."""
 READS = 32
+TRASH_RETENTION_SECONDS: Final = 86_400.0
+"""How long a deleted directory can be restored."""
 FRESH_MOST = 1_000_000
 """Keys in new segments of the log, above which a list counts as too old."""
 
@@ -148,6 +158,19 @@ class GarbageCollector:
                     self._progress(Progress("gc", handled, total, phase="sweep", unit="objects"))
         return self._swept
 
+    async def reclaim(self, retention: float = TRASH_RETENTION_SECONDS) -> ChangeResult:
+        """Reclaim the directories in the trash that were deleted longer ago than the retention,
+        seconds, and drop removal markers; in layout `path` there are none. The result lists what is
+        kept. Raises as `mark`.
+
+        The bytes are garbage from then on: they are deleted after the grace period.
+        """
+        place = self._place
+        await need_collectable(place)
+        return await place.store.layout.trash().collect(
+            await place.data.now_ms(), retention_ms=int(retention * 1000), progress=self._progress
+        )
+
     async def clean_up(self, marked: Marked) -> Swept:
         """Remove the reservations that the mark phase found, if they are unchanged, and abort the
         uploads."""
@@ -167,11 +190,11 @@ class GarbageCollector:
 
     async def _reap(self, seen: Entry, now_ms: int) -> None:
         store = self._place.store
-        current = await store.get(seen.path)
+        current = await store.stored(seen.entry_key)
         if current is None or (current.id, current.version) != (seen.id, seen.version):
             return
         if is_over(current, now_ms, self._ages):
-            await store.abandon(current)
+            await store.abandon(store.keys.with_path(current))
             self._swept.reservations += 1
 
     async def _abort(self, found: tuple[BlobStore, Unfinished]) -> None:

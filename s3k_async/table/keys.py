@@ -8,7 +8,7 @@ begins with the object id of the directory, and the partition is `s3k:tree/<id>-
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from s3k_async import _native
@@ -21,6 +21,7 @@ __all__ = ["ROOT_KEY", "TRASH_ID", "Directory", "KeyScheme", "is_entry_partition
 
 _PATH_PREFIX = "ks://"
 _TREE_PREFIX = "s3k:tree/"
+_BY_ID = "/.directory"
 
 ROOT_KEY = Key("s3k:root", "root")
 """Where the root's record is. The root has no item; a transaction that changes something in it
@@ -135,6 +136,13 @@ class KeyScheme:
         """The entry key of an item's key. Raises ItemFormatError for a key that is no entry of this
         volume."""
         return _native.decode_key(self.authority, key.partition, key.sort)
+
+    def with_path(self, entry: Entry) -> Entry:
+        """An entry that was read by a scan, with a path for the log. In layout `tree`, whose keys
+        contain no paths, it is made of the id of the directory: `/.directory/<id>/<name>`."""
+        if self.layout == "path":
+            return entry
+        return replace(entry, path=f"{_BY_ID}/{entry.entry_key}")
 
     def entry_keys(self, keys: Sequence[Key]) -> list[str]:
         """`entry_key` for many."""

@@ -17,7 +17,6 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.integrity.gc_mark import CollectedData, need_collectable
 from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.migrate.dump import dump_volume
 from s3k_async.migrate.load import load_volume
@@ -64,15 +63,7 @@ async def test_a_volume_of_layout_path_is_not_opened_as_one_of_layout_tree(
         await S3kClient(config=config).open_volume()
 
 
-async def collect(volume: Volume) -> None:
-    await need_collectable(CollectedData.of(volume))
-
-
-@pytest.mark.parametrize(
-    "work",
-    [verify_volume, repair_volume, collect],
-    ids=["fsck verify", "fsck repair", "gc"],
-)
+@pytest.mark.parametrize("work", [verify_volume, repair_volume], ids=["verify", "repair"])
 async def test_work_without_support_of_the_layout_changes_nothing(
     config: VolumeConfig, work: Callable[[Volume], Awaitable[object]]
 ) -> None:
