@@ -168,7 +168,7 @@ class GarbageCollector:
         place = self._place
         await need_collectable(place)
         return await place.store.layout.trash().collect(
-            await place.data.now_ms(), retention_ms=int(retention * 1000), progress=self._progress
+            place.data.now_ms, retention_ms=int(retention * 1000), progress=self._progress
         )
 
     async def clean_up(self, marked: Marked) -> Swept:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import (
     AsyncGenerator,
+    Awaitable,
     Callable,
     Collection,
     Iterable,
@@ -255,11 +256,15 @@ class TrashStore(Protocol):
         files left."""
 
     async def collect(
-        self, now_ms: int, *, retention_ms: int, progress: OnProgress = None
+        self,
+        clock: Callable[[], Awaitable[int]],
+        *,
+        retention_ms: int,
+        progress: OnProgress = None,
     ) -> ChangeResult:
         """The part of garbage collection: reclaim directories that were deleted longer ago than the
-        retention, and drop removal markers. `now_ms`: the time of the data store. The result lists
-        what is kept, with the reasons."""
+        retention, and drop removal markers. `clock`: the time of the data store, epoch
+        milliseconds. The result lists what is kept, with the reasons."""
 
 
 def require_supported(layout: LayoutName, work: str) -> None:

@@ -51,8 +51,14 @@ async def deleted(*paths: str) -> tuple[TreeVolume, Client]:
 
 async def collect(client: Client, *, retention_ms: int = 0) -> ChangeResult:
     """What garbage collection does; the clock of the data store is that of the volume."""
-    now = client.volume.runtime.now_ms()
-    return await client.layout.trash().collect(now, retention_ms=retention_ms)
+    return await collect_at(client, client.volume.runtime.now_ms(), retention_ms=retention_ms)
+
+
+async def collect_at(client: Client, now_ms: int, *, retention_ms: int = 0) -> ChangeResult:
+    async def clock() -> int:
+        return now_ms
+
+    return await client.layout.trash().collect(clock, retention_ms=retention_ms)
 
 
 def settle(volume: TreeVolume) -> None:
@@ -102,8 +108,8 @@ async def test_files_are_deleted_first_and_directories_after_the_settle_time(
     client, before = volume.client(), await volume.stored()
     top = await client.need("/a")
     await client.delete("/a")
-    trash, now = client.layout.trash(), volume.runtime.now_ms()
-    assert await trash.collect(now, retention_ms=0) == ChangeResult(2 + 1, 4, 6)
+    now = volume.runtime.now_ms()
+    assert await collect_at(client, now) == ChangeResult(2 + 1, 4, 6)
     place = f"/.trash/{top.id}"
     assert set(await volume.tree()) == {
         *("/z", "/z/y", "/z/h"),
@@ -112,11 +118,11 @@ async def test_files_are_deleted_first_and_directories_after_the_settle_time(
     (trashed,) = await volume.trashed()
     assert (trashed.state, trashed.since_ms) == ("reclaiming", now)
     await require_committed(volume, before)
-    assert await trash.collect(now + SETTLE_MS, retention_ms=0) == ChangeResult(0, 4, 0)
+    assert await collect_at(client, now + SETTLE_MS) == ChangeResult(0, 4, 0)
     assert set(await volume.tree()) == {"/z", "/z/y", "/z/h"}
     assert await volume.trashed() == []
     await require_committed(volume, before)
-    assert await trash.collect(now + SETTLE_MS, retention_ms=0) == ChangeResult()
+    assert await collect_at(client, now + SETTLE_MS) == ChangeResult()
 
 
 async def test_the_settle_time_begins_when_collection_first_sees_the_item() -> None:
@@ -126,12 +132,12 @@ async def test_the_settle_time_begins_when_collection_first_sees_the_item() -> N
     volume.clock.advance(10 * DAY / 1000)
     await client.layout.trash().empty()
     assert [each.since_ms for each in await volume.trashed()] == [0]
-    trash, now = client.layout.trash(), volume.runtime.now_ms()
+    now = volume.runtime.now_ms()
     for time in (now, now + 1, now + SETTLE_MS - 1):
-        await trash.collect(time, retention_ms=0)
+        await collect_at(client, time)
         assert [each.since_ms for each in await volume.trashed()] == [now]
         assert [path for path in await volume.tree() if path.endswith("/b/c")]
-    await trash.collect(now + SETTLE_MS, retention_ms=0)
+    await collect_at(client, now + SETTLE_MS)
     assert await volume.trashed() == []
 
 
@@ -166,15 +172,38 @@ async def test_a_removal_marker_goes_after_the_settle_time_by_the_clock_of_the_s
     client = volume.client()
     await client.store.remove_directory(await client.need("/z/y"))
     volume.clock.advance(DAY / 1000)
-    trash, now = client.layout.trash(), volume.runtime.now_ms()
+    now = volume.runtime.now_ms()
     for time in (now, now + SETTLE_MS - 1):
-        assert await trash.collect(time, retention_ms=DAY) == ChangeResult()
+        assert await collect_at(client, time, retention_ms=DAY) == ChangeResult()
         (marker,) = await volume.trashed()
         assert (marker.why, marker.since_ms, marker.state) == ("empty", now, "")
     truths = await volume.truths()
-    assert await trash.collect(now + SETTLE_MS, retention_ms=DAY) == ChangeResult()
+    assert await collect_at(client, now + SETTLE_MS, retention_ms=DAY) == ChangeResult()
     assert await volume.trashed() == []
     assert await volume.truths() == truths, "it is no object"
+
+
+async def test_the_settle_time_does_not_begin_before_the_deletion() -> None:
+    """A directory is deleted, and another removed, while a long collection is in progress."""
+    volume = await volume_of()
+    client, other = volume.client(), volume.client()
+
+    async def delete(call: Call) -> None:
+        if call.method == "query":
+            client.faults.gate = None
+            volume.clock.advance(DAY / 1000)
+            await other.delete("/a")
+            await other.store.remove_directory(await other.need("/z/y"))
+
+    async def clock() -> int:
+        return volume.runtime.now_ms()
+
+    client.faults.gate = delete
+    await client.layout.trash().collect(clock, retention_ms=0)
+    found = await volume.trashed()
+    assert len(found) == 2
+    assert [each for each in found if 0 < each.since_ms < each.when_ms] == []
+    assert [each for each in found if each.since_ms]
 
 
 async def test_emptying_keeps_removal_markers() -> None:
@@ -202,7 +231,7 @@ async def test_a_volume_that_is_open_for_reading_is_not_changed() -> None:
     item, before = await only(client.layout.trash()), await volume.stored()
     client.store.read_only = True
     trash = client.layout.trash()
-    for call in (trash.empty(), trash.restore(item, "/a"), trash.collect(1, retention_ms=0)):
+    for call in (trash.empty(), trash.restore(item, "/a"), collect_at(client, 1)):
         with pytest.raises(ReadOnlyVolumeError):
             await call
     assert await volume.stored() == before
@@ -253,7 +282,7 @@ async def test_an_entry_with_the_intent_of_a_live_transaction_is_kept_with_all_a
     began = volume.clock.seconds
     await collect(client)
     now = volume.runtime.now_ms() + SETTLE_MS
-    result = await client.layout.trash().collect(now, retention_ms=0)
+    result = await collect_at(client, now)
     assert volume.clock.seconds == began
     assert {(path, type(error)) for path, error in result.failures} == {(held, BusyError)}
     below = {path for path in old if (path + "/").startswith(held + "/")}
@@ -469,10 +498,7 @@ async def test_two_reclaimers_in_every_order_of_their_changes() -> None:
         one, other, _, _ = await two_clients(run)
         now = run.volume.runtime.now_ms()
         for time in (now, now + SETTLE_MS):
-            works = [
-                (client, client.layout.trash().collect(time, retention_ms=0))
-                for client in (one, other)
-            ]
+            works = [(client, collect_at(client, time)) for client in (one, other)]
             assert await run.outcomes(*works) == [None, None]
         assert await run.volume.stored() == []
         await require_committed(run.volume, before)

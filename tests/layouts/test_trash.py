@@ -148,7 +148,8 @@ async def test_the_trash_of_layout_path_is_empty() -> None:
         with pytest.raises(PathNotFoundError):
             assert [status async for status in trash.walk(item)]
         store = fs._volume().store
-        assert await store.layout.trash().collect(1, retention_ms=0) == ChangeResult()
+        clock = fs._volume().blobs.now_ms
+        assert await store.layout.trash().collect(clock, retention_ms=0) == ChangeResult()
 
 
 @pytest.mark.parametrize("layout", ["path", "tree"])

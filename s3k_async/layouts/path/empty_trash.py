@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 
 from s3k_async._native import Entries
 from s3k_async.errors import PathNotFoundError
@@ -44,7 +44,7 @@ class EmptyTrash:
 
     async def collect(
         self,
-        now_ms: int,  # noqa: ARG002
+        clock: Callable[[], Awaitable[int]],  # noqa: ARG002
         *,
         retention_ms: int,  # noqa: ARG002
         progress: OnProgress = None,  # noqa: ARG002

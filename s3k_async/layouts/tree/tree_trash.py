@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -96,14 +96,19 @@ class TreeTrash:
         return tally.result()
 
     async def collect(
-        self, now_ms: int, *, retention_ms: int, progress: OnProgress = None
+        self,
+        clock: Callable[[], Awaitable[int]],
+        *,
+        retention_ms: int,
+        progress: OnProgress = None,
     ) -> ChangeResult:
         """Reclaim what is due. Staged directories are not."""
         self._store.require_writable(ROOT)
         tally = ChangeTally()
         reclamation = Reclamation(self._store, tally, progress)
 
-        async def collect(trashed: TrashedDirectory) -> None:
+        async def collect(seen: tuple[TrashedDirectory, int]) -> None:
+            trashed, now_ms = seen
             if trashed.why == "empty":
                 await reclamation.note(trashed, now_ms)
             elif trashed.why == "deleted" and (
@@ -111,8 +116,20 @@ class TreeTrash:
             ):
                 await reclamation.run(trashed, now_ms)
 
-        await run_all(collect, self._all(tally), limit=RECLAIMED)
+        await run_all(collect, self._timed(clock, tally), limit=RECLAIMED)
         return tally.result()
+
+    async def _timed(
+        self, clock: Callable[[], Awaitable[int]], tally: ChangeTally
+    ) -> AsyncGenerator[tuple[TrashedDirectory, int], None]:
+        """Everything in the trash, each with a time after it was read. The settle time would be too
+        short if it was counted from a time before the deletion."""
+        async with aclosing(self._pages(tally)) as pages:
+            async for page in pages:
+                if page:
+                    now_ms = await clock()
+                    for each in page:
+                        yield each, now_ms
 
     async def _need(self, item: TrashItem) -> TrashedDirectory:
         """The item in the trash. Raises PathNotFoundError, also if the directory was restored and
@@ -127,33 +144,33 @@ class TreeTrash:
     async def _deleted(
         self, tally: ChangeTally | None = None
     ) -> AsyncGenerator[TrashedDirectory, None]:
-        async with aclosing(self._all(tally)) as found:
-            async for each in found:
-                if each.why == "deleted":
-                    yield each
-
-    async def _all(
-        self, tally: ChangeTally | None = None
-    ) -> AsyncGenerator[TrashedDirectory, None]:
-        """Everything in the trash without intents of transactions. Raises ItemFormatError for a
-        damaged item, or adds it to the failures of a tally."""
-        async with aclosing(self._pages()) as pages:
+        async with aclosing(self._pages(tally)) as pages:
             async for page in pages:
-                for item in page:
-                    try:
-                        trashed = TrashedDirectory.from_item(item, self._store.keys)
-                    except ItemFormatError as error:
-                        if tally is None:
-                            raise
-                        tally.failures.append((f"{item[PARTITION]} / {item[SORT]}", error))
-                        continue
-                    if not trashed.entry.pending:
-                        yield trashed
+                for each in page:
+                    if each.why == "deleted":
+                        yield each
 
-    def _pages(self) -> AsyncGenerator[Sequence[Item], None]:
+    async def _pages(
+        self, tally: ChangeTally | None = None
+    ) -> AsyncGenerator[Sequence[TrashedDirectory], None]:
+        """What is in the trash, without items with intents of transactions. Raises ItemFormatError
+        for a damaged item, or adds it to the failures of a tally."""
         store = self._store
         partitions = store.keys.partitions(TRASH_ID)
-        return merge([query_all(store.items, each) for each in partitions], limit=SUFFIX_STREAMS)
+        stored = merge([query_all(store.items, each) for each in partitions], limit=SUFFIX_STREAMS)
+        async with aclosing(stored) as pages:
+            async for page in pages:
+                found = [self._read(item, tally) for item in page]
+                yield [each for each in found if each is not None and not each.entry.pending]
+
+    def _read(self, item: Item, tally: ChangeTally | None) -> TrashedDirectory | None:
+        try:
+            return TrashedDirectory.from_item(item, self._store.keys)
+        except ItemFormatError as error:
+            if tally is None:
+                raise
+            tally.failures.append((f"{item[PARTITION]} / {item[SORT]}", error))
+            return None
 
 
 def _shown(trashed: TrashedDirectory) -> TrashItem:

@@ -670,4 +670,17 @@ DEFECTS: tuple[Defect, ...] = (
         "            missing=(NEXT,),",
         f"{RECLAMATION}::test_an_undelete_beside_a_reclamation_in_every_order_of_their_requests",
     ),
+    Defect(
+        "a settle time that begins before the deletion",
+        "layouts/tree/tree_trash.py",
+        "        async with aclosing(self._pages(tally)) as pages:\n"
+        "            async for page in pages:\n"
+        "                if page:\n"
+        "                    now_ms = await clock()\n",
+        "        now_ms = await clock()\n"
+        "        async with aclosing(self._pages(tally)) as pages:\n"
+        "            async for page in pages:\n"
+        "                if page:\n",
+        f"{RECLAMATION}::test_the_settle_time_does_not_begin_before_the_deletion",
+    ),
 )
