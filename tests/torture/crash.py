@@ -253,6 +253,12 @@ class World:
             }
             return {key for key in physical if "://" not in key}
 
+    async def referenced(self) -> set[str]:
+        """The keys that entries name, those in the trash included and those of adopted objects
+        apart."""
+        physical = {str(entry.physical) for entry in await self._stored() if entry.committed}
+        return {key for key in physical if "://" not in key}
+
     async def lose_table(self) -> None:
         """The table is gone, and what `s3k fsck restore` does."""
         from s3k_async.backends.memory.memory_items import MemoryItems as Items
