@@ -16,8 +16,6 @@ from itertools import chain
 from s3k_async.backends.ports.items import (
     ABSENT,
     MAX_TRANSACTION,
-    OPERATION,
-    Action,
     Condition,
     Delete,
     Put,
@@ -46,6 +44,7 @@ from s3k_async.model import ROOT, ChangeResult, Entry, Progress
 from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
 from s3k_async.namespace.directories import require_directories
 from s3k_async.namespace.layout import OnProgress
+from s3k_async.namespace.required_directories import RequiredDirectories
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
 from s3k_async.table.codec import to_item, unchanged
@@ -115,7 +114,7 @@ class DirectoryChanges:
         if above is None:
             raise ConflictError("another client moved the directory", path=held.path)
         removal = store.changes.operation("delete", held, None)
-        marker = self._trashed(held, "empty", moved_to_trash(held, operation=removal.id))
+        marker = self.trashed(held, "empty", removal.id)
         txn.check()
         try:
             await self._commit(removal, held, marker.item(store.keys), [above])
@@ -173,9 +172,8 @@ class DirectoryChanges:
         self, entry: Entry, above: Sequence[Directory], state: TrashState
     ) -> TrashedDirectory:
         store = self._store
-        moved = moved_to_trash(entry, operation=store.runtime.uuid())
-        trashed = replace(self._trashed(entry, "deleted", moved), state=state)
-        renaming = store.changes.operation("rename", entry, moved)
+        trashed = replace(self.trashed(entry, "deleted", store.runtime.uuid()), state=state)
+        renaming = store.changes.operation("rename", entry, trashed.entry)
         await self._commit(renaming, entry, trashed.item(store.keys), [above])
         self._reads.discard(store.keys.directory(entry))
         return trashed
@@ -209,9 +207,10 @@ class DirectoryChanges:
             raise PathNotFoundError("the directory is not in the trash", path=trashed.was)
         return TrashedDirectory.from_item(item, keys)
 
-    def _trashed(self, directory: Entry, why: TrashReason, moved: Entry) -> TrashedDirectory:
+    def trashed(self, directory: Entry, why: TrashReason, operation: str) -> TrashedDirectory:
+        """A directory that is removed now, at its place in the trash."""
         return TrashedDirectory(
-            entry=moved,
+            entry=moved_to_trash(directory, operation=operation),
             why=why,
             origin=directory.directory,
             was=directory.path,
@@ -242,35 +241,22 @@ class DirectoryChanges:
         directories, OutcomeUnknownError and the services' errors.
         """
         store, path = self._store, chains[-1][-1].path
-        parents = [each[-1] for each in chains]
-        touched = _distinct(path, parents)
-        checked = _distinct(path, chain(parents, *chains))[len(touched) :]
-        stamp: dict[str, Value] = {OPERATION: store.runtime.uuid()}
-        actions: list[Action] = [
+        required = RequiredDirectories(
+            store, path, [each[-1] for each in chains], chain.from_iterable(chains)
+        )
+        actions = [
             Delete(store.keys.of(directory), when or unchanged(directory)),
             Put(item, ABSENT),
+            *required.actions,
         ]
-        first = len(actions)
-        actions += [store.touching(each, stamp) for each in touched]
-        for each in checked:
-            actions += store.require_parent(each)
         if len(actions) > MAX_TRANSACTION:
             raise UnsupportedError(
                 "too many directories are above it for one transaction; move one of them first",
                 path=path,
             )
-        if len({action.key for action in actions}) < len(actions):
-            raise ObstructedError(path)  # a directory was moved between the reads of two paths
-        root = next((each for each in touched if each.path == ROOT), None)
-        if root is not None and not store.root_has_record:
-            # After a lost response, a failure because the record is missing could not be told from
-            # other failures.
-            await store.touch(root)
         try:
-            await store.transact([operation], actions)
+            await required.transact([operation], actions)
         except ConditionFailedError as error:
-            if root is not None and first + touched.index(root) in error.current:
-                store.root_has_record = False  # the record may be missing: it is created again
             raise ObstructedError(path, store.obstacles(error.current.values())) from error
         except TransactionConflictError as error:
             raise ObstructedError(path) from error
@@ -305,16 +291,6 @@ def _moved(directory: Entry, target: ResolvedPath, operation: str) -> Entry:
     assert target.parent is not None
     moved = directory.moved(target.path, operation=operation)
     return replace(moved, directory=target.parent.id)
-
-
-def _distinct(path: str, directories: Iterable[Directory]) -> list[Directory]:
-    """The directories, each once. Raises ObstructedError for two directories with one entry key:
-    one of them was read before a change, the other after it."""
-    by_key: dict[str, Directory] = {}
-    for each in directories:
-        if by_key.setdefault(each.entry_key, each).key != each.key:
-            raise ObstructedError(path)
-    return list(by_key.values())
 
 
 def _one_directory(operation: str, path: str, progress: OnProgress) -> ChangeResult:

@@ -461,16 +461,16 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a change of a directory that neither touches nor requires its parents",
-        "layouts/tree/directory_changes.py",
-        "        actions += [store.touching(each, stamp) for each in touched]",
-        "        actions += []",
+        "namespace/required_directories.py",
+        "[store.touching(each, stamp) for each in self.touched]",
+        "[]",
         f"{DIRECTORY_RACES}[into each other]",
     ),
     Defect(
         "a change of a directory that requires its parents and does not touch them",
-        "layouts/tree/directory_changes.py",
-        "        actions += [store.touching(each, stamp) for each in touched]",
-        "        actions += [one for each in touched for one in store.require_parent(each)]",
+        "namespace/required_directories.py",
+        "[store.touching(each, stamp) for each in self.touched]",
+        "[one for each in self.touched for one in store.require_parent(each)]",
         "tests/layouts/test_directory_changes.py::test_the_actions_of_a_rename",
     ),
     Defect(
