@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from s3k_async._native import Entries
-from s3k_async.backends.ports.items import Condition
+from s3k_async.backends.ports.items import Condition, Item
 from s3k_async.errors import ItemFormatError, S3kError, UnsupportedError
 from s3k_async.model import ChangeResult, ChangeTally, Entry, LayoutName, Progress, TrashItem
 from s3k_async.table.keys import Directory
@@ -32,6 +32,7 @@ __all__ = [
     "OnProgress",
     "PreparedPaths",
     "TrashStore",
+    "TrashedEntry",
     "require_supported",
 ]
 
@@ -77,6 +78,16 @@ class PreparedPaths:
     """
     chains: Mapping[str, ConfirmedChain] = field(default_factory=dict)
     """The chains that `prepare` returns, by path."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrashedEntry:
+    """In layout `tree` a removed directory in the trash: it is moved there with its content, or a
+    marker is put there if it was empty."""
+
+    entry: Entry
+    item: Item
+    """The item that stores it, with attributes that entries elsewhere do not have."""
 
 
 class Layout(Protocol):
@@ -202,8 +213,11 @@ class Layout(Protocol):
     def trash(self) -> TrashStore:
         """The deleted directories that can be restored; in layout `path` there are none."""
 
-    def check_subtree(self, operation: str, path: str) -> None:
-        """Raise UnsupportedError if a caller's transaction cannot move or remove a directory."""
+    # Directories in a caller's transaction
+
+    def trashed(self, directory: Entry, operation: str, *, empty: bool) -> TrashedEntry | None:
+        """The new place of a directory that is removed; None in layout `path`, which has no trash.
+        `operation`: the id of the removal."""
 
     async def prepare_subtree(
         self,

@@ -5,11 +5,15 @@ On known paths it never waits while its intents are in the table: after a confli
 resolves the obstructing intents, and decides everything again. So two transactions cannot wait for
 each other. Only below a directory that is moved or removed as a whole does it wait for other
 transactions, as an atomic rename or deletion does.
+
+In layout `tree` nothing is changed below a directory that is moved or removed, so that such changes
+fit into one transaction of the table too. It requires the directories above, and so does the one
+that publishes a record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -25,7 +29,12 @@ from s3k_async.backends.ports.items import (
     Update,
     Value,
 )
-from s3k_async.errors import ConditionFailedError, ConflictError, TransactionConflictError
+from s3k_async.errors import (
+    ConditionFailedError,
+    ConflictError,
+    TransactionConflictError,
+    UnsupportedError,
+)
 from s3k_async.model import ROOT, ChangeResult
 from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
 from s3k_async.namespace.mutations import (
@@ -37,8 +46,9 @@ from s3k_async.namespace.mutations import (
     decide,
 )
 from s3k_async.namespace.recorded_change import RecordedChange
+from s3k_async.namespace.required_directories import RequiredDirectories
 from s3k_async.namespace.store import MetadataStore
-from s3k_async.table.codec import NEXT, to_item, unchanged
+from s3k_async.table.codec import NEXT, unchanged
 from s3k_async.table.keys import Directory
 from s3k_async.txn.executor import by_transaction, execute
 from s3k_async.txn.logged_write import TransactionLog
@@ -51,6 +61,10 @@ __all__ = ["Renew", "commit_mutations"]
 
 AT_ONCE = MAX_TRANSACTION
 """Actions of one transaction of the table; larger changes need a transaction record."""
+PUBLISHED_AT_ONCE = MAX_TRANSACTION
+"""Actions of the transaction of the table that publishes a record."""
+REMOVED_AS_EMPTY = (MAX_TRANSACTION - 1) // 2
+"""Empty directories that a publication in layout `tree` can remove, by two actions each."""
 TOUCHES = 16
 """Directories that are touched at the same time."""
 
@@ -87,9 +101,17 @@ async def _attempt(store: MetadataStore, plan: CommitPlan) -> None:
     """Make the changes. Raises ObstructedError if an entry has changed since the decision."""
     if not plan.changes:
         return
-    if not plan.subtrees and len(plan.changes) + len(plan.parents()) <= AT_ONCE:
+    marked = [subtree.source.path for subtree in plan.subtrees if subtree.marker is not None]
+    if len(marked) > REMOVED_AS_EMPTY:
+        raise UnsupportedError(
+            f"a transaction cannot remove more than {REMOVED_AS_EMPTY} directories as empty; "
+            "remove them recursively, or by several transactions",
+            path=marked[REMOVED_AS_EMPTY],
+        )
+    required = RequiredDirectories(store, _name(plan), plan.parents(), plan.required)
+    if not _needs_record(store, plan) and len(plan.rows) + len(required.actions) <= AT_ONCE:
         try:
-            await _in_one(store, plan)
+            await _in_one(store, plan, required)
         except TransactionConflictError:
             # Too many transactions touch the same directories. With a transaction record, single
             # writes suffice.
@@ -99,73 +121,90 @@ async def _attempt(store: MetadataStore, plan: CommitPlan) -> None:
     await _by_record(store, plan)
 
 
-async def _in_one(store: MetadataStore, plan: CommitPlan) -> None:
+def _name(plan: CommitPlan) -> str:
+    """The path in errors about all of it."""
+    return next(iter(plan.changes))
+
+
+def _needs_record(store: MetadataStore, plan: CommitPlan) -> bool:
+    """Whether intents are needed: on everything below a directory in layout `path`, and on a
+    directory that is listed before it is removed as empty."""
+    if store.keys.layout == "path":
+        return bool(plan.subtrees)
+    return any(subtree.must_be_empty for subtree in plan.subtrees)
+
+
+async def _in_one(store: MetadataStore, plan: CommitPlan, required: RequiredDirectories) -> None:
     """Commit in one transaction of the table. If several paths change, the operation id of each of
     their directories changes too, so that listings detect the change; a single change only checks
     that the directory of a new path exists.
     """
-    keys = store.keys
-    stamp: dict[str, Value] = {OPERATION: store.runtime.uuid()}
-    touched: list[Directory] = []
-    if len(plan.changes) > 1:
-        touched = plan.parents()
-        root = next((each for each in touched if each.path == ROOT), None)
-        if root is not None and not store.root_has_record:
-            # After a lost response, a failure because the record is missing could not be told from
-            # other failures.
-            await store.touch(root)
-        actions: list[Action] = [store.touching(each, stamp) for each in touched]
+    if len(plan.rows) > 1:
+        all_above = RequiredDirectories(
+            store, _name(plan), plan.parents(), [*plan.required, *plan.above]
+        )
+        if len(plan.rows) + len(all_above.actions) <= MAX_TRANSACTION:
+            required = all_above
     else:
         change = next(iter(plan.changes.values()))
-        actions = [*store.require_parent(change.parent)] if change.before is None else []
-    for change in plan.changes.values():
+        created_in = [change.parent] if change.before is None else []
+        required = RequiredDirectories(store, _name(plan), (), created_in)
+    actions = list(required.actions)
+    for change in plan.rows:
         when = ABSENT if change.before is None else unchanged(change.before)
         if change.after is None:
-            actions.append(Delete(keys.key(change.entry_key), when))
+            actions.append(Delete(store.keys.key(change.entry_key), when))
         else:
-            actions.append(Put(to_item(change.after, keys), when))
+            actions.append(change.put(store.keys, when))
     try:
-        await store.transact(plan.operations, actions, plan.placed(), plan.since)
+        await required.transact(plan.operations, actions, plan.placed(), plan.since)
     except ConflictError as error:
         raise _obstructed(store, plan, ()) from error
     except ConditionFailedError as error:
+        refused = error.current
         absent = [
-            each for place, each in enumerate(touched) if error.current.get(place, stamp) is None
+            directory
+            for place, directory in enumerate(required.touched)
+            if place in refused and refused[place] is None
         ]
-        changes = enumerate(plan.changes.values(), len(touched))
-        await _make(
-            store, absent, [change for place, change in changes if place not in error.current]
-        )
+        changes = enumerate(plan.rows, len(required.actions))
+        await _make(store, absent, [change for place, change in changes if place not in refused])
         raise _obstructed(store, plan, error.current.values()) from error
+    for change in plan.going:
+        assert change.before is not None
+        store.layout.discard(store.keys.directory(change.before))
 
 
 async def _make(store: MetadataStore, absent: Iterable[Directory], fit: Iterable[Change]) -> None:
-    """Create missing items that are to be touched: the record of the root before its first use, and
-    in layout `path` a directory in which a dead writer left a file. A directory that was removed
-    with its files is not created again.
+    """In layout `path` create missing directories that are to be touched, in which a dead writer
+    left a file. A directory that was removed with its files is not created again.
 
     `fit`: the changes without obstruction.
     """
+    if store.keys.layout == "tree":
+        return
     left = {change.parent for change in fit if change.before is not None}
     for directory in absent:
-        if directory.path == ROOT:
-            await store.touch(directory)
-        elif directory in left and store.keys.layout == "path":
+        if directory in left and directory.path != ROOT:
             await store.recreate_directory(directory.path)
 
 
 async def _by_record(store: MetadataStore, plan: CommitPlan) -> None:
     trees = [path for each in plan.subtrees for path in (each.source.path, each.target) if path]
-    parts = divided([change.entry_key for change in plan.changes.values()], trees)
+    if store.keys.layout == "tree":
+        trees = []
+    parts = divided([change.entry_key for change in plan.rows], trees)
     async with store.transactions.hold("transaction", "", parts=len(parts)) as txn:
         commit = RecordedChange(store, txn)
-        await commit.run(_Preparation(store, txn, commit.log, plan, parts).run)
+        preparation = _Preparation(store, txn, commit.log, plan, parts)
+        in_place = preparation.publish if store.keys.layout == "tree" else None
+        await commit.run(preparation.run, publish=in_place)
 
 
 def _obstructed(
     store: MetadataStore, plan: CommitPlan, items: Iterable[Item | None]
 ) -> ObstructedError:
-    return ObstructedError(next(iter(plan.changes)), store.obstacles(items))
+    return ObstructedError(_name(plan), store.obstacles(items))
 
 
 class _Preparation:
@@ -185,13 +224,15 @@ class _Preparation:
         self._log = log
         self._plan = plan
         self._parts = parts
+        self._marked = {each.source.path for each in plan.subtrees if each.marker is not None}
+        """Directories that the publication itself removes."""
 
     async def run(self) -> None:
         """Put all intents. Raises ObstructedError if an entry has changed since the decision."""
         await write_parts(self._store.items, self._txn, self._parts, self._store.runtime)
         plan = self._plan
         await self._hold(plan.going)
-        await self._look_ahead(plan.subtrees)
+        await self._look_ahead()
         # A directory is written, hidden, before its content.
         await self._hold(plan.coming, in_turn=True)
         for subtree in plan.subtrees:
@@ -199,14 +240,59 @@ class _Preparation:
         await self._hold(plan.files)
         await run_all(self._touch, plan.parents(), limit=TOUCHES)
 
-    async def _look_ahead(self, subtrees: Sequence[SubtreeMutation]) -> None:
+    async def publish(self) -> None:
+        """In layout `tree`: publish the record, on the condition that the directories above all
+        changes are in place. What exceeds one transaction of the table is read right before it."""
+        store, plan = self._store, self._plan
+        removals = list(self._removals())
+        required = RequiredDirectories(
+            store, _name(plan), (), [*plan.required, *plan.parents(), *plan.above]
+        )
+        checks, free = required.checks(), max(0, PUBLISHED_AT_ONCE - 1 - len(removals))
+        if len(checks) > free:
+            await self._confirm(required.checked)
+        try:
+            await store.transactions.publish(self._txn, [*removals, *checks[:free]])
+        except ConditionFailedError as error:
+            raise _obstructed(store, plan, error.current.values()) from error
+        except TransactionConflictError as error:
+            if plan.subtrees:
+                raise _obstructed(store, plan, ()) from error
+            # Too many transactions require the same directories, and only files change.
+            await self._confirm(required.checked)
+            await store.transactions.publish(self._txn)
+
+    def _removals(self) -> Iterator[Action]:
+        """In layout `tree` the removals of empty directories. They are held without a new state, so
+        that readers wait for their end, as for that of any removal of an empty directory."""
+        keys = self._store.keys
+        for subtree in self._plan.subtrees:
+            if subtree.marker is not None:
+                held = replace(subtree.source, pending=self._txn.hold_intent)
+                yield Delete(keys.of(held), unchanged(held))
+                yield Put(subtree.marker, ABSENT)
+
+    async def _look_ahead(self) -> None:
         """Check again: of two directories moved into each other, one sees the other, since both are
         held by now."""
-        for subtree in subtrees:
+        if self._store.keys.layout == "tree":
+            await self._confirm(self._plan.required)
+            return
+        for subtree in self._plan.subtrees:
             chain = await self._store.layout.chain(subtree.target) if subtree.target else []
             held = [entry for _, entry in chain if entry is not None and entry.pending]
             if held:
                 raise ObstructedError(subtree.target, held)
+
+    async def _confirm(self, directories: Iterable[Directory]) -> None:
+        """In layout `tree`: raise ObstructedError unless the directories are in place, without an
+        intent."""
+        wanted = [each for each in directories if each.path != ROOT]
+        found = await self._store.stored_many([each.entry_key for each in wanted]) if wanted else []
+        for directory, entry in zip(wanted, found, strict=True):
+            if entry is None or entry.id != directory.key or entry.pending:
+                held = [] if entry is None or not entry.pending else [entry]
+                raise ObstructedError(directory.path, held)
 
     async def _prepare_below(self, subtree: SubtreeMutation) -> None:
         directory = self._store.keys.directory(subtree.source)
@@ -238,11 +324,13 @@ class _Preparation:
     def _intents(self, change: Change) -> Sequence[Action]:
         keys, before, after = self._store.keys, change.before, change.after
         if before is None:
-            assert after is not None
-            return [Put(to_item(replace(after, pending=self._txn.creation_intent), keys), ABSENT)]
-        intent = (
-            self._txn.removal_intent if after is None else WriteIntent(self._txn.id, after).text()
-        )
+            return [change.put(keys, ABSENT, self._txn.creation_intent)]
+        if after is not None:
+            intent = WriteIntent(self._txn.id, after).text()
+        elif change.path in self._marked:
+            intent = self._txn.hold_intent
+        else:
+            intent = self._txn.removal_intent
         # A listing knows a directory by its operation.
         stamp: dict[str, Value] = {OPERATION: self._store.runtime.uuid()} if before.is_dir else {}
         return [Update(keys.of(before), unchanged(before), set={NEXT: intent, **stamp})]

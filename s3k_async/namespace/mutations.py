@@ -9,11 +9,12 @@ is at its path then.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from s3k_async import _native
 from s3k_async._core.concurrency import run_all
+from s3k_async.backends.ports.items import Condition, Item, Put
 from s3k_async.errors import (
     BusyError,
     ConflictError,
@@ -28,7 +29,8 @@ from s3k_async.namespace.conflict_backoff import ObstructedError
 from s3k_async.namespace.directories import require_directories
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation, OperationKind
-from s3k_async.table.keys import Directory
+from s3k_async.table.codec import to_item
+from s3k_async.table.keys import Directory, KeyScheme
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn.lease import require_unexpired
 from s3k_async.txn.write_intent import transaction_of
@@ -106,6 +108,8 @@ class Change:
     parent: Directory
     operations: tuple[Operation, ...]
     """Its log record."""
+    trashed: Item | None = None
+    """The item of a directory in the trash. Path and parent are then those that it had before."""
 
     @property
     def entry_key(self) -> str:
@@ -119,6 +123,12 @@ class Change:
         """Whether a directory is created or removed."""
         return any(entry is not None and entry.is_dir for entry in (self.before, self.after))
 
+    def put(self, keys: KeyScheme, when: Condition, intent: str = "") -> Put:
+        """The write of the new entry, with an intent."""
+        assert self.after is not None
+        item = to_item(replace(self.after, pending=intent), keys)
+        return Put(item if self.trashed is None else {**self.trashed, **item}, when)
+
 
 @dataclass(frozen=True, slots=True)
 class SubtreeMutation:
@@ -129,6 +139,8 @@ class SubtreeMutation:
     target: str
     """Empty for a removal."""
     must_be_empty: bool = False
+    marker: Item | None = None
+    """In layout `tree` the item that marks the removal of an empty directory in the trash."""
 
 
 @dataclass(slots=True)
@@ -144,6 +156,19 @@ class CommitPlan:
     tally: ChangeTally = field(default_factory=ChangeTally)
     since: float = 0.0
     """Monotonic time before the entries were read."""
+    trashed: list[Change] = field(default_factory=list)
+    """In layout `tree` the new places of removed directories."""
+    required: list[Directory] = field(default_factory=list)
+    """In layout `tree` the directories above those that are moved or removed: the commit requires
+    that they are in place, without an intent."""
+    above: list[Directory] = field(default_factory=list)
+    """In layout `tree` the directories above all other changes. The commit requires as many of them
+    as fit: while they are in place, no other client can remove a part of the changes."""
+
+    @property
+    def rows(self) -> list[Change]:
+        """The changes of all items."""
+        return [*self.changes.values(), *self.trashed]
 
     @property
     def going(self) -> list[Change]:
@@ -157,11 +182,7 @@ class CommitPlan:
     @property
     def coming(self) -> list[Change]:
         """The directories that appear, topmost first."""
-        return [
-            change
-            for change in self.changes.values()
-            if change.is_directory and change.before is None
-        ]
+        return [change for change in self.rows if change.is_directory and change.before is None]
 
     @property
     def files(self) -> list[Change]:
@@ -171,7 +192,7 @@ class CommitPlan:
     @property
     def operations(self) -> list[Operation]:
         """The log records of all changes."""
-        return [operation for change in self.changes.values() for operation in change.operations]
+        return [operation for change in self.rows for operation in change.operations]
 
     def placed(self) -> list[Entry]:
         """In layout `tree` the entries that change in directories that were read."""
@@ -216,6 +237,7 @@ async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitP
             evaluation.move(mutation)
         elif isinstance(mutation, Remove):
             evaluation.remove(mutation)
+    evaluation.require_places()
     return evaluation.plan
 
 
@@ -317,8 +339,6 @@ class _Evaluation:
 
     def move(self, mutation: Move) -> None:
         source = self._unchanged(mutation.source)
-        if source.is_dir:
-            self._store.layout.check_subtree("rename", source.path)
         if source.is_reservation:
             raise UncommittedFileError(
                 "the file is still being written and cannot be renamed", path=source.path
@@ -343,14 +363,60 @@ class _Evaluation:
         if mutation.missing_ok and self._found[mutation.entry.path] is None:
             return
         entry = self._unchanged(mutation.entry)
-        if entry.is_dir:
-            self._store.layout.check_subtree("delete", entry.path)
-        self._change(entry.path, entry, None, [self._operation("delete", entry, None)])
-        self._count(entry)
-        if entry.is_dir:
+        removal = self._operation("delete", entry, None)
+        if not entry.is_dir:
+            self._change(entry.path, entry, None, [removal])
+        elif not mutation.recursive:
+            marker = self._store.layout.trashed(entry, removal.id, empty=True)
+            self._change(entry.path, entry, None, [removal])
             self.plan.subtrees.append(
-                SubtreeMutation(entry, "", must_be_empty=not mutation.recursive)
+                SubtreeMutation(
+                    entry, "", must_be_empty=True, marker=None if marker is None else marker.item
+                )
             )
+        else:
+            self._remove_tree(entry, removal)
+        self._count(entry)
+
+    def _remove_tree(self, entry: Entry, removal: Operation) -> None:
+        trashed = self._store.layout.trashed(entry, removal.id, empty=False)
+        self._change(entry.path, entry, None, [removal] if trashed is None else [])
+        if trashed is not None:
+            move = self._operation("rename", entry, trashed.entry)
+            self.plan.trashed.append(
+                Change(
+                    entry.path,
+                    None,
+                    trashed.entry,
+                    self._parent(entry.path),
+                    (move,),
+                    trashed.item,
+                )
+            )
+        self.plan.subtrees.append(SubtreeMutation(entry, ""))
+
+    def require_places(self) -> None:
+        """In layout `tree`: note the directories above all changes. Raises ObstructedError if they
+        were read before and after a change."""
+        if self._store.keys.layout == "path":
+            return
+        plan = self.plan
+        moving = {place for each in plan.subtrees for place in (each.source.path, each.target)}
+        required: dict[str, Directory] = {}
+        above: dict[str, Directory] = {}
+        for path in plan.changes:
+            found = required if path in moving else above
+            for place in _native.ancestors(path):
+                if place not in plan.changes and place not in found:
+                    found[place] = self._in_place(place)
+        plan.required, plan.above = list(required.values()), list(above.values())
+
+    def _in_place(self, path: str) -> Directory:
+        """A directory, if it is in the one that was found at its parent's path."""
+        entry = self._entry(path)
+        if entry.directory != self._parent(path).key:
+            raise ObstructedError(path)
+        return self._store.keys.directory(entry)
 
     def _unchanged(self, seen: Entry) -> Entry:
         """The entry at the path of one that was seen, if it is still the same."""
@@ -406,10 +472,12 @@ class _Evaluation:
         return self._store.keys.directory(self._entry(above))
 
     def _entry(self, path: str) -> Entry:
-        """A directory that exists, or that the transaction creates."""
+        """A directory that exists, or that the transaction creates. Raises ObstructedError if it
+        was not there when it was read, but when an entry below it was."""
         made = self.plan.changes.get(path)
         entry = ROOT_ENTRY if path == ROOT else made.after if made else self._found[path]
-        assert entry is not None
+        if entry is None:
+            raise ObstructedError(path)
         return entry
 
     def _count(self, entry: Entry) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 import anyio
 
@@ -50,26 +51,30 @@ class RecordedChange:
         """None: unknown."""
 
     async def run(
-        self, prepare: Callable[[], Awaitable[object]], touched: Iterable[Directory] = ()
+        self,
+        prepare: Callable[[], Awaitable[object]],
+        touched: Iterable[Directory] = (),
+        publish: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         """Prepare, touch directories, publish and resolve the intents. After a failure before
-        publication, undo."""
+        publication, undo. `publish`: by default a write of the record alone; an error of it other
+        than OutcomeUnknownError means that the transaction is not published."""
         try:
             await prepare()
             for directory in touched:
                 self._txn.check()
                 await self._store.touch(directory)
-            await to_the_end(self._publish)
+            await to_the_end(partial(self._publish, publish))
         except BaseException as error:
             if self._published is False:
                 await self._take_back(error)
             raise
         await self._fold()
 
-    async def _publish(self) -> None:
+    async def _publish(self, publish: Callable[[], Awaitable[object]] | None) -> None:
         self._published = None  # until the answer, also if the task is stopped meanwhile
         try:
-            await self._store.transactions.publish(self._txn)
+            await (publish() if publish else self._store.transactions.publish(self._txn))
         except OutcomeUnknownError as error:
             await self._find_out(error)
         except S3kError:

@@ -488,7 +488,7 @@ class MetadataStore(DirectoryStore):
     def plan_move(
         self, source: Entry, target: str, parent: Directory, replaced: Entry | None
     ) -> tuple[Entry, list[Operation], list[Action]]:
-        """A file at its new path, and the log records and actions of its move.
+        """An entry at its new path, and the log records and actions of its move.
 
         Raises ObstructedError if both paths lead to one item: in layout `tree` a directory was
         renamed between the reads of the two.

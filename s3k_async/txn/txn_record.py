@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +28,7 @@ from s3k_async.backends.ports.items import (
     OPERATION,
     PARTITION,
     SORT,
+    Action,
     Condition,
     Delete,
     Item,
@@ -315,15 +316,17 @@ class TransactionRecords:
         async with self._owned(txn):
             yield txn
 
-    async def publish(self, txn: OwnedTransaction) -> None:
-        """Publish the transaction: from this write on its intents mean their new side.
+    async def publish(self, txn: OwnedTransaction, others: Sequence[Action] = ()) -> None:
+        """Publish the transaction: from this write on its intents mean their new side. `others`:
+        actions of the same transaction of the table.
 
         Raises LeaseExpiredError (another client considered the transaction expired and aborted it),
-        OutcomeUnknownError, and the service's errors: then it was not published.
+        ConditionFailedError of one of the others, OutcomeUnknownError, and the service's errors:
+        then it was not published.
         """
         txn.check()
         try:
-            await self._become(txn, "published")
+            await self._become(txn, "published", others)
             note_change()
         except OutcomeUnknownError:
             note_change()
@@ -332,6 +335,8 @@ class TransactionRecords:
             if _state_of(error.current.get(0), txn) == "published":
                 note_change()
                 return
+            if others and 0 not in error.current:
+                raise
             txn.lose()
             raise LeaseExpiredError("transaction lease expired; no changes were applied") from error
 
@@ -370,13 +375,19 @@ class TransactionRecords:
         """Whether the owner's lease is valid."""
         return not expired(record.lease_ms, self._runtime.now_ms())
 
-    async def _become(self, txn: OwnedTransaction, state: TransactionState) -> None:
+    async def _become(
+        self, txn: OwnedTransaction, state: TransactionState, others: Sequence[Action] = ()
+    ) -> None:
         now: dict[str, Value] = (
             {"published": self._runtime.now_ms()} if state == "published" else {}
         )
         condition = Condition(equals={"state": "preparing", "owner": txn.owner})
         changed: dict[str, Value] = {"state": state, OPERATION: self._runtime.uuid()}
-        await self._items.write(Update(transaction_key(txn.id), condition, set=changed | now))
+        update = Update(transaction_key(txn.id), condition, set=changed | now)
+        if others:
+            await self._items.transact([update, *others], self._runtime.uuid())
+        else:
+            await self._items.write(update)
 
     @asynccontextmanager
     async def _owned(self, txn: OwnedTransaction) -> AsyncIterator[None]:

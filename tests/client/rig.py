@@ -12,6 +12,7 @@ from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.client import S3kClient, _Opened
 from s3k_async.config import MemoryBlobs, MemoryTable, Tuning, VolumeConfig
+from s3k_async.model import LayoutName
 from s3k_async.testing import FaultPlan
 from s3k_async.volumes import init_volume, open_volume
 from tests.engines.volumes import fresh_name
@@ -29,10 +30,10 @@ TUNING = Tuning(
 """Small pieces, so that small files take the ways of large ones."""
 
 
-def memory_config(tuning: Tuning = TUNING) -> VolumeConfig:
+def memory_config(tuning: Tuning = TUNING, layout: LayoutName = "path") -> VolumeConfig:
     """A new volume in memory."""
     name = fresh_name("volume")
-    return VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), tuning=tuning)
+    return VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), tuning=tuning, layout=layout)
 
 
 @asynccontextmanager

@@ -55,7 +55,6 @@ backends = volume_backends("memory", "embedded")
 everywhere = volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynoxide+moto")
 
 
-@pytest.mark.layouts("path")
 @everywhere
 @both_ways
 async def test_all_of_it_happens_at_the_end(fs: S3kClient) -> None:

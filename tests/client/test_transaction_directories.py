@@ -18,11 +18,10 @@ from s3k_async.errors import (
     S3kError,
     UncommittedFileError,
 )
-from s3k_async.model import ChangeResult
-from s3k_async.testing import FaultPlan
+from s3k_async.model import ChangeResult, LayoutName
 from s3k_async.transaction import Transaction
-from tests.client.rig import faulty_client
 from tests.client.transacting import (
+    both_ways,
     contents,
     delete,
     makedirs,
@@ -34,6 +33,8 @@ from tests.client.transacting import (
     write,
 )
 from tests.engines.volumes import volume_backends
+
+pytestmark = pytest.mark.layouts("path", "tree")
 
 backends = volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynoxide+moto")
 
@@ -56,9 +57,10 @@ async def plant(fs: S3kClient) -> None:
 
 
 @backends
-async def test_directories_move_and_go_with_the_files(fs: S3kClient) -> None:
+@both_ways
+async def test_directories_move_and_go_with_the_files(fs: S3kClient, layout: LayoutName) -> None:
     await plant(fs)
-    old = await fs.stat("/d/x/g")
+    old, above = await fs.stat("/d/x/g"), await fs.stat("/d/x")
     async with fs.transaction() as tx:
         await tx.rename("/d/x", "/n/m/x")
         await tx.makedirs("/n/m")
@@ -75,9 +77,15 @@ async def test_directories_move_and_go_with_the_files(fs: S3kClient) -> None:
         "/n/m/x/g": b"two",
         "/n/m/x/y": None,
     }
-    assert tx.result == ChangeResult(3, 7, 3 + 3 + 5)
-    moved = await fs.stat("/n/m/x/g")
-    assert (moved.id, moved.version) == (old.id, old.version + 1)
+    moved, directory = await fs.stat("/n/m/x/g"), await fs.stat("/n/m/x")
+    assert (directory.id, directory.version) == (above.id, above.version + 1)
+    if layout == "path":
+        assert tx.result == ChangeResult(3, 7, 3 + 3 + 5)
+        assert (moved.id, moved.version) == (old.id, old.version + 1)
+    else:
+        # What is below a directory is neither counted nor changed.
+        assert tx.result == ChangeResult(1, 5, 3)
+        assert (moved.id, moved.version) == (old.id, old.version)
     assert await fs.transactions() == []
     assert [item async for item in transaction_items(fs)] == []
     assert await problems(fs) == []
@@ -98,8 +106,9 @@ async def test_directories_move_and_go_with_the_files(fs: S3kClient) -> None:
 async def test_nothing_else_is_on_what_a_directory_holds(
     first: tuple[Callable[[Transaction, str], Awaitable[None]], str],
     then: tuple[Callable[[Transaction, str], Awaitable[None]], str],
+    layout: LayoutName,
 ) -> None:
-    async with faulty_client(FaultPlan()) as fs:
+    async with two_clients(layout) as (fs, _):
         await plant(fs)
         tx = fs.transaction()
         await first[0](tx, first[1])
@@ -126,7 +135,6 @@ async def removed(fs: S3kClient) -> None:
     [
         (lambda tx: tx.delete("/k"), filled, DirectoryNotEmptyError),
         (lambda tx: tx.delete("/d"), filled, DirectoryNotEmptyError),
-        (lambda tx: tx.rename("/d", "/e/d"), being_written, UncommittedFileError),
         (lambda tx: tx.rename("/d", "/e/d"), removed, PathNotFoundError),
         (lambda tx: tx.rename("/k", "/n"), lambda fs: fs.makedirs("/n"), PathExistsError),
         (lambda tx: tx.rename("/k", "/e/h", overwrite=True), filled, PathExistsError),
@@ -138,14 +146,25 @@ async def test_a_directory_that_cannot_move_or_go_refuses_all_of_it(
     verb: Callable[[Transaction], Awaitable[None]],
     meanwhile: Callable[[S3kClient], Awaitable[object]],
     error: type[S3kError],
+    layout: LayoutName,
 ) -> None:
-    await refused_at_the_end(verb, meanwhile, error, plant)
+    await refused_at_the_end(verb, meanwhile, error, layout, plant)
 
 
-async def test_two_transactions_that_move_directories_into_each_other_never_detach_anything() -> (
-    None
-):
-    async with two_clients() as (fs, other):
+@pytest.mark.layouts("path")
+async def test_a_directory_with_a_file_that_is_being_written_cannot_move(
+    layout: LayoutName,
+) -> None:
+    """In layout `tree` the file moves with it."""
+    await refused_at_the_end(
+        lambda tx: tx.rename("/d", "/e/d"), being_written, UncommittedFileError, layout, plant
+    )
+
+
+async def test_two_transactions_that_move_directories_into_each_other_never_detach_anything(
+    layout: LayoutName,
+) -> None:
+    async with two_clients(layout) as (fs, other):
         for path in ("/a/x", "/b/x"):
             await fs.write(f"{path}/f", path.encode())
 

@@ -29,6 +29,7 @@ from s3k_async.errors import (
     TransactionConflictError,
 )
 from s3k_async.layouts.path.recursive import forget
+from s3k_async.model import LayoutName
 from s3k_async.namespace import multi_path_commit, recorded_change
 from s3k_async.table.keys import Directory
 from s3k_async.testing import Call, FaultPlan
@@ -36,7 +37,7 @@ from s3k_async.transaction import Transaction
 from s3k_async.txn import txn_manifest
 from s3k_async.txn.txn_record import TRANSACTION_PARTITION, TransactionRecords
 from s3k_async.volumes import init_volume
-from tests.client.rig import faulty_client, memory_config
+from tests.client.rig import TUNING, faulty_client, memory_config
 from tests.client.transacting import (
     CHANGED,
     START,
@@ -50,6 +51,8 @@ from tests.client.transacting import (
     transaction_items,
     two_clients,
 )
+
+pytestmark = pytest.mark.layouts("path", "tree")
 
 
 async def gone(fs: S3kClient) -> None:
@@ -96,8 +99,9 @@ async def test_what_others_changed_meanwhile_refuses_all_of_it(
     verb: Callable[[Transaction], Awaitable[None]],
     meanwhile: Callable[[S3kClient], Awaitable[object]],
     error: type[S3kError],
+    layout: LayoutName,
 ) -> None:
-    await refused_at_the_end(verb, meanwhile, error)
+    await refused_at_the_end(verb, meanwhile, error, layout)
 
 
 async def moved_away(fs: S3kClient) -> None:
@@ -111,9 +115,9 @@ async def replaced_by_a_move(fs: S3kClient) -> None:
 @both_ways
 @pytest.mark.parametrize("meanwhile", [gone, newer, another, moved_away, replaced_by_a_move])
 async def test_a_file_is_written_over_whatever_is_there_by_then(
-    meanwhile: Callable[[S3kClient], Awaitable[object]],
+    meanwhile: Callable[[S3kClient], Awaitable[object]], layout: LayoutName
 ) -> None:
-    async with two_clients() as (fs, other):
+    async with two_clients(layout) as (fs, other):
         await fill(fs)
         tx = fs.transaction()
         await tx.write("/d/f", b"mine")
@@ -132,8 +136,8 @@ async def test_a_file_is_written_over_whatever_is_there_by_then(
 
 
 @both_ways
-async def test_a_file_is_created_over_another_that_appeared() -> None:
-    async with two_clients() as (fs, other):
+async def test_a_file_is_created_over_another_that_appeared(layout: LayoutName) -> None:
+    async with two_clients(layout) as (fs, other):
         await fill(fs)
         tx = fs.transaction()
         await tx.write("/d/n", b"mine")
@@ -146,8 +150,8 @@ async def test_a_file_is_created_over_another_that_appeared() -> None:
 
 
 @both_ways
-async def test_a_reservation_is_written_over_and_its_writer_told() -> None:
-    async with two_clients() as (fs, other):
+async def test_a_reservation_is_written_over_and_its_writer_told(layout: LayoutName) -> None:
+    async with two_clients(layout) as (fs, other):
         await fill(fs)
         file = await other.open("/d/n", "wb")
         await file.write(b"theirs")
@@ -160,8 +164,8 @@ async def test_a_reservation_is_written_over_and_its_writer_told() -> None:
 
 
 @both_ways
-async def test_bytes_of_before_the_lease_are_not_published() -> None:
-    config = memory_config()
+async def test_bytes_of_before_the_lease_are_not_published(layout: LayoutName) -> None:
+    config = memory_config(layout=layout)
     await init_volume(config)
     late = 0.0
     runtime = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + int(late * 1000))
@@ -180,9 +184,9 @@ async def test_bytes_of_before_the_lease_are_not_published() -> None:
 
 
 @both_ways
-async def test_many_at_once_on_the_same_paths_come_one_after_the_other() -> None:
+async def test_many_at_once_on_the_same_paths_come_one_after_the_other(layout: LayoutName) -> None:
     """Each writes the same files; in the end all are of one of them, and none was lost half-way."""
-    config = memory_config()
+    config = memory_config(layout=layout)
     await init_volume(config)
     names = [f"/d{number}/f" for number in range(4)]
 
@@ -207,9 +211,9 @@ async def test_many_at_once_on_the_same_paths_come_one_after_the_other() -> None
         assert await problems(reader) == []
 
 
-async def test_a_reader_that_lists_in_a_loop_sees_old_or_new() -> None:
+async def test_a_reader_that_lists_in_a_loop_sees_old_or_new(layout: LayoutName) -> None:
     """300 files over several directories are written, written over, moved and deleted."""
-    async with two_clients() as (fs, reader):
+    async with two_clients(layout) as (fs, reader):
         seen: list[frozenset[tuple[str, str]]] = []
         done = anyio.Event()
 
@@ -251,13 +255,15 @@ async def test_a_reader_that_lists_in_a_loop_sees_old_or_new() -> None:
 
 @both_ways
 @pytest.mark.parametrize("touched", [False, True])
-async def test_between_any_two_requests_of_a_listing_it_happens_wholly(touched: bool) -> None:
+async def test_between_any_two_requests_of_a_listing_it_happens_wholly(
+    touched: bool, layout: LayoutName
+) -> None:
     """Also if no transaction has ever changed anything in the root."""
 
     async def listed(before: int) -> tuple[frozenset[str], bool]:
         """What a listing finds if a transaction comes before one of its requests, and whether it
         had so many."""
-        async with two_clients() as (reader, other):
+        async with two_clients(layout) as (reader, other):
             await fill(other)
             if touched:
                 await other._volume().store.touch(Directory.at("/"))
@@ -286,8 +292,9 @@ async def test_between_any_two_requests_of_a_listing_it_happens_wholly(touched: 
     assert len(states) > 10
 
 
+@pytest.mark.layouts("path")
 async def test_a_file_that_was_left_without_its_directory_gets_it_back() -> None:
-    async with two_clients() as (fs, other):
+    async with two_clients("path") as (fs, other):
         await other.write("/d/f", b"left")
         await other.write("/d/kept", b"kept")
         await other.write("/g", b"g")
@@ -305,8 +312,8 @@ async def test_a_file_that_was_left_without_its_directory_gets_it_back() -> None
         }
 
 
-async def test_a_directory_that_went_with_its_files_does_not_come_back() -> None:
-    async with two_clients() as (fs, other):
+async def test_a_directory_that_went_with_its_files_does_not_come_back(layout: LayoutName) -> None:
+    async with two_clients(layout) as (fs, other):
         await other.write("/d/f", b"gone")
         await other.write("/g", b"g")
         faults: FaultPlan = fs._volume().items._store.plan  # type: ignore[attr-defined]  # the memory table has them
@@ -326,9 +333,9 @@ async def test_a_directory_that_went_with_its_files_does_not_come_back() -> None
         assert [status.path async for status in fs.list("/", recursive=True)] == ["/g"]
 
 
-async def test_a_directory_that_goes_away_meanwhile_is_made_again() -> None:
+async def test_a_directory_that_goes_away_meanwhile_is_made_again(layout: LayoutName) -> None:
     """It is removed between the read and the intents, by a client that saw it empty."""
-    async with two_clients() as (fs, other):
+    async with two_clients(layout) as (fs, other):
         await fs.makedirs("/d/x")
         faults: FaultPlan = fs._volume().items._store.plan  # type: ignore[attr-defined]  # the memory table has them
         removed = False
@@ -348,9 +355,13 @@ async def test_a_directory_that_goes_away_meanwhile_is_made_again() -> None:
         assert await problems(fs) == []
 
 
-async def test_repeated_conflicts_in_one_directory_lead_to_a_transaction_record() -> None:
+async def test_repeated_conflicts_in_one_directory_lead_to_a_transaction_record(
+    layout: LayoutName,
+) -> None:
     faults = FaultPlan()
-    async with faulty_client(faults) as fs:
+    config = memory_config(layout=layout)
+    await init_volume(config)
+    async with faulty_client(faults, config) as fs:
         await fs.makedirs("/d")
         kinds: list[str] = []
         hold = TransactionRecords.hold
@@ -373,8 +384,8 @@ async def test_repeated_conflicts_in_one_directory_lead_to_a_transaction_record(
         assert await contents(fs) == {"/d": None, "/d/f": b"1", "/d/g": b"2"}
 
 
-async def test_an_answer_that_never_comes_is_unknown_and_its_bytes_stay() -> None:
-    config = memory_config()
+async def test_an_answer_that_never_comes_is_unknown_and_its_bytes_stay(layout: LayoutName) -> None:
+    config = memory_config(layout=layout)
     await init_volume(config)
     faults = FaultPlan()
     async with faulty_client(faults, config) as fs:
@@ -401,19 +412,19 @@ def transacted(faults: FaultPlan) -> bool:
 
 @pytest.mark.usefixtures("by_record")
 async def test_an_owner_that_lost_its_transaction_publishes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, layout: LayoutName
 ) -> None:
-    async with two_clients() as (fs, other):
+    async with two_clients(layout) as (fs, other):
         await fill(fs)
         publish = TransactionRecords.publish
 
-        async def late(transactions: TransactionRecords, txn: object) -> None:
+        async def late(transactions: TransactionRecords, *arguments: object) -> None:
             (record,) = await other.transactions()
             await other._volume().items.write(
                 Update(Key(TRANSACTION_PARTITION, record.id), Condition(), set={"lease": 1})
             )
             await other.write("/d/f", b"theirs")
-            await publish(transactions, txn)  # type: ignore[arg-type]  # passed on as they came
+            await publish(transactions, *arguments)  # type: ignore[arg-type]  # passed on as they came
 
         monkeypatch.setattr(TransactionRecords, "publish", late)
         with pytest.raises(LeaseExpiredError):
@@ -425,6 +436,7 @@ async def test_an_owner_that_lost_its_transaction_publishes_nothing(
         assert await problems(other) == []
 
 
+@pytest.mark.layouts("path")
 @pytest.mark.usefixtures("by_record")
 async def test_fsck_knows_an_item_that_is_about_to_be_another_object(
     monkeypatch: pytest.MonkeyPatch,
@@ -435,7 +447,7 @@ async def test_fsck_knows_an_item_that_is_about_to_be_another_object(
     async def died(_change: object) -> None:
         pass
 
-    async with two_clients() as (fs, other):
+    async with two_clients("path") as (fs, other):
         await fill(fs)
         monkeypatch.setattr(recorded_change.RecordedChange, "_fold", died)
         async with fs.transaction() as tx:
@@ -455,9 +467,9 @@ async def test_fsck_knows_an_item_that_is_about_to_be_another_object(
 
 @pytest.mark.usefixtures("by_record")
 async def test_an_active_transaction_blocks_others_for_a_bounded_time(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, layout: LayoutName
 ) -> None:
-    config = memory_config(replace(memory_config().tuning, busy_timeout=0.1))
+    config = memory_config(replace(TUNING, busy_timeout=0.1), layout)
     await init_volume(config)
     async with (
         faulty_client(FaultPlan(), config) as fs,
@@ -466,7 +478,7 @@ async def test_an_active_transaction_blocks_others_for_a_bounded_time(
         await fill(fs)
         publish = TransactionRecords.publish
 
-        async def meanwhile(transactions: TransactionRecords, txn: object) -> None:
+        async def meanwhile(transactions: TransactionRecords, *arguments: object) -> None:
             for call in (
                 lambda: other.write("/d/f", b"theirs"),
                 lambda: other.write("/n/m/x", b"theirs"),
@@ -476,7 +488,7 @@ async def test_an_active_transaction_blocks_others_for_a_bounded_time(
                 with pytest.raises(BusyError):
                     await call()
             assert await contents(other) == START
-            await publish(transactions, txn)  # type: ignore[arg-type]  # passed on as they came
+            await publish(transactions, *arguments)  # type: ignore[arg-type]  # passed on as they came
 
         monkeypatch.setattr(TransactionRecords, "publish", meanwhile)
         async with fs.transaction() as tx:
@@ -485,13 +497,15 @@ async def test_an_active_transaction_blocks_others_for_a_bounded_time(
 
 
 @pytest.mark.usefixtures("by_record")
-async def test_paths_of_any_length_are_listed_in_parts() -> None:
+async def test_paths_of_any_length_are_listed_in_parts(layout: LayoutName) -> None:
     deep = "/" + "/".join("d" * 250 for _ in range(7))
     divided = txn_manifest.divided([f"{deep}/{number:04}" for number in range(300)])
     assert [len(part.entry_keys) > 50 for part in divided] == [True] * len(divided)
     assert len(divided) > 1
     assert sum(len(part.entry_keys) for part in divided) == 300
-    async with faulty_client(FaultPlan()) as fs:
+    config = memory_config(layout=layout)
+    await init_volume(config)
+    async with faulty_client(FaultPlan(), config) as fs:
         async with fs.transaction() as tx:
             for number in range(250):
                 await tx.write(f"{deep}/{number:04}\u00e9", b"")
@@ -500,6 +514,7 @@ async def test_paths_of_any_length_are_listed_in_parts() -> None:
         assert [item async for item in transaction_items(fs)] == []
 
 
+@pytest.mark.layouts("path")
 async def test_a_part_that_cannot_be_read_is_named() -> None:
     config = memory_config()
     await init_volume(config)
@@ -516,8 +531,10 @@ async def test_a_part_that_cannot_be_read_is_named() -> None:
 
 
 @pytest.mark.usefixtures("by_record")
-async def test_cancelled_in_the_middle_it_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with two_clients() as (fs, other):
+async def test_cancelled_in_the_middle_it_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, layout: LayoutName
+) -> None:
+    async with two_clients(layout) as (fs, other):
         await fill(fs)
         began = asyncio.Event()
 

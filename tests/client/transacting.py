@@ -16,6 +16,7 @@ from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import S3kError, StreamClosedError
+from s3k_async.model import LayoutName
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.testing import FaultPlan
 from s3k_async.transaction import Transaction
@@ -23,6 +24,7 @@ from s3k_async.txn.txn_record import TRANSACTION_PARTITION
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.integrity.verifier import Verifier
+from tests.layouts.trees import contradictions
 
 __all__ = [
     "CHANGED",
@@ -75,6 +77,8 @@ async def problems(fs: S3kClient) -> list[str]:
     volume = fs._volume()
     await volume.log.drained()
     assert volume.log_blobs is not None
+    if volume.store.keys.layout == "tree":
+        return sorted(await contradictions(volume.store, volume.log_blobs))
     later = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + 10**9)
     verifier = Verifier(
         volume.store,
@@ -92,8 +96,8 @@ async def problems(fs: S3kClient) -> list[str]:
 
 
 @asynccontextmanager
-async def two_clients() -> AsyncIterator[tuple[S3kClient, S3kClient]]:
-    config = memory_config()
+async def two_clients(layout: LayoutName) -> AsyncIterator[tuple[S3kClient, S3kClient]]:
+    config = memory_config(layout=layout)
     await init_volume(config)
     async with (
         faulty_client(FaultPlan(), config) as one,
@@ -166,9 +170,10 @@ async def refused_at_the_end(
     verb: Callable[[Transaction], Awaitable[None]],
     meanwhile: Callable[[S3kClient], Awaitable[object]],
     error: type[S3kError],
+    layout: LayoutName,
     before: Callable[[S3kClient], Awaitable[None]] = fill,
 ) -> None:
-    config = memory_config()
+    config = memory_config(layout=layout)
     await init_volume(config)
     async with (
         faulty_client(FaultPlan(), config) as fs,

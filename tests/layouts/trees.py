@@ -3,7 +3,7 @@ number of clients, each with its own faults, change them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +15,7 @@ from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.interception import TableStore
 from s3k_async.backends.ports.items import ABSENT, Action, Put
 from s3k_async.backends.ports.pagination import scan_all
@@ -33,10 +34,20 @@ from s3k_async.table.keys import ROOT_KEY, TRASH_ID, KeyScheme
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.testing import Died, FaultPlan, FaultyItems
 from s3k_async.txn.txn_record import RENEW_SECONDS, TRANSACTION_PARTITION
+from s3k_async.txn.write_intent import parse_intent
 from tests.contracts.subjects import params
 from tests.support import FakeClock, fake_runtime
 
-__all__ = ["KEYS", "Client", "Tree", "TreeVolume", "everywhere", "paths_of"]
+__all__ = [
+    "KEYS",
+    "Client",
+    "Tree",
+    "TreeVolume",
+    "contradictions",
+    "everywhere",
+    "paths_of",
+    "stored_and_seen",
+]
 
 Tree = Mapping[str, str]
 """Object ids by path; the names of directories below the trash are their object ids."""
@@ -218,6 +229,53 @@ class TreeVolume:
     def _items(self) -> TableStore:
         assert self.table is not None
         return self.table
+
+
+def _in_effect(entries: Iterable[Entry], published: Collection[str]) -> list[Entry]:
+    """The entries that clients see, given the stored ones and the ids of the published
+    transactions."""
+    found = []
+    for stored in entries:
+        if stored.pending:
+            intent = parse_intent(stored.pending)
+            seen = intent.resolve(stored, published=intent.txn in published)
+            if seen is not None:
+                found.append(replace(seen, path=stored.path, directory=stored.directory))
+        else:
+            found.append(stored)
+    return found
+
+
+async def contradictions(store: MetadataStore, log_blobs: BlobStore) -> set[str]:
+    """What contradicts the log, and what is left of transactions, in words of fsck, which does not
+    support layout `tree` yet."""
+    entries, seen = await stored_and_seen(store)
+    by_id = {entry.id: entry for entry in seen}
+    paths_of(seen)
+    truths = latest([each async for each in LogReader(log_blobs).records()])
+    found = {"stale_intent"} if any(entry.pending for entry in entries) else set()
+    for object_id in by_id.keys() | truths.keys():
+        truth = truths[object_id]
+        if truth.pending:
+            found.add("log_pending")
+        elif not _agrees(by_id.get(object_id), truth.entry):
+            found.add("contradiction")
+    return found
+
+
+async def stored_and_seen(store: MetadataStore) -> tuple[list[Entry], list[Entry]]:
+    """All entries as they are stored, and those that clients see."""
+    entries = [entry async for page in store.scan(ROOT) for entry in page]
+    records = [record async for record in store.transactions.records()]
+    return entries, _in_effect(entries, {each.id for each in records if each.is_published})
+
+
+def _agrees(stored: Entry | None, logged: Entry | None) -> bool:
+    """Whether a stored entry is the one of the log. A directory that was removed as empty leaves an
+    item in the trash, which the log does not have."""
+    if stored is None or logged is None:
+        return stored is logged or (stored is not None and stored.directory == TRASH_ID)
+    return (stored.entry_key, stored.version) == (logged.entry_key, logged.version)
 
 
 def paths_of(entries: Sequence[Entry], markers: Collection[str] = ()) -> Tree:

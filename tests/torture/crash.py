@@ -26,8 +26,7 @@ from s3k_async.integrity.gc_sweep import GarbageCollector
 from s3k_async.integrity.repair import repair_volume
 from s3k_async.integrity.verify_rules import Finding
 from s3k_async.model import Entry, LayoutName
-from s3k_async.oplog.log_reader import LogReader, latest
-from s3k_async.table.keys import TRASH_ID
+from s3k_async.oplog.log_reader import LogReader
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.txn import volume_lock
 from s3k_async.txn.txn_record import RENEW_SECONDS
@@ -35,7 +34,7 @@ from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoration import restore_volume
 from tests.engines.volumes import fresh_name
 from tests.integrity.verifier import Verifier
-from tests.layouts.trees import paths_of
+from tests.layouts.trees import contradictions, paths_of, stored_and_seen
 from tests.support import FakeClock, fake_runtime, under
 from tests.torture.model import is_below
 
@@ -170,40 +169,26 @@ class World:
             return {status.path for status in found if status is not None and status.committed}
 
     async def items(self) -> dict[str, Entry]:
-        """Every item of the table as it is stored, by path; in layout `tree` without the trash."""
-        entries = await self._stored()
+        """Every item of the table as it is stored, by path; in layout `tree` without the trash, and
+        without intents that are not in effect, since paths depend on them."""
+        async with self.volume() as volume:
+            entries, seen = await stored_and_seen(volume.store)
         if self.layout == "path":
             return {entry.path: entry for entry in entries}
-        by_id = {entry.id: entry for entry in entries}
-        paths = paths_of(entries)
+        by_id = {entry.id: entry for entry in seen}
+        paths = paths_of(seen)
         return {
             path: by_id[object_id] for path, object_id in paths.items() if not is_below(path, TRASH)
         }
-
-    async def _stored(self) -> list[Entry]:
-        async with self.volume() as volume:
-            return [entry async for page in volume.store.scan("/") for entry in page]
 
     async def problems(self) -> set[str]:
         """The kinds of what fsck finds; in layout `tree`, which it does not support yet, of what
         contradicts the log."""
         if self.layout == "path":
             return {finding.kind for finding in await self.findings() if finding.is_problem}
-        stored = {entry.id: entry for entry in await self._stored()}
-        paths_of(list(stored.values()))
         async with self.volume() as volume:
             assert volume.log_blobs is not None
-            truths = latest([each async for each in LogReader(volume.log_blobs).records()])
-        found = set()
-        for object_id in stored.keys() | truths.keys():
-            entry, truth = stored.get(object_id), truths[object_id]
-            if truth.pending:
-                found.add("log_pending")
-            elif entry is not None and entry.pending:
-                found.add("stale_intent")
-            elif not agrees(entry, truth.entry):
-                found.add("contradiction")
-        return found
+            return await contradictions(volume.store, volume.log_blobs)
 
     async def findings(self) -> list[Finding]:
         async with self.volume() as volume:
@@ -294,14 +279,6 @@ async def world_of(scenario: Scenario) -> AsyncIterator[World]:
         yield world
     finally:
         await world.drop()
-
-
-def agrees(stored: Entry | None, logged: Entry | None) -> bool:
-    """Whether a stored entry is the one of the log. A directory that was removed as empty leaves an
-    item in the trash, which the log does not have."""
-    if stored is None or logged is None:
-        return stored is logged or (stored is not None and stored.directory == TRASH_ID)
-    return (stored.entry_key, stored.version) == (logged.entry_key, logged.version)
 
 
 def _client(volume: Volume) -> S3kClient:

@@ -10,6 +10,8 @@ import pytest
 from s3k_async.client import S3kClient
 from s3k_async.errors import OutcomeUnknownError
 from s3k_async.model import ChangeResult
+from s3k_async.namespace import multi_path_commit
+from s3k_async.transaction import Transaction
 from s3k_async.txn import txn_manifest
 from tests.torture.crash import Paths, Scenario
 
@@ -100,15 +102,26 @@ async def transaction(fs: S3kClient) -> None:
 
 
 async def transaction_by_record(fs: S3kClient) -> None:
-    """With directories it is a transaction, and here its paths do not fit into one item."""
+    """With a transaction record, whose paths do not fit into one item here."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(txn_manifest, "PART_ENTRIES", 5)
+        patched.setattr(multi_path_commit, "AT_ONCE", 0)
         async with fs.transaction() as tx:
-            await tx.write("/d/f", b"new")
-            await tx.rename("/d/g", "/e/k", overwrite=True)
-            await tx.rename("/s", "/n/s")
-            await tx.makedirs("/n")
-            await tx.delete("/t", recursive=True)
+            await change_trees(tx)
+            await tx.delete("/u")
+
+
+async def transaction_of_trees(fs: S3kClient) -> None:
+    async with fs.transaction() as tx:
+        await change_trees(tx)
+
+
+async def change_trees(tx: Transaction) -> None:
+    await tx.write("/d/f", b"new")
+    await tx.rename("/d/g", "/e/k", overwrite=True)
+    await tx.rename("/s", "/n/s")
+    await tx.makedirs("/n")
+    await tx.delete("/t", recursive=True)
 
 
 async def stage_and_publish(fs: S3kClient) -> None:
@@ -185,6 +198,15 @@ TREES: Paths = {
     "/s/f": b"five",
     "/t": None,
     "/t/f": b"six",
+}
+TREES_CHANGED: Paths = {
+    "/d": None,
+    "/d/f": b"new",
+    "/e": None,
+    "/e/k": b"two",
+    "/n": None,
+    "/n/s": None,
+    "/n/s/f": b"five",
 }
 SOURCE: Paths = {"/s": None, "/s/f": b"one", "/s/x": None, "/s/x/g": b"two"}
 
@@ -299,19 +321,14 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "transaction:in one": Scenario(MIXED, lambda fs, _: transaction(fs), CHANGED, gone=True),
     "transaction:by a record": Scenario(
+        {**TREES, "/u": None}, lambda fs, _: transaction_by_record(fs), TREES_CHANGED, gone=True
+    ),
+    "transaction:of trees": Scenario(
         TREES,
-        lambda fs, _: transaction_by_record(fs),
-        {
-            "/d": None,
-            "/d/f": b"new",
-            "/e": None,
-            "/e/k": b"two",
-            "/n": None,
-            "/n/s": None,
-            "/n/s/f": b"five",
-        },
+        lambda fs, _: transaction_of_trees(fs),
+        TREES_CHANGED,
         gone=True,
-        layouts=("path",),  # in layout `tree` a transaction cannot change directories yet
+        layouts=("tree",),  # in layout `path` this needs a record
     ),
     "stage:published": Scenario(
         {"/d": None, "/d/f": b"old"},

@@ -8,7 +8,7 @@ from s3k_async.layouts.path.parents import ParentDirectories
 from s3k_async.layouts.path.recursive import Tree
 from s3k_async.layouts.path.tree_resolution import TreeResolution
 from s3k_async.model import ChangeResult, ChangeTally, Entry
-from s3k_async.namespace.layout import OnProgress
+from s3k_async.namespace.layout import OnProgress, TrashedEntry
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.txn.logged_write import TransactionLog
 from s3k_async.txn.txn_record import OwnedTransaction
@@ -55,8 +55,15 @@ class PathLayout(ParentDirectories):
         """The trash, in which nothing ever is."""
         return EmptyTrash()
 
-    def check_subtree(self, operation: str, path: str) -> None:
-        """Do nothing: a transaction can move and remove directories."""
+    def trashed(
+        self,
+        directory: Entry,  # noqa: ARG002
+        operation: str,  # noqa: ARG002
+        *,
+        empty: bool,  # noqa: ARG002
+    ) -> TrashedEntry | None:
+        """None: a removed directory is deleted."""
+        return None
 
     async def prepare_subtree(
         self,

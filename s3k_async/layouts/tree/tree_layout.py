@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from s3k_async.errors import UnsupportedError
 from s3k_async.layouts.tree.directory_changes import DirectoryChanges
 from s3k_async.layouts.tree.reclamation import Reclamation
 from s3k_async.layouts.tree.tree_parents import TreeParents
 from s3k_async.layouts.tree.tree_trash import TreeTrash
 from s3k_async.model import ChangeResult, ChangeTally, Entry
-from s3k_async.namespace.layout import OnProgress
+from s3k_async.namespace.layout import OnProgress, TrashedEntry
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.txn.logged_write import TransactionLog
 from s3k_async.txn.txn_record import OwnedTransaction
@@ -61,24 +60,21 @@ class TreeLayout(TreeParents):
         """The directories in the trash."""
         return TreeTrash(self._store, self.changes)
 
-    def check_subtree(self, operation: str, path: str) -> None:
-        """Raise UnsupportedError: a caller's transaction cannot change directories yet."""
-        raise UnsupportedError(
-            f"a transaction cannot {operation} a directory of a volume of layout tree; do it "
-            "outside of the transaction",
-            path=path,
-        )
+    def trashed(self, directory: Entry, operation: str, *, empty: bool) -> TrashedEntry | None:
+        """The directory in the trash, or its removal marker."""
+        trashed = self.changes.trashed(directory, "empty" if empty else "deleted", operation)
+        return TrashedEntry(trashed.entry, trashed.item(self._store.keys))
 
     async def prepare_subtree(
         self,
-        txn: OwnedTransaction,  # noqa: ARG002
-        log: TransactionLog,  # noqa: ARG002
+        txn: OwnedTransaction,
+        log: TransactionLog,
         source: Entry,
         target: str,
-        tally: ChangeTally,  # noqa: ARG002
+        tally: ChangeTally,
     ) -> None:
-        """Raise UnsupportedError, as `check_subtree`, which is called first."""
-        self.check_subtree("rename" if target else "delete", source.path)
+        """Do nothing: what is below a directory moves with its item. The directory alone is
+        counted."""
 
     async def end_trees(
         self,

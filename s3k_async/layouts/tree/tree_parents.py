@@ -280,9 +280,11 @@ class TreeParents(TreeReads):
                 await store.items.transact([Check(key, ABSENT)], store.runtime.uuid())
             except ConditionFailedError as error:
                 item = error.current.get(0)
-                if item is not None:
+                held = store.obstacles([item])
+                if item is not None and not held:
                     return TrashedDirectory.from_item(item, store.keys).why
-                await race.lost(ObstructedError(path))  # it has left the trash meanwhile
+                # It has left the trash meanwhile, or a transaction is putting it there.
+                await race.lost(ObstructedError(path, held))
             except TransactionConflictError:
                 await race.lost(ObstructedError(path))
             except OutcomeUnknownError as error:

@@ -333,8 +333,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a transaction of the table of which a listing sees a part",
         "namespace/multi_path_commit.py",
-        "    if len(plan.changes) > 1:",
-        "    if len(plan.changes) > 1_000:",
+        "    if len(plan.rows) > 1:",
+        "    if len(plan.rows) > 1_000:",
         "tests/client/test_transaction_races.py::test_between_any_two_requests_of_a_listing_it_happens_wholly",
     ),
     Defect(
