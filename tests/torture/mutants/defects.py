@@ -35,6 +35,7 @@ LOCAL = "tests/backends/test_local.py"
 CHAINS = "tests/layouts/test_chain_resolver.py"
 REMOVALS = "tests/layouts/test_removals.py"
 RECLAMATION = "tests/layouts/test_reclamation.py"
+TRANSACTIONS = "tests/layouts/test_transactions.py"
 DIRECTORY_RACES = (
     "tests/layouts/test_directory_races.py::test_two_clients_in_every_order_of_their_requests"
 )
@@ -480,6 +481,43 @@ DEFECTS: tuple[Defect, ...] = (
         'when or Condition(equals={"id": directory.id})',
         "tests/layouts/test_directory_changes.py"
         "::test_a_directory_that_is_moved_away_and_back_meanwhile_has_the_next_version",
+    ),
+    Defect(
+        "a transaction of several files that does not require the directories above",
+        "namespace/multi_path_commit.py",
+        "plan.parents(), [*plan.required, *plan.above]",
+        "plan.parents(), plan.required",
+        f"{TRANSACTIONS}"
+        "::test_several_files_are_not_split_by_the_deletion_of_a_directory_above[in one]",
+    ),
+    Defect(
+        "a manifest that lists paths",
+        "namespace/multi_path_commit.py",
+        "divided([change.entry_key for change in plan.rows], trees)",
+        "divided([change.path for change in plan.rows], trees)",
+        f"{TRANSACTIONS}::test_a_removed_directory_is_restored_from_the_trash",
+    ),
+    Defect(
+        "a recorded transaction that does not read the directories above its sources again",
+        "namespace/multi_path_commit.py",
+        "            await self._confirm(self._plan.required)",
+        "            await self._confirm([])",
+        f"{TRANSACTIONS}::test_a_broken_chain_is_found_before_new_items_are_put",
+    ),
+    Defect(
+        "a record that is published whatever became of the directories above",
+        "namespace/multi_path_commit.py",
+        "[*removals, *checks[:free]]",
+        "removals",
+        f"{TRANSACTIONS}"
+        "::test_several_files_are_not_split_by_the_deletion_of_a_directory_above[by a record]",
+    ),
+    Defect(
+        "directories that exceed a publication and are not read right before it",
+        "namespace/multi_path_commit.py",
+        "        if len(checks) > free:",
+        "        if len(checks) < 0:",
+        f"{TRANSACTIONS}::test_directories_beyond_one_publication_are_read_again",
     ),
     Defect(
         "a directory that is restored while it is being reclaimed",
