@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from s3k_async.backends.ports.items import Action, Check, Delete, Put, Update
+from s3k_async.backends.ports.items import ABSENT, Action, Check, Delete, Put, Update
 from s3k_async.errors import (
     BusyError,
     ConflictError,
@@ -21,10 +21,11 @@ from s3k_async.model import ChangeResult, Content
 from s3k_async.namespace import multi_path_commit
 from s3k_async.namespace.multi_path_commit import commit_mutations
 from s3k_async.namespace.mutations import MakeDirectory, Move, Mutation, Remove, WriteFile
+from s3k_async.table.codec import NEXT
 from s3k_async.table.keys import TRASH_ID
 from s3k_async.testing import Call
 from s3k_async.txn.txn_record import TRANSACTION_PARTITION
-from s3k_async.txn.write_intent import CREATED
+from s3k_async.txn.write_intent import CREATED, WriteIntent
 from tests.engines.volumes import fresh_name
 from tests.layouts import moves
 from tests.layouts.interleavings import Interleaving, interleavings, outcome_of
@@ -435,6 +436,25 @@ async def test_others_that_keep_requiring_the_same_directories(
     assert ("/z/t/n" in await volume.tree()) != directories
     assert (await volume.tree() == before) == directories
     await require_finished(volume)
+
+
+async def test_an_intent_in_the_trash_is_resolved_before_a_creator_relies_on_it() -> None:
+    """A late write of an aborted transaction left a removal marker of a directory that was moved
+    since: a file that was created in it stays in it."""
+    volume = await volume_of()
+    client, other = volume.client(), volume.client()
+    target = await client.store.prepare("/a/b/new")
+    directory = await other.need("/a/b")
+    await other.rename("/a/b", "/q")
+    marker = other.layout.trashed(directory, volume.runtime.uuid(), empty=True)
+    assert marker is not None
+    late = {**marker.item, NEXT: WriteIntent(volume.runtime.uuid(), CREATED).text()}
+    await other.store.items.write(Put(late, ABSENT))
+    await client.store.publish(target, write(client, "/a/b/new").content)
+    tree = await volume.tree()
+    assert "/q/new" in tree
+    assert "/a/b" not in tree
+    assert await volume.trashed() == []
 
 
 # Transactions and renames into each other
