@@ -21,6 +21,7 @@ from s3k_async.model import ChangeResult, Content
 from s3k_async.namespace import multi_path_commit
 from s3k_async.namespace.multi_path_commit import commit_mutations
 from s3k_async.namespace.mutations import MakeDirectory, Move, Mutation, Remove, WriteFile
+from s3k_async.namespace.recorded_change import RecordedChange
 from s3k_async.table.codec import NEXT
 from s3k_async.table.keys import TRASH_ID
 from s3k_async.testing import Call
@@ -435,6 +436,36 @@ async def test_others_that_keep_requiring_the_same_directories(
     assert outcome is (BusyError if directories else None)
     assert ("/z/t/n" in await volume.tree()) != directories
     assert (await volume.tree() == before) == directories
+    await require_finished(volume)
+
+
+async def test_intents_are_resolved_after_the_directories_above_were_renamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its owner died after the publication. The intents are found by entry key."""
+
+    async def died(_: RecordedChange) -> None:
+        pass
+
+    monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)
+    monkeypatch.setattr(RecordedChange, "_fold", died)
+    volume = await volume_of()
+    client, other = volume.client(), volume.client()
+    before, ids = await tree_of(volume), await volume.tree()
+    await commit(client, *await everything(client))
+    await other.rename("/a", "/q")
+    await other.rename("/z", "/w")
+    seen = await other.store.get_many(
+        ["/w/y/s", "/w/y/s/f", "/w/y/g", "/q/b/new", "/q/b/s", "/w/t"]
+    )
+    assert [entry is not None for entry in seen] == [True] * 4 + [False] * 2
+    assert any(entry.pending for entry in await volume.stored())
+    volume.clock.advance(1000)
+    (record,) = [record async for record in other.store.transactions.records()]
+    assert await other.store.resolver.complete(record)
+    assert await effects(volume, before) == {True}
+    tree = await volume.tree()
+    assert (tree["/w/y/s"], tree["/q/b"]) == (ids["/a/b/s"], ids["/a/b"])
     await require_finished(volume)
 
 
