@@ -12,6 +12,7 @@ import pytest
 
 from s3k_async.backends.ports.interception import TableStore
 from s3k_async.errors import (
+    ConflictError,
     DirectoryNotEmptyError,
     PathNotFoundError,
 )

@@ -9,14 +9,14 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import PathNotFoundError, UnsupportedError
+from s3k_async.errors import PathNotFoundError
 from s3k_async.model import ChangeResult, Content, Entry
 from s3k_async.namespace import multi_path_commit
 from s3k_async.namespace.multi_path_commit import commit_mutations
 from s3k_async.namespace.mutations import MakeDirectory, Move, Mutation, Remove, WriteFile
-from s3k_async.testing import Call, FaultPlan
+from s3k_async.testing import Call
 from s3k_async.volumes import init_volume
-from tests.client.rig import faulty_client, memory_config, paths
+from tests.client.rig import memory_config, paths
 from tests.engines.volumes import fresh_name
 from tests.layouts.trees import Client, TreeVolume
 
@@ -50,21 +50,6 @@ async def test_files_are_changed_together(by_record: bool, monkeypatch: pytest.M
         assert await fs.read("/new/moved") == b"moved"
         volume = fs._volume()
         assert [record async for record in volume.store.transactions.records()] == []
-
-
-@pytest.mark.parametrize("verb", ["rename", "delete"])
-async def test_a_directory_is_refused_before_anything_is_written(verb: str) -> None:
-    config, faults = await tree_config(), FaultPlan()
-    async with faulty_client(faults, config) as fs:
-        await fs.write("/a/b/f", b"data")
-        txn = fs.transaction()
-        await txn.__aenter__()
-        await (txn.rename("/a/b", "/q") if verb == "rename" else txn.delete("/a", recursive=True))
-        faults.calls.clear()
-        with pytest.raises(UnsupportedError, match=f"cannot {verb} a directory.*: /a"):
-            await txn.__aexit__(None, None, None)
-        assert {call.method for call in faults.calls} <= {"get", "get_many"}
-        assert await paths(fs) == {"/a", "/a/b", "/a/b/f"}
 
 
 # Paths that were read at different moments

@@ -241,7 +241,9 @@ class World:
     async def referenced(self) -> set[str]:
         """The keys that entries name, those in the trash included and those of adopted objects
         apart."""
-        physical = {str(entry.physical) for entry in await self._stored() if entry.committed}
+        async with self.volume() as volume:
+            entries, _ = await stored_and_seen(volume.store)
+        physical = {str(entry.physical) for entry in entries if entry.committed}
         return {key for key in physical if "://" not in key}
 
     async def lose_table(self) -> None:
