@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from s3k_async.backends.ports.blobs import Buffer
     from s3k_async.bulk.publish import ProgressCallback
     from s3k_async.bulk.staged_uploads import StagedWriter
+    from s3k_async.bulk.trash import Trash
     from s3k_async.client import S3kClient
     from s3k_async.config import (
         AwsConfig,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from s3k_async.namespace.addresses import Path
     from s3k_async.settings.keywords import Settings
     from s3k_async.transaction import Transaction
-    from s3k_async.trash import Trash
     from s3k_async.txn.txn_record import TransactionKind, TransactionRecord, TransactionState
     from s3k_async.volumes.facade import destroy_volume, init_volume
 
@@ -148,7 +148,7 @@ _NAMES: Final = {
     "_sync.sync_transaction": "SyncTransaction",
     "_sync.sync_trash": "SyncTrash",
     "transaction": "Transaction",
-    "trash": "Trash",
+    "bulk.trash": "Trash",
     "volumes.facade": "destroy_volume init_volume",
 }
 """Public names by module; those of `errors` are its `__all__`."""

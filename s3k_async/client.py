@@ -25,6 +25,7 @@ from s3k_async.bulk.file_writes import write_many
 from s3k_async.bulk.path_changes import delete, delete_many, rename, rename_many
 from s3k_async.bulk.publish import ProgressCallback, copy, touch, write
 from s3k_async.bulk.staged_uploads import StagedWriter, discard_staged, open_staged
+from s3k_async.bulk.trash import Trash
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -70,7 +71,6 @@ from s3k_async.model import (
 from s3k_async.namespace.addresses import SCHEME, Path, inside
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.transaction import Transaction
-from s3k_async.trash import Trash
 from s3k_async.txn.txn_record import TransactionRecord
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from s3k_async._sync.sync_session import BlockingClient, BlockingTransaction, BlockingTrash
+from s3k_async.bulk.trash import Trash
 from s3k_async.client import S3kClient
 from s3k_async.transaction import Transaction
-from s3k_async.trash import Trash
 
 __all__ = ["TWINS", "Twin"]
 

@@ -28,7 +28,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "client",
         "bulk",
         "transaction",
-        "trash",
         "migrate",
         "cost_model",
         "files",

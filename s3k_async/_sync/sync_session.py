@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack
 from s3k_async._core.metering import RequestCounter, Requests
 from s3k_async._sync.loop_thread import Bridge, current_bridge
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, sync_file
+from s3k_async.bulk.trash import Trash
 from s3k_async.client import HURRY, Path, S3kClient, volume_text
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ClosedClientError
 from s3k_async.files.open_files import FileReader, FileWriter, Opening
 from s3k_async.listing.listings import pages_of
 from s3k_async.transaction import Transaction
-from s3k_async.trash import Trash
 
 if TYPE_CHECKING:
     from s3k_async.settings.keywords import Settings

@@ -15,10 +15,10 @@ from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStage
 from s3k_async._sync.sync_transaction import SyncTransaction
 from s3k_async._sync.sync_trash import SyncTrash
 from s3k_async.bulk.staged_uploads import StagedWriter
+from s3k_async.bulk.trash import Trash
 from s3k_async.client import S3kClient
 from s3k_async.files.open_files import FileReader, FileWriter
 from s3k_async.transaction import Transaction
-from s3k_async.trash import Trash
 from tests.sync_surface import TWINS, Twin
 
 CLIENTS = (S3kClient, Transaction, Trash)
