@@ -555,8 +555,8 @@ class S3kClient:
         return Transaction(self._volume, self._path)
 
     def trash(self) -> Trash:
-        """The directories that were deleted with everything below them and can be restored, in a
-        volume of layout `tree`; see `Trash`."""
+        """The trash of a volume of layout `tree`: directories that were deleted recursively and can
+        be restored; see `Trash`."""
         self._volume()
         return Trash(self._volume, self._path)
 
@@ -620,10 +620,11 @@ class S3kClient:
         directory is removed entry by entry; after an interruption or PartialFailureError, repeat
         the call to finish it. With `expected`, a result of `stat` or a listing, only that version
         of a file, or that directory, is removed, by a conditional write. In a volume of layout
-        `tree` a directory with entries is moved into the trash, and counted alone; with `wait` the
-        files below it are deleted and counted before the return, and it cannot be restored.
-        Raises PathNotFoundError (unless `missing_ok`), DirectoryNotEmptyError,
-        PermissionDeniedError (the root), ConflictError (not what is `expected`), BusyError.
+        `tree`, `recursive` moves a directory into the trash, and the result counts only the
+        directory itself; with `wait`, the files below it are deleted and counted before the call
+        returns, and the directory cannot be restored. Raises PathNotFoundError (unless
+        `missing_ok`), DirectoryNotEmptyError, PermissionDeniedError (the root), ConflictError (not
+        what is `expected`), BusyError.
         """
         return await delete(
             self._volume(),

@@ -196,7 +196,7 @@ class TrashItem:
     id: str
     """The object id of the directory."""
     was: str
-    """Its path when it was deleted: directories above it may have been renamed since."""
+    """Its path at the time of its deletion. Directories above it may have been renamed since."""
     when_ms: int
     """When it was deleted, epoch milliseconds, by the clock of the deleting client."""
     by: str = ""

@@ -264,8 +264,8 @@ class Transaction:
         Raises PathNotFoundError (unless `missing_ok`), PermissionDeniedError (the root),
         ConflictError (not what is `expected`, as for `S3kClient.delete`); at commit
         PathNotFoundError (missing, and not `missing_ok`), ConflictError (another version by then),
-        DirectoryNotEmptyError, UnsupportedError (in layout `tree`: more than 49 directories are
-        removed as empty).
+        DirectoryNotEmptyError, UnsupportedError (in layout `tree`: the transaction removes more
+        than 49 directories without `recursive`).
         """
         place = self._open_place(path)
         if place == ROOT:

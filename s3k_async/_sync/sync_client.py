@@ -326,8 +326,8 @@ class S3kSyncClient(BlockingClient):
         return self._begin(SyncTransaction, lambda fs: fs.transaction())
 
     def trash(self) -> SyncTrash:
-        """The directories that were deleted with everything below them and can be restored, in a
-        volume of layout `tree`; see `Trash`."""
+        """The trash of a volume of layout `tree`: directories that were deleted recursively and can
+        be restored; see `Trash`."""
         return self._begin(SyncTrash, lambda fs: fs.trash())
 
     def makedirs(self, path: Path, *, exist_ok: bool = True) -> FileStatus:
@@ -383,10 +383,11 @@ class S3kSyncClient(BlockingClient):
         directory is removed entry by entry; after an interruption or PartialFailureError, repeat
         the call to finish it. With `expected`, a result of `stat` or a listing, only that version
         of a file, or that directory, is removed, by a conditional write. In a volume of layout
-        `tree` a directory with entries is moved into the trash, and counted alone; with `wait` the
-        files below it are deleted and counted before the return, and it cannot be restored.
-        Raises PathNotFoundError (unless `missing_ok`), DirectoryNotEmptyError,
-        PermissionDeniedError (the root), ConflictError (not what is `expected`), BusyError.
+        `tree`, `recursive` moves a directory into the trash, and the result counts only the
+        directory itself; with `wait`, the files below it are deleted and counted before the call
+        returns, and the directory cannot be restored. Raises PathNotFoundError (unless
+        `missing_ok`), DirectoryNotEmptyError, PermissionDeniedError (the root), ConflictError (not
+        what is `expected`), BusyError.
         """
         return self._call(
             lambda fs: fs.delete(

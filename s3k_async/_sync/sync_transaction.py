@@ -104,8 +104,8 @@ class SyncTransaction(BlockingTransaction):
         Raises PathNotFoundError (unless `missing_ok`), PermissionDeniedError (the root),
         ConflictError (not what is `expected`, as for `S3kClient.delete`); at commit
         PathNotFoundError (missing, and not `missing_ok`), ConflictError (another version by then),
-        DirectoryNotEmptyError, UnsupportedError (in layout `tree`: more than 49 directories are
-        removed as empty).
+        DirectoryNotEmptyError, UnsupportedError (in layout `tree`: the transaction removes more
+        than 49 directories without `recursive`).
         """
         self._call(
             lambda tx: tx.delete(

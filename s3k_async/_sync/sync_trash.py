@@ -21,18 +21,18 @@ class SyncTrash(BlockingTrash):
     """
 
     def list(self) -> builtins.list[TrashItem]:
-        """The deleted directories, the latest first, all in memory.
+        """The deleted directories, newest first, all in memory.
 
         Raises ItemFormatError.
         """
         return self._call(lambda trash: trash.list())
 
     def walk(self, item: TrashItem) -> Iterator[FileStatus]:
-        """Everything below a deleted directory, in no order, with paths below its former path;
-        without files that were being written.
+        """All entries below a deleted directory, in no particular order, with paths below its
+        former path. Files that were being written are omitted.
 
         Each directory precedes its content. Memory is bounded. Not a snapshot: the directory may be
-        restored or reclaimed meanwhile. Raises PathNotFoundError (no longer in the trash).
+        restored or reclaimed during the walk. Raises PathNotFoundError (no longer in the trash).
         """
         return self._each(lambda trash: trash.walk(item))
 
@@ -40,17 +40,18 @@ class SyncTrash(BlockingTrash):
         """Move a deleted directory with everything below it to a path, by default its former one,
         in one transaction.
 
-        `item`: an item of the trash, or the former path of one, of several that which was deleted
-        last. Missing parents are created. A call that raises has restored nothing; after
-        OutcomeUnknownError, everything or nothing. Raises PathNotFoundError (no longer in the
-        trash, or its content is being deleted), PathExistsError (the target), NotDirectoryError,
-        UnsupportedError (too many directories above the target for one transaction), BusyError.
+        `item`: an item in the trash, or its former path; of several directories with the same
+        former path, the one deleted last is restored. Missing parents are created. A call that
+        raises has restored nothing; after OutcomeUnknownError, everything or nothing. Raises
+        PathNotFoundError (no longer in the trash, or its content is being deleted),
+        PathExistsError (the target), NotDirectoryError, UnsupportedError (too many directories
+        above the target for one transaction), BusyError.
         """
         return self._call(lambda trash: trash.restore(item, target))
 
     def summary(self, item: TrashItem | None = None) -> ContentSummary:
-        """Bytes, files and directories of a deleted directory, itself included, or of all; files
-        that were being written are not counted.
+        """Bytes, files and directories of a deleted directory, itself included, or of all deleted
+        directories. Files that were being written are not counted.
 
         Raises PathNotFoundError (no longer in the trash), ItemFormatError.
         """
@@ -63,15 +64,17 @@ class SyncTrash(BlockingTrash):
         older_than: int | datetime | None = None,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Delete the files below deleted directories, of `items` or of all; with `older_than`
-        (exclusive; epoch milliseconds or an aware `datetime`), only of those deleted before.
+        """Delete the files below the deleted directories in `items`, by default below all of them;
+        with `older_than` (exclusive; epoch milliseconds or an aware `datetime`), only below those
+        that were deleted before that time.
 
-        These directories can no longer be restored. They stay in the trash, as `reclaiming`, until
-        garbage collection removes them; it frees the space of the files as well, after its grace
-        period. The result counts the deleted files and the directories without files left. Failures
-        are listed in it by former path; another call, or garbage collection, goes on with what is
-        left. An item that is no longer in the trash is skipped. Raises InvalidArgumentError (a
-        `datetime` without a time zone), ReadOnlyVolumeError.
+        These directories can no longer be restored. They stay in the trash, in state `reclaiming`,
+        until garbage collection removes them. Garbage collection also frees the space of the files,
+        after its grace period. The result counts the deleted files and the directories that no
+        longer contain files, and lists failures by former path. Another call, or garbage
+        collection, continues with the remaining files. An item that is no longer in the trash is
+        skipped. Raises InvalidArgumentError (a `datetime` without a time zone),
+        ReadOnlyVolumeError.
         """
         return self._call(
             lambda trash: trash.empty(items, older_than=older_than, progress=progress)

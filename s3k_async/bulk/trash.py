@@ -1,4 +1,4 @@
-"""The public trash of a volume: deleted directories, which can be restored or reclaimed."""
+"""The public trash of a volume: deleted directories that can be restored or reclaimed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["Trash"]
 
 
 class Trash:
-    """The directories that were deleted with everything below them, in a volume of layout `tree`.
+    """The trash of a volume of layout `tree`: directories that were deleted recursively.
 
     In a volume of layout `path` the trash is always empty: nothing is listed, and nothing can be
-    restored. Every method may raise the errors that those of `S3kClient` may raise.
+    restored. Every method can raise the errors that the methods of `S3kClient` can raise.
     """
 
     def __init__(self, volume: Callable[[], Volume], place: Callable[[Path], str]) -> None:
@@ -31,18 +31,18 @@ class Trash:
 
     @call
     async def list(self) -> builtins.list[TrashItem]:
-        """The deleted directories, the latest first, all in memory.
+        """The deleted directories, newest first, all in memory.
 
         Raises ItemFormatError.
         """
         return await self._store().items()
 
     def walk(self, item: TrashItem) -> AsyncIterator[FileStatus]:
-        """Everything below a deleted directory, in no order, with paths below its former path;
-        without files that were being written.
+        """All entries below a deleted directory, in no particular order, with paths below its
+        former path. Files that were being written are omitted.
 
         Each directory precedes its content. Memory is bounded. Not a snapshot: the directory may be
-        restored or reclaimed meanwhile. Raises PathNotFoundError (no longer in the trash).
+        restored or reclaimed during the walk. Raises PathNotFoundError (no longer in the trash).
         """
         volume = self._volume()
         return PagedIterator(volume.calls.stream(_statuses(volume.store.layout.trash(), item)))
@@ -52,11 +52,12 @@ class Trash:
         """Move a deleted directory with everything below it to a path, by default its former one,
         in one transaction.
 
-        `item`: an item of the trash, or the former path of one, of several that which was deleted
-        last. Missing parents are created. A call that raises has restored nothing; after
-        OutcomeUnknownError, everything or nothing. Raises PathNotFoundError (no longer in the
-        trash, or its content is being deleted), PathExistsError (the target), NotDirectoryError,
-        UnsupportedError (too many directories above the target for one transaction), BusyError.
+        `item`: an item in the trash, or its former path; of several directories with the same
+        former path, the one deleted last is restored. Missing parents are created. A call that
+        raises has restored nothing; after OutcomeUnknownError, everything or nothing. Raises
+        PathNotFoundError (no longer in the trash, or its content is being deleted),
+        PathExistsError (the target), NotDirectoryError, UnsupportedError (too many directories
+        above the target for one transaction), BusyError.
         """
         trash = self._store()
         found = item if isinstance(item, TrashItem) else await trash.newest(self._place(item))
@@ -65,8 +66,8 @@ class Trash:
 
     @call
     async def summary(self, item: TrashItem | None = None) -> ContentSummary:
-        """Bytes, files and directories of a deleted directory, itself included, or of all; files
-        that were being written are not counted.
+        """Bytes, files and directories of a deleted directory, itself included, or of all deleted
+        directories. Files that were being written are not counted.
 
         Raises PathNotFoundError (no longer in the trash), ItemFormatError.
         """
@@ -84,15 +85,17 @@ class Trash:
         older_than: int | datetime | None = None,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Delete the files below deleted directories, of `items` or of all; with `older_than`
-        (exclusive; epoch milliseconds or an aware `datetime`), only of those deleted before.
+        """Delete the files below the deleted directories in `items`, by default below all of them;
+        with `older_than` (exclusive; epoch milliseconds or an aware `datetime`), only below those
+        that were deleted before that time.
 
-        These directories can no longer be restored. They stay in the trash, as `reclaiming`, until
-        garbage collection removes them; it frees the space of the files as well, after its grace
-        period. The result counts the deleted files and the directories without files left. Failures
-        are listed in it by former path; another call, or garbage collection, goes on with what is
-        left. An item that is no longer in the trash is skipped. Raises InvalidArgumentError (a
-        `datetime` without a time zone), ReadOnlyVolumeError.
+        These directories can no longer be restored. They stay in the trash, in state `reclaiming`,
+        until garbage collection removes them. Garbage collection also frees the space of the files,
+        after its grace period. The result counts the deleted files and the directories that no
+        longer contain files, and lists failures by former path. Another call, or garbage
+        collection, continues with the remaining files. An item that is no longer in the trash is
+        skipped. Raises InvalidArgumentError (a `datetime` without a time zone),
+        ReadOnlyVolumeError.
         """
         before = milliseconds(older_than, up=True)
         volume = self._volume()
@@ -113,7 +116,7 @@ async def _statuses(trash: TrashStore, item: TrashItem) -> AsyncIterator[builtin
 
 
 async def _added(total: ContentSummary, trash: TrashStore, item: TrashItem) -> ContentSummary:
-    """The total and that of one directory."""
+    """The sum of a total and the total of one deleted directory."""
     length, files, directories = total.length, total.file_count, total.directory_count + 1
     async with aclosing(trash.walk(item)) as pages:
         async for page in pages:

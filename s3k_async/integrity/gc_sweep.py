@@ -159,11 +159,11 @@ class GarbageCollector:
         return self._swept
 
     async def reclaim(self, retention: float = TRASH_RETENTION_SECONDS) -> ChangeResult:
-        """Reclaim the directories in the trash that were deleted longer ago than the retention,
-        seconds, and drop removal markers; in layout `path` there are none. The result lists what is
-        kept. Raises as `mark`.
+        """Reclaim the directories in the trash that were deleted more than `retention` seconds ago,
+        and delete removal markers. In layout `path` there are none of either. The result lists the
+        entries that were kept. Raises the same errors as `mark`.
 
-        The bytes are garbage from then on: they are deleted after the grace period.
+        The bytes of reclaimed files become garbage: they are deleted after the grace period.
         """
         place = self._place
         await need_collectable(place)

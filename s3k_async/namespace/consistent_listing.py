@@ -86,7 +86,7 @@ class SnapshotView:
         """By directory key."""
         self._directories: list[Entries] = []
         self.removed: Sequence[Entry] = ()
-        """Directories whose removals have to end before the next attempt; set by `is_unchanged`."""
+        """Directories whose removals must end before the next attempt; set by `is_unchanged`."""
         self._contradictory = False
         """Whether a directory was listed at two paths, or seen in two states."""
 
@@ -146,9 +146,9 @@ class SnapshotView:
         return self._validated
 
     def _removed_with_content(self, current: Mapping[str, Entry | None]) -> list[Entry]:
-        """The directories in which something was listed although a client is removing them as
-        empty. In layout `tree` a file that is being created there may be moved into another
-        directory, so it is not shown before the removal has ended."""
+        """The listed directories that have entries although a client is removing them as empty. In
+        layout `tree`, a file that is being created in such a directory may be moved into another
+        one, so it is not listed before the removal has ended."""
         if self.keys.layout == "path":
             return []
         listed = (

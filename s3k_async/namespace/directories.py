@@ -222,8 +222,8 @@ class DirectoryStore(EntryReader):
 
     async def resolve(self, entry: Entry, path: str = "") -> None:
         """Wait until no live transaction has an intent on the entry, and resolve an intent left
-        behind. The entry may have changed by then. Raises BusyError, about `path` for an entry that
-        was read without its path.
+        behind. The entry may have changed by then. Raises BusyError, which names `path` if the
+        entry was read without its path.
         """
         if not entry.pending:
             return
@@ -246,7 +246,7 @@ class DirectoryStore(EntryReader):
 
     async def resolve_refusal(self, error: ConditionFailedError, path: str) -> bool:
         """Resolve the intents on items whose conditions failed; returns whether there were any.
-        Raises BusyError, about `path`."""
+        Raises BusyError, which names `path`."""
         held = self.obstacles(error.current.values())
         for entry in held:
             await self.resolve(entry, path)
@@ -420,8 +420,9 @@ class DirectoryStore(EntryReader):
             ) from error
 
     async def directory_exists(self, directory: Directory) -> bool:
-        """Whether this is now a directory without an intent of a live transaction; in layout `tree`
-        this one, and a removal as empty, which is in progress, is ended, as it is not empty."""
+        """Whether a directory without an intent of a live transaction is at this key now. In layout
+        `tree` it must have the same id, and a removal as empty that is in progress is ended, since
+        the directory is not empty."""
         entry = await self.stored(directory.entry_key)
         if (
             entry is not None

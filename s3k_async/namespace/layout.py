@@ -82,12 +82,12 @@ class PreparedPaths:
 
 @dataclass(frozen=True, slots=True)
 class TrashedEntry:
-    """In layout `tree` a removed directory in the trash: it is moved there with its content, or a
-    marker is put there if it was empty."""
+    """In layout `tree`, the entry in the trash of a removed directory: the directory with its
+    content, or a removal marker if it was removed as empty."""
 
     entry: Entry
     item: Item
-    """The item that stores it, with attributes that entries elsewhere do not have."""
+    """The item that stores it, with attributes that entries outside the trash do not have."""
 
 
 class Layout(Protocol):
@@ -136,9 +136,9 @@ class Layout(Protocol):
         """Forget a directory that may have been, or may be about to be, moved or removed."""
 
     async def is_leaving(self, directory: Entry) -> bool:
-        """In layout `tree`: whether another client is removing a directory in which something was
-        found, or has removed it. What was found may be a new file that its creator is going to move
-        into another directory."""
+        """In layout `tree`: whether another client is removing a directory in which an entry was
+        found, or has removed it. The entry may be a new file that its creator will move into
+        another directory."""
 
     async def prepare(self, path: str) -> tuple[Entry | None, ConfirmedChain | None]:
         """The entry at a path that is to be written, and in layout `tree` the directories above it.
@@ -199,8 +199,9 @@ class Layout(Protocol):
         self, entry: Entry, *, atomic: bool, progress: OnProgress = None, wait: bool = False
     ) -> ChangeResult:
         """Delete a directory and everything below it, reservations included. The data is left to
-        garbage collection. `wait`: in layout `tree`, where the directory is moved into the trash,
-        delete and count the files below it before the return; it cannot be restored then.
+        garbage collection. Layout `tree` moves the directory into the trash; with `wait` it also
+        deletes and counts the files below it before the call returns, and the directory cannot be
+        restored.
 
         Raises PathNotFoundError, NotDirectoryError, ConflictError (another directory is there),
         BusyError, and as `rename_directory`.
@@ -211,13 +212,13 @@ class Layout(Protocol):
         LeaseExpiredError, ConflictError (another client changed it, or obstructed its removal)."""
 
     def trash(self) -> TrashStore:
-        """The deleted directories that can be restored; in layout `path` there are none."""
+        """The trash: deleted directories that can be restored. In layout `path` it is empty."""
 
     # Directories in a caller's transaction
 
     def trashed(self, directory: Entry, operation: str, *, empty: bool) -> TrashedEntry | None:
-        """The new place of a directory that is removed; None in layout `path`, which has no trash.
-        `operation`: the id of the removal."""
+        """The entry in the trash of a directory that is being removed; None in layout `path`, which
+        has no trash. `operation`: the id of the removal."""
 
     async def prepare_subtree(
         self,
@@ -241,21 +242,24 @@ class TrashStore(Protocol):
     """The trash of an open volume."""
 
     async def items(self) -> list[TrashItem]:
-        """The deleted directories, the newest first, all in memory. Raises ItemFormatError for a
+        """The deleted directories, newest first, all in memory. Raises ItemFormatError for a
         damaged item."""
 
     async def newest(self, path: str) -> TrashItem:
-        """The last deleted directory of a path that can be restored. Raises PathNotFoundError,
-        ItemFormatError."""
+        """Of the directories deleted at a path that can be restored, the one deleted last. Raises
+        PathNotFoundError, ItemFormatError."""
 
     async def restore(self, item: TrashItem, target: str) -> Entry:
-        """Move a directory with everything below it to a path, or raise with nothing changed;
-        missing parents are created. Raises PathNotFoundError (it is not in the trash, or is being
-        reclaimed), PathExistsError, NotDirectoryError, BusyError; OutcomeUnknownError."""
+        """Move a directory with everything below it to a path; missing parents are created.
+
+        Raises PathNotFoundError (it is not in the trash, or is being reclaimed), PathExistsError,
+        NotDirectoryError, BusyError: then nothing was restored. After OutcomeUnknownError,
+        everything or nothing was.
+        """
 
     def walk(self, item: TrashItem) -> AsyncGenerator[Entries, None]:
-        """What is below a directory in the trash, reservations included, in pages, with paths below
-        its former path. Not a snapshot. Raises PathNotFoundError."""
+        """The entries below a directory in the trash, reservations included, in pages, with paths
+        below its former path. Not a snapshot. Raises PathNotFoundError."""
 
     async def empty(
         self,
@@ -264,10 +268,11 @@ class TrashStore(Protocol):
         before_ms: int | None = None,
         progress: OnProgress = None,
     ) -> ChangeResult:
-        """Delete the files below deleted directories, of all or of `items`, and only of those that
-        were deleted before a time. These can no longer be restored; garbage collection deletes
-        the rest of them. The result lists what could not be deleted, and counts directories without
-        files left."""
+        """Delete the files below the deleted directories in `items`, by default below all of them;
+        with `before_ms`, only below those that were deleted before that time. These directories can
+        no longer be restored; garbage collection deletes the rest of them. The result lists the
+        entries that could not be deleted, and counts the directories that no longer contain files.
+        """
 
     async def collect(
         self,
@@ -276,9 +281,10 @@ class TrashStore(Protocol):
         retention_ms: int,
         progress: OnProgress = None,
     ) -> ChangeResult:
-        """The part of garbage collection: reclaim directories that were deleted longer ago than the
-        retention, and drop removal markers. `clock`: the time of the data store, epoch
-        milliseconds. The result lists what is kept, with the reasons."""
+        """The part of garbage collection that concerns the trash: reclaim directories that were
+        deleted longer ago than the retention, and delete removal markers. `clock` returns the time
+        of the data store, epoch milliseconds. The result lists the entries that were kept, with the
+        reasons."""
 
 
 def require_supported(layout: LayoutName, work: str) -> None:

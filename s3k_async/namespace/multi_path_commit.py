@@ -6,9 +6,9 @@ resolves the obstructing intents, and decides everything again. So two transacti
 each other. Only below a directory that is moved or removed as a whole does it wait for other
 transactions, as an atomic rename or deletion does.
 
-In layout `tree` nothing is changed below a directory that is moved or removed, so that such changes
-fit into one transaction of the table too. It requires the directories above, and so does the one
-that publishes a record.
+In layout `tree` nothing changes below a directory that is moved or removed, so such changes may
+also fit into one transaction of the table. That transaction requires the directories above to be in
+place, as does the transaction that publishes a record.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ AT_ONCE = MAX_TRANSACTION
 PUBLISHED_AT_ONCE = MAX_TRANSACTION
 """Actions of the transaction of the table that publishes a record."""
 REMOVED_AS_EMPTY = (MAX_TRANSACTION - 1) // 2
-"""Empty directories that a publication in layout `tree` can remove, by two actions each."""
+"""Empty directories that a publication in layout `tree` can remove, with two actions each."""
 TOUCHES = 16
 """Directories that are touched at the same time."""
 
@@ -122,13 +122,13 @@ async def _attempt(store: MetadataStore, plan: CommitPlan) -> None:
 
 
 def _name(plan: CommitPlan) -> str:
-    """The path in errors about all of it."""
+    """The path in errors that concern the whole plan."""
     return next(iter(plan.changes))
 
 
 def _needs_record(store: MetadataStore, plan: CommitPlan) -> bool:
-    """Whether intents are needed: on everything below a directory in layout `path`, and on a
-    directory that is listed before it is removed as empty."""
+    """Whether intents are needed: in layout `path` on everything below a directory, in both layouts
+    on a directory that is listed before it is removed as empty."""
     if store.keys.layout == "path":
         return bool(plan.subtrees)
     return any(subtree.must_be_empty for subtree in plan.subtrees)
@@ -176,8 +176,8 @@ async def _in_one(store: MetadataStore, plan: CommitPlan, required: RequiredDire
 
 
 async def _make(store: MetadataStore, absent: Iterable[Directory], fit: Iterable[Change]) -> None:
-    """In layout `path` create missing directories that are to be touched, in which a dead writer
-    left a file. A directory that was removed with its files is not created again.
+    """In layout `path`, create missing directories that are to be touched and in which a crashed
+    writer left a file. A directory that was removed with its files is not created again.
 
     `fit`: the changes without obstruction.
     """
@@ -241,8 +241,9 @@ class _Preparation:
         await run_all(self._touch, plan.parents(), limit=TOUCHES)
 
     async def publish(self) -> None:
-        """In layout `tree`: publish the record, on the condition that the directories above all
-        changes are in place. What exceeds one transaction of the table is read right before it."""
+        """In layout `tree`: publish the record on the condition that the directories above all
+        changes are in place. If there are too many of them for one transaction of the table, all of
+        them are read right before it."""
         store, plan = self._store, self._plan
         removals = list(self._removals())
         required = RequiredDirectories(
@@ -263,8 +264,9 @@ class _Preparation:
             await store.transactions.publish(self._txn)
 
     def _removals(self) -> Iterator[Action]:
-        """In layout `tree` the removals of empty directories. They are held without a new state, so
-        that readers wait for their end, as for that of any removal of an empty directory."""
+        """In layout `tree`, the removals of empty directories. The directories are held by intents
+        without a new state, so that readers wait for the end of the removal, as for any removal of
+        an empty directory."""
         keys = self._store.keys
         for subtree in self._plan.subtrees:
             if subtree.marker is not None:

@@ -109,7 +109,7 @@ class Change:
     operations: tuple[Operation, ...]
     """Its log record."""
     trashed: Item | None = None
-    """The item of a directory in the trash. Path and parent are then those that it had before."""
+    """The item of a directory that is moved into the trash. Path and parent are the former ones."""
 
     @property
     def entry_key(self) -> str:
@@ -124,7 +124,7 @@ class Change:
         return any(entry is not None and entry.is_dir for entry in (self.before, self.after))
 
     def put(self, keys: KeyScheme, when: Condition, intent: str = "") -> Put:
-        """The write of the new entry, with an intent."""
+        """The action that writes the new entry, with an intent."""
         assert self.after is not None
         item = to_item(replace(self.after, pending=intent), keys)
         return Put(item if self.trashed is None else {**self.trashed, **item}, when)
@@ -140,7 +140,7 @@ class SubtreeMutation:
     """Empty for a removal."""
     must_be_empty: bool = False
     marker: Item | None = None
-    """In layout `tree` the item that marks the removal of an empty directory in the trash."""
+    """In layout `tree`, the item of the removal marker for an empty directory."""
 
 
 @dataclass(slots=True)
@@ -157,17 +157,17 @@ class CommitPlan:
     since: float = 0.0
     """Monotonic time before the entries were read."""
     trashed: list[Change] = field(default_factory=list)
-    """In layout `tree` the new places of removed directories."""
+    """In layout `tree`, the changes that put removed directories into the trash."""
     required: list[Directory] = field(default_factory=list)
-    """In layout `tree` the directories above those that are moved or removed: the commit requires
-    that they are in place, without an intent."""
+    """In layout `tree`, the directories above those that are moved or removed. The commit requires
+    them to be in place, without an intent."""
     above: list[Directory] = field(default_factory=list)
-    """In layout `tree` the directories above all other changes. The commit requires as many of them
-    as fit: while they are in place, no other client can remove a part of the changes."""
+    """In layout `tree`, the directories above all other changes. The commit requires as many of
+    them as fit: while they are in place, no other client can remove a part of the changes."""
 
     @property
     def rows(self) -> list[Change]:
-        """The changes of all items."""
+        """The changes of all items, including those in the trash."""
         return [*self.changes.values(), *self.trashed]
 
     @property
@@ -218,8 +218,8 @@ async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitP
 
     Raises PathNotFoundError, PathExistsError, IsDirectoryError, NotDirectoryError,
     UncommittedFileError, ConflictError (an entry to be moved or removed has another version by
-    now), LeaseExpiredError, BusyError; ObstructedError if the paths were read before and after a
-    change.
+    now), LeaseExpiredError, BusyError; ObstructedError if some paths were read before a concurrent
+    change, and others after it.
     """
     wanted = list(dict.fromkeys(_paths(mutations, all_parents=store.keys.layout == "tree")))
     since = store.runtime.monotonic()
@@ -396,8 +396,8 @@ class _Evaluation:
         self.plan.subtrees.append(SubtreeMutation(entry, ""))
 
     def require_places(self) -> None:
-        """In layout `tree`: note the directories above all changes. Raises ObstructedError if they
-        were read before and after a change."""
+        """In layout `tree`: store the directories above all changes in the plan. Raises
+        ObstructedError if some were read before a concurrent change, and others after it."""
         if self._store.keys.layout == "path":
             return
         plan = self.plan
@@ -412,7 +412,8 @@ class _Evaluation:
         plan.required, plan.above = list(required.values()), list(above.values())
 
     def _in_place(self, path: str) -> Directory:
-        """A directory, if it is in the one that was found at its parent's path."""
+        """The directory at a path. Raises ObstructedError if it is not in the directory that was
+        found at its parent's path."""
         entry = self._entry(path)
         if entry.directory != self._parent(path).key:
             raise ObstructedError(path)
@@ -473,7 +474,7 @@ class _Evaluation:
 
     def _entry(self, path: str) -> Entry:
         """A directory that exists, or that the transaction creates. Raises ObstructedError if it
-        was not there when it was read, but when an entry below it was."""
+        was missing when it was read, although an entry below it was found."""
         made = self.plan.changes.get(path)
         entry = ROOT_ENTRY if path == ROOT else made.after if made else self._found[path]
         if entry is None:

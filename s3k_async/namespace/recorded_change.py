@@ -57,8 +57,8 @@ class RecordedChange:
         publish: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         """Prepare, touch directories, publish and resolve the intents. After a failure before
-        publication, undo. `publish`: by default a write of the record alone; an error of it other
-        than OutcomeUnknownError means that the transaction is not published."""
+        publication, undo. `publish`: by default a write of the record alone. If it raises an error
+        other than OutcomeUnknownError, the transaction is not published."""
         try:
             await prepare()
             for directory in touched:

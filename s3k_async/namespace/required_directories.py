@@ -1,7 +1,7 @@
 """Directories that a transaction of the table requires to be in place, without an intent.
 
-In layout `tree` a change of a directory requires every directory above it. While none of them
-moves, the paths of the change lead to what its client has read
+In layout `tree`, a change of a directory requires every directory above it. While none of these is
+moved, the paths of the change lead to the entries that the client has read
 (docs/design/011-directories-by-id.md, section 6).
 """
 
@@ -22,8 +22,8 @@ __all__ = ["RequiredDirectories"]
 
 
 class RequiredDirectories:
-    """Some directories, one action each: parents of changed entries are touched, so that listings
-    detect the change, and the others are checked."""
+    """The required directories of one transaction, with one action each: parents of changed entries
+    are touched, so that listings detect the change; the others are checked."""
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class RequiredDirectories:
         parents: Iterable[Directory],
         others: Iterable[Directory] = (),
     ) -> None:
-        """`path`: in errors. Raises ObstructedError for two directories with one entry key: one of
-        them was read before a change, the other after it."""
+        """`path` is named in errors. Raises ObstructedError for two directories with one entry key:
+        one of them was read before a change, the other after it."""
         self._store = store
         self._path = path
         parents = list(parents)
@@ -54,7 +54,7 @@ class RequiredDirectories:
         placed: Sequence[Entry] = (),
         since: float = 0.0,
     ) -> None:
-        """`MetadataStore.transact` for actions that include those of the directories. Raises
+        """Call `MetadataStore.transact` with actions that include those of the directories. Raises
         ObstructedError if two actions concern one item: a directory was moved between the reads of
         two paths."""
         store = self._store

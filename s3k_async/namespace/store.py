@@ -435,8 +435,8 @@ class MetadataStore(DirectoryStore):
         self, target: str, source_id: str, *, overwrite: bool
     ) -> tuple[Directory, ConfirmedChain | None, Entry | None]:
         """The parent of a rename's target, in layout `tree` with those above it, and the entry that
-        would be replaced; the other parents are checked by the same read. The source itself may be
-        found, if a directory was renamed meanwhile."""
+        would be replaced; the other parents are checked by the same read. If a directory was
+        renamed concurrently, that entry may be the source itself."""
         if target == ROOT:
             raise PathExistsError("the root exists", path=target)
         since = None if self.keys.layout == "path" else Moment.now(self.runtime)
@@ -490,8 +490,8 @@ class MetadataStore(DirectoryStore):
     ) -> tuple[Entry, list[Operation], list[Action]]:
         """An entry at its new path, and the log records and actions of its move.
 
-        Raises ObstructedError if both paths lead to one item: in layout `tree` a directory was
-        renamed between the reads of the two.
+        Raises ObstructedError if both paths lead to one item: in layout `tree`, a directory was
+        renamed between the reads of the two paths.
         """
         moved = source.moved(
             target,

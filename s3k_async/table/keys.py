@@ -139,7 +139,7 @@ class KeyScheme:
 
     def with_path(self, entry: Entry) -> Entry:
         """An entry that was read by a scan, with a path for the log. In layout `tree`, whose keys
-        contain no paths, it is made of the id of the directory: `/.directory/<id>/<name>`."""
+        contain no paths, the path contains the id of the directory: `/.directory/<id>/<name>`."""
         if self.layout == "path":
             return entry
         return replace(entry, path=f"{_BY_ID}/{entry.entry_key}")

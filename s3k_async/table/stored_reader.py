@@ -90,8 +90,9 @@ class StoredReader:
         parents included.
 
         The path itself is excluded, and matching is by components: `/a` does not reach `/ab`. In
-        layout `tree`, whose keys have no paths, only the root has entries: all, those in the trash
-        included, with their entry keys as paths. Raises ValueError unless 0 <= segment < segments.
+        layout `tree`, whose keys contain no paths, only a scan of the root returns entries: all of
+        them, those in the trash included, with their entry keys as paths. Raises ValueError unless
+        0 <= segment < segments.
         """
         async for page in scan_all(self.items, segment, segments):
             entries = from_items(page, self.keys, records=True)

@@ -111,8 +111,8 @@ class IntentResolver:
 
     async def keeps_directory(self, directory: Entry, *, end_removal: bool = False) -> bool:
         """Whether no transaction removes or moves a directory with an intent. An intent without
-        effect is removed; with `end_removal` also that of a client that is removing the directory
-        as empty, which then fails.
+        effect is removed. With `end_removal`, the intent of a client that is removing the
+        directory as empty is removed too, and that removal fails.
         """
         record = await self._transactions.record(transaction_of(directory.pending))
         state = _new_state(directory)

@@ -318,10 +318,10 @@ class TransactionRecords:
 
     async def publish(self, txn: OwnedTransaction, others: Sequence[Action] = ()) -> None:
         """Publish the transaction: from this write on its intents mean their new side. `others`:
-        actions of the same transaction of the table.
+        further actions of the same transaction of the table.
 
         Raises LeaseExpiredError (another client considered the transaction expired and aborted it),
-        ConditionFailedError of one of the others, OutcomeUnknownError, and the service's errors:
+        ConditionFailedError (of one of `others`), OutcomeUnknownError, and the service's errors:
         then it was not published.
         """
         txn.check()

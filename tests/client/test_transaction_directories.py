@@ -83,7 +83,7 @@ async def test_directories_move_and_go_with_the_files(fs: S3kClient, layout: Lay
         assert tx.result == ChangeResult(3, 7, 3 + 3 + 5)
         assert (moved.id, moved.version) == (old.id, old.version + 1)
     else:
-        # What is below a directory is neither counted nor changed.
+        # Entries below a directory are neither counted nor changed.
         assert tx.result == ChangeResult(1, 5, 3)
         assert (moved.id, moved.version) == (old.id, old.version)
     assert await fs.transactions() == []

@@ -694,7 +694,7 @@ async def test_an_interrupted_run_can_be_run_again_at_every_call() -> None:
 
 
 def test_every_action_on_an_object_has_its_turn() -> None:
-    """A repair takes the first by ORDER, so it would never take one that is not there."""
+    """A repair takes the first action by ORDER, so it would never take one that ORDER lacks."""
     tables = (IDS, RESERVATIONS, OPERATIONS, LOG, DATA, BLOBS)
     actions = {rule.action for table in tables for rule in table.rules} - {"none", "report"}
     assert actions <= set(ORDER)

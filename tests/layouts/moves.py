@@ -1,5 +1,5 @@
-"""Changes of directories as changes of a tree that has the trash, and the orders that explain what
-several clients made of one."""
+"""Changes of directories, modelled as changes of a tree that contains the trash, and a search for
+an order of them that explains the result of several clients."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ NEW = DIRECTORY + b"new"
 
 @dataclass(frozen=True)
 class Move:
-    """A rename, a deletion (into the trash) or a restoration (out of it), in a tree that has the
-    trash: what is at a path is the kind and id of the object."""
+    """A rename, a deletion (into the trash) or a restoration (out of it), in a tree that contains
+    the trash. The tree maps each path to the kind and id of its object."""
 
     source: str
     target: str
     object_id: str = ""
-    """Of a deletion: what is to be deleted."""
+    """For a deletion: the id of the object to be deleted."""
 
     def apply(self, tree: Tree) -> tuple[Outcome, Tree] | Refusal:
         if refusals := set(self._refusals(tree)):
@@ -81,8 +81,8 @@ class Restoration(Move):
 
 @dataclass(frozen=True)
 class Together:
-    """A transaction of several moves. What it moves has been read before, so that a move of another
-    client refuses it, even if it is undone since."""
+    """A transaction of several moves. Its sources were read before, so it is refused if another
+    client has moved one of them, even if that move was undone."""
 
     moves: Sequence[Move]
 
@@ -101,7 +101,7 @@ class Together:
 
 async def tree_of(volume: TreeVolume, known: Tree | None = None) -> Tree:
     """The volume's tree with its trash; objects that are not in `known` are new. Fails for a cycle,
-    an entry to which no path leads, and an object at two places."""
+    an entry that no path leads to, and an object at two places."""
     kinds = {entry.id: entry.is_dir for entry in await volume.stored()}
     found: Tree = {
         path: (DIRECTORY if kinds[object_id] else FILE) + object_id.encode()
@@ -115,7 +115,8 @@ async def tree_of(volume: TreeVolume, known: Tree | None = None) -> Tree:
 async def require_explained(
     volume: TreeVolume, start: Tree, moves: Sequence[Operation], outcomes: Sequence[Outcome]
 ) -> None:
-    """Some order of the moves gives these outcomes and this tree; nothing is left pending."""
+    """Require that some order of the moves explains the outcomes and the tree, and that nothing is
+    pending."""
     end = await tree_of(volume, start)
     done = [Done(move, outcome, 0.0, 1.0) for move, outcome in zip(moves, outcomes, strict=True)]
     story = "\n  ".join(map(str, done))

@@ -75,7 +75,7 @@ async def test_what_is_restored_has_its_bytes(place: Yard) -> None:
 
 
 async def rename_and_delete(fs: S3kClient) -> None:
-    """Of three directories one moves, one goes into the trash, and one comes back."""
+    """Of three directories one is renamed, one deleted, and one deleted and restored."""
     await fs.rename("/a/b", "/z/b")
     await fs.delete("/a", recursive=True)
     await fs.trash().restore("/gone", "/back")

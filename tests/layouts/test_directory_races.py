@@ -232,8 +232,8 @@ async def create(client: Client, path: str) -> None:
 
 
 async def test_the_removal_of_an_empty_directory_and_a_creation_below_it_in_every_order() -> None:
-    """The file is there afterwards, whether the directory was removed before or kept. A creator may
-    end the removal by ConflictError, after which `S3kClient.delete` begins again."""
+    """The file exists afterwards, whether the directory was removed before or kept. The creator may
+    make the removal fail with ConflictError, after which `S3kClient.delete` begins again."""
     seen = set()
 
     def ordered(call: Call) -> bool:

@@ -58,7 +58,7 @@ FILES = ("/a/", "/a/b/", "/a/b/old", "/z/", "/z/g")
 
 
 def rewritten(client: Client, path: str) -> WriteFile:
-    """A write to a path at which there was no file when the data was uploaded."""
+    """A write to a path that had no file when the data was uploaded."""
     runtime = client.store.runtime
     object_id = runtime.uuid()
     content = Content(runtime.physical_key(object_id), 5, "new", "xxh128:" + "0" * 32)
@@ -76,7 +76,8 @@ async def commit(client: Client, *mutations: Mutation) -> ChangeResult:
 def before_calls(
     changes: Mapping[int, Callable[[], Awaitable[object]]],
 ) -> Callable[[Call], Awaitable[None]]:
-    """A gate that makes changes before calls of the table, by number from now on."""
+    """A gate that makes changes before calls of the table, by the number of the call, starting
+    now."""
     made = 0
 
     async def gate(call: Call) -> None:
@@ -94,8 +95,8 @@ def before_calls(
 async def test_a_directory_that_is_replaced_between_the_reads_of_two_paths(
     verb: str, by_record: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The path of the directory is read while it leads to the second directory, that of the file
-    while it leads to the first one. No change is decided from both."""
+    """The path of the directory is read while it leads to the second directory, and the path of the
+    file while it leads to the first. No change is based on both reads."""
     if by_record:
         monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)
     volume = await TreeVolume(fresh_name("moments")).start(*FILES)

@@ -281,8 +281,8 @@ async def test_a_file_that_was_renamed_with_its_directory_long_before_is_not_tou
 async def test_a_new_file_beside_the_removal_of_its_directory(
     work: Work, change: Work, warm: bool
 ) -> None:
-    """After a removal as empty it is at its path, in a directory made again. A directory that is
-    deleted takes it along, once the path has led there."""
+    """After a removal as empty the file is at its path, in a directory that was created again. A
+    recursive delete also deletes the file, if its path was resolved before the deletion."""
     at_path = set()
     for run in await each_request(work, change, *EMPTY, warm=warm):
         volume, outcome, tree = run.volume, run.outcome, await run.volume.tree()
@@ -304,7 +304,7 @@ async def test_a_new_file_beside_the_removal_of_its_directory(
 
 @pytest.mark.parametrize("work", [write, write_exclusively])
 async def test_a_new_file_beside_the_deletion_of_a_directory_further_up(work: Work) -> None:
-    """The directory takes it along, once the path has led there."""
+    """The file is deleted with the directory, if its path was resolved before the deletion."""
     places = set()
     for run in await each_request(work, delete_ancestor):
         assert run.outcome is None
@@ -405,7 +405,7 @@ def asks_the_trash(call: Call) -> bool:
 
 
 async def test_a_trash_that_never_answers_is_an_error_about_the_path() -> None:
-    """A new file may have been seen, so that it is not withdrawn. One that was open for writing is
+    """A new file may have been seen, so it is not withdrawn. A file that was open for writing is
     not published."""
     volume = await volume_of(*EMPTY)
     client, other = volume.client(), volume.client()
@@ -440,7 +440,7 @@ async def relocating(
     *,
     exclusive: bool = False,
 ) -> tuple[TreeVolume, Outcome]:
-    """A creation whose directory is removed as empty after it was confirmed; `when`: what happens
+    """A creation whose directory is removed as empty after its confirmation; `when`: a change
     before the transaction that moves the file."""
     volume = await volume_of(*EMPTY)
     client, other = volume.client(), volume.client()
@@ -566,7 +566,7 @@ async def test_the_new_directory_is_removed_or_renamed_too(change: Work, exclusi
 
 @pytest.mark.parametrize("early", [False, True])
 async def test_a_directory_that_is_restored_has_the_file(early: bool) -> None:
-    """`early`: before the trash is asked."""
+    """`early`: the directory is restored before the trash is read."""
     volume = await volume_of()
     client, other = volume.client(), volume.client()
     await client.need("/a/b")
@@ -651,7 +651,8 @@ async def test_after_ten_minutes_the_trash_tells_nothing() -> None:
 
 class Conflicts:
     """A client's transactions of the table, the first of which conflicts: then a file is renamed
-    without the check of its new directory. `changes`: what happens before others, by number."""
+    without the check of its new directory. `changes`: changes before other transactions, by
+    number."""
 
     def __init__(
         self, client: Client, changes: Mapping[int, Callable[[], Awaitable[object]]]
@@ -673,8 +674,8 @@ class Conflicts:
 async def test_a_rename_without_the_check_of_its_parent(
     change: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Relocated out of a directory that was removed as empty, and deleted with one that was
-    deleted."""
+    """The file is relocated out of a directory that was removed as empty, and deleted with a
+    directory that was deleted."""
     volume = await volume_of(*EMPTY)
     client, other = volume.client(), volume.client()
     source = await client.need("/z/g")
@@ -692,8 +693,8 @@ async def test_a_rename_without_the_check_of_its_parent(
 async def test_a_rename_is_undone_into_the_current_directory_of_its_source(
     again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its target was removed as empty, and the path is taken; the directory of the source is
-    removed as well. `again`: another time, before the file is moved back."""
+    """The target directory was removed as empty, and the path is taken; the source directory is
+    removed as well. `again`: it is removed a second time, before the file is moved back."""
     volume = await volume_of(*EMPTY)
     client, other = volume.client(), volume.client()
     source = await client.need("/z/g")
@@ -769,7 +770,7 @@ async def test_a_source_and_a_target_that_are_one_file_after_a_rename_are_read_a
     [write, overwrite, delete, move_in, move_out, write_several],
 )
 async def test_a_transaction_that_does_not_end_is_an_error_about_a_path(work: Work) -> None:
-    """The entry in the way is known by its key alone."""
+    """Only the key of the obstructing entry is known."""
     volume = await volume_of()
     client, other = volume.client(busy_timeout=1.0), volume.client()
     await client.store.get_many([PATH, "/z/g"])

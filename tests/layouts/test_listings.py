@@ -231,8 +231,8 @@ async def test_a_directory_that_was_listed_at_two_paths_invalidates_the_listing(
 async def test_a_directory_that_was_seen_in_two_states_invalidates_the_listing(
     request: pytest.FixtureRequest,
 ) -> None:
-    """What was looked up below it before a rename is not at its path any more, even if the
-    directory is in the last of the states when it is read again."""
+    """An entry that was looked up below the directory before a rename is no longer at its path,
+    even if the directory is in the last of these states when it is read again."""
     there = await volume(request)
     view, other = SnapshotView(there.client().store), there.client()
     assert await view.get("/a/b/g") is not None

@@ -1,5 +1,5 @@
-"""Reclamation of directories in the trash: what it deletes and when, and that nothing goes that is
-live, beside undeletes, late creations, transactions and other reclaimers."""
+"""Reclamation of directories in the trash: what it deletes and when, and that it deletes nothing
+live, concurrently with undeletes, late creations, transactions and other reclaimers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def deleted(*paths: str) -> tuple[TreeVolume, Client]:
 
 
 async def collect(client: Client, *, retention_ms: int = 0) -> ChangeResult:
-    """What garbage collection does; the clock of the data store is that of the volume."""
+    """Collect as garbage collection does; the clock of the data store is that of the volume."""
     return await collect_at(client, client.volume.runtime.now_ms(), retention_ms=retention_ms)
 
 
@@ -71,7 +71,8 @@ async def only(trash: TrashStore) -> TrashItem:
 
 
 async def require_logged(volume: TreeVolume, before: Collection[Entry]) -> None:
-    """Of every object that is gone the log has the deletion, committed unless a client died."""
+    """The log has the deletion of every object that no longer exists, committed unless a client
+    died."""
     left = {entry.id for entry in await volume.stored()}
     truths = await volume.truths()
     for entry in before:
@@ -83,8 +84,8 @@ async def require_logged(volume: TreeVolume, before: Collection[Entry]) -> None:
 
 
 async def require_committed(volume: TreeVolume, before: Collection[Entry]) -> None:
-    """Of every object that is gone, and of no other, the log has a committed deletion. Removal
-    markers are no objects."""
+    """The log has a committed deletion of every object that no longer exists, and of no other.
+    Removal markers are not objects."""
     left = {entry.id for entry in await volume.stored()}
     left -= {entry.id for entry in await volume.markers()}
     truths = await volume.truths()
@@ -126,8 +127,8 @@ async def test_files_are_deleted_first_and_directories_after_the_settle_time(
 
 
 async def test_the_settle_time_begins_when_collection_first_sees_the_item() -> None:
-    """It is measured by the clock of the data store alone: the deletion was long ago, and other
-    clients have emptied the trash before."""
+    """Only the clock of the data store counts: the deletion was long ago, and other clients have
+    emptied the trash before."""
     volume, client = await deleted()
     volume.clock.advance(10 * DAY / 1000)
     await client.layout.trash().empty()
@@ -167,7 +168,7 @@ async def test_what_was_emptied_is_collected_before_its_retention_is_over() -> N
 
 
 async def test_a_removal_marker_goes_after_the_settle_time_by_the_clock_of_the_store() -> None:
-    """The deleter's clock may be slow: what counts is when collection has seen the marker."""
+    """The deleter's clock may be slow: the time at which collection first saw the marker counts."""
     volume = await volume_of()
     client = volume.client()
     await client.store.remove_directory(await client.need("/z/y"))
@@ -238,7 +239,7 @@ async def test_a_volume_that_is_open_for_reading_is_not_changed() -> None:
 
 
 async def test_paths_in_the_log_are_short_however_deep_the_tree_is() -> None:
-    """And those below the former path may be longer than any path, after a rename above."""
+    """Paths below the former path may be too long, after a rename of a directory above."""
     name = "n" * 250
     deep = ["/a/", *("/a" + f"/{name}" * depth + "/" for depth in range(1, 13))]
     volume = await volume_of(*deep, deep[-1] + "f")
@@ -261,7 +262,7 @@ async def test_paths_in_the_log_are_short_however_deep_the_tree_is() -> None:
 
 
 async def hold(volume: TreeVolume, path: str) -> str:
-    """Put an intent on an entry, by a client that dies then; its transaction."""
+    """Put an intent on an entry by a client that then dies; returns its transaction."""
     client = volume.client()
     with suppress(Died):
         async with client.store.transactions.hold("mark", path) as txn:
@@ -274,7 +275,7 @@ async def hold(volume: TreeVolume, path: str) -> str:
 async def test_an_entry_with_the_intent_of_a_live_transaction_is_kept_with_all_above_it(
     held: str,
 ) -> None:
-    """It is not descended into, and not waited for."""
+    """The reclaimer neither descends into it nor waits for it."""
     volume = await volume_of()
     await hold(volume, held)
     client, old = volume.client(), dict(await volume.tree())
@@ -355,7 +356,7 @@ async def test_a_damaged_item_in_the_trash_does_not_keep_the_others() -> None:
 
 
 async def test_a_directory_below_itself_is_not_walked_for_ever() -> None:
-    """Damage: a directory with a second item below it."""
+    """Damage: a directory that has a second item below itself."""
     volume, client = await deleted("/a/", "/a/b/", "/a/b/c/")
     entries = {KEYS.of(each).sort: each for each in await volume.stored()}
     loop = KEYS.child(entries["c"].id, "b")
@@ -368,7 +369,7 @@ async def test_a_directory_below_itself_is_not_walked_for_ever() -> None:
     ]
 
 
-# Deaths and lost answers
+# Deaths and lost responses
 
 
 async def reclaim_whole(client: Client) -> None:
@@ -391,8 +392,8 @@ works = pytest.mark.parametrize("name", WORKS)
 
 
 async def begun(plan: FaultPlan) -> tuple[TreeVolume, Client]:
-    """A volume with a deleted directory and a removal marker, and a client that is about to begin;
-    the ids are the same each time."""
+    """A volume with a deleted directory and a removal marker, and a client that is about to reclaim
+    them; the ids are the same in each run."""
     volume = await volume_of()
     other = volume.client()
     await other.delete("/a")
@@ -450,7 +451,7 @@ async def test_a_lost_answer_at_any_call_changes_nothing(name: str, when: str) -
             await require_committed(volume, before)
 
 
-# Beside other calls
+# Concurrent calls
 
 
 def table_call(call: Call) -> bool:
@@ -462,7 +463,7 @@ def changing(call: Call) -> bool:
 
 
 async def test_an_undelete_beside_a_reclamation_in_every_order_of_their_requests() -> None:
-    """One of them succeeds: everything is back, or no file is left."""
+    """One of them succeeds: everything is restored, or no file is left."""
     seen = set()
     async for run in interleavings("/a/", "/a/f", "/d/", ordered=table_call, limit=4000):
         one, other, item, old = await two_clients(run)
@@ -484,7 +485,7 @@ async def test_an_undelete_beside_a_reclamation_in_every_order_of_their_requests
 
 
 async def two_clients(run: Interleaving) -> tuple[Client, Client, TrashItem, Tree]:
-    """Two clients of a volume in which `/a` was deleted; and the tree before that."""
+    """Two clients of a volume in which `/a` was deleted, and the tree before the deletion."""
     one, other = run.client(), run.client()
     old = await run.volume.tree()
     await one.delete("/a")
@@ -518,8 +519,8 @@ async def test_what_is_restored_and_deleted_again_is_another_item() -> None:
 
 
 async def create_during(path: str, number: int) -> tuple[TreeVolume, list[Entry]]:
-    """A volume after the first phase, at one call of which a client has created a file, having
-    confirmed its directories before the deletion; and the file."""
+    """A volume after the first phase, and a file that a client created at one call of that phase,
+    having confirmed its directories before the deletion."""
     volume = await volume_of("/a/", "/a/b/", "/a/b/f", "/z/")
     client, writer = volume.client(), volume.client()
     target = await writer.store.prepare(path)
@@ -583,7 +584,7 @@ async def test_clients_that_create_in_a_loop_end_and_nothing_is_left() -> None:
 
 
 async def test_a_file_that_changes_meanwhile_is_deleted_as_well() -> None:
-    """By a client that confirmed its directories before the deletion."""
+    """The client that changes it confirmed its directories before the deletion."""
     volume = await volume_of()
     client, writer = volume.client(), volume.client()
     target = await writer.store.prepare("/a/g")

@@ -1,8 +1,8 @@
-"""Reads of layout `tree` beside the removal of an empty directory in which a file is being created.
+"""Reads of layout `tree` during the removal of an empty directory in which a file is being created.
 
 The file may be written after the remover has found the directory empty. Then its creator moves it
-into another directory at its path. A reader must not see it before, since it would be gone until
-then.
+into another directory at its path. A reader must not see it before that move, since it would be
+missing in between.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ READS = [
 
 @dataclass
 class Scene:
-    """A client that has found `/a/b` empty and is about to remove it, and one that has written a
-    file there since, and is about to look at the directory again."""
+    """A client that has found `/a/b` empty and is about to remove it, and a client that has since
+    written a file there and is about to read the directory again."""
 
     volume: TreeVolume
     remover: Client
@@ -126,12 +126,12 @@ class Scene:
             await self._look.wait()
 
     async def remove(self) -> Outcome:
-        """Let the removal go on; returns its outcome."""
+        """Continue the removal; returns its outcome."""
         self._remove.set()
         return await self.removal
 
     async def refuse(self) -> Outcome:
-        """Let the removal be refused, as beside a change of a directory above."""
+        """Make the removal fail, as during a change of a directory above."""
         conflict = TransactionConflictError("another transaction")
         self.remover.faults.fail_when(lambda call: call.method == "transact", conflict, times=100)
         return await self.remove()
@@ -144,7 +144,7 @@ class Scene:
             await self.removal
 
     async def end(self) -> None:
-        """Let everything end, whatever its outcome."""
+        """Finish all calls, whatever their outcomes."""
         self.remover.faults.gate = self.creator.faults.gate = None
         self._remove.set()
         self._look.set()
@@ -253,7 +253,7 @@ async def test_the_creator_ends_the_removal_of_a_directory_that_is_not_empty() -
 
 
 async def test_a_removal_is_not_refused_because_of_a_file_that_may_be_moved() -> None:
-    """It waits for the end of the other removal."""
+    """The removal waits for the end of the other one."""
     async with scene() as found:
         client = await warm_client(found.volume)
         with pytest.raises(BusyError):
@@ -268,7 +268,7 @@ async def test_a_removal_is_not_refused_because_of_a_file_that_may_be_moved() ->
 async def test_an_exclusive_creation_is_not_refused_because_of_a_file_that_may_be_moved(
     is_removed: bool,
 ) -> None:
-    """One that read the directory before its removal began prepares the path again."""
+    """A creation that read the directory before its removal began prepares the path again."""
     targets: list[tuple[Client, WriteTarget]] = []
 
     async def prepare(volume: TreeVolume) -> None:
@@ -288,7 +288,7 @@ async def test_an_exclusive_creation_is_not_refused_because_of_a_file_that_may_b
 
 
 async def test_a_directory_is_seen_while_it_is_being_removed() -> None:
-    """And nothing in it that is missing or a directory makes a reader wait."""
+    """Readers of missing entries or directories in it do not wait either."""
     async with scene() as found:
         client = await warm_client(found.volume)
         began = found.volume.clock.monotonic()
@@ -301,7 +301,7 @@ async def test_a_directory_is_seen_while_it_is_being_removed() -> None:
 
 
 async def test_files_that_were_there_before_are_seen_when_the_removal_is_refused() -> None:
-    """In any order of the requests."""
+    """This holds for every order of the requests."""
     outcomes = set()
     async for run in interleavings(*GROWN, ordered=is_ordered):
         remover, reader = run.client(), run.client()
@@ -323,7 +323,7 @@ async def test_files_that_were_there_before_are_seen_when_the_removal_is_refused
 
 
 def is_ordered(call: Call) -> bool:
-    """Not the reads before a change, and what is written to the record of a transaction."""
+    """All calls but the reads before a change and the writes of transaction records."""
     return (
         call.method in {"write", "transact", "get_many", "query"}
         and TRANSACTION_PARTITION not in call.key
@@ -332,8 +332,8 @@ def is_ordered(call: Call) -> bool:
 
 @pytest.mark.parametrize("read", [by_path, by_wildcard])
 async def test_a_file_that_was_seen_stays(read: Read) -> None:
-    """Of a file that is being created in a directory that is being removed, in any order of the
-    requests that matter."""
+    """A file is created in a directory that is being removed, in every order of the relevant
+    requests."""
     seen = set()
     async for run in interleavings(*EMPTY, ordered=is_change):
         creator, remover, reader = run.client(), run.client(), run.client()

@@ -1,4 +1,4 @@
-"""Transactions of a caller that change directories of layout `tree`, beside other clients."""
+"""Transactions of a caller that change directories of layout `tree`, with concurrent clients."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def everything(client: Client) -> list[Mutation]:
 
 @dataclass
 class Interruption:
-    """A gate: something that is done before a call of a client, by its number."""
+    """A gate that does something before a call of a client, by the number of the call."""
 
     client: Client
     number: int
@@ -133,7 +133,7 @@ async def effects(volume: TreeVolume, before: Tree) -> set[bool]:
 
 
 async def require_finished(volume: TreeVolume) -> None:
-    """A walk reaches everything, nothing has an intent, and the log knows all outcomes."""
+    """A walk reaches all entries, no entry has an intent, and the log contains all outcomes."""
     await volume.tree()
     assert [entry.path for entry in await volume.stored() if entry.pending] == []
     assert all(truth.pending == () for truth in (await volume.truths()).values())
@@ -229,7 +229,7 @@ async def test_more_empty_directories_than_one_publication_can_remove_are_refuse
     assert len(await volume.markers()) == 49
 
 
-# What others do meanwhile
+# Concurrent changes
 
 Meanwhile = Callable[[Client], Awaitable[object]]
 CHANGES: dict[str, Meanwhile] = {
@@ -255,7 +255,7 @@ async def test_a_change_before_any_call_leaves_all_of_it_or_nothing(way: str, na
     while True:
         number += 1
         volume = await volume_of()
-        # While intents are there, the other client waits for the transaction, which waits for it.
+        # While there are intents, the other client waits for the transaction, which waits for it.
         client, other = volume.client(busy_timeout=60.0), volume.client(busy_timeout=0.0)
         before = await tree_of(volume)
         mutations = await everything(client)
@@ -280,7 +280,7 @@ async def test_a_change_before_any_call_leaves_all_of_it_or_nothing(way: str, na
 @pytest.mark.usefixtures("way")
 @both_ways
 async def test_several_files_are_not_split_by_the_deletion_of_a_directory_above() -> None:
-    """Nobody sees the deletion without all of the transaction, if that succeeds."""
+    """If the transaction succeeds, the deletion is visible only with all of its changes."""
     number, outcomes = 0, set[Outcome]()
     while True:
         number += 1
@@ -378,7 +378,7 @@ async def test_directories_beyond_one_publication_are_read_again(
         nonlocal came
         held = [entry.pending for entry in await volume.stored() if entry.pending]
         if call.method == "write" and any(CREATED in intent for intent in held) and not came:
-            came = True  # before the touch of the first parent
+            came = True  # before the first parent is touched
             await other.delete("/a")
 
     client.faults.gate = gate
@@ -392,7 +392,7 @@ async def test_directories_beyond_one_publication_are_read_again(
 async def test_a_broken_chain_is_found_before_new_items_are_put(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The directories above are read again as soon as those that leave have intents."""
+    """The directories above are read again as soon as the departing directories have intents."""
     monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)
     volume = await volume_of()
     client, other = volume.client(), volume.client()
@@ -419,7 +419,7 @@ async def test_a_broken_chain_is_found_before_new_items_are_put(
 async def test_others_that_keep_requiring_the_same_directories(
     monkeypatch: pytest.MonkeyPatch, directories: bool
 ) -> None:
-    """Files are published by a write of the record alone; directories are not."""
+    """Changes of files are published by a write of the record alone, not those of directories."""
     monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)
     volume = await volume_of()
     client, before = volume.client(), await volume.tree()
@@ -442,7 +442,7 @@ async def test_others_that_keep_requiring_the_same_directories(
 async def test_intents_are_resolved_after_the_directories_above_were_renamed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its owner died after the publication. The intents are found by entry key."""
+    """The owner died after the publication. The intents are found by entry key."""
 
     async def died(_: RecordedChange) -> None:
         pass
@@ -471,7 +471,7 @@ async def test_intents_are_resolved_after_the_directories_above_were_renamed(
 
 async def test_an_intent_in_the_trash_is_resolved_before_a_creator_relies_on_it() -> None:
     """A late write of an aborted transaction left a removal marker of a directory that was moved
-    since: a file that was created in it stays in it."""
+    later. A file that was created in the directory stays in it."""
     volume = await volume_of()
     client, other = volume.client(), volume.client()
     target = await client.store.prepare("/a/b/new")
@@ -492,7 +492,7 @@ async def test_an_intent_in_the_trash_is_resolved_before_a_creator_relies_on_it(
 
 
 async def begin(client: Client, *pairs: tuple[str, str]) -> tuple[Together, Awaitable[object]]:
-    """A transaction of renames that is not awaited yet."""
+    """A transaction of renames, not awaited yet."""
     mutations = [await move(client, source, target) for source, target in pairs]
     return Together([moves.Move(*pair) for pair in pairs]), commit(client, *mutations)
 
@@ -500,7 +500,7 @@ async def begin(client: Client, *pairs: tuple[str, str]) -> tuple[Together, Awai
 PLACES = ("/a/", "/a/x/", "/a/f", "/b/", "/b/y/", "/b/g", "/c/")
 FIRST = (("/a", "/b/y/a"), ("/c", "/d"))
 SECOND = (("/b", "/a/x/b"), ("/c", "/e"))
-"""Each moves a directory below that of the other, and both move a third one."""
+"""Each moves a directory below the directory of the other, and both move a third one."""
 
 
 def outside_of_records(call: Call) -> bool:

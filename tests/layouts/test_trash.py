@@ -1,5 +1,4 @@
-"""The trash as a caller sees it: `S3kClient.trash()`, its blocking counterpart, and `delete` that
-waits."""
+"""The public trash: `S3kClient.trash()`, its blocking counterpart, and `delete(wait=True)`."""
 
 from __future__ import annotations
 
@@ -185,7 +184,7 @@ def test_the_blocking_trash_does_the_same() -> None:
         assert trash.empty() == ChangeResult(1, 1, 4)
 
 
-# Deaths and lost answers of a restoration
+# Deaths and lost responses of a restoration
 
 
 async def restore(client: Client) -> None:

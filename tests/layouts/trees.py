@@ -247,7 +247,7 @@ def _in_effect(entries: Iterable[Entry], published: Collection[str]) -> list[Ent
 
 
 async def contradictions(store: MetadataStore, log_blobs: BlobStore) -> set[str]:
-    """What contradicts the log, and what is left of transactions, in words of fsck, which does not
+    """Contradictions to the log and remains of transactions, by the names of fsck, which does not
     support layout `tree` yet."""
     entries, seen = await stored_and_seen(store)
     by_id = {entry.id: entry for entry in seen}
@@ -264,15 +264,15 @@ async def contradictions(store: MetadataStore, log_blobs: BlobStore) -> set[str]
 
 
 async def stored_and_seen(store: MetadataStore) -> tuple[list[Entry], list[Entry]]:
-    """All entries as they are stored, and those that clients see."""
+    """All stored entries, and the entries that clients see."""
     entries = [entry async for page in store.scan(ROOT) for entry in page]
     records = [record async for record in store.transactions.records()]
     return entries, _in_effect(entries, {each.id for each in records if each.is_published})
 
 
 def _agrees(stored: Entry | None, logged: Entry | None) -> bool:
-    """Whether a stored entry is the one of the log. A directory that was removed as empty leaves an
-    item in the trash, which the log does not have."""
+    """Whether a stored entry agrees with the log. A directory that was removed as empty leaves an
+    item in the trash that the log does not contain."""
     if stored is None or logged is None:
         return stored is logged or (stored is not None and stored.directory == TRASH_ID)
     return (stored.entry_key, stored.version) == (logged.entry_key, logged.version)

@@ -169,8 +169,8 @@ class World:
             return {status.path for status in found if status is not None and status.committed}
 
     async def items(self) -> dict[str, Entry]:
-        """Every item of the table as it is stored, by path; in layout `tree` without the trash, and
-        without intents that are not in effect, since paths depend on them."""
+        """Every stored item of the table, by path; in layout `tree` without the trash, and without
+        intents that are not in effect, since paths depend on them."""
         async with self.volume() as volume:
             entries, seen = await stored_and_seen(volume.store)
         if self.layout == "path":
@@ -182,8 +182,8 @@ class World:
         }
 
     async def problems(self) -> set[str]:
-        """The kinds of what fsck finds; in layout `tree`, which it does not support yet, of what
-        contradicts the log."""
+        """The kinds of the findings of fsck; in layout `tree`, which fsck does not support yet, the
+        kinds of contradictions to the log."""
         if self.layout == "path":
             return {finding.kind for finding in await self.findings() if finding.is_problem}
         async with self.volume() as volume:
@@ -239,8 +239,8 @@ class World:
             return {key for key in physical if "://" not in key}
 
     async def referenced(self) -> set[str]:
-        """The keys that entries name, those in the trash included and those of adopted objects
-        apart."""
+        """The keys that entries name, including entries in the trash, without those of adopted
+        objects."""
         async with self.volume() as volume:
             entries, _ = await stored_and_seen(volume.store)
         physical = {str(entry.physical) for entry in entries if entry.committed}

@@ -215,8 +215,8 @@ def among_both(choice: random.Random, stamp: int) -> Operation:
 
 
 def among_empty(choice: random.Random, stamp: int) -> Operation:
-    """Files created, exclusively too, and deleted again in directories that are removed as empty,
-    deleted, renamed and made again."""
+    """Files are created, some exclusively, and deleted in directories that are removed as empty,
+    deleted, renamed and created again."""
     top, other = choice.sample(TOPS[:2], 2)
     path = top + choice.choice(("/x", "/x", "/y"))
     kind = choice.randrange(13)
@@ -247,7 +247,7 @@ SCENES: dict[str, Scene] = {
     "files": Scene({"/f": File(b"first", 0)}, among_files),
     "directories": Scene({f"/d{path}": node for path, node in INSIDE.items()}, among_directories),
     "both": Scene({f"/d{path}": node for path, node in INSIDE.items()}, among_both),
-    # In layout `path` a new file may be seen below a directory that was removed meanwhile.
+    # In layout `path` a new file may be seen below a directory that was removed concurrently.
     "empty": Scene({"/d": None}, among_empty, ("tree",)),
 }
 

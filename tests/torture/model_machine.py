@@ -259,7 +259,7 @@ class VolumeMachine(RuleBasedStateMachine):
         self.states = distinct(left)
 
     def applied(self, operation: Operation, tree: Tree) -> Answer | Refusal:
-        """What the operation answers and leaves behind in the layout of the volume."""
+        """The result of the operation and the tree after it, in the layout of the volume."""
         return operation.apply(tree)
 
     def discarded(self, writing: Commit, tree: Tree) -> Tree:
@@ -641,7 +641,7 @@ class VolumeMachine(RuleBasedStateMachine):
 
 
 class RepairedMachine(VolumeMachine):
-    """With the operator's tools, which support layout `path` only so far."""
+    """With the operator's tools, which support only layout `path` so far."""
 
     @rule(member=who)
     def verify(self, member: int) -> None:

@@ -1,9 +1,10 @@
 """Every verb that changes something, interrupted at every call it makes: by death, by a lost
 answer, by a failure, by cancellation; then recovered by each way there is.
 
-In `make test` a process dies before or after every third call, in `make test-full` at each, as the
-seed says, and each death is recovered by one way, in turn; in `make torture` before and after, and
-by every way. A death after a call is, but for what was under way beside it, one before the next.
+In `make test` a process dies at every third call, in `make test-full` at each call; the seed
+decides whether before or after the call, and the ways of recovery take turns. In `make torture` it
+dies before and after each call, with every way of recovery. Apart from concurrent calls, a death
+after a call is the same as a death before the next one.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ EVER = 10**9
 
 
 def cases(*, slow: Sequence[LayoutName] = ()) -> pytest.MarkDecorator:
-    """A test of each scenario in each layout that supports its verb; in those of `slow` for `make
-    test-full` only."""
+    """A test of each scenario in each layout that supports its verb; for the layouts in `slow`,
+    only in `make test-full`."""
     return pytest.mark.parametrize(
         ("name", "scenario"),
         [
@@ -209,8 +210,9 @@ async def repair_action(world: World, scenario: Scenario, found: Paths) -> None:
 
 
 async def collect_only(world: World, scenario: Scenario, found: Paths) -> None:
-    """Garbage is collected: nothing that an entry names, in the trash neither. More is left, since
-    the operations of the dead client are pending until fsck has repaired the log."""
+    """Garbage collection deletes no object that an entry names, in the trash or elsewhere. It may
+    keep more objects than these, since the operations of the dead client are pending until fsck has
+    repaired the log."""
     world.clock.advance(2000)
     left = await world.collect()
     assert await world.tree() == found

@@ -333,8 +333,8 @@ def test_what_was_deleted_does_not_reappear_by_itself() -> None:
 
 
 def test_a_creation_that_was_seen_is_not_gone_and_back() -> None:
-    """A file stays in a directory that was deleted with everything below it. It is moved out of one
-    that was removed as empty, but no read shows it before the removal has ended."""
+    """A file stays in a directory that was deleted recursively. It is moved out of a directory that
+    was removed as empty, but no read shows it before the removal has ended."""
     seen, gone = read("/d/new", b"new", 1.5), read("/d/new", None, 4)
     assert accepted([WRITE, seen, DELETE, gone, read("/d/new", None)]) == {"path", "tree"}
     assert accepted([WRITE, seen, DELETE, gone, read("/d/new", b"new")]) == set()

@@ -29,7 +29,7 @@ ON_ONE_VOLUME = 10
 def test_what_was_acknowledged_survives_kill_9(
     new_volume: VolumeMaker, layout: LayoutName, tmp_path: Path
 ) -> None:
-    """And fsck repairs what is left, in layout `path`: it does not support the other one yet."""
+    """In layout `path`, fsck repairs what is left; it does not support layout `tree` yet."""
     seed = seed_of_run()
     under_way = answered = 0
     left = ROUNDS[new_volume.backend]

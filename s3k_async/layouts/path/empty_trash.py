@@ -1,4 +1,4 @@
-"""The trash of layout `path`, in which a recursive delete leaves nothing."""
+"""The trash of layout `path`, which is always empty: recursive deletes do not use it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class EmptyTrash:
     """An implementation of `namespace.layout.TrashStore`."""
 
     async def items(self) -> list[TrashItem]:
-        """None."""
+        """An empty list."""
         return []
 
     async def newest(self, path: str) -> TrashItem:

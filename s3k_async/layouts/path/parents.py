@@ -93,7 +93,7 @@ class ParentDirectories(PathResolver):
         return True
 
     async def is_leaving(self, directory: Entry) -> bool:  # noqa: ARG002
-        """False: new files stay at their paths."""
+        """Always False: creators do not move new files in this layout."""
         return False
 
     async def misplaced(self, entries: Sequence[Entry]) -> Collection[str]:  # noqa: ARG002

@@ -43,7 +43,7 @@ class PathLayout(ParentDirectories):
         progress: OnProgress = None,
         wait: bool = True,  # noqa: ARG002
     ) -> ChangeResult:
-        """Delete a directory entry by entry; always waits."""
+        """Delete a directory entry by entry. The call always waits, whatever `wait` is."""
         tree = self._atomic if atomic else self._plain
         return await tree.delete(entry, progress=progress)
 
@@ -52,7 +52,7 @@ class PathLayout(ParentDirectories):
         await self._store.delete_held(held, txn)
 
     def trash(self) -> EmptyTrash:
-        """The trash, in which nothing ever is."""
+        """The trash, which is always empty."""
         return EmptyTrash()
 
     def trashed(
@@ -62,7 +62,7 @@ class PathLayout(ParentDirectories):
         *,
         empty: bool,  # noqa: ARG002
     ) -> TrashedEntry | None:
-        """None: a removed directory is deleted."""
+        """Always None: a removed directory is not moved into the trash."""
         return None
 
     async def prepare_subtree(

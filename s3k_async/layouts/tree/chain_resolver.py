@@ -176,7 +176,7 @@ class ChainResolver:
 
 
 def _at(error: ItemFormatError, path: str) -> ItemFormatError:
-    """The error of an item that was read by its entry key."""
+    """The error of an item that was read by its entry key, now with its path."""
     error.name(path)
     return error
 

@@ -89,7 +89,7 @@ class DirectoryChanges:
         return _one_directory("delete", entry.path, progress)
 
     async def move_to_trash(self, entry: Entry, state: TrashState = "") -> TrashedDirectory:
-        """Move a directory into the trash. Raises as `namespace.layout.Layout.delete_directory`."""
+        """Move a directory into the trash. Raises the errors of `Layout.delete_directory`."""
         self._store.require_writable(entry.path)
         above = self._reads.known_above(entry)
         try:
@@ -208,7 +208,7 @@ class DirectoryChanges:
         return TrashedDirectory.from_item(item, keys)
 
     def trashed(self, directory: Entry, why: TrashReason, operation: str) -> TrashedDirectory:
-        """A directory that is removed now, at its place in the trash."""
+        """The new item in the trash for a directory that is being removed."""
         return TrashedDirectory(
             entry=moved_to_trash(directory, operation=operation),
             why=why,

@@ -1,10 +1,11 @@
-"""Reclamation of directories in the trash of layout `tree`: everything below one is deleted, and at
-last the item in the trash.
+"""Reclamation of directories in the trash of layout `tree`: deletes everything below a directory,
+and finally its item in the trash.
 
-It begins with a conditional write of the item in the trash, after which the directory cannot be
-restored, so that everything below it stays below it. Calls that began before the deletion may still
-create entries there. So the directories stay, for these calls to find, until the settle time has
-passed: the first phase deletes files, the second one the rest
+A reclamation begins with a conditional write of the item in the trash. After that write the
+directory cannot be restored, so nothing below it can be moved elsewhere. Calls that began before
+the deletion may still create entries below the directory, and need to find its subdirectories.
+Therefore directories are kept until the settle time has passed: the first phase deletes files, the
+second phase everything else
 (docs/design/011-directories-by-id.md, sections 6.6 and 7.3).
 """
 
@@ -42,19 +43,20 @@ __all__ = ["Reclamation"]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A directory whose content is deleted."""
+    """A directory whose content is being deleted."""
 
     directory: Directory
     shown: str
-    """Its path in errors and progress: below the former path of the directory in the trash."""
+    """Its path in errors and progress reports: at or below the former path of the directory in the
+    trash."""
     above: _Place | None = None
 
     def path(self, entry_path: str) -> str:
-        """The path in errors of an entry in it."""
+        """The path of one of its entries in errors."""
         return _native.join(self.shown, _native.split(entry_path)[1])
 
     def is_below(self, object_id: str) -> bool:
-        """Whether it is a directory, or is below it."""
+        """Whether this is the directory with that id, or is below it."""
         place: _Place | None = self
         while place is not None and place.directory.key != object_id:
             place = place.above
@@ -62,12 +64,13 @@ class _Place:
 
 
 class Reclamation:
-    """The reclamation of directories in the trash, one or several. `tally` counts the deleted
-    files, and directories without files left; the failures are those of what is kept, with all
-    directories above it.
+    """The reclamation of one or several directories in the trash. `tally` counts the deleted files
+    and the directories that no longer contain files; its failures list the entries that are kept.
+    All directories above a kept entry are kept too.
 
-    It can be repeated, and other clients may do the same: each finds what the others have left. Up
-    to `PARTS` directories are read at the same time, and some chunks of their files are in memory.
+    A reclamation can be repeated, and several clients can run it at the same time: each processes
+    the entries that still exist. Up to `PARTS` directories are read at the same time, with a few
+    chunks of their files in memory.
     """
 
     def __init__(
@@ -81,10 +84,12 @@ class Reclamation:
         """Whether a transaction is live, by id."""
 
     async def run(self, trashed: TrashedDirectory, now_ms: int | None = None) -> None:
-        """Reclaim a directory in the trash, unless it was restored meanwhile. `now_ms`: the time of
-        the data store, for garbage collection: the item notes when it was first seen, and after
-        the settle time the directories and the item are deleted as well. Errors are failures in the
-        tally.
+        """Reclaim a directory in the trash, unless it has been restored. Errors are added to the
+        failures of the tally.
+
+        `now_ms`: the time of the data store, passed by garbage collection. The first such call
+        stores the time in the item; once the settle time has passed since then, the directories and
+        the item are deleted as well.
         """
         try:
             current = await self._begun(trashed, now_ms)
@@ -98,8 +103,8 @@ class Reclamation:
             self._fail(trashed.was, error)
 
     async def note(self, marker: TrashedDirectory, now_ms: int) -> None:
-        """Drop a removal marker after the settle time; before that, note when it was first seen.
-        Not logged: the log has the deletion of its directory."""
+        """Delete a removal marker after the settle time; before that, store the time at which it
+        was first seen. Not logged: the log contains the deletion of its directory."""
         store = self._store
         key, unchanged = marker.key(marker.entry.id, store.keys), marker.is_stored()
         try:
@@ -108,15 +113,15 @@ class Reclamation:
             elif not marker.since_ms:
                 await self._change(marker, replace(marker, since_ms=now_ms))
         except ConditionFailedError:
-            return  # another client was faster
+            return  # another client changed it first
         except S3kError as error:
             self._fail(marker.was, error)
 
     async def _begun(
         self, trashed: TrashedDirectory, now_ms: int | None
     ) -> TrashedDirectory | None:
-        """The item in the trash once it can no longer be restored; None if it is gone, or is that
-        of another deletion."""
+        """Set the item in the trash to `reclaiming` and return it; None if it no longer exists, or
+        belongs to another deletion. Raises BusyError."""
         store, deadline, current = self._store, self._store.deadline(), trashed
         while True:
             begun = replace(current, state="reclaiming", since_ms=current.since_ms or now_ms or 0)
@@ -143,14 +148,14 @@ class Reclamation:
             Update(
                 current.key(current.entry.id, store.keys),
                 current.is_stored(),
-                # A repeated write recognises itself by its operation id.
+                # By its operation id, a repeated write detects that it was applied before.
                 set=changed.changed_from(current) | {OPERATION: store.runtime.uuid()},
             )
         )
 
     async def _clear(self, place: _Place, *, last: bool) -> bool:
-        """Delete what is below a directory, in the first phase without directories. False if
-        something is kept."""
+        """Delete everything below a directory, in the first phase only files. `last`: the second
+        phase. False if something was kept."""
         is_clear = True
 
         async def chunk(entries: Entries) -> None:
@@ -179,7 +184,7 @@ class Reclamation:
         return len(free) == len(files) and not done.failures
 
     async def _clear_each(self, directories: Entries, place: _Place, *, last: bool) -> bool:
-        """Delete what is below directories, and in the second phase these."""
+        """Clear directories, and delete them in the second phase. False if something was kept."""
         cleared: list[Entry] = []
         is_clear = True
 
@@ -206,7 +211,7 @@ class Reclamation:
         return is_clear
 
     async def _remove(self, directories: Iterable[Entry], place: _Place) -> bool:
-        """Delete the items of directories with nothing below."""
+        """Delete the items of empty directories. False if some were kept."""
         store = self._store
         plan = plan_deletes(in_columns(list(directories), store.keys), store.runtime)
         report = await execute(
@@ -233,14 +238,14 @@ class Reclamation:
             self._count(trashed.was, directories=1)
 
     async def _without_intent(self, directory: Entry, shown: str) -> Entry | None:
-        """A directory without an intent; None if it is gone. Raises BusyError for the intent of a
-        live transaction, which may be moving the directory away."""
+        """The directory once its intent is resolved; None if it no longer exists. Raises BusyError
+        for the intent of a live transaction, which may be moving the directory."""
         if directory.pending and await self._is_live(transaction_of(directory.pending)):
             raise _held(shown)
         return await self._store.resolved(directory)
 
     async def _without_held(self, entries: Entries, place: _Place) -> Entries:
-        """The entries without those with the intent of a live transaction."""
+        """The entries without an intent of a live transaction. The others become failures."""
         held = {
             row for row, text in entries.with_intents() if await self._is_live(transaction_of(text))
         }
@@ -252,7 +257,7 @@ class Reclamation:
         return entries.take([row for row in range(len(entries)) if row not in held])
 
     async def _is_live(self, transaction_id: str) -> bool:
-        """Whether a transaction has not ended. An answer holds for the whole reclamation."""
+        """Whether a transaction is live. The result is kept for the whole reclamation."""
         if transaction_id not in self._live:
             transactions = self._store.transactions
             record = await transactions.record(transaction_id)
@@ -273,11 +278,11 @@ class Reclamation:
 
 
 def _require_tree(entry: Entry, place: _Place, shown: str) -> None:
-    """Raise NotDirectoryError for a file, ItemFormatError for a directory that is below itself."""
+    """Raise NotDirectoryError for a file, ItemFormatError for a directory below itself."""
     if not entry.is_dir:
-        raise NotDirectoryError("another client replaced the directory by a file", path=shown)
+        raise NotDirectoryError("another client replaced the directory with a file", path=shown)
     if place.is_below(entry.id):
-        raise ItemFormatError("a damaged tree: the directory is below itself", path=shown)
+        raise ItemFormatError("the tree is damaged: the directory is below itself", path=shown)
 
 
 def _held(path: str) -> BusyError:

@@ -39,7 +39,7 @@ class ResolvedPath:
 
     @property
     def removed_parent(self) -> Entry | None:
-        """The parent, if it holds a file although a client is removing it as an empty directory."""
+        """The parent, if the entry is a file and a client is removing the parent as empty."""
         entry, parent = self.entry, self.parent
         if entry is None or entry.is_dir or parent is None or not is_held(parent):
             return None

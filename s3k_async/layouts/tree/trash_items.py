@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 SETTLE_MS: Final = 20 * 60_000
-"""How long after garbage collection first saw an item in the trash every call has ended that began
-before the deletion, milliseconds."""
+"""The settle time, milliseconds. Once it has passed since garbage collection first saw an item in
+the trash, every call that began before the deletion has ended."""
 
 TrashReason: TypeAlias = Literal["deleted", "empty", "staged"]
 """`deleted`: a directory deleted with everything below it. `empty`: the removal marker of an empty
@@ -130,8 +130,8 @@ class TrashedDirectory:
         )
 
     def is_stored(self) -> Condition:
-        """The condition that the stored item is this one, unchanged: neither restored nor, unless
-        that is known, being reclaimed."""
+        """The condition that the stored item is this one, unchanged: the directory was not
+        restored, and the attributes of its reclamation are the same."""
         equals: dict[str, Value] = {
             "id": self.entry.id,
             "ver": self.entry.version,
@@ -146,7 +146,7 @@ class TrashedDirectory:
         return Condition(equals=equals, missing=tuple(missing))
 
     def changed_from(self, other: TrashedDirectory) -> dict[str, Value]:
-        """The attributes of its reclamation that another state of it lacks."""
+        """The attributes of its reclamation that differ from those of another state."""
         found: dict[str, Value] = {_STATE: self.state, _SINCE: self.since_ms}
         known: dict[str, Value] = {_STATE: other.state, _SINCE: other.since_ms}
         return {name: value for name, value in found.items() if value != known[name]}
@@ -162,9 +162,9 @@ class TrashedDirectory:
 
 
 def in_trash(directory: Entry) -> Directory:
-    """A directory that is reclaimed, in the trash or below a directory there, as the parent of its
-    children. The paths in the log of what is reclaimed are made of its id: paths below its former
-    one may lead to other entries by now, and may be too long."""
+    """A directory that is being reclaimed, in the trash or below a directory in the trash, as the
+    parent of its children. In the log, the paths of its children contain its id: paths below its
+    former path may now lead to other entries, and may be too long."""
     return Directory(directory.id, _path(directory.id), directory.entry_key)
 
 

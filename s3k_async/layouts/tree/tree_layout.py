@@ -41,8 +41,8 @@ class TreeLayout(TreeParents):
         progress: OnProgress = None,
         wait: bool = False,
     ) -> ChangeResult:
-        """Move a directory into the trash in one transaction; with `wait`, delete the files below
-        it as well. What is kept then is left to garbage collection."""
+        """Move a directory into the trash in one transaction; with `wait`, also delete the files
+        below it. Entries that are kept are left to garbage collection."""
         if not wait:
             return await self.changes.delete_directory(entry, atomic=atomic, progress=progress)
         trashed = await self.changes.move_to_trash(entry, "reclaiming")
@@ -73,8 +73,8 @@ class TreeLayout(TreeParents):
         target: str,
         tally: ChangeTally,
     ) -> None:
-        """Do nothing: what is below a directory moves with its item. The directory alone is
-        counted."""
+        """Do nothing: everything below a directory moves with its item. Only the directory itself
+        is counted."""
 
     async def end_trees(
         self,

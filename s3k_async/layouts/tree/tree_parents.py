@@ -1,10 +1,10 @@
 """Directories of new entries in layout `tree`: read before an entry is written, and again after it.
 
 An entry is written into the directory to which its path led at one moment of the call, even if that
-directory is moved or removed meanwhile. If it was moved, or deleted with everything below it, the
-entry went with it. If it was removed as empty, it has a removal marker in the trash, and the new
-entry is moved into the current directory at the path (docs/design/011-directories-by-id.md,
-section 5.4).
+directory is moved or removed concurrently. If the directory was moved, or deleted recursively, the
+entry stays in it. If the directory was removed as empty, the trash contains a removal marker for
+it, and the new entry is moved into the directory that is now at the path
+(docs/design/011-directories-by-id.md, section 5.4).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class TreeParents(TreeReads):
         return refused
 
     async def is_leaving(self, directory: Entry) -> bool:
-        """Whether another client is removing a directory in which something was found, or has
+        """Whether another client is removing a directory in which an entry was found, or has
         removed it."""
         current = await self._store.stored_again(directory)
         return current is None or current.id != directory.id or is_held(current)
@@ -178,11 +178,11 @@ class TreeParents(TreeReads):
         return chain.parent.path == ROOT or await self._shared.ask(chain.parent)
 
     async def give_parents(self, entry: Entry, chain: ConfirmedChain | None) -> Entry:
-        """If the parent was removed as empty, move the entry into the directory at its path. If it
-        was deleted with everything below it, the creation counts as before the deletion.
+        """If the parent was removed as empty, move the entry into the directory that is now at its
+        path. If the parent was deleted recursively, the creation counts as before the deletion.
 
-        Until its parent is known to have been removed as empty, others may have seen the entry, so
-        that it must not be withdrawn.
+        Unless the parent is known to have been removed as empty, other clients may have seen the
+        entry, and it must not be withdrawn.
         """
         assert chain is not None
         try:
@@ -200,7 +200,7 @@ class TreeParents(TreeReads):
 
     async def _was_empty(self, entry: Entry, chain: ConfirmedChain) -> bool:
         """Whether the parent of a created entry was removed as empty. Raises BusyError, and
-        OutcomeUnknownError if the trash no longer tells."""
+        OutcomeUnknownError if a removal marker may have been deleted by now."""
         store, deadline = self._store, self._store.deadline()
         while True:
             gone = await self._gone(chain.above[-1:])
@@ -220,9 +220,9 @@ class TreeParents(TreeReads):
     async def keep_moved(
         self, moved: Entry, source: Entry, chain: ConfirmedChain | None, *, replaced: bool
     ) -> Entry | None:
-        """If the directory of the file was removed as empty, move the file into the directory at
-        its path, or if that fails back to its source. A directory in which a file was replaced was
-        not empty, so it was deleted with everything below it, after the rename."""
+        """If the directory of the file was removed as empty, move the file into the directory that
+        is now at its path, or, if that fails, back to its source. If the rename replaced a file,
+        the directory was not empty, so it was deleted recursively, after the rename."""
         if replaced:
             return moved
         try:
@@ -235,8 +235,9 @@ class TreeParents(TreeReads):
             return None
 
     async def _move_back(self, moved: Entry, source: Entry, reason: S3kError) -> bool:
-        """Undo a rename: move the file into the directory at its old path, which is created again
-        if it was removed since. False if another client has changed the file since."""
+        """Undo a rename: move the file into the directory that is now at its old parent's path. If
+        that directory was removed, it is created again. False if another client has changed the
+        file."""
         unknown = _unknown(
             moved, "the file was moved, but another client is removing its directory"
         )
@@ -265,8 +266,8 @@ class TreeParents(TreeReads):
         return None
 
     async def _removed_as(self, directory: Entry, path: str) -> TrashReason | None:
-        """Why a directory that is no longer at its key is in the trash; None if it is not there, so
-        that it was moved. Raises BusyError, about `path`.
+        """Why a directory that is no longer at its key is in the trash; None if it is not in the
+        trash, which means that it was moved. Raises BusyError, which names `path`.
 
         A transaction checks this. A read could miss the item in the trash although an earlier read
         has shown the deletion: DynamoDB makes the effects of a transaction visible item by item. It
@@ -283,7 +284,7 @@ class TreeParents(TreeReads):
                 held = store.obstacles([item])
                 if item is not None and not held:
                     return TrashedDirectory.from_item(item, store.keys).why
-                # It has left the trash meanwhile, or a transaction is putting it there.
+                # It has left the trash since, or a transaction is moving it into the trash.
                 await race.lost(ObstructedError(path, held))
             except TransactionConflictError:
                 await race.lost(ObstructedError(path))
@@ -293,12 +294,12 @@ class TreeParents(TreeReads):
                 return None
 
     async def _relocate(self, entry: Entry, path: str) -> Entry | None:
-        """Move an entry that was just created, or moved, from a removed directory into the current
-        directory at a path; missing directories are created.
+        """Move an entry that was just created or renamed from its removed directory to `path`, in
+        the directory that is there now. Missing directories are created.
 
-        Returns the entry itself if its directory is in place again, or if another client has
-        changed or removed the entry, having seen it. None if anything else has changed meanwhile.
-        Raises ConflictError if the path is taken.
+        Returns the entry itself if its directory is in place again, or if another client has seen
+        the entry and changed or removed it; None if anything else has changed. Raises ConflictError
+        if the path is taken.
         """
         store = self._store
         there, chain = await self.prepare(path)
@@ -325,7 +326,7 @@ class TreeParents(TreeReads):
             raise _unknown(
                 entry,
                 "the file was written, but its directory was removed; whether it was moved "
-                "into another one is not known",
+                "into another one is unknown",
             ) from error
         except ConditionFailedError as error:
             if await store.resolve_refusal(error, path):

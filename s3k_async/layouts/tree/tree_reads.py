@@ -89,9 +89,9 @@ class TreeReads:
     async def _resolve(
         self, paths: Sequence[str], see: Seeing | None = None
     ) -> list[ResolvedPath | ItemFormatError]:
-        """The paths with their directories. A file in a directory that a client is removing as
-        empty may be moved into another directory by its creator, so it is not shown before the
-        removal has ended."""
+        """The paths with their directories. If a client is removing a directory as empty, a file in
+        it may be new, and its creator may move it into another directory. Such a file is not
+        returned before the removal has ended."""
         store = self._store
         found = await self._resolver.resolve(paths, see)
         deadline = store.deadline()

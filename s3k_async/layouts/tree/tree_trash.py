@@ -35,12 +35,12 @@ class TreeTrash:
         self._changes = changes
 
     async def items(self) -> list[TrashItem]:
-        """The deleted directories, the newest first; no removal markers and staged directories."""
+        """The deleted directories, newest first; no removal markers or staged directories."""
         found = [_shown(each) async for each in self._deleted()]
         return sorted(found, key=_age)
 
     async def newest(self, path: str) -> TrashItem:
-        """The last deleted directory of a path that can be restored."""
+        """Of the directories deleted at a path that can be restored, the one deleted last."""
         newest: TrashItem | None = None
         async for each in self._deleted():
             if each.was == path and each.can_be_restored():
@@ -56,7 +56,7 @@ class TreeTrash:
         return await self._changes.restore(await self._need(item), target)
 
     async def walk(self, item: TrashItem) -> AsyncGenerator[Entries, None]:
-        """What is below a directory in the trash, by the ids of the directories."""
+        """The entries below a directory in the trash, found by directory ids."""
         trashed = await self._need(item)
         top = Directory(trashed.entry.id, trashed.was, trashed.entry.entry_key)
         async with aclosing(walk(self._store, top)) as pages:
@@ -70,7 +70,8 @@ class TreeTrash:
         before_ms: int | None = None,
         progress: OnProgress = None,
     ) -> ChangeResult:
-        """Delete the files below deleted directories; no removal markers and staged directories."""
+        """Delete the files below deleted directories. Removal markers and staged directories are
+        skipped."""
         self._store.require_writable(ROOT)
         tally = ChangeTally()
         reclamation = Reclamation(self._store, tally, progress)
@@ -102,7 +103,7 @@ class TreeTrash:
         retention_ms: int,
         progress: OnProgress = None,
     ) -> ChangeResult:
-        """Reclaim what is due. Staged directories are not."""
+        """Reclaim the items that are due. Staged directories are skipped."""
         self._store.require_writable(ROOT)
         tally = ChangeTally()
         reclamation = Reclamation(self._store, tally, progress)
@@ -122,8 +123,8 @@ class TreeTrash:
     async def _timed(
         self, clock: Callable[[], Awaitable[int]], tally: ChangeTally
     ) -> AsyncGenerator[tuple[TrashedDirectory, int], None]:
-        """Everything in the trash, each with a time after it was read. The settle time would be too
-        short if it was counted from a time before the deletion."""
+        """All items in the trash, each with a time of the data store that was read after the item.
+        A time before the deletion would make the settle time too short."""
         async with aclosing(self._pages(tally)) as pages:
             async for page in pages:
                 if page:
@@ -132,8 +133,8 @@ class TreeTrash:
                         yield each, now_ms
 
     async def _need(self, item: TrashItem) -> TrashedDirectory:
-        """The item in the trash. Raises PathNotFoundError, also if the directory was restored and
-        deleted again since."""
+        """The stored item of a TrashItem. Raises PathNotFoundError, also if the directory has been
+        restored and deleted again."""
         keys = self._store.keys
         stored = await self._store.items.get(TrashedDirectory.key(item.id, keys))
         trashed = None if stored is None else TrashedDirectory.from_item(stored, keys)
@@ -153,8 +154,8 @@ class TreeTrash:
     async def _pages(
         self, tally: ChangeTally | None = None
     ) -> AsyncGenerator[Sequence[TrashedDirectory], None]:
-        """What is in the trash, without items with intents of transactions. Raises ItemFormatError
-        for a damaged item, or adds it to the failures of a tally."""
+        """The items in the trash, without those that carry a write intent. Raises ItemFormatError
+        for a damaged item, or adds the error to the failures of a tally."""
         store = self._store
         partitions = store.keys.partitions(TRASH_ID)
         stored = merge([query_all(store.items, each) for each in partitions], limit=SUFFIX_STREAMS)
@@ -178,5 +179,5 @@ def _shown(trashed: TrashedDirectory) -> TrashItem:
 
 
 def _age(item: TrashItem) -> tuple[int, str]:
-    """Sorts the newest first."""
+    """A sort key: newest first."""
     return -item.when_ms, item.id
