@@ -62,11 +62,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _turn(item: pytest.Item) -> int:
-    """The longest come first, so that no worker is left alone with them: tests of the one Spark
-    session, then those that start Spark themselves."""
-    if "spark" in getattr(item, "fixturenames", ()):
+    """The longest come first, so that no worker is left alone with them: those with the mark
+    `long`, tests of the one Spark session, then those that start Spark themselves."""
+    if item.get_closest_marker("long"):
         return 0
-    return 1 if item.get_closest_marker("spark") else 2
+    if "spark" in getattr(item, "fixturenames", ()):
+        return 1
+    return 2 if item.get_closest_marker("spark") else 3
 
 
 @pytest.hookimpl(wrapper=True)

@@ -101,6 +101,7 @@ async def test_a_reader_sees_one_name_with_all_its_files(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @in_both_layouts
 @volume_backends("memory", "embedded", "dynoxide+seaweedfs")
 async def test_a_reader_sees_one_name_with_all_its_ten_thousand_files(
