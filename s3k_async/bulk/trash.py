@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import datetime
 
 from s3k_async._core.active_calls import call, counted_call
 from s3k_async.bulk.publish import ProgressCallback
+from s3k_async.errors import PathNotFoundError
 from s3k_async.listing.listings import PagedIterator, milliseconds
 from s3k_async.model import ChangeResult, ContentSummary, FileStatus, TrashItem, status_of
 from s3k_async.namespace.addresses import Path
@@ -73,8 +74,11 @@ class Trash:
         """
         trash = self._store()
         total = ContentSummary(0, 0, 0)
-        for each in await trash.items() if item is None else [item]:
-            total = await _added(total, trash, each)
+        if item is not None:
+            return await _added(total, trash, item)
+        for each in await trash.items():
+            with suppress(PathNotFoundError):  # it was restored or reclaimed meanwhile
+                total = await _added(total, trash, each)
         return total
 
     @counted_call

@@ -354,9 +354,7 @@ class DirectoryStore(EntryReader):
         """
         self.require_writable(entry.path)
         directory = self.keys.directory(entry)
-        if await self.has_children(directory) and not await self.layout.is_leaving(entry):
-            # Checked before anything is held, so that a refusal changes nothing.
-            raise DirectoryNotEmptyError("the directory is not empty", path=entry.path)
+        await self.refuse_content(entry)
         async with self.transactions.hold("mark", entry.path) as txn:
             held = await self.hold_current(entry, txn, same=True)
             try:
@@ -365,6 +363,13 @@ class DirectoryStore(EntryReader):
             except S3kError:
                 await self.release(held, txn)
                 raise
+
+    async def refuse_content(self, entry: Entry) -> None:
+        """Raise DirectoryNotEmptyError if something is in a directory that is to be removed: called
+        before the directory is held, so that a refusal changes nothing."""
+        directory = self.keys.directory(entry)
+        if await self.has_children(directory) and not await self.layout.is_leaving(entry):
+            raise DirectoryNotEmptyError("the directory is not empty", path=entry.path)
 
     async def need_empty(self, directory: Directory) -> None:
         """Raise DirectoryNotEmptyError unless no item is stored below a directory: a hidden entry

@@ -7,7 +7,7 @@ prepares them again one by one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -198,6 +198,7 @@ class _Batch:
     async def _confirm(self, result: ExecutionResult) -> None:
         """Read each directory with new files once."""
         self._sort_out(result)
+        await run_all(self._reconsider, self._refused_by_content(result), limit=DIRECTORIES)
         created: dict[tuple[str, str], list[_Publication]] = {}
         for file in (self.files[row] for row in sorted(result.succeeded)):
             if file.target.current is None:
@@ -210,6 +211,30 @@ class _Batch:
             if not isinstance(self.published[self.files[row].path], Entry)
         }
         result.succeeded -= result.unknown
+
+    def _refused_by_content(self, result: ExecutionResult) -> Iterable[list[_Publication]]:
+        """In layout `tree` the files whose paths are taken, by directory."""
+        refused: dict[str, list[_Publication]] = {}
+        for file in (self.files[row] for row in result.refused):
+            chain = file.target.chain
+            if isinstance(self.published[file.path], PathExistsError) and chain and chain.above:
+                refused.setdefault(chain.parent.key, []).append(file)
+        return refused.values()
+
+    async def _reconsider(self, files: list[_Publication]) -> None:
+        """Prepare files again whose paths are taken, if their directory is being removed: what was
+        found in it may be moved."""
+        chain = files[0].target.chain
+        assert chain is not None
+        try:
+            if not await self.store.layout.is_leaving(chain.above[-1]):
+                return
+        except S3kError as error:
+            for file in files:
+                self._lost(file, error)
+            return
+        for file in files:
+            self._lost(file)
 
     def _sort_out(self, result: ExecutionResult) -> None:
         for row in result.succeeded:

@@ -231,6 +231,10 @@ class _Preparation:
         """Put all intents. Raises ObstructedError if an entry has changed since the decision."""
         await write_parts(self._store.items, self._txn, self._parts, self._store.runtime)
         plan = self._plan
+        for subtree in plan.subtrees:
+            if subtree.marker is not None:
+                # While the directory is held, readers of files in it would wait.
+                await self._store.refuse_content(subtree.source)
         await self._hold(plan.going)
         await self._look_ahead()
         # A directory is written, hidden, before its content.

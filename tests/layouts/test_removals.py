@@ -20,10 +20,12 @@ from s3k_async.errors import (
     ConflictError,
     DirectoryNotEmptyError,
     PathExistsError,
+    S3kError,
     TransactionConflictError,
 )
 from s3k_async.listing.listings import Listing, glob_pages, list_pages
 from s3k_async.model import Entry, FileStatus
+from s3k_async.namespace.file_batches import publish_many
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.testing import Call, Died
 from s3k_async.txn.txn_record import LEASE_SECONDS, TRANSACTION_PARTITION
@@ -264,9 +266,22 @@ async def test_a_removal_is_not_refused_because_of_a_file_that_may_be_moved() ->
         await found.created()
 
 
+async def publish(client: Client, target: WriteTarget) -> None:
+    await client.store.publish(target, content_of(client, target), overwrite=False)
+
+
+async def publish_in_a_batch(client: Client, target: WriteTarget) -> None:
+    files = [(target, content_of(client, target))]
+    published = await publish_many(client.store, files, overwrite=False)
+    error = published[target.path]
+    assert isinstance(error, S3kError)
+    raise error
+
+
 @pytest.mark.parametrize("is_removed", [False, True])
+@pytest.mark.parametrize("create", [publish, publish_in_a_batch])
 async def test_an_exclusive_creation_is_not_refused_because_of_a_file_that_may_be_moved(
-    is_removed: bool,
+    create: Callable[[Client, WriteTarget], Awaitable[None]], is_removed: bool
 ) -> None:
     """A creation that read the directory before its removal began prepares the path again."""
     targets: list[tuple[Client, WriteTarget]] = []
@@ -279,9 +294,8 @@ async def test_an_exclusive_creation_is_not_refused_because_of_a_file_that_may_b
         client, target = targets[0]
         if is_removed:
             assert await found.remove() is None
-        content = content_of(client, target)
         with pytest.raises(ConflictError):
-            await client.store.publish(target, content, overwrite=False)
+            await create(client, target)
         entry = await found.created()
         assert await outcome_of(write(client, exclusive=True)) is PathExistsError
         assert (await found.volume.tree())[PATH] == entry.id

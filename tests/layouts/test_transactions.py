@@ -25,7 +25,7 @@ from s3k_async.namespace.recorded_change import RecordedChange
 from s3k_async.table.codec import NEXT
 from s3k_async.table.keys import TRASH_ID
 from s3k_async.testing import Call
-from s3k_async.txn.txn_record import TRANSACTION_PARTITION
+from s3k_async.txn.txn_record import LEASE_SECONDS, TRANSACTION_PARTITION
 from s3k_async.txn.write_intent import CREATED, WriteIntent
 from tests.engines.volumes import fresh_name
 from tests.layouts import moves
@@ -486,6 +486,55 @@ async def test_an_intent_in_the_trash_is_resolved_before_a_creator_relies_on_it(
     assert "/q/new" in tree
     assert "/a/b" not in tree
     assert await volume.trashed() == []
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_a_directory_whose_owner_died_after_the_publication_is_in_the_trash(
+    monkeypatch: pytest.MonkeyPatch, is_over: bool
+) -> None:
+    """`is_over`: the lease of the transaction has expired."""
+
+    async def died(_: RecordedChange) -> None:
+        pass
+
+    monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)
+    monkeypatch.setattr(RecordedChange, "_fold", died)
+    volume = await volume_of()
+    client, other = volume.client(), volume.client(busy_timeout=60.0)
+    before = await volume.tree()
+    await commit(client, await remove(client, "/z/t"))
+    if is_over:
+        volume.clock.advance(LEASE_SECONDS)
+    trash = other.layout.trash()
+    assert [item.was for item in await trash.items()] == ["/z/t"]
+    await trash.restore(await trash.newest("/z/t"), "/z/t")
+    assert await volume.tree() == before
+    assert await trash.items() == []
+    await require_finished(volume)
+
+
+async def test_a_late_write_of_an_aborted_transaction_is_removed_from_the_trash() -> None:
+    volume = await volume_of()
+    client = volume.client()
+    trashed = client.layout.trashed(await client.need("/z/t"), volume.runtime.uuid(), empty=False)
+    assert trashed is not None
+    late = {**trashed.item, NEXT: WriteIntent(volume.runtime.uuid(), CREATED).text()}
+    await client.store.items.write(Put(late, ABSENT))
+    assert await client.layout.trash().items() == []
+    assert await volume.trashed() == []
+    assert (await client.need("/z/t")).id == trashed.entry.id
+
+
+async def test_a_directory_that_is_not_empty_is_not_held_before_it_is_refused() -> None:
+    """Readers of the files in it would wait for the end of the transaction."""
+    volume = await volume_of()
+    client = volume.client()
+    mutations = [MakeDirectory("/new"), await remove(client, "/z/t", recursive=False)]
+    client.faults.calls.clear()
+    with pytest.raises(DirectoryNotEmptyError):
+        await commit(client, *mutations)
+    changed = [call for call in client.faults.calls if call.method in ("write", "transact")]
+    assert all(TRANSACTION_PARTITION in call.key for call in changed)
 
 
 # Transactions and renames into each other

@@ -10,7 +10,7 @@ from s3k_async._core.concurrency import merge, run_all
 from s3k_async._native import Entries
 from s3k_async.backends.ports.items import PARTITION, SORT, Item
 from s3k_async.backends.ports.pagination import query_all
-from s3k_async.errors import ItemFormatError, PathNotFoundError
+from s3k_async.errors import ItemFormatError, PathNotFoundError, S3kError
 from s3k_async.layouts.tree.directory_changes import DirectoryChanges
 from s3k_async.layouts.tree.reclamation import Reclamation
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
@@ -20,6 +20,7 @@ from s3k_async.namespace.ordered_walk import walk
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.keys import TRASH_ID, Directory
 from s3k_async.table.stored_reader import SUFFIX_STREAMS
+from s3k_async.txn.write_intent import transaction_of
 
 __all__ = ["TreeTrash"]
 
@@ -85,7 +86,7 @@ class TreeTrash:
                 trashed = await self._need(item)
             except PathNotFoundError:
                 return
-            except ItemFormatError as error:
+            except S3kError as error:
                 tally.failures.append((item.was, error))
                 return
             await reclaim(trashed)
@@ -93,7 +94,8 @@ class TreeTrash:
         if items is None:
             await run_all(reclaim, self._deleted(tally), limit=RECLAIMED)
         else:
-            await run_all(reclaim_item, items, limit=RECLAIMED)
+            each_once = {item.id: item for item in items}
+            await run_all(reclaim_item, each_once.values(), limit=RECLAIMED)
         return tally.result()
 
     async def collect(
@@ -154,15 +156,32 @@ class TreeTrash:
     async def _pages(
         self, tally: ChangeTally | None = None
     ) -> AsyncGenerator[Sequence[TrashedDirectory], None]:
-        """The items in the trash, without those that carry a write intent. Raises ItemFormatError
-        for a damaged item, or adds the error to the failures of a tally."""
+        """The items in the trash. Raises ItemFormatError for a damaged item, or adds the error to
+        the failures of a tally."""
         store = self._store
         partitions = store.keys.partitions(TRASH_ID)
         stored = merge([query_all(store.items, each) for each in partitions], limit=SUFFIX_STREAMS)
         async with aclosing(stored) as pages:
             async for page in pages:
-                found = [self._read(item, tally) for item in page]
-                yield [each for each in found if each is not None and not each.entry.pending]
+                read = [self._read(item, tally) for item in page]
+                found = [each and await self._in_effect(each, tally) for each in read]
+                yield [each for each in found if each is not None]
+
+    async def _in_effect(
+        self, trashed: TrashedDirectory, tally: ChangeTally | None
+    ) -> TrashedDirectory | None:
+        """An item that carries no intent, or that of a published transaction; None for one that is
+        not in the trash yet. The intent of a transaction that is over is resolved."""
+        store = self._store
+        if not trashed.entry.pending:
+            return trashed
+        transactions = store.transactions
+        record = await transactions.record(transaction_of(trashed.entry.pending))
+        if record is not None and transactions.lease_runs(record):
+            return trashed if record.is_published else None
+        await store.resolve(trashed.entry, trashed.was)
+        item = await store.items.get(TrashedDirectory.key(trashed.entry.id, store.keys))
+        return None if item is None else self._read(item, tally)
 
     def _read(self, item: Item, tally: ChangeTally | None) -> TrashedDirectory | None:
         try:
