@@ -529,10 +529,10 @@ async def test_a_directory_that_is_not_empty_is_not_held_before_it_is_refused() 
     """Readers of the files in it would wait for the end of the transaction."""
     volume = await volume_of()
     client = volume.client()
-    mutations = [MakeDirectory("/new"), await remove(client, "/z/t", recursive=False)]
+    removal = await remove(client, "/z/t", recursive=False)
     client.faults.calls.clear()
     with pytest.raises(DirectoryNotEmptyError):
-        await commit(client, *mutations)
+        await commit(client, MakeDirectory("/new"), removal)
     changed = [call for call in client.faults.calls if call.method in ("write", "transact")]
     assert all(TRANSACTION_PARTITION in call.key for call in changed)
 

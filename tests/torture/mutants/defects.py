@@ -663,15 +663,16 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a batch of exclusive creations that is refused because of a file that may be moved",
         "namespace/file_batches.py",
-        "        await run_all(self._reconsider, self._refused_by_content(result), limit=DIRECTORIES)\n",
-        "",
+        "await run_all(self._reconsider, self._refused_by_content(result), limit=DIRECTORIES)",
+        "pass",
         f"{REMOVALS}::test_an_exclusive_creation_is_not_refused_because_of_a_file_that_may_be_moved",
     ),
     Defect(
         "a trash without the directories of a transaction that is not resolved",
         "layouts/tree/tree_trash.py",
-        "            return trashed if record.is_published else None",
-        "            return None",
+        "        record = await transactions.record(transaction_of(trashed.entry.pending))",
+        "        if trashed:\n            return None\n"
+        "        record = await transactions.record(transaction_of(trashed.entry.pending))",
         f"{TRANSACTIONS}::test_a_directory_whose_owner_died_after_the_publication_is_in_the_trash",
     ),
     Defect(
