@@ -141,7 +141,7 @@ DEFECTS: tuple[Defect, ...] = (
         "        info = BlobInfo(key, len(view), '', 0)\n"
         "        __import__('asyncio').ensure_future(self.blobs.put(key, whole))\n"
         "        if info.size != len(view):",
-        f"{CRASH}::test_death_at_every_call[write:over]",
+        f"{CRASH}::test_death_at_every_call[write:over-path]",
     ),
     Defect(
         "an upload of another size that is accepted",
@@ -178,7 +178,7 @@ DEFECTS: tuple[Defect, ...] = (
         "namespace/store.py",
         '            operations.append(self.changes.operation("delete", replaced, None))',
         "            pass",
-        f"{CRASH}::test_death_at_every_call[rename:over]",
+        f"{CRASH}::test_death_at_every_call[rename:over-path]",
     ),
     Defect(
         "a tombstone of the version that it ends",
