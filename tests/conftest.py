@@ -62,8 +62,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _turn(item: pytest.Item) -> int:
-    """The longest come first, so that no worker is left alone with them: those with the mark
-    `long`, tests of the one Spark session, then those that start Spark themselves."""
+    """Start the longest tests first, so that none of them runs alone at the end: those with the
+    mark `long`, then those of the shared Spark session, then those that start Spark themselves."""
     if item.get_closest_marker("long"):
         return 0
     if "spark" in getattr(item, "fixturenames", ()):

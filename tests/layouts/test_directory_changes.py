@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -286,20 +285,10 @@ async def test_a_stale_cache_costs_a_read_and_decides_nothing() -> None:
     assert (await other.need("/moved/b/c")).id != new.id
 
 
-async def hold(volume: TreeVolume, path: str) -> str:
-    """Put the intent of a removal on a directory, by a client that dies then; its transaction."""
-    client = volume.client()
-    with suppress(Died):
-        async with client.store.transactions.hold("mark", path) as txn:
-            await client.store.hold(await client.need(path), txn)
-            client.faults.fail_when(lambda _: True, Died("is dead"), times=1000)
-    return txn.id
-
-
 @pytest.mark.parametrize("held", ["/a", "/a/b", "/z", "/z/y"])
 async def test_an_intent_of_a_dead_client_is_removed(held: str) -> None:
     volume = await volume_of()
-    await hold(volume, held)
+    await volume.hold(held)
     volume.clock.advance(3600.0)
     client = volume.client()
     assert await client.rename("/a/b", "/z/y/b") == ChangeResult(directories=1)
@@ -321,10 +310,10 @@ async def test_a_change_waits_for_the_transaction_of_another_client(
         nonlocal is_held
         if call.method == "transact" and not is_held:
             is_held = True
-            await hold(volume, held)
+            await volume.hold(held)
 
     if known:
-        await hold(volume, held)
+        await volume.hold(held)
     else:
         client.faults.gate = hold_first
     began = volume.clock.seconds
@@ -335,7 +324,7 @@ async def test_a_change_waits_for_the_transaction_of_another_client(
 
 async def test_an_entry_with_an_intent_at_the_target_may_be_about_to_go() -> None:
     volume = await volume_of()
-    txn = await hold(volume, "/top")
+    txn = await volume.hold("/top")
     remover = volume.client()
 
     async def remove(call: Call) -> None:
@@ -350,7 +339,7 @@ async def test_an_entry_with_an_intent_at_the_target_may_be_about_to_go() -> Non
 
 async def test_an_entry_with_an_intent_at_the_target_that_stays_is_there() -> None:
     volume = await volume_of()
-    await hold(volume, "/top")
+    await volume.hold("/top")
     with pytest.raises(PathExistsError):
         await volume.client(busy_timeout=60.0).rename("/a/b", "/top")
 

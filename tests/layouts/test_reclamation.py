@@ -261,23 +261,13 @@ async def test_paths_in_the_log_are_short_however_deep_the_tree_is() -> None:
 # What is kept
 
 
-async def hold(volume: TreeVolume, path: str) -> str:
-    """Put an intent on an entry by a client that then dies; returns its transaction."""
-    client = volume.client()
-    with suppress(Died):
-        async with client.store.transactions.hold("mark", path) as txn:
-            await client.store.hold(await client.need(path), txn)
-            client.faults.fail_when(lambda _: True, Died("is dead"), times=1000)
-    return txn.id
-
-
 @pytest.mark.parametrize("held", ["/a/b", "/a/b/c", "/a/g", "/a/b/c/f"])
 async def test_an_entry_with_the_intent_of_a_live_transaction_is_kept_with_all_above_it(
     held: str,
 ) -> None:
     """The reclaimer neither descends into it nor waits for it."""
     volume = await volume_of()
-    await hold(volume, held)
+    await volume.hold(held)
     client, old = volume.client(), dict(await volume.tree())
     await client.delete("/a")
     began = volume.clock.seconds

@@ -17,10 +17,8 @@ from s3k_async.errors import (
     TransactionConflictError,
     UnsupportedError,
 )
-from s3k_async.model import ChangeResult, Content
 from s3k_async.namespace import multi_path_commit
-from s3k_async.namespace.multi_path_commit import commit_mutations
-from s3k_async.namespace.mutations import MakeDirectory, Move, Mutation, Remove, WriteFile
+from s3k_async.namespace.mutations import MakeDirectory, Move, Mutation, Remove
 from s3k_async.namespace.recorded_change import RecordedChange
 from s3k_async.table.codec import NEXT
 from s3k_async.table.keys import TRASH_ID
@@ -31,6 +29,7 @@ from tests.engines.volumes import fresh_name
 from tests.layouts import moves
 from tests.layouts.interleavings import Interleaving, interleavings, outcome_of
 from tests.layouts.moves import Together, require_explained, tree_of
+from tests.layouts.test_file_transactions import commit, rewritten
 from tests.layouts.trees import Client, TreeVolume
 from tests.races.operations import Outcome, Tree
 from tests.support import FakeClock
@@ -54,28 +53,12 @@ async def volume_of(*paths: str) -> TreeVolume:
     return await TreeVolume(fresh_name("transactions")).start(*(paths or TREE))
 
 
-async def never(write: WriteFile) -> WriteFile:
-    raise AssertionError(f"a new key for {write.path}")
-
-
 async def move(client: Client, source: str, target: str) -> Move:
     return Move(await client.need(source), target, overwrite=False)
 
 
 async def remove(client: Client, path: str, *, recursive: bool = True) -> Remove:
     return Remove(await client.need(path), recursive=recursive, missing_ok=False)
-
-
-def write(client: Client, path: str) -> WriteFile:
-    runtime = client.store.runtime
-    object_id = runtime.uuid()
-    content = Content(runtime.physical_key(object_id), 3, "e", "xxh128:" + "0" * 32)
-    lease_ms = runtime.now_ms() + 600_000
-    return WriteFile(path, object_id, content, lease_ms, replaces=False, overwrite=True)
-
-
-async def commit(client: Client, *mutations: Mutation) -> ChangeResult:
-    return await commit_mutations(client.store, mutations, never)
 
 
 async def everything(client: Client) -> list[Mutation]:
@@ -194,7 +177,7 @@ async def test_directories_above_files_are_not_required_if_not_all_fit() -> None
     deep = [f"/{'/'.join('d' * depth)}/" for depth in range(1, 60)]
     volume = await volume_of(*deep)
     client = volume.client()
-    await commit(client, *(write(client, f"{deep[-1]}f{number}") for number in range(60)))
+    await commit(client, *(rewritten(client, f"{deep[-1]}f{number}") for number in range(60)))
     (actions,) = client.items.transactions
     assert [type(each) for each in actions] == [Update, *[Put] * 60]
 
@@ -360,7 +343,7 @@ async def test_a_directory_that_a_file_is_created_in_is_not_removed_as_empty() -
 
 async def create_file(client: Client, path: str) -> None:
     target = await client.store.prepare(path)
-    await client.store.publish(target, write(client, path).content)
+    await client.store.publish(target, rewritten(client, path).content)
 
 
 async def test_directories_beyond_one_publication_are_read_again(
@@ -423,7 +406,10 @@ async def test_others_that_keep_requiring_the_same_directories(
     monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)
     volume = await volume_of()
     client, before = volume.client(), await volume.tree()
-    mutations: list[Mutation] = [await move(client, "/a/b/s/f", "/z/y/f"), write(client, "/z/t/n")]
+    mutations: list[Mutation] = [
+        await move(client, "/a/b/s/f", "/z/y/f"),
+        rewritten(client, "/z/t/n"),
+    ]
     if directories:
         mutations.append(await remove(client, "/z/empty"))
 
@@ -439,16 +425,22 @@ async def test_others_that_keep_requiring_the_same_directories(
     await require_finished(volume)
 
 
-async def test_intents_are_resolved_after_the_directories_above_were_renamed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The owner died after the publication. The intents are found by entry key."""
+def die_after_publication(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transactions have records, and their owners die before they resolve the intents."""
 
     async def died(_: RecordedChange) -> None:
         pass
 
     monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)
     monkeypatch.setattr(RecordedChange, "_fold", died)
+
+
+async def test_intents_are_resolved_after_the_directories_above_were_renamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The owner died after the publication. The intents are found by entry key."""
+
+    die_after_publication(monkeypatch)
     volume = await volume_of()
     client, other = volume.client(), volume.client()
     before, ids = await tree_of(volume), await volume.tree()
@@ -481,35 +473,51 @@ async def test_an_intent_in_the_trash_is_resolved_before_a_creator_relies_on_it(
     assert marker is not None
     late = {**marker.item, NEXT: WriteIntent(volume.runtime.uuid(), CREATED).text()}
     await other.store.items.write(Put(late, ABSENT))
-    await client.store.publish(target, write(client, "/a/b/new").content)
+    await client.store.publish(target, rewritten(client, "/a/b/new").content)
     tree = await volume.tree()
     assert "/q/new" in tree
     assert "/a/b" not in tree
     assert await volume.trashed() == []
 
 
-@pytest.mark.parametrize("is_over", [False, True])
 async def test_a_directory_whose_owner_died_after_the_publication_is_in_the_trash(
-    monkeypatch: pytest.MonkeyPatch, is_over: bool
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`is_over`: the lease of the transaction has expired."""
-
-    async def died(_: RecordedChange) -> None:
-        pass
-
-    monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)
-    monkeypatch.setattr(RecordedChange, "_fold", died)
+    die_after_publication(monkeypatch)
     volume = await volume_of()
-    client, other = volume.client(), volume.client(busy_timeout=60.0)
+    client, other = volume.client(), volume.client()
     before = await volume.tree()
     await commit(client, await remove(client, "/z/t"))
-    if is_over:
-        volume.clock.advance(LEASE_SECONDS)
+    volume.clock.advance(LEASE_SECONDS)
     trash = other.layout.trash()
     assert [item.was for item in await trash.items()] == ["/z/t"]
     await trash.restore(await trash.newest("/z/t"), "/z/t")
     assert await volume.tree() == before
     assert await trash.items() == []
+    await require_finished(volume)
+
+
+async def test_the_trash_shows_a_directory_from_its_publication_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    volume = await volume_of()
+    client, other = volume.client(), volume.client()
+    shown: dict[str, list[str]] = {}
+
+    def look_before(method: str) -> None:
+        original = getattr(RecordedChange, method)
+
+        async def looked(change: RecordedChange, *arguments: object) -> None:
+            shown[method] = [item.was for item in await other.layout.trash().items()]
+            await original(change, *arguments)
+
+        monkeypatch.setattr(RecordedChange, method, looked)
+
+    monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)
+    look_before("_publish")
+    look_before("_fold")
+    await commit(client, await remove(client, "/z/t"))
+    assert shown == {"_publish": [], "_fold": ["/z/t"]}
     await require_finished(volume)
 
 

@@ -192,6 +192,15 @@ class TreeVolume:
         store = MetadataStore(items, KEYS, log, self.runtime, tuning, TreeLayout)
         return Client(self, store, faults, recorded)
 
+    async def hold(self, path: str) -> str:
+        """Put an intent on an entry by a client that then dies; returns its transaction."""
+        client = self.client()
+        with suppress(Died):
+            async with client.store.transactions.hold("mark", path) as txn:
+                await client.store.hold(await client.need(path), txn)
+                client.faults.fail_when(lambda _: True, Died("is dead"), times=1000)
+        return txn.id
+
     async def stored(self) -> list[Entry]:
         """Every entry of the table, by entry key; the trash included."""
         found = [

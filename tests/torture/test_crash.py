@@ -223,11 +223,11 @@ async def collect_only(world: World, scenario: Scenario, found: Paths) -> None:
 RECOVERIES: Mapping[str, Callable[[World, Scenario, Paths], Awaitable[None]]] = {
     "again": try_again,
     "use": use,
-    "mend": repair_action,
+    "repair": repair_action,
     "collect": collect_only,
 }
 WAYS: Mapping[LayoutName, Sequence[str]] = {
-    "path": ["again", "use", "mend"],
+    "path": ["again", "use", "repair"],
     "tree": ["again", "use", "collect"],
 }
 """How to recover in each layout: fsck and restore do not support layout `tree` yet."""

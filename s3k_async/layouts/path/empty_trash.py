@@ -23,7 +23,7 @@ class EmptyTrash:
         """Raise PathNotFoundError."""
         raise PathNotFoundError("no such directory in the trash", path=path)
 
-    async def restore(self, item: TrashItem, target: str) -> Entry:  # noqa: ARG002
+    async def restore(self, item: TrashItem, target: str) -> Entry:
         """Raise PathNotFoundError."""
         raise PathNotFoundError("no such directory in the trash", path=item.was)
 
@@ -34,20 +34,20 @@ class EmptyTrash:
 
     async def empty(
         self,
-        items: Iterable[TrashItem] | None = None,  # noqa: ARG002
+        items: Iterable[TrashItem] | None = None,
         *,
-        before_ms: int | None = None,  # noqa: ARG002
-        progress: OnProgress = None,  # noqa: ARG002
+        before_ms: int | None = None,
+        progress: OnProgress = None,
     ) -> ChangeResult:
         """Do nothing."""
         return ChangeResult()
 
     async def collect(
         self,
-        clock: Callable[[], Awaitable[int]],  # noqa: ARG002
+        clock: Callable[[], Awaitable[int]],
         *,
-        retention_ms: int,  # noqa: ARG002
-        progress: OnProgress = None,  # noqa: ARG002
+        retention_ms: int,
+        progress: OnProgress = None,
     ) -> ChangeResult:
         """Do nothing."""
         return ChangeResult()

@@ -36,7 +36,7 @@ class ParentDirectories(PathResolver):
             lambda path: store.directory_exists(Directory.at(path))
         )
 
-    def is_directory(self, directory: Directory) -> Condition:  # noqa: ARG002
+    def is_directory(self, directory: Directory) -> Condition:
         """The condition that a directory is at the path, whatever its id: children are keyed by the
         path."""
         return Condition(equals={"isdir": True}, missing=(NEXT,))
@@ -92,11 +92,11 @@ class ParentDirectories(PathResolver):
         await self._store.need_directory(parent)
         return True
 
-    async def is_leaving(self, directory: Entry) -> bool:  # noqa: ARG002
+    async def is_leaving(self, directory: Entry) -> bool:
         """Always False: creators do not move new files in this layout."""
         return False
 
-    async def misplaced(self, entries: Sequence[Entry]) -> Collection[str]:  # noqa: ARG002
+    async def misplaced(self, entries: Sequence[Entry]) -> Collection[str]:
         """No paths: the place of an entry does not depend on its ancestors."""
         return ()
 
@@ -106,7 +106,7 @@ class ParentDirectories(PathResolver):
     async def has_parent(
         self,
         entry: Entry,
-        chain: ConfirmedChain | None,  # noqa: ARG002
+        chain: ConfirmedChain | None,
     ) -> bool:
         """Whether the parent is a directory without an intent of a live transaction. Concurrent
         calls for the same parent share a read that begins after all of them."""
@@ -116,7 +116,7 @@ class ParentDirectories(PathResolver):
     async def give_parents(
         self,
         entry: Entry,
-        chain: ConfirmedChain | None,  # noqa: ARG002
+        chain: ConfirmedChain | None,
     ) -> Entry:
         """Create the parents of a created entry again, if it still has none."""
         await self._give_parents(entry)
@@ -157,7 +157,7 @@ class ParentDirectories(PathResolver):
         self,
         moved: Entry,
         source: Entry,
-        chain: ConfirmedChain | None,  # noqa: ARG002
+        chain: ConfirmedChain | None,
         *,
         replaced: bool,
     ) -> Entry | None:

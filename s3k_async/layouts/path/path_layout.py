@@ -41,7 +41,7 @@ class PathLayout(ParentDirectories):
         *,
         atomic: bool,
         progress: OnProgress = None,
-        wait: bool = True,  # noqa: ARG002
+        wait: bool = True,
     ) -> ChangeResult:
         """Delete a directory entry by entry. The call always waits, whatever `wait` is."""
         tree = self._atomic if atomic else self._plain
@@ -57,10 +57,10 @@ class PathLayout(ParentDirectories):
 
     def trashed(
         self,
-        directory: Entry,  # noqa: ARG002
-        operation: str,  # noqa: ARG002
+        directory: Entry,
+        operation: str,
         *,
-        empty: bool,  # noqa: ARG002
+        empty: bool,
     ) -> TrashedEntry | None:
         """Always None: a removed directory is not moved into the trash."""
         return None

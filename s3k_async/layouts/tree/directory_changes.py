@@ -67,7 +67,7 @@ class DirectoryChanges:
         source: Entry,
         target: str,
         *,
-        atomic: bool,  # noqa: ARG002
+        atomic: bool,
         progress: OnProgress = None,
     ) -> ChangeResult:
         """Move a directory; always atomic. The result counts the directory alone."""
@@ -81,7 +81,7 @@ class DirectoryChanges:
         self,
         entry: Entry,
         *,
-        atomic: bool,  # noqa: ARG002
+        atomic: bool,
         progress: OnProgress = None,
     ) -> ChangeResult:
         """Move a directory into the trash; always atomic. The result counts the directory alone."""

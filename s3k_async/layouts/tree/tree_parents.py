@@ -169,7 +169,7 @@ class TreeParents(TreeReads):
 
     async def has_parent(
         self,
-        entry: Entry,  # noqa: ARG002
+        entry: Entry,
         chain: ConfirmedChain | None,
     ) -> bool:
         """Whether the parent is still in place, without an intent of a live transaction. Concurrent
