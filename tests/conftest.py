@@ -61,6 +61,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fail where pytest-xdist has lost its groups, since each worker would start a Spark session."""
+    if session.config.getoption("loadgroup", False):
+        for item in session.items:
+            group = item.get_closest_marker("xdist_group")
+            if group and not item.nodeid.endswith(f"@{group.args[0]}"):
+                raise pytest.UsageError("pytest-xdist and this pytest do not group tests")
+
+
 def _turn(item: pytest.Item) -> int:
     """Start the longest tests first, so that none of them runs alone at the end: those with the
     mark `long`, then those of the shared Spark session, then those that start Spark themselves."""
