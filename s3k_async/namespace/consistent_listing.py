@@ -9,7 +9,7 @@ unchanged directories. docs/design/004-nothing-lost.md, "Listings", has the argu
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -63,11 +63,15 @@ class SnapshotView:
     rows."""
 
     def __init__(
-        self, store: DirectoryStore, validated: Mapping[_Listed, _Validated] = MappingProxyType({})
+        self,
+        store: DirectoryStore,
+        validated: Mapping[_Listed, _Validated] = MappingProxyType({}),
+        over: Collection[str] = (),
     ) -> None:
-        """`validated`: of the previous attempt, used instead of another read, and validated
-        again."""
+        """`validated`: of the previous attempt, used instead of another read, and validated again.
+        `over`: intents of removals that have ended, although the intents remain."""
         self._store = store
+        self._over = over
         self._validated = validated
         self._complete: dict[_Listed, list[Entries]] = {}
         self._with_intents: set[str] = set()
@@ -155,7 +159,11 @@ class SnapshotView:
             directory for (directory, _), pages in self._complete.items() if any(map(len, pages))
         )
         found = (current.get(directory.entry_key) for directory in listed)
-        return [entry for entry in found if entry is not None and is_held(entry)]
+        return [
+            entry
+            for entry in found
+            if entry is not None and is_held(entry) and entry.pending not in self._over
+        ]
 
     def _keep(self, stamps: Mapping[str, _Stamp], changed: set[str]) -> None:
         # The page with a changed directory is in its parent, and out of date.
@@ -258,6 +266,7 @@ async def list_consistently(
     Raises BusyError, about `path`, if there is none within the busy timeout and ATTEMPTS
     attempts."""
     backoff = ConflictBackoff(store, attempts=ATTEMPTS)
+    over: set[str] = set()
     view = SnapshotView(store)
     while True:
         held: deque[T] = deque()
@@ -273,11 +282,12 @@ async def list_consistently(
                     yield part
                 return
         for directory in view.removed:
-            await store.resolve(directory, path or "")
+            if not await store.end_removal(directory, path or ""):
+                over.add(directory.pending)
         await backoff.lost(
             BusyError("gave up: directories kept changing during the listing; try again", path=path)
         )
-        view = SnapshotView(store, view.validated)
+        view = SnapshotView(store, view.validated, over)
 
 
 def _stamp(entry: Entry | None) -> _Stamp:

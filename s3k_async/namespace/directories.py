@@ -36,6 +36,7 @@ from s3k_async.errors import (
     OutcomeUnknownError,
     PathExistsError,
     PathNotFoundError,
+    PermissionDeniedError,
     ReadOnlyVolumeError,
     S3kError,
 )
@@ -233,6 +234,17 @@ class DirectoryStore(EntryReader):
             if path and not entry.path.startswith(ROOT):
                 error.name(path)
             raise
+
+    async def end_removal(self, directory: Entry, path: str) -> bool:
+        """As `resolve`, for a reader, of a directory that a client is removing as empty. False if
+        the lease of that client has expired, and this one may not write: the intent stays, and what
+        it holds back can be read."""
+        try:
+            await self.resolve(directory, path)
+        except PermissionDeniedError:
+            # Resolution writes only after it has read that the lease has expired.
+            return False
+        return True
 
     async def resolved(self, entry: Entry) -> Entry | None:
         """The entry at the path once it carries no intent. Raises BusyError."""

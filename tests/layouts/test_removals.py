@@ -20,6 +20,7 @@ from s3k_async.errors import (
     ConflictError,
     DirectoryNotEmptyError,
     PathExistsError,
+    PermissionDeniedError,
     S3kError,
     TransactionConflictError,
 )
@@ -218,6 +219,22 @@ async def test_a_read_does_not_wait_longer_than_the_busy_timeout(read: Read) -> 
         assert 5.0 <= found.volume.clock.monotonic() - began < 10.0
         assert raised.value.path in {"/a/b", "/a", "/", "/a/b/*"}
         assert await found.remove() is None
+        await found.created()
+        assert await read(client)
+
+
+@pytest.mark.parametrize("read", [read for read in READS if read is not before_a_write])
+async def test_a_client_that_may_not_write_reads_after_the_lease_of_a_dead_remover(
+    read: Read,
+) -> None:
+    async with scene() as found:
+        client = await warm_client(found.volume)
+        await found.die()
+        found.volume.clock.advance(LEASE_SECONDS)
+        denied = PermissionDeniedError("not authorized")
+        writes = ("write", "transact")
+        client.faults.fail_when(lambda call: call.method in writes, denied, times=1000)
+        assert await read(client)
         await found.created()
         assert await read(client)
 

@@ -91,19 +91,24 @@ class TreeReads:
     ) -> list[ResolvedPath | ItemFormatError]:
         """The paths with their directories. If a client is removing a directory as empty, a file in
         it may be new, and its creator may move it into another directory. Such a file is not
-        returned before the removal has ended."""
+        returned before the removal has ended, or, if this client may not write, before the lease of
+        the removal has expired."""
         store = self._store
         found = await self._resolver.resolve(paths, see)
         deadline = store.deadline()
+        over: set[str] = set()
         while removed := {
             resolved.path: parent
             for resolved in found
-            if isinstance(resolved, ResolvedPath) and (parent := resolved.removed_parent)
+            if isinstance(resolved, ResolvedPath)
+            and (parent := resolved.removed_parent)
+            and parent.pending not in over
         }:
             directories = {parent.entry_key: (parent, path) for path, parent in removed.items()}
             for parent, path in directories.values():
                 store.still_time(deadline, path)
-                await store.resolve(parent, path)
+                if not await store.end_removal(parent, path):
+                    over.add(parent.pending)
             again = await self._resolver.resolve(list(removed), see)
             current = dict(zip(removed, again, strict=True))
             found = [
