@@ -533,6 +533,23 @@ async def test_a_late_write_of_an_aborted_transaction_is_removed_from_the_trash(
     assert (await client.need("/z/t")).id == trashed.entry.id
 
 
+async def test_a_late_write_in_the_trash_does_not_obstruct_a_removal_for_good() -> None:
+    volume = await volume_of()
+    client = volume.client()
+    await client.store.make_directory("/z/t/empty")
+    directory = await client.need("/z/t/empty")
+    trashed = client.layout.trashed(directory, volume.runtime.uuid(), empty=False)
+    assert trashed is not None
+    late = {**trashed.item, NEXT: WriteIntent(volume.runtime.uuid(), CREATED).text()}
+    await client.store.items.write(Put(late, ABSENT))
+    with pytest.raises(ConflictError):  # the verb tries again
+        await client.store.remove_directory(directory)
+    await client.store.remove_directory(await client.need("/z/t/empty"))
+    assert await client.store.get("/z/t/empty") is None
+    (marker,) = await volume.trashed()
+    assert (marker.why, marker.entry.pending) == ("empty", "")
+
+
 async def test_a_directory_that_is_not_empty_is_not_held_before_it_is_refused() -> None:
     """Readers of the files in it would wait for the end of the transaction."""
     volume = await volume_of()

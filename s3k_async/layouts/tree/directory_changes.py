@@ -48,8 +48,9 @@ from s3k_async.namespace.required_directories import RequiredDirectories
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
 from s3k_async.table.codec import to_item, unchanged
-from s3k_async.table.keys import Directory
+from s3k_async.table.keys import TRASH_ID, Directory
 from s3k_async.txn.txn_record import OwnedTransaction
+from s3k_async.txn.write_intent import transaction_of
 
 __all__ = ["DirectoryChanges"]
 
@@ -119,11 +120,21 @@ class DirectoryChanges:
         try:
             await self._commit(removal, held, marker.item(store.keys), [above])
         except ObstructedError as error:
+            await self._resolve_late_writes(error.obstacles)
             raise ConflictError(
                 "another client changed the directory, or one above it, during its removal",
                 path=held.path,
             ) from error
         self._reads.discard(store.keys.directory(held))
+
+    async def _resolve_late_writes(self, obstacles: Iterable[Entry]) -> None:
+        """Remove items in the trash that late writes of aborted transactions have left: they would
+        obstruct every attempt at a removal. Never waits."""
+        for entry in obstacles:
+            if entry.directory == TRASH_ID:
+                record = await self._store.transactions.record(transaction_of(entry.pending))
+                if record is None:
+                    await self._store.resolve(entry, entry.path)
 
     async def restore(self, trashed: TrashedDirectory, target: str) -> Entry:
         """Move a deleted directory from the trash to a path; missing parents are created.
