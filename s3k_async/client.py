@@ -558,7 +558,7 @@ class S3kClient:
         """The trash of a volume of layout `tree`: directories that were deleted recursively and can
         be restored; see `Trash`."""
         self._volume()
-        return Trash(self._volume, self._path)
+        return Trash(self._volume, self._path, self.name)
 
     @call
     async def makedirs(self, path: Path, *, exist_ok: bool = True) -> FileStatus:

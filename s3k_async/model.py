@@ -12,6 +12,7 @@ from s3k_async.errors import PartialFailureError
 
 __all__ = [
     "EPOCH",
+    "LISTED_FAILURES",
     "ROOT",
     "UNCOMMITTED",
     "ChangeResult",
@@ -44,6 +45,8 @@ LayoutName = Literal["path", "tree"]
 VolumeKind = Literal["native", "s3k-1.0"]
 OperationKind: TypeAlias = Literal["create", "update", "rename", "delete"]
 
+LISTED_FAILURES: Final = 100
+"""Failures that a verb with any number of them lists; it counts the others."""
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -249,6 +252,13 @@ class ChangeResult:
     PartialFailureError instead."""
     requests: Requests = field(default=_NO_REQUESTS, compare=False)
     """The requests of the call until it returned, retries included; not part of equality."""
+    unlisted: int = 0
+    """The number of further failures, of a verb that lists only the first of them."""
+
+    @property
+    def failed(self) -> int:
+        """The number of failures, listed or not."""
+        return len(self.failures) + self.unlisted
 
     def raise_for_failures(self, *, path: str | None = None) -> Self:
         """Return the result if nothing failed; otherwise raise PartialFailureError with the
@@ -256,8 +266,7 @@ class ChangeResult:
         if self.failures:
             done = self.files + self.directories
             raise PartialFailureError(
-                f"{len(self.failures)} of {done + len(self.failures)} entries failed; repeat the "
-                "call to finish",
+                f"{self.failed} of {done + self.failed} entries failed; repeat the call to finish",
                 path=path,
                 failures=self.failures,
             ) from self.failures[0][1]
@@ -272,7 +281,19 @@ class ChangeTally:
     directories: int = 0
     bytes: int = 0
     failures: list[Failure] = field(default_factory=list)
+    unlisted: int = 0
+
+    def fail(self, path: str, error: Exception) -> None:
+        """Add a failure; keep the first LISTED_FAILURES, and later ones of other types."""
+        known = {type(each) for _, each in self.failures}
+        if len(self.failures) < LISTED_FAILURES or type(error) not in known:
+            self.failures.append((path, error))
+        else:
+            self.unlisted += 1
 
     def result(self) -> ChangeResult:
         """The result so far."""
-        return ChangeResult(self.files, self.directories, self.bytes, tuple(self.failures))
+        failures = tuple(self.failures)
+        return ChangeResult(
+            self.files, self.directories, self.bytes, failures, unlisted=self.unlisted
+        )

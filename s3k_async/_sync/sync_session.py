@@ -307,6 +307,9 @@ class BlockingTrash:
         self._owner = owner
         """Kept from being finalised, which would close the volume."""
 
+    def __repr__(self) -> str:
+        return f"<Sync{repr(self._trash)[1:]}"
+
     def _call(self, verb: Callable[[Trash], Awaitable[T]]) -> T:
         return self._bridge.run(lambda: verb(self._trash))
 

@@ -26,9 +26,15 @@ class Trash:
     restored. Every method can raise the errors that the methods of `S3kClient` can raise.
     """
 
-    def __init__(self, volume: Callable[[], Volume], place: Callable[[Path], str]) -> None:
+    def __init__(
+        self, volume: Callable[[], Volume], place: Callable[[Path], str], name: str
+    ) -> None:
         self._volume = volume
         self._place = place
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<Trash of {self._name!r}>"
 
     @call
     async def list(self) -> builtins.list[TrashItem]:

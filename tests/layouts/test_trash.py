@@ -10,16 +10,27 @@ from datetime import UTC, datetime
 
 import pytest
 
-from s3k_async import S3kClient, S3kSyncClient, TrashItem, VolumeConfig
+from s3k_async import S3kClient, S3kSyncClient, TrashItem, VolumeConfig, model
 from s3k_async.errors import (
+    BusyError,
     ConflictError,
     InvalidArgumentError,
+    ItemFormatError,
     NotDirectoryError,
+    PartialFailureError,
     PathExistsError,
     PathNotFoundError,
     ResponseLostError,
+    ServiceError,
 )
-from s3k_async.model import ChangeResult, ContentSummary, LayoutName, Progress
+from s3k_async.model import (
+    LISTED_FAILURES,
+    ChangeResult,
+    ChangeTally,
+    ContentSummary,
+    LayoutName,
+    Progress,
+)
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.txn_record import LEASE_SECONDS
 from s3k_async.volumes import init_volume
@@ -175,6 +186,7 @@ def test_the_blocking_trash_does_the_same() -> None:
         fs.delete("/a", recursive=True)
         fs.delete("/z", recursive=True)
         trash = fs.trash()
+        assert repr(trash) == f"<SyncTrash of {config.name!r}>"
         assert {item.was for item in trash.list()} == {"/a", "/z"}
         item = next(each for each in trash.list() if each.was == "/a")
         assert len([status.path for status in trash.walk(item)]) == 5
@@ -182,6 +194,34 @@ def test_the_blocking_trash_does_the_same() -> None:
         assert trash.restore("/a").path == "/a"
         assert fs.read("/a/h") == b"x"
         assert trash.empty() == ChangeResult(1, 1, 4)
+
+
+def test_a_long_reclamation_keeps_a_few_failures_and_counts_the_others() -> None:
+    tally = ChangeTally()
+    for number in range(1000):
+        tally.fail(f"/{number}", BusyError("held"))
+    tally.fail("/damaged", ItemFormatError("damaged"))
+    result = tally.result()
+    assert [path for path, _ in result.failures] == [
+        *(f"/{number}" for number in range(LISTED_FAILURES)),
+        "/damaged",
+    ]
+    assert (result.unlisted, result.failed) == (1000 - LISTED_FAILURES, 1001)
+    with pytest.raises(PartialFailureError, match="1001 of 1001"):
+        result.raise_for_failures()
+
+
+async def test_failures_of_a_reclamation_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "LISTED_FAILURES", 2)
+    faults = FaultPlan()
+    async with faulty_client(faults, await config_of(), fake_runtime(FakeClock())) as fs:
+        for number in range(5):
+            await fs.makedirs(f"/{number}")
+            await fs.delete(f"/{number}", recursive=True)
+        error = ServiceError("no", service_code="X")
+        faults.fail_when(lambda call: call.method == "write", error, times=1000)
+        result = await fs.trash().empty()
+    assert (len(result.failures), result.unlisted) == (2, 3)
 
 
 # Deaths and lost responses of a restoration

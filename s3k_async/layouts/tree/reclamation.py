@@ -274,7 +274,7 @@ class Reclamation:
             self._progress(Progress("reclaim", done, bytes=tally.bytes, path=path))
 
     def _fail(self, path: str, error: Exception) -> None:
-        self._tally.failures.append((path, error))
+        self._tally.fail(path, error)
 
 
 def _require_tree(entry: Entry, place: _Place, shown: str) -> None:

@@ -50,7 +50,9 @@ class TreeLayout(TreeParents):
         await Reclamation(self._store, tally, progress).run(trashed)
         for path, error in tally.failures:
             _LOG.warning("%s is left to garbage collection: %s", path, error)
-        return replace(tally.result(), failures=())
+        if tally.unlisted:
+            _LOG.warning("%s more entries are left to garbage collection", tally.unlisted)
+        return replace(tally.result(), failures=(), unlisted=0)
 
     async def remove_empty(self, held: Entry, txn: OwnedTransaction) -> None:
         """Remove the item of a directory, and put a removal marker into the trash."""

@@ -87,7 +87,7 @@ class TreeTrash:
             except PathNotFoundError:
                 return
             except S3kError as error:
-                tally.failures.append((item.was, error))
+                tally.fail(item.was, error)
                 return
             await reclaim(trashed)
 
@@ -189,7 +189,7 @@ class TreeTrash:
         except ItemFormatError as error:
             if tally is None:
                 raise
-            tally.failures.append((f"{item[PARTITION]} / {item[SORT]}", error))
+            tally.fail(f"{item[PARTITION]} / {item[SORT]}", error)
             return None
 
 
