@@ -158,17 +158,23 @@ class GarbageCollector:
                     self._progress(Progress("gc", handled, total, phase="sweep", unit="objects"))
         return self._swept
 
-    async def reclaim(self, retention: float = TRASH_RETENTION_SECONDS) -> ChangeResult:
+    async def reclaim(
+        self, retention: float = TRASH_RETENTION_SECONDS, *, dry_run: bool = False
+    ) -> ChangeResult:
         """Reclaim the directories in the trash that were deleted more than `retention` seconds ago,
         and delete removal markers. In layout `path` there are none of either. The result lists the
-        entries that were kept. Raises the same errors as `mark`.
+        entries that were kept. `dry_run`: change nothing, and count what would be reclaimed. Raises
+        the same errors as `mark`.
 
         The bytes of reclaimed files become garbage: they are deleted after the grace period.
         """
         place = self._place
         await need_collectable(place)
         return await place.store.layout.trash().collect(
-            place.data.now_ms, retention_ms=int(retention * 1000), progress=self._progress
+            place.data.now_ms,
+            retention_ms=int(retention * 1000),
+            dry_run=dry_run,
+            progress=self._progress,
         )
 
     async def clean_up(self, marked: Marked) -> Swept:

@@ -96,6 +96,10 @@ class Layout(Protocol):
     Reads resolve write intents; a caller of several passes one `see` to all of them.
     """
 
+    @property
+    def has_trash(self) -> bool:
+        """Whether deleted directories go into a trash."""
+
     def check_path(self, path: str) -> None:
         """Raise InvalidPathError for a path that can have no entry, such as one that is too long.
         The root has none."""
@@ -279,12 +283,13 @@ class TrashStore(Protocol):
         clock: Callable[[], Awaitable[int]],
         *,
         retention_ms: int,
+        dry_run: bool = False,
         progress: OnProgress = None,
     ) -> ChangeResult:
         """The part of garbage collection that concerns the trash: reclaim directories that were
         deleted longer ago than the retention, and delete removal markers. `clock` returns the time
         of the data store, epoch milliseconds. The result lists the entries that were kept, with the
-        reasons."""
+        reasons. `dry_run`: change nothing, and count what would be reclaimed."""
 
 
 def require_supported(layout: LayoutName, work: str) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
 from s3k_async.backends.ports.pagination import list_all
+from s3k_async.cli.invocation import Invocation
+from s3k_async.config import VolumeConfig
+from s3k_async.integrity import gc_sweep
 from s3k_async.settings import resolve
 from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli
@@ -124,3 +128,34 @@ def test_bad_usage(cli: Cli, garbage: str, tmp_path: Path) -> None:
     cli.fails(2, "gc", "--sweep", str(other), "--yes")
     for arguments in (["--list", str(tmp_path / "no" / "file")], ["--list", str(tmp_path)]):
         cli.fails(1, "gc", *arguments)
+
+
+def test_deleted_directories_are_reclaimed_first(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a volume of layout `tree`, which no option names."""
+    resolve_one = Invocation.resolve
+
+    def tree(self: Invocation, volume: str | None) -> VolumeConfig:
+        return replace(resolve_one(self, volume), layout="tree")
+
+    monkeypatch.setattr(Invocation, "resolve", tree)
+    monkeypatch.setattr(gc_sweep.GarbageCollector.reclaim, "__defaults__", (0.0,))
+    volume = "memory://cli-trash-of-gc"
+    cli.ok("init", volume)
+    monkeypatch.setenv("S3K_VOLUME", volume)
+    cli.ok("mkdir", "/a")
+    cli.ok("put", "-", "/a/f", stdin=b"gone")
+    cli.ok("rm", "-r", "/a")
+    would = "would reclaim from the trash: 1 file, 1 directory, 4 bytes"
+    assert cli.ok("gc").lines[0] == would
+    assert not any("trash" in line for line in cli.ok("gc", "--no-trash", "--yes").lines)
+    assert cli.ok("gc").lines[0] == would
+    assert cli.ok("gc", "--yes").lines[0] == would.removeprefix("would ").replace(
+        "reclaim ", "reclaimed ", 1
+    )
+    document = cli.ok("gc", "--json").json()
+    assert document["reclaimed"] == {"files": 0, "directories": 1, "bytes": 0, "kept": 0}
+
+
+def test_a_volume_without_a_trash_has_nothing_to_reclaim(cli: Cli, garbage: str) -> None:
+    assert "reclaimed" not in cli.ok("gc", "--json").json()
+    assert cli.ok("gc", "--no-trash").lines == cli.ok("gc").lines

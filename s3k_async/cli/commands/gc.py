@@ -17,12 +17,12 @@ from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.reporting import FailedOperandsError
 from s3k_async.cli.volume_addresses import parse_volume_address
-from s3k_async.errors import InvalidArgumentError
+from s3k_async.errors import BusyError, InvalidArgumentError
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData, Marked, ObjectCount
 from s3k_async.integrity.gc_rules import DELETABLE, GRACE_SECONDS, Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector, Swept
-from s3k_async.model import ROOT
+from s3k_async.model import ROOT, ChangeResult
 from s3k_async.volumes import Volume, open_volume
 
 __all__ = ["gc", "print_collection", "sweeping"]
@@ -40,6 +40,7 @@ class _Asked:
     rate: float | None
     exclusive: bool
     audit: str | None
+    no_trash: bool
 
 
 def sweeping(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,6 +89,7 @@ def sweeping(command: Callable[..., Any]) -> Callable[..., Any]:
     is_flag=True,
     help="Assert that no other client changes the volume; required without an operation log.",
 )
+@click.option("--no-trash", is_flag=True, help="Leave deleted directories in the trash.")
 @click.option("--audit", metavar="FILE", help="Also write the audit trail to a local file.")
 @click.pass_obj
 def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
@@ -107,16 +109,18 @@ def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
         raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
     config = invocation.resolve(address.volume if address else None)
 
-    async def work() -> tuple[Marked | None, Swept | None]:
+    async def work() -> tuple[Marked | None, Swept | None, ChangeResult | None]:
         opened = await open_volume(config)
         try:
             with opened.freeing_space(), invocation.meter("gc") as meter:
-                return await _collect(_collector(opened, asked, meter.part()), asked)
+                collector, reclaimed = _collector(opened, asked, meter.part()), None
+                if opened.store.layout.has_trash and not asked.no_trash and not asked.sweep_from:
+                    reclaimed = await collector.reclaim(dry_run=not asked.yes)
+                return *await _collect(collector, asked), reclaimed
         finally:
             await opened.close()
 
-    marked, swept = anyio.run(work)
-    print_collection(invocation, marked, swept)
+    print_collection(invocation, *anyio.run(work))
 
 
 def _collector(volume: Volume, asked: _Asked, progress: Any) -> GarbageCollector:
@@ -148,16 +152,53 @@ async def _collect(
         return marked, await collector.sweep(path)
 
 
-def print_collection(invocation: Invocation, marked: Marked | None, swept: Swept | None) -> None:
-    """Print the candidates, and the deletions unless it was a dry run. Raises FailedOperandsError
-    for failed deletions.
+def print_collection(
+    invocation: Invocation,
+    marked: Marked | None,
+    swept: Swept | None,
+    reclaimed: ChangeResult | None = None,
+) -> None:
+    """Print the candidates, and the deletions unless it was a dry run; before them `reclaimed`, of
+    a volume with a trash. Raises FailedOperandsError for failed deletions, and for entries in the
+    trash that were kept for another reason than a live transaction.
     """
     if invocation.json:
-        invocation.output.json(_document(marked, swept))
+        trash = {} if reclaimed is None else {"reclaimed": _reclaimed_fields(reclaimed)}
+        invocation.output.json(_document(marked, swept) | trash)
     else:
+        if reclaimed is not None:
+            _print_reclaimed(invocation, reclaimed, dry_run=swept is None)
         _print_lines(invocation, marked, swept)
+    kept = () if reclaimed is None else reclaimed.failures
+    if failures := [(path, error) for path, error in kept if not isinstance(error, BusyError)]:
+        raise FailedOperandsError(
+            [*failures, *(swept.failures if swept else ())], some_succeeded=True
+        )
     if swept is not None and swept.failures:
         raise FailedOperandsError(swept.failures, some_succeeded=bool(swept.deleted))
+
+
+def _print_reclaimed(invocation: Invocation, reclaimed: ChangeResult, *, dry_run: bool) -> None:
+    verb = "would reclaim" if dry_run else "reclaimed"
+    counts = [
+        plural(reclaimed.files, "file"),
+        plural(reclaimed.directories, "directory"),
+        f"{reclaimed.bytes:,} bytes",
+    ]
+    invocation.output.line(f"{verb} from the trash: {', '.join(counts)}")
+    if reclaimed.failed:
+        number = f"{reclaimed.failed:,}"
+        path, error = reclaimed.failures[0]
+        invocation.output.line(f"kept in the trash, entries: {number}; first {path}: {error}")
+
+
+def _reclaimed_fields(reclaimed: ChangeResult) -> dict[str, int]:
+    return {
+        "files": reclaimed.files,
+        "directories": reclaimed.directories,
+        "bytes": reclaimed.bytes,
+        "kept": reclaimed.failed,
+    }
 
 
 def _print_lines(invocation: Invocation, marked: Marked | None, swept: Swept | None) -> None:

@@ -47,6 +47,7 @@ class EmptyTrash:
         clock: Callable[[], Awaitable[int]],
         *,
         retention_ms: int,
+        dry_run: bool = False,
         progress: OnProgress = None,
     ) -> ChangeResult:
         """Do nothing."""

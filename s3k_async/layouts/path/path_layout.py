@@ -24,6 +24,11 @@ class PathLayout(ParentDirectories):
         self._plain = Tree(store)
         self._atomic = AtomicTree(store, self._plain)
 
+    @property
+    def has_trash(self) -> bool:
+        """Recursive deletes are final."""
+        return False
+
     def check_path(self, path: str) -> None:
         """Raise InvalidPathError for a path without a key."""
         self._store.keys.key(path)

@@ -27,6 +27,11 @@ class TreeLayout(TreeParents):
         super().__init__(store)
         self.changes = DirectoryChanges(store, self)
 
+    @property
+    def has_trash(self) -> bool:
+        """Deleted directories go into the trash."""
+        return True
+
     async def rename_directory(
         self, source: Entry, target: str, *, atomic: bool = True, progress: OnProgress = None
     ) -> ChangeResult:

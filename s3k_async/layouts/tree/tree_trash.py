@@ -13,7 +13,7 @@ from s3k_async.backends.ports.pagination import query_all
 from s3k_async.errors import ItemFormatError, PathNotFoundError, S3kError
 from s3k_async.layouts.tree.directory_changes import DirectoryChanges
 from s3k_async.layouts.tree.reclamation import Reclamation
-from s3k_async.layouts.tree.trash_items import TrashedDirectory
+from s3k_async.layouts.tree.trash_items import TrashedDirectory, in_trash
 from s3k_async.model import ROOT, ChangeResult, ChangeTally, Entry, TrashItem
 from s3k_async.namespace.layout import OnProgress
 from s3k_async.namespace.ordered_walk import walk
@@ -103,6 +103,7 @@ class TreeTrash:
         clock: Callable[[], Awaitable[int]],
         *,
         retention_ms: int,
+        dry_run: bool = False,
         progress: OnProgress = None,
     ) -> ChangeResult:
         """Reclaim the items that are due. Staged directories are skipped."""
@@ -113,11 +114,23 @@ class TreeTrash:
         async def collect(seen: tuple[TrashedDirectory, int]) -> None:
             trashed, now_ms = seen
             if trashed.why == "empty":
-                await reclamation.note(trashed, now_ms)
+                if not dry_run:
+                    await reclamation.note(trashed, now_ms)
             elif trashed.why == "deleted" and (
                 trashed.state or trashed.when_ms + retention_ms <= now_ms
             ):
-                await reclamation.run(trashed, now_ms)
+                await (count(trashed) if dry_run else reclamation.run(trashed, now_ms))
+
+        async def count(trashed: TrashedDirectory) -> None:
+            tally.directories += 1
+            try:
+                async with aclosing(walk(self._store, in_trash(trashed.entry))) as pages:
+                    async for page in pages:
+                        tally.files += len(page.files())
+                        tally.directories += len(page.directories())
+                        tally.bytes += page.totals()[2]
+            except S3kError as error:
+                tally.fail(trashed.was, error)
 
         await run_all(collect, self._timed(clock, tally), limit=RECLAIMED)
         return tally.result()
