@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fail where pytest-xdist has lost its groups, since each worker would start a Spark session."""
+    """Fail where pytest-xdist has lost its groups: each worker would start a Spark session."""
     if session.config.getoption("loadgroup", False):
         for item in session.items:
             group = item.get_closest_marker("xdist_group")

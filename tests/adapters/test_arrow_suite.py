@@ -68,7 +68,7 @@ def run_suite(config: VolumeConfig, directory: Path, forms: str) -> list[ET.Elem
     return list(ET.parse(report).iter("testcase"))
 
 
-@volume_backends("embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs")
+@volume_backends("embedded", slow=["dynoxide+seaweedfs", "dynamodb_local+seaweedfs"])
 def test_the_suite_of_pyarrow(new_volume: VolumeMaker, tmp_path: Path) -> None:
     forms = "relative,url" if new_volume.backend == "embedded" else "absolute"
     config = new_volume()

@@ -34,6 +34,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long  # it waits for a lease, half a minute
 def test_the_demonstration(tmp_path: Path) -> None:
     for number in range(40):
         path = tmp_path / f"dir{number % 4}" / "sub" / f"file {number}"

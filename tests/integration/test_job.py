@@ -143,7 +143,12 @@ def commands(config: VolumeConfig, tmp_path: Path) -> CommandLine:
     )
 
 
-WAYS = ("command line", "async client", "blocking client")
+WAYS = (
+    # `tests/cli/test_job.py` does the same work with fewer files.
+    pytest.param("command line", marks=pytest.mark.slow),
+    "async client",
+    "blocking client",
+)
 
 
 @pytest.fixture(params=WAYS)

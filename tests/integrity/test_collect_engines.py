@@ -102,7 +102,7 @@ class Crowd:
             await checkpoint()
 
 
-@volume_backends("embedded", "dynoxide+seaweedfs", slow=["memory", "dynamodb_local+seaweedfs"])
+@volume_backends("dynoxide+seaweedfs", slow=["memory", "embedded", "dynamodb_local+seaweedfs"])
 async def test_a_loop_of_collections_beside_a_crowd_loses_nothing(
     new_volume: VolumeMaker, tmp_path: Path
 ) -> None:

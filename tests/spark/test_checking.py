@@ -195,7 +195,8 @@ def test_a_directory_of_millions_fits_into_a_part() -> None:
     assert min(each[1] for each in lonely) == "/a/1000"
 
 
-@pytest.mark.parametrize("path", ["/", pytest.param("/a/d1", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["/", "/a/d1"])
 def test_verify_finds_what_one_machine_does(spark: SparkSession, damaged: Path, path: str) -> None:
     place = embedded(damaged)
     told: list[Progress] = []

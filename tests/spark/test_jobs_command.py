@@ -294,6 +294,7 @@ def test_a_list_that_cannot_be_read_is_told_in_one_line(
     assert "needs a column 'source'" in cli.fails(2, *rename).errors
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_in_a_session_of_its_own_says_one_line(
     tmp_path: Path, directory: str
 ) -> None:

@@ -35,7 +35,7 @@ SHORT = Plan(6.0, (), Ages(8.0, 2.0, 4.0), 3.0)
 
 
 @pytest.mark.parametrize("clocks", CLOCKS if TORTURE else ["ten minutes"])
-@volume_backends("embedded", "dynoxide+seaweedfs")
+@volume_backends("dynoxide+seaweedfs", slow=["embedded"])
 def test_chaos_undoes_nothing(new_volume: VolumeMaker, clocks: str, tmp_path: Path) -> None:
     seed = seed_of_run()
     config = new_volume(suffix_count=3)
