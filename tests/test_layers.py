@@ -63,6 +63,7 @@ INVERSIONS = {
     "migrate.load.Loader": "the phases of a load: in this process, or as tasks of Spark",
     "migrate.reshard.TableWalker": "the passes over a table: in this process, or as tasks of Spark",
     "namespace.layout.Layout": "what differs between layouts: `layouts` implements it",
+    "namespace.layout.LayoutCheck": "what differs between layouts: `layouts` implements it",
     "namespace.layout.TrashStore": "what differs between layouts: `layouts` implements it",
     "volumes.restoration.PlannedRestore": "the parts of a restore: here, or as tasks of Spark",
 }

@@ -18,6 +18,7 @@ from s3k_async.errors import InvalidArgumentError
 from s3k_async.integrity.facts import (
     NOT_LOGGED,
     ChangeFacts,
+    CycleFacts,
     Facts,
     ItemFacts,
     LogObjectFacts,
@@ -25,9 +26,9 @@ from s3k_async.integrity.facts import (
 )
 from s3k_async.integrity.scans import FactRecord, blob_facts, log_facts, table_facts
 from s3k_async.integrity.scope import ScanCounts, Scope
-from s3k_async.integrity.shuffle import Child, FactKind, Shuffle, State
+from s3k_async.integrity.shuffle import Child, FactKind, LonelyEntry, Shuffle, State, hash_of
 from s3k_async.model import ROOT, Entry, Progress
-from s3k_async.oplog.entries import segment_key
+from s3k_async.oplog.entries import LogRecord, segment_key
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
 from s3k_async.oplog.tail import LogPosition, LogTail, position_of
 from s3k_async.txn.txn_record import TransactionRecord
@@ -90,6 +91,8 @@ class Collector:
     async def scan(self, tell: Tell) -> None:
         """Read all three. Raises the stores' errors; damage is a fact, never an error."""
         table: tuple[FactKind, ...] = ("entries", "directories", "children", "adopted")
+        if "table" in self._done:
+            self._know_directories()
         await self._stage("table", table, lambda: self._scan_table(tell))
         await self._stage("log", ("records",), lambda: self._scan_log(tell))
         await self._stage("data", ("blobs",), lambda: self._scan_blobs(tell))
@@ -104,6 +107,7 @@ class Collector:
     def close(self) -> None:
         """Remove the temporary files, those of the parts included."""
         self.close_tail()
+        self.scope.check.close()
         self.shuffle.close()
 
     def close_tail(self) -> None:
@@ -174,16 +178,57 @@ class Collector:
         below = [self.scope.path.startswith(path + "/") for path in tops]
         return not tops or any(map(self.scope.holds, tops)) or any(below)
 
-    def lonely(self, number: int) -> Iterator[Child]:
+    def lonely(self, number: int) -> Iterator[LonelyEntry]:
         """For each parent in one part that is not a directory of the table, the first of its
-        children by name."""
-        directories = {ROOT, *self.shuffle.read("directories", number)}
+        children by name; in layout `tree` all of them, with what the log says about the parent."""
+        directories = {ROOT, *(key for key, _ in self.shuffle.read("directories", number))}
+        by_id = self.scope.check.by_id
         first: dict[str, Child] = {}
         for child in self.shuffle.read("children", number):
             parent = child[0]
             if parent not in directories and (parent not in first or child[1] < first[parent][1]):
                 first[parent] = child
-        yield from first.values()
+        if not by_id:
+            yield from map(LonelyEntry, first.values())
+            return
+        records: dict[str, list[LogRecord]] = {}
+        for record in self.shuffle.read("records", number) if first else ():
+            if record.operation.object_id in first:
+                records.setdefault(record.operation.object_id, []).append(record)
+        for child in self.shuffle.read("children", number) if first else ():
+            if child[0] in first:
+                yield LonelyEntry(child, tuple(records.get(child[0], ())))
+
+    def cycles(self) -> list[CycleFacts]:
+        """The directories that the scan has found below themselves, with their states in the
+        log."""
+        cycles = self.scope.check.cycles()
+        wanted = {each.key for cycle in cycles for each in cycle}
+        parts = {hash_of(key) % self.shuffle.count for key in wanted}
+        records = (
+            record
+            for number in sorted(parts)
+            for record in self.shuffle.read("records", number)
+            if record.operation.object_id in wanted
+        )
+        logged = latest(records)
+        return [
+            CycleFacts(
+                tuple(cycle),
+                frozenset(
+                    each.key
+                    for each in cycle
+                    if (state := logged.get(each.key, NOT_LOGGED).entry) is not None
+                    and state.entry_key != each.entry_key
+                ),
+            )
+            for cycle in cycles
+        ]
+
+    def _know_directories(self) -> None:
+        """Add the directories of an earlier scan to the path index."""
+        for number in range(self.shuffle.count):
+            self.scope.check.add_directories(self.shuffle.read("directories", number))
 
     def _facts(
         self,
@@ -203,6 +248,7 @@ class Collector:
             blobs=blobs,
             logged=self.scope.log is not None and not (legacy and is_dir),
             legacy=legacy,
+            by_id=self.scope.check.by_id,
             unfinished=frozenset(self.unfinished),
         )
 
@@ -216,7 +262,7 @@ class Collector:
             return entries.keys() | log_states.keys() | set(blobs)
 
         def is_below(log_state: ObjectState) -> bool:
-            return log_state.entry is not None and self.scope.holds(log_state.entry.path)
+            return log_state.entry is not None and self.scope.holds_entry(log_state.entry)
 
         return entries.keys() | {
             object_id for object_id, log_state in log_states.items() if is_below(log_state)
@@ -266,8 +312,10 @@ class Collector:
         for kind, key, fact in facts:
             if kind in LOOSE:
                 self.loose.add(kind, fact)
-            else:
-                self.shuffle.add(kind, key, fact)
+                continue
+            if kind == "directories":
+                self.scope.check.add_directories([fact])
+            self.shuffle.add(kind, key, fact)
 
     # Going on
 

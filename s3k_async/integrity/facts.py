@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.errors import ItemFormatError
@@ -17,6 +17,7 @@ from s3k_async.model import Entry
 from s3k_async.oplog.entries import transaction_of_segment
 from s3k_async.oplog.log_reader import ObjectState
 from s3k_async.storage.physical import is_uri
+from s3k_async.table.keys import Directory
 from s3k_async.txn.lease import expired
 from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.txn.write_intent import WriteIntent, parse_intent
@@ -27,6 +28,7 @@ __all__ = [
     "PROBLEMS",
     "Action",
     "ChangeFacts",
+    "CycleFacts",
     "Facts",
     "Finding",
     "FindingKind",
@@ -34,6 +36,7 @@ __all__ = [
     "LogObjectFacts",
     "OpenSegment",
     "ParentFacts",
+    "ParentState",
     "Visibility",
     "adopted_by",
     "intent_of",
@@ -45,6 +48,7 @@ FindingKind = Literal[
     "checksum_mismatch",
     "collectable_data",
     "data_missing",
+    "directory_cycle",
     "duplicate_id",
     "entry_missing",
     "etag_mismatch",
@@ -67,6 +71,7 @@ FindingKind = Literal[
     "size_mismatch",
     "stale_intent",
     "stale_transaction",
+    "unreachable_entry",
 ]
 
 Action = Literal[
@@ -77,6 +82,7 @@ Action = Literal[
     "log_removal",
     "restore_entry",
     "remove_entry",
+    "remove_item",
     "resolve_transaction",
     "finish_change",
     "make_parent",
@@ -101,6 +107,13 @@ NOTES: Final[frozenset[str]] = frozenset(
 """Kinds of findings that occur in normal operation."""
 PROBLEMS: Final[frozenset[str]] = frozenset(FindingKind.__args__) - NOTES  # type: ignore[attr-defined]
 
+
+ParentState: TypeAlias = Literal[
+    "", "no log", "unknown", "there", "undecided", "leaving", "removed"
+]
+"""What the log says about a directory without an item, in layout `tree`; empty in layout `path`,
+where it is not asked. `there`: it exists, and is restored by its own finding. `undecided`: an
+operation is pending. `leaving`: removed so recently that a client may still be moving the entry."""
 
 NOT_LOGGED: Final = ObjectState()
 """The version of an object that is not in the log."""
@@ -151,6 +164,9 @@ class Facts:
     logged: bool = True
     """Whether objects of this kind are logged: false for a volume without log, and for directories
     of s3k-1.0."""
+    by_id: bool = False
+    """Whether directory keys are object ids, so that two items of a directory have the same
+    children."""
     legacy: bool = False
     """Whether S3-FileSystem 1.0 wrote the object, and may be writing it: it has no leases, renames
     directories entry by entry, and its log keeps less."""
@@ -207,11 +223,35 @@ class ParentFacts:
     """An entry whose parent is not a directory of the table."""
 
     parent: str
+    """The directory key of the parent."""
     child: str
+    """The path of the entry."""
     child_id: str
     child_is_young: bool
     is_file: bool
     """Whether a file is at the parent's path."""
+    entry: Entry | None = None
+    """The entry."""
+    logged: ParentState = ""
+    log_state: ObjectState = NOT_LOGGED
+    """The records of the parent in the log, where it was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class CycleFacts:
+    """Directories each of which is in the next one, and the last one in the first."""
+
+    members: tuple[Directory, ...]
+    displaced: frozenset[str]
+    """The ids of those that are elsewhere according to the log."""
+    entries: tuple[Entry, ...] = ()
+    """Their items, read again: at one moment all of them were there. Empty before."""
+
+    @property
+    def moved(self) -> Entry:
+        """The one to move: one that is elsewhere according to the log, else that of the least
+        id."""
+        return min(self.entries, key=lambda entry: (entry.id not in self.displaced, entry.id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,18 +13,20 @@ from s3k_async.backends.ports.items import Key
 from s3k_async.errors import BlobNotFoundError, InvalidPathError, ItemFormatError, LogFormatError
 from s3k_async.integrity.facts import (
     NOT_LOGGED,
+    CycleFacts,
     Facts,
     Finding,
     ItemFacts,
     LogObjectFacts,
     ParentFacts,
+    ParentState,
     adopted_by,
     intent_of,
     objects_of,
 )
 from s3k_async.integrity.scans import checked_entry
 from s3k_async.integrity.scope import Scope
-from s3k_async.integrity.shuffle import Child
+from s3k_async.integrity.shuffle import LonelyEntry
 from s3k_async.integrity.verify_rules import decide
 from s3k_async.model import ROOT, UNCOMMITTED, Entry
 from s3k_async.namespace.store import MetadataStore
@@ -38,6 +40,7 @@ __all__ = [
     "CHUNK",
     "checked_bytes",
     "confirmed_findings",
+    "cycle_facts",
     "fresh_facts",
     "item_facts",
     "parent_facts",
@@ -121,7 +124,14 @@ async def confirmed_findings(
         first = [(each, decide(each)) for each in batch]
         suspects = [each for each, found in first if any(finding.is_problem for finding in found)]
         suspected = {each.object_id for each in suspects}
-        said = [(each, found) for each, found in first if found and each.object_id not in suspected]
+        said = [
+            (each, decide(each) if scope.check.by_id else found)
+            for each, found in (
+                (_with_paths(scope, each), found)
+                for each, found in first
+                if found and each.object_id not in suspected
+            )
+        ]
         said += [
             (each, found)
             for each in await fresh_facts(scope, suspects, tail)
@@ -129,6 +139,13 @@ async def confirmed_findings(
         ]
         if said:
             yield said
+
+
+def _with_paths(scope: Scope, facts: Facts) -> Facts:
+    """The facts with the paths of entries that a scan of the table has read."""
+    if not scope.check.by_id:
+        return facts
+    return replace(facts, entries=tuple(map(scope.check.with_path, facts.entries)))
 
 
 @dataclass(slots=True)
@@ -201,7 +218,9 @@ async def _entries(scope: Scope, suspects: Sequence[Facts], seen: dict[str, _See
     for entry_key, key in zip(entry_keys, keys, strict=True):
         if key in items:
             try:
-                found[entry_key] = from_item(items[key], store.keys)
+                read = from_item(items[key], store.keys)
+                if scope.check.is_object(items[key], read):
+                    found[entry_key] = scope.check.with_path(read)
             except ItemFormatError:
                 found[entry_key] = None
     for object_id, places in wanted.items():
@@ -222,9 +241,7 @@ async def _below_files(scope: Scope, suspects: Sequence[Facts], seen: dict[str, 
         found = seen[each.object_id]
         if logged is None or found.entries or found.occupied:
             return
-        parent = _native.split(logged.path)[0]
-        entry = await read_item(scope.store, parent) if parent != ROOT else None
-        if entry is not None and not entry.is_dir:
+        if await scope.check.is_below_file(logged):
             found.occupied[logged.entry_key] = False
 
     await run_all(look, suspects, limit=READS)
@@ -345,21 +362,117 @@ async def still_damaged(scope: Scope, facts: LogObjectFacts) -> bool:
     return any(isinstance(each, DamagedLog) and each.key == facts.key for each in found)
 
 
-async def parent_facts(scope: Scope, lonely: Iterable[Child]) -> list[ParentFacts]:
-    """The facts about entries that, read again, have no parent."""
+async def parent_facts(
+    scope: Scope, lonely: Iterable[LonelyEntry], tail: LogTail | None = None
+) -> list[ParentFacts]:
+    """The facts about entries that, read again, have no parent. `tail`: the operations logged since
+    the scan.
 
-    async def look(child: Child) -> ParentFacts | None:
-        parent_path, path, object_id, mtime_ms = child
-        entry = await read_item(scope.store, path)
-        parent = await read_item(scope.store, parent_path)
-        if entry is None or (parent is not None and parent.is_dir):
+    In layout `tree` the place of the parent is that of the scan, or one that the log names. An
+    entry whose parent was removed is a finding by itself; of the others, the first of each parent.
+    """
+    everything = list(lonely)
+    parents = {each.child[0]: each for each in everything}
+    states = await _parent_states(scope, list(parents.values()), tail) if scope.check.by_id else {}
+
+    async def look(lonely: LonelyEntry) -> ParentFacts | None:
+        parent_key, entry_key, object_id, mtime_ms = lonely.child
+        place = scope.check.directory(parent_key)
+        entry = await read_item(scope.store, entry_key)
+        parent = None if place is None else await read_item(scope.store, place.entry_key)
+        if entry is None or _is_directory(scope, parent, parent_key):
             return None
-        if await read_item(scope.store, path) != entry:
+        state, log_state = states.get(parent_key, _UNASKED)
+        if scope.check.by_id and (state == "" or entry.id != object_id):
+            return None
+        if await read_item(scope.store, entry_key) != entry:
             return None  # moved or removed, perhaps with its parent before the parent was read
+        shown = scope.check.with_path(entry)
         young = mtime_ms > scope.runtime.now_ms() - scope.grace_ms
-        return ParentFacts(parent_path, path, object_id, young, parent is not None)
+        is_file = parent is not None and not scope.check.by_id
+        return ParentFacts(
+            parent_key, shown.path, object_id, young, is_file, shown, state, log_state
+        )
 
-    return [facts for facts in await gather(look, list(lonely), limit=READS) if facts is not None]
+    looked = await gather(look, everything, limit=READS)
+    found = [facts for facts in looked if facts is not None]
+    if not scope.check.by_id:
+        return found
+    first: dict[str, str] = {}
+    for facts in found:
+        first[facts.parent] = min(facts.child, first.get(facts.parent, facts.child))
+    return [
+        facts for facts in found if facts.logged == "removed" or facts.child == first[facts.parent]
+    ]
+
+
+_UNASKED: Final[tuple[ParentState, ObjectState]] = ("", NOT_LOGGED)
+
+
+def _is_directory(scope: Scope, entry: Entry | None, key: str) -> bool:
+    return entry is not None and entry.is_dir and scope.store.keys.directory(entry).key == key
+
+
+async def _parent_states(
+    scope: Scope, lonely: Sequence[LonelyEntry], tail: LogTail | None
+) -> dict[str, tuple[ParentState, ObjectState]]:
+    """What the log says about directories that the scan has not found, by id. Those that exist, or
+    that keep changing, are left out."""
+    if scope.log is None:
+        return {each.child[0]: ("no log", NOT_LOGGED) for each in lonely}
+    now_ms = scope.runtime.now_ms()
+    suspects = [
+        Facts(
+            each.child[0],
+            now_ms,
+            scope.grace_ms,
+            log_state=latest(each.records).get(each.child[0], NOT_LOGGED),
+            by_id=True,
+        )
+        for each in lonely
+    ]
+    return {
+        facts.object_id: (_parent_state(scope, facts), facts.log_state)
+        for facts in await fresh_facts(scope, suspects, tail)
+        if not facts.entries
+    }
+
+
+def _parent_state(scope: Scope, facts: Facts) -> ParentState:
+    if facts.log_state.pending:
+        return "undecided"
+    committed = facts.log_state.committed
+    if committed is None:
+        return "unknown"
+    if committed.operation.after is not None:
+        return "there"
+    settled_ms = facts.now_ms - max(scope.grace_ms, scope.check.settle_ms)
+    return "leaving" if committed.operation.time_ms > settled_ms else "removed"
+
+
+async def cycle_facts(scope: Scope, cycles: Iterable[CycleFacts]) -> list[CycleFacts]:
+    """The cycles of directories that exist. A directory that leaves its key gets another version:
+    if two reads find the same versions, all of them were in place between the reads."""
+
+    async def read(cycle: CycleFacts) -> list[Entry | None]:
+        stored = await scope.store.items_at([each.entry_key for each in cycle.members])
+        found: list[Entry | None] = []
+        for each in cycle.members:
+            item = stored.get(each.entry_key)
+            try:
+                entry = None if item is None else from_item(item, scope.store.keys)
+            except ItemFormatError:
+                entry = None
+            found.append(entry if _is_directory(scope, entry, each.key) else None)
+        return found
+
+    async def look(cycle: CycleFacts) -> CycleFacts | None:
+        before = [entry for entry in await read(cycle) if entry is not None and not entry.pending]
+        if len(before) < len(cycle.members) or await read(cycle) != before:
+            return None
+        return replace(cycle, entries=tuple(map(scope.check.with_path, before)))
+
+    return [facts for facts in await gather(look, list(cycles), limit=READS) if facts is not None]
 
 
 async def checked_bytes(scope: Scope, entry: Entry) -> Finding | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from s3k_async import errors
@@ -27,11 +27,10 @@ from s3k_async.integrity.repair_actions import (
     Task,
 )
 from s3k_async.integrity.scope import Scope
-from s3k_async.integrity.shuffle import HELD, Child, Shuffle
+from s3k_async.integrity.shuffle import HELD, LonelyEntry, Shuffle
 from s3k_async.integrity.verify import GRACE_SECONDS, LISTED, Tell, VerifyReport, loose, verify
 from s3k_async.integrity.verify_rules import decide, decide_parent
 from s3k_async.model import ROOT, Progress
-from s3k_async.namespace.layout import require_supported
 from s3k_async.oplog.log_reader import JavaLogReader, LogReader
 
 __all__ = [
@@ -55,6 +54,8 @@ ORDER: Final[Sequence[Action]] = (
     "roll_back_log",
     "renumber",
     "remove_entry",
+    "remove_item",
+    "make_parent",
     "log_again",
     "log_removal",
     "restore_entry",
@@ -131,8 +132,7 @@ class RepairReport:
 
 
 def scope_of(volume: FsckVolume, *, grace: float = GRACE_SECONDS, path: str = ROOT) -> Scope:
-    """The scope of a check of a volume. Raises UnsupportedError."""
-    require_supported(volume.store.keys.layout, "fsck")
+    """The scope of a check of a volume."""
     log: LogReader | JavaLogReader | None = None
     if volume.log_blobs is not None:
         binary = volume.record.log_mode == "binary"
@@ -204,13 +204,15 @@ async def repair_volume(
     while report.rounds < ROUNDS:
         report.rounds += 1
         shuffle = Shuffle(directory and os.path.join(directory, f"{report.rounds:02d}"), held=held)
-        collector = Collector(scope, shuffle)
+        collector = Collector(replace(scope), shuffle)
         try:
             if collector.decided >= shuffle.count:
                 continue  # finished by an interrupted run
             tell = progress or (lambda _: None)
             await collector.scan(tell)
-            this = RepairRound(collector, Repairer(volume, scope, collector.tail), audit, report)
+            this = RepairRound(
+                collector, Repairer(volume, collector.scope, collector.tail), audit, report
+            )
             await this.run(tell)
         finally:
             collector.close()
@@ -282,10 +284,10 @@ class RepairRound:
             self._report.left.add(finding for _, found in batch for finding in found)
             await self._objects(batch)
 
-    async def parents(self, lonely: Iterable[Child], *, later: bool = False) -> None:
+    async def parents(self, lonely: Iterable[LonelyEntry], *, later: bool = False) -> None:
         """Create the missing directories, unless logged directories are still to be restored, here
         or elsewhere (`later`)."""
-        for facts in await parent_facts(self._scope, lonely):
+        for facts in await parent_facts(self._scope, lonely, self._collector.tail):
             found = decide_parent(facts)
             self._report.left.add(found)
             if not (later or (self.waiting and self.done)):

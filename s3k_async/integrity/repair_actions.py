@@ -16,13 +16,13 @@ from hashlib import sha256
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from s3k_async import _native
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.items import (
     ABSENT,
     OPERATION,
     PARTITION,
     SORT,
+    Check,
     Condition,
     Delete,
     Item,
@@ -40,6 +40,7 @@ from s3k_async.integrity.change_outcome import segment_commit
 from s3k_async.integrity.facts import (
     Action,
     ChangeFacts,
+    CycleFacts,
     Facts,
     Finding,
     ItemFacts,
@@ -50,7 +51,7 @@ from s3k_async.integrity.facts import (
 from s3k_async.integrity.recheck import CHUNK, fresh_facts, item_facts, still_damaged
 from s3k_async.integrity.scans import is_newer_format
 from s3k_async.integrity.scope import Scope
-from s3k_async.integrity.verify_rules import decide, next_version
+from s3k_async.integrity.verify_rules import decide, keeper_of, next_version
 from s3k_async.model import Entry
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import (
@@ -70,7 +71,6 @@ from s3k_async.oplog.segments import encode_segment_commit
 from s3k_async.oplog.tail import LogTail
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.table.codec import from_item, to_item, unchanged
-from s3k_async.table.keys import Directory
 from s3k_async.txn.lease import expired
 from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.txn.volume_record import VolumeRecord
@@ -121,7 +121,7 @@ class Task:
     """A finding to repair, and its facts."""
 
     finding: Finding
-    facts: Facts | ItemFacts | LogObjectFacts | ParentFacts | ChangeFacts
+    facts: Facts | ItemFacts | LogObjectFacts | ParentFacts | ChangeFacts | CycleFacts
 
     def line(self) -> dict[str, Any]:
         """Its line in the audit trail, sufficient to understand and undo the change."""
@@ -135,6 +135,10 @@ class Task:
             "version": finding.version,
             "detail": finding.detail,
         }
+        if isinstance(self.facts, ParentFacts) and self.facts.entry is not None:
+            line["entries"] = [entry_document(self.facts.entry)]
+        if isinstance(self.facts, CycleFacts):
+            line["entries"] = [entry_document(entry) for entry in self.facts.entries]
         if isinstance(self.facts, Facts):
             line["entries"] = [entry_document(entry) for entry in self.facts.entries]
             line["operations"] = [
@@ -192,7 +196,8 @@ class Repairer:
         operation, entry = self._record(task).operation, self._entry(task)
         assert operation.after is not None
         after = replace(operation.after, pending="")
-        await self._store.items.write(Put(to_item(after, self._store.keys), unchanged(entry)))
+        item = await self._scope.check.item_for(entry, after)
+        await self._store.items.write(Put(item, unchanged(entry)))
         await self._commit(operation)
 
     async def _log_again(self, task: Task) -> None:
@@ -232,14 +237,12 @@ class Repairer:
         if state is None:
             raise LeftError("the log does not say it any more", path=task.finding.path)
         current = facts.entries[0] if facts.entries else None
+        operation = self._restored(facts)
         put = Put(
-            to_item(replace(state, pending=""), self._store.keys),
+            self._scope.check.logged_item(operation),
             ABSENT if current is None else unchanged(current),
         )
-        parent = Directory.at(_native.split(state.path)[0])
-        checks = self._store.require_parent(parent)
-        if checks and await self._store.items.get(checks[0].key) is None:
-            raise MissingDirectoryError("its directory is not there yet", path=parent.path)
+        checks = await self._parent_checks(state)
         await self._store.items.transact([put, *checks], self._runtime.uuid())
         if await self._was_changed(facts):
             if current is None and not state.is_dir:
@@ -248,6 +251,30 @@ class Repairer:
                         Delete(put.key, unchanged(replace(state, pending="")))
                     )
             raise LeftError("changed by another client during the restore", path=state.path)
+        if state.is_dir:
+            directory = self._store.keys.directory(state)
+            self._scope.check.add_directories([(directory.key, directory.entry_key)])
+
+    def _restored(self, facts: Facts) -> Operation:
+        """The operation that led to the logged state, without an intent in it."""
+        committed = facts.log_state.committed
+        assert committed is not None
+        assert committed.operation.after is not None
+        after = replace(committed.operation.after, pending="")
+        return replace(committed.operation, after=after)
+
+    async def _parent_checks(self, state: Entry) -> list[Check]:
+        """The condition that the parent of an entry to restore exists. Raises
+        MissingDirectoryError."""
+        check = self._scope.check
+        key = self._store.keys.parent_key(state.entry_key)
+        if key in check.roots:
+            return []
+        parent = check.directory(key)
+        checks = [] if parent is None else self._store.require_parent(parent)
+        if parent is None or (checks and await self._store.items.get(checks[0].key) is None):
+            raise MissingDirectoryError("its directory is not there yet", path=key)
+        return checks
 
     async def _was_changed(self, facts: Facts) -> bool:
         """Whether the log has committed another state of the object since `facts`. Another repair
@@ -266,7 +293,25 @@ class Repairer:
         return False
 
     async def _remove_entry(self, task: Task) -> None:
-        await self._store.delete_file(self._entry(task))
+        if isinstance(task.facts, ParentFacts):
+            assert task.facts.entry is not None
+            await self._scope.check.remove_unreachable(task.facts.entry)
+            return
+        await self._store.delete_file(self._entry(task), anywhere=True)
+
+    async def _remove_item(self, task: Task) -> None:
+        """Remove one of two items of a directory, if both of them are there. Not logged: the
+        directory remains."""
+        facts, entry = self._facts(task), self._entry(task)
+        keeper = keeper_of(facts)
+        if keeper is None or keeper.entry_key == entry.entry_key:
+            raise LeftError("the directory is at one place only", path=entry.path)
+        keys = self._store.keys
+        actions: list[Delete | Check] = [
+            Delete(keys.of(entry), unchanged(entry)),
+            Check(keys.of(keeper), unchanged(keeper)),
+        ]
+        await self._store.items.transact(actions, self._runtime.uuid())
 
     async def _renumber(self, task: Task) -> None:
         """Give an entry a new id, and a file its own copy of the data."""
@@ -359,19 +404,34 @@ class Repairer:
             raise LeftError("another client has taken over the transaction", path=record.source)
 
     async def _make_parent(self, task: Task) -> None:
-        assert isinstance(task.facts, ParentFacts)
-        await self._store.make_directory(task.facts.parent)
+        """Create a directory that entries are in; or one that the log has, but whose path is
+        taken."""
+        if isinstance(task.facts, Facts):
+            facts = task.facts
+            key, before, version = facts.object_id, facts.log_state.entry, next_version(facts)
+        else:
+            assert isinstance(task.facts, ParentFacts)
+            state = task.facts.log_state
+            key, before = task.facts.parent, state.entry
+            version = max((each.operation.version for each in state.last), default=0) + 1
+        await self._scope.check.make_parent(key, before, version)
 
     # Unreadable and misplaced items
 
     async def _move_item(self, task: Task) -> None:
-        """Move an entry to the partition that its name belongs to."""
+        """Move an entry to the partition that its name belongs to; one of the directories of a
+        cycle, out of it."""
+        if isinstance(task.facts, CycleFacts):
+            moved = task.facts.moved
+            others = [entry for entry in task.facts.entries if entry is not moved]
+            await self._scope.check.break_cycle(moved, others)
+            return
         item = await self._item(task)
         try:
             entry = from_item(item, self._store.keys)
         except ItemFormatError as error:
             raise LeftError("the item cannot be read any more", path=task.finding.key) from error
-        put = Put(to_item(entry, self._store.keys), ABSENT)
+        put = Put(self._scope.check.moved_item(item, entry), ABSENT)
         await self._store.items.transact([_removal(item), put], self._runtime.uuid())
 
     async def _quarantine(self, task: Task) -> None:
@@ -418,7 +478,7 @@ class Repairer:
     async def _change(self, kind: Any, before: Entry, after: Entry) -> None:
         """A logged write, conditional on exactly the state that was seen."""
         operation = self._store.changes.operation(kind, replace(before, pending=""), after)
-        put = Put(to_item(after, self._store.keys), unchanged(before))
+        put = Put(await self._scope.check.item_for(before, after), unchanged(before))
         await self._store.changes.run([operation], lambda _: self._store.items.write(put))
 
     async def _put_log(self, key: str, data: bytes) -> None:
@@ -470,6 +530,7 @@ class Repairer:
         "resolve_transaction": _resolve_transaction,
         "finish_change": _finish_change,
         "make_parent": _make_parent,
+        "remove_item": _remove_item,
         "move_item": _move_item,
         "renumber": _renumber,
         "quarantine": _quarantine,

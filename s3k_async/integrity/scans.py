@@ -14,12 +14,11 @@ from s3k_async import _native
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.items import PARTITION, SORT, Item, Key
 from s3k_async.backends.ports.key_ranges import KeyRange, list_range
-from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.errors import BlobNotFoundError, ItemFormatError, LogFormatError
 from s3k_async.integrity.facts import ItemFacts, LogObjectFacts, OpenSegment, adopted_by, objects_of
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import FactKind
-from s3k_async.model import ROOT, Entry
+from s3k_async.model import Entry
 from s3k_async.oplog.checkpoints import FORMAT as CHECKPOINT_FORMAT
 from s3k_async.oplog.entries import FORMAT as ENTRY_FORMAT
 from s3k_async.oplog.entries import is_id, parse_line, pending_segment
@@ -61,7 +60,7 @@ async def table_facts(
 ) -> AsyncIterator[list[FactRecord]]:
     """The facts of one scan segment of the table, page by page, added to the counts. Raises the
     store's errors."""
-    async for items in scan_all(scope.store.items, segment, segments):
+    async for items in scope.check.pages(scope.path, segment, segments):
         yield _of_items(scope, items, counts)
 
 
@@ -74,7 +73,7 @@ def _of_items(scope: Scope, items: Iterable[Item], counts: ScanCounts) -> list[F
         found = _place(item)
         if key != found:
             facts.append(("items", "", ItemFacts(*found, is_foreign=False, problem="")))
-        elif scope.holds(entry.path):
+        elif scope.holds_entry(entry):
             _add(scope, entry, facts, counts)
     return facts
 
@@ -102,9 +101,10 @@ def _understood(scope: Scope, items: list[Item], facts: list[FactRecord]) -> lis
     """The entries of the items; unreadable items are removed from the list and noted."""
     try:
         entries = list(from_items(items, scope.store.keys))
-        for entry in entries:
+        for item, entry in zip(items, entries, strict=True):
             _need_logged_id(scope, entry)
-        return entries
+            if entry.directory:
+                scope.check.is_object(item, entry)
     except ItemFormatError:
         entries = []
         good: list[Item] = []
@@ -118,14 +118,23 @@ def _understood(scope: Scope, items: list[Item], facts: list[FactRecord]) -> lis
             else:
                 good.append(item)
         items[:] = good
-        return entries
+    if any(entry.directory for entry in entries):
+        objects = [
+            (item, entry)
+            for item, entry in zip(items, entries, strict=True)
+            if scope.check.is_object(item, entry)
+        ]
+        items[:] = [item for item, _ in objects]
+        return [entry for _, entry in objects]
+    return entries
 
 
 def checked_entry(scope: Scope, item: Item) -> Entry:
-    """The entry of an item. Raises ItemFormatError for an invalid entry, and for an id that no log
-    can hold."""
+    """The entry of an item. Raises ItemFormatError for an invalid entry, for an id that no log can
+    hold, and for an item in the trash that cannot be read as one."""
     entry = from_item(item, scope.store.keys)
     _need_logged_id(scope, entry)
+    scope.check.is_object(item, entry)
     return entry
 
 
@@ -147,14 +156,15 @@ def _add(scope: Scope, entry: Entry, facts: list[FactRecord], counts: ScanCounts
         facts += [("adopted", key, key) for key in keys]
     if entry.is_dir:
         counts.directories += 1
-        facts.append(("directories", entry.path, entry.path))
+        directory = scope.store.keys.directory(entry)
+        facts.append(("directories", directory.key, (directory.key, directory.entry_key)))
     elif entry.committed:
         counts.files += 1
         counts.bytes += entry.size
     else:
         counts.reservations += 1
-    parent = _native.split(entry.path)[0]
-    if parent != ROOT and entry.path != scope.path:
+    parent = scope.store.keys.parent_key(entry.entry_key)
+    if parent not in scope.check.roots and entry.path != scope.path:
         facts.append(("children", parent, (parent, entry.path, entry.id, entry.mtime_ms)))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
 from s3k_async.backends.ports.key_ranges import KeyRange, hex_ranges, key_ranges
 from s3k_async.errors import InvalidPathError
-from s3k_async.model import ROOT
+from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.layout import LayoutCheck
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import JavaLogReader, LogReader
 from s3k_async.storage.physical import is_uri, key_below
@@ -47,6 +48,12 @@ class Scope:
     place: BlobStore | None = None
     """The whole data location, with the adopted objects, for a volume whose own `blobs` are below
     its scope."""
+    check: LayoutCheck = field(init=False, compare=False)
+    """What differs between layouts; it knows the directories of one scan, so that each scan has a
+    scope of its own."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "check", self.store.layout.check())
 
     @property
     def is_legacy(self) -> bool:
@@ -92,3 +99,7 @@ class Scope:
     def holds(self, path: str) -> bool:
         """Whether a path is in the scope."""
         return self.path in (ROOT, path) or path.startswith(self.path + "/")
+
+    def holds_entry(self, entry: Entry) -> bool:
+        """Whether an entry of the table or the log is in the scope."""
+        return self.path == ROOT or self.holds(self.check.with_path(entry).path)

@@ -29,6 +29,7 @@ __all__ = [
     "PARTS",
     "Child",
     "FactKind",
+    "LonelyEntry",
     "Shuffle",
     "State",
     "from_line",
@@ -46,13 +47,14 @@ BUFFERED: Final = 8 * 1024 * 1024
 """Characters buffered for all files together before all are written."""
 
 Child: TypeAlias = tuple[str, str, str, int]
-"""An entry that needs a parent: the parent, its own path and id, its time in ms."""
+"""An entry that needs a parent: the key of the parent, its own entry key and id, its time in ms."""
 FactKind: TypeAlias = Literal[
     "entries",
     "records",
     "blobs",
     "directories",
     "children",
+    "lonely",
     "found",
     "items",
     "log_objects",
@@ -61,6 +63,16 @@ FactKind: TypeAlias = Literal[
     "adopted",
 ]
 State: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LonelyEntry:
+    """An entry whose parent was not found by the scan."""
+
+    child: Child
+    records: tuple[LogRecord, ...] = ()
+    """In layout `tree` what the log says about the parent."""
+
 
 _ENTRY: Final = tuple(name for name in Entry.__dataclass_fields__ if name != "directory")
 _OPERATION: Final = ("id", "kind", "object_id", "version", "time_ms")
@@ -97,9 +109,16 @@ _CODECS: Final[Mapping[FactKind, tuple[Callable[[Any], Any], Callable[[Any], Any
         lambda blob: [blob.key, blob.size, blob.etag, blob.mtime_ms],
         lambda row: BlobInfo(*row),
     ),
-    "directories": (lambda path: path, lambda row: row),
+    "directories": (
+        lambda fact: fact[0] if fact[0] == fact[1] else list(fact),
+        lambda row: (row, row) if isinstance(row, str) else tuple(row),
+    ),
     "adopted": (lambda key: key, lambda row: row),
     "children": (list, tuple),
+    "lonely": (
+        lambda lonely: [list(lonely.child), list(map(_record_row, lonely.records))],
+        lambda row: LonelyEntry(tuple(row[0]), tuple(map(_record_of, row[1]))),
+    ),
     "found": (lambda finding: list(astuple(finding)), lambda row: Finding(*row)),
     "items": (asdict, lambda row: ItemFacts(**row)),
     "log_objects": (asdict, lambda row: LogObjectFacts(**row)),

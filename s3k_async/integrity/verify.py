@@ -6,15 +6,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from s3k_async._core.concurrency import run_all
 from s3k_async.integrity.collector import Collector
-from s3k_async.integrity.facts import ChangeFacts, Finding, ItemFacts, LogObjectFacts
+from s3k_async.integrity.facts import (
+    ChangeFacts,
+    CycleFacts,
+    Finding,
+    ItemFacts,
+    LogObjectFacts,
+)
 from s3k_async.integrity.recheck import (
     READS,
     checked_bytes,
     confirmed_findings,
+    cycle_facts,
     item_facts,
     parent_facts,
 )
@@ -22,13 +29,22 @@ from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import HELD, Shuffle
 from s3k_async.integrity.verify_rules import (
     decide_change,
+    decide_cycle,
     decide_item,
     decide_log_object,
     decide_parent,
 )
 from s3k_async.model import Entry, Progress
 
-__all__ = ["GRACE_SECONDS", "LISTED", "VerifyReport", "loose", "part_findings", "verify"]
+__all__ = [
+    "GRACE_SECONDS",
+    "LISTED",
+    "LooseFacts",
+    "VerifyReport",
+    "loose",
+    "part_findings",
+    "verify",
+]
 
 GRACE_SECONDS = 300.0
 """Younger operations may be in progress and are not reported."""
@@ -36,6 +52,8 @@ LISTED: Final = 100_000
 """Findings of each kind that a report lists; the others are only counted."""
 
 Tell = Callable[[Progress], object]
+LooseFacts: TypeAlias = ItemFacts | LogObjectFacts | ChangeFacts | CycleFacts
+"""Facts that are evaluated for the whole volume."""
 
 
 @dataclass(slots=True)
@@ -128,7 +146,7 @@ async def part_findings(collector: Collector, number: int, *, deep: bool) -> lis
     ]
     found += [
         finding
-        for lonely in await parent_facts(collector.scope, collector.lonely(number))
+        for lonely in await parent_facts(collector.scope, collector.lonely(number), collector.tail)
         for finding in decide_parent(lonely)
     ]
     return found + (await _deep(collector, number) if deep else [])
@@ -136,14 +154,19 @@ async def part_findings(collector: Collector, number: int, *, deep: bool) -> lis
 
 async def loose(
     collector: Collector,
-) -> list[tuple[ItemFacts | LogObjectFacts | ChangeFacts, Finding]]:
+) -> list[tuple[LooseFacts, Finding]]:
     """The findings from facts without an object id, with these facts; items are read again."""
     seen = collector.loose
     items = await item_facts(collector.scope, seen.items)
-    found: list[tuple[ItemFacts | LogObjectFacts | ChangeFacts, Finding]] = [
+    found: list[tuple[LooseFacts, Finding]] = [
         (item, finding) for item in items for finding in decide_item(item)
     ]
     found += [(log, finding) for log in seen.log_objects for finding in decide_log_object(log)]
+    found += [
+        (cycle, finding)
+        for cycle in await cycle_facts(collector.scope, collector.cycles())
+        for finding in decide_cycle(cycle)
+    ]
     return found + [
         (change, finding) for change in collector.changes() for finding in decide_change(change)
     ]

@@ -21,6 +21,7 @@ from s3k_async.integrity.facts import (
     PROBLEMS,
     Action,
     ChangeFacts,
+    CycleFacts,
     Facts,
     Finding,
     FindingKind,
@@ -45,9 +46,11 @@ __all__ = [
     "FindingKind",
     "decide",
     "decide_change",
+    "decide_cycle",
     "decide_item",
     "decide_log_object",
     "decide_parent",
+    "keeper_of",
     "next_version",
     "same_blob",
 ]
@@ -113,11 +116,7 @@ class _Case:
     def keeper(self) -> Entry:
         """Of several entries with the id, the one that keeps it: that of the log, else the
         newest."""
-        logged = self.logged_state.entry_key if self.logged_state else None
-        return min(
-            self.visible.entries,
-            key=lambda entry: (entry.entry_key != logged, -entry.version, entry.path),
-        )
+        return _keeper(self.facts, self.visible)
 
     def has_bytes(self, entry: Entry | None, *, whole: bool = False) -> bool:
         """Whether the physical object of the entry exists; `whole`: and has the size in the
@@ -217,6 +216,21 @@ class _Case:
         return bool(self.facts.entries) or self.operation is not None or bool(self.pending)
 
 
+def _keeper(facts: Facts, visible: Visibility) -> Entry:
+    state = facts.log_state.entry
+    logged = state.entry_key if state else None
+    return min(
+        visible.entries,
+        key=lambda entry: (entry.entry_key != logged, -entry.version, entry.path),
+    )
+
+
+def keeper_of(facts: Facts) -> Entry | None:
+    """Of several entries with one id, the one that keeps it; None if there are not several."""
+    visible = visibility_of(facts)
+    return _keeper(facts, visible) if len(visible.entries) > 1 else None
+
+
 CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "only entry": lambda case: len(case.visible.entries) <= 1,
     "several entries": lambda case: len(case.visible.entries) > 1,
@@ -224,6 +238,7 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "keeps the id": lambda case: case.entry is case.keeper,
     "entry young": lambda case: case.facts.is_young(case.entry.mtime_ms),
     "directory": lambda case: case.entry.is_dir,
+    "directories by id": lambda case: case.facts.by_id,
     "S3-FileSystem 1.0": lambda case: case.facts.legacy,
     "of several versions": lambda case: case.moved_entry_by_entry(),
     "reservation": lambda case: case.entry.is_reservation,
@@ -289,6 +304,13 @@ IDS: Final[VerifyTable[_Case]] = RuleTable(
             "rename_unfinished",
             "none",
             "a rename of the directory is under way, or was interrupted: {paths}",
+        ),
+        Rule(("directories by id", "directory", "something pending"), None, "none"),
+        Rule(
+            ("directories by id", "directory"),
+            "duplicate_id",
+            "remove_item",
+            "the directory is at more than one place: {paths}",
         ),
         Rule(
             ("directory",),
@@ -379,6 +401,12 @@ LOG: Final[VerifyTable[_Case]] = RuleTable(
             "entry_missing",
             "log_removal",
             "the log says it exists; no bytes",
+        ),
+        Rule(
+            ("no entry", "directories by id", "log: directory", "path is taken"),
+            "entry_missing",
+            "make_parent",
+            "the log says it exists; its path is taken",
         ),
         Rule(
             ("no entry", "log: directory", "path is taken by a directory"),
@@ -608,15 +636,49 @@ LOG_OBJECTS: Final[VerifyTable[LogObjectFacts]] = RuleTable(
 )
 PARENTS: Final[VerifyTable[ParentFacts]] = RuleTable(
     "parents",
-    "each path that has entries below it and is not a directory of the table",
+    "each directory that entries are in and that is not in the table",
     {
         "child young": lambda found: found.child_is_young,
         "a file is there": lambda found: found.is_file,
+        "no log to ask": lambda found: found.logged == "no log",
+        "log: directory exists": lambda found: found.logged == "there",
+        "log: operation pending": lambda found: found.logged == "undecided",
+        "log: removed just now": lambda found: found.logged == "leaving",
+        "log: directory removed": lambda found: found.logged == "removed",
     },
     (
         Rule(("child young",), None, "none"),
         Rule(("a file is there",), "missing_parent", "report", "its parent is not a directory"),
+        Rule(
+            ("no log to ask",),
+            "missing_parent",
+            "report",
+            "its directory was not found, and there is no log that tells whether it was moved",
+        ),
+        Rule(("log: directory exists",), None, "none"),
+        Rule(("log: operation pending",), None, "none"),
+        Rule(("log: removed just now",), None, "none"),
+        Rule(
+            ("log: directory removed",),
+            "unreachable_entry",
+            "remove_entry",
+            "its directory was removed",
+        ),
         Rule((), "missing_parent", "make_parent", "its parent is not there"),
+    ),
+)
+CYCLES: Final[VerifyTable[CycleFacts]] = RuleTable(
+    "cycles",
+    "directories that are below themselves",
+    {"it exists": lambda found: bool(found.entries)},
+    (
+        Rule(
+            ("it exists",),
+            "directory_cycle",
+            "move_item",
+            "the directory is below itself, with {others}",
+        ),
+        Rule((), None, "none"),
     ),
 )
 CHANGES: Final[VerifyTable[ChangeFacts]] = RuleTable(
@@ -679,6 +741,7 @@ TABLES: Final[tuple[VerifyTable[Any], ...]] = (
     ITEMS,
     LOG_OBJECTS,
     PARENTS,
+    CYCLES,
     CHANGES,
 )
 """All decisions of fsck about a volume that has its table."""
@@ -697,6 +760,15 @@ def decide_log_object(facts: LogObjectFacts) -> list[Finding]:
 def decide_parent(facts: ParentFacts) -> list[Finding]:
     """The finding about an entry whose parent is no directory of the table."""
     return _loose(PARENTS, facts, object_id=facts.child_id, path=facts.child)
+
+
+def decide_cycle(facts: CycleFacts) -> list[Finding]:
+    """The finding about directories that are below themselves."""
+    if not facts.entries:
+        return _loose(CYCLES, facts)
+    moved = facts.moved
+    others = ", ".join(each.id for each in facts.entries if each.id != moved.id) or "nothing else"
+    return _loose(CYCLES, facts, object_id=moved.id, path=moved.path, others=others)
 
 
 def decide_change(facts: ChangeFacts) -> list[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import (
     AsyncGenerator,
+    AsyncIterator,
     Awaitable,
     Callable,
     Collection,
@@ -15,9 +16,17 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from s3k_async._native import Entries
-from s3k_async.backends.ports.items import Condition, Item
+from s3k_async.backends.ports.items import Condition, Item, Value
 from s3k_async.errors import ItemFormatError, S3kError, UnsupportedError
-from s3k_async.model import ChangeResult, ChangeTally, Entry, LayoutName, Progress, TrashItem
+from s3k_async.model import (
+    ChangeResult,
+    ChangeTally,
+    Entry,
+    LayoutName,
+    Operation,
+    Progress,
+    TrashItem,
+)
 from s3k_async.table.keys import Directory
 from s3k_async.txn.intent_view import Seeing
 from s3k_async.txn.lease import Moment
@@ -28,6 +37,7 @@ __all__ = [
     "Chain",
     "ConfirmedChain",
     "Layout",
+    "LayoutCheck",
     "LocatedEntry",
     "OnProgress",
     "PreparedPaths",
@@ -218,6 +228,9 @@ class Layout(Protocol):
     def trash(self) -> TrashStore:
         """The trash: deleted directories that can be restored. In layout `path` it is empty."""
 
+    def check(self) -> LayoutCheck:
+        """The layout's part of one run of fsck, which knows no directories yet."""
+
     # Directories in a caller's transaction
 
     def trashed(self, directory: Entry, operation: str, *, empty: bool) -> TrashedEntry | None:
@@ -290,6 +303,78 @@ class TrashStore(Protocol):
         deleted longer ago than the retention, and delete removal markers. `clock` returns the time
         of the data store, epoch milliseconds. The result lists the entries that were kept, with the
         reasons. `dry_run`: change nothing, and count what would be reclaimed."""
+
+
+class LayoutCheck(Protocol):
+    """What differs between layouts in one run of fsck: the directories that its scan has found, and
+    the writes of its repairs. In layout `tree`, items that were read by a scan have no paths, and
+    nothing but the log tells the place of a directory whose id is known."""
+
+    @property
+    def by_id(self) -> bool:
+        """Whether directory keys are object ids."""
+
+    @property
+    def roots(self) -> Collection[str]:
+        """The directory keys that need no directory item."""
+
+    @property
+    def settle_ms(self) -> int:
+        """How long after the removal of a directory, milliseconds, a client may still move an entry
+        out of it that it has just created there."""
+
+    # The scan
+
+    def pages(self, path: str, segment: int, segments: int) -> AsyncIterator[Sequence[Item]]:
+        """The items of one segment of a scan of the table; for a path other than the root they may
+        be those at and below the path alone, all of them in the first segment."""
+
+    def is_object(self, item: Item, entry: Entry) -> bool:
+        """Whether the item of an entry stores an object, and not the removal marker of one. Raises
+        ItemFormatError for an item in the trash that cannot be read as one."""
+
+    def add_directories(self, directories: Iterable[tuple[str, str]]) -> None:
+        """Add directories that were found, by their directory keys, with the entry keys of their
+        items."""
+
+    def directory(self, key: str) -> Directory | None:
+        """A directory at the place where the scan has found it; None if it is not known."""
+
+    def with_path(self, entry: Entry) -> Entry:
+        """An entry with a path for findings and for the log."""
+
+    def cycles(self) -> list[list[Directory]]:
+        """The directories found below themselves: those of each cycle."""
+
+    async def is_below_file(self, entry: Entry) -> bool:
+        """Whether a file is at the path of the entry's parent."""
+
+    def close(self) -> None:
+        """Remove temporary files. Idempotent."""
+
+    # The writes of repairs
+
+    async def item_for(self, before: Entry, after: Entry) -> Mapping[str, Value]:
+        """The item for a new state of an entry that stays in its place."""
+
+    def logged_item(self, operation: Operation) -> Mapping[str, Value]:
+        """The item for the state of an entry after a logged operation."""
+
+    def moved_item(self, item: Item, entry: Entry) -> Mapping[str, Value]:
+        """The item of an entry under its own key, which was found under another one."""
+
+    async def make_parent(self, key: str, before: Entry | None, version: int) -> None:
+        """Create a missing directory. In layout `tree` it gets its id as name, in `/lost+found`.
+        `before`: its last state in the log; `version`: one that it never had. Raises
+        ConditionFailedError if it is there by now."""
+
+    async def remove_unreachable(self, entry: Entry) -> None:
+        """Remove a file whose directory was removed, or move a directory of this kind into the
+        trash. Raises ConditionFailedError, PathNotFoundError, ConflictError if it has changed."""
+
+    async def break_cycle(self, entry: Entry, others: Sequence[Entry]) -> None:
+        """Move one directory of a cycle into `/lost+found`, if nothing has changed in the cycle.
+        Raises ConditionFailedError."""
 
 
 def require_supported(layout: LayoutName, work: str) -> None:

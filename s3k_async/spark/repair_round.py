@@ -199,8 +199,8 @@ def _objects(turn: RepairTask) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
                 finally:
                     collector.close_tail()
                 yield from turn.rows(this, report, name)
-                for child in collector.lonely(0):
-                    yield result_of("lonely", line=to_line("children", child))
+                for lonely in collector.lonely(0):
+                    yield result_of("lonely", line=to_line("lonely", lonely))
 
     return lambda batches: batches_of(FindingCounts().counted(rows(batches)))
 
@@ -211,7 +211,7 @@ def _parents(turn: RepairTask, *, later: bool) -> Callable[[Iterable[pa.RecordBa
             name = f"parents-{attempt_name()}"
             this, report = turn.round(volume, turn.collector(volume, Shuffle()), name)
             lines = (line for batch in batches for line in batch.column(0).to_pylist())
-            while children := [from_line("children", line) for line in islice(lines, CHILDREN)]:
+            while children := [from_line("lonely", line) for line in islice(lines, CHILDREN)]:
                 run(partial(this.parents, children, later=later))
                 yield from turn.new_rows(report)
             yield from turn.rows(this, report, name)

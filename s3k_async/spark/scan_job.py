@@ -19,6 +19,7 @@ from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import HELD, Shuffle
 from s3k_async.model import ROOT
+from s3k_async.namespace.layout import require_supported
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.tail import LogPosition, position_of
 from s3k_async.spark.runner import JobRun
@@ -161,6 +162,7 @@ def job_on(
     path = normalize(path)
     with opened(job.volume.driver) as (driver, run):
         keys = driver.store.keys
+        require_supported(keys.layout, "a Spark job of fsck")
         whole = [
             *scope,
             driver.record.volume_id,

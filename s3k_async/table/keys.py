@@ -17,11 +17,12 @@ from s3k_async.backends.ports.items import Key
 from s3k_async.errors import InvalidPathError
 from s3k_async.model import Entry, HashName, LayoutName
 
-__all__ = ["ROOT_KEY", "TRASH_ID", "Directory", "KeyScheme", "is_entry_partition"]
+__all__ = ["BY_ID", "ROOT_KEY", "TRASH_ID", "Directory", "KeyScheme", "is_entry_partition"]
 
 _PATH_PREFIX = "ks://"
 _TREE_PREFIX = "s3k:tree/"
-_BY_ID = "/.directory"
+BY_ID = "/.directory"
+"""The parent of the paths that are shown for entries whose path is not known, in layout `tree`."""
 
 ROOT_KEY = Key("s3k:root", "root")
 """Where the root's record is. The root has no item; a transaction that changes something in it
@@ -142,7 +143,7 @@ class KeyScheme:
         contain no paths, the path contains the id of the directory: `/.directory/<id>/<name>`."""
         if self.layout == "path":
             return entry
-        return replace(entry, path=f"{_BY_ID}/{entry.entry_key}")
+        return replace(entry, path=f"{BY_ID}/{entry.entry_key}")
 
     def entry_keys(self, keys: Sequence[Key]) -> list[str]:
         """`entry_key` for many."""

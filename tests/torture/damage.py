@@ -110,7 +110,10 @@ class Scene:
 
     async def find(self, path: str) -> Entry | None:
         """What is at the path, if it can be read."""
-        return await read_item(self.volume.store, path)
+        store = self.volume.store
+        if store.keys.layout == "tree":
+            return await store.get(path)
+        return await read_item(store, path)
 
     async def need(self, path: str) -> Entry:
         entry = await self.find(path)

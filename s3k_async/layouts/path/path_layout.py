@@ -5,6 +5,7 @@ from __future__ import annotations
 from s3k_async.layouts.path.atomic_changes import AtomicTree, SubtreePreparation
 from s3k_async.layouts.path.empty_trash import EmptyTrash
 from s3k_async.layouts.path.parents import ParentDirectories
+from s3k_async.layouts.path.path_check import PathCheck
 from s3k_async.layouts.path.recursive import Tree
 from s3k_async.layouts.path.tree_resolution import TreeResolution
 from s3k_async.model import ChangeResult, ChangeTally, Entry
@@ -59,6 +60,10 @@ class PathLayout(ParentDirectories):
     def trash(self) -> EmptyTrash:
         """The trash, which is always empty."""
         return EmptyTrash()
+
+    def check(self) -> PathCheck:
+        """The part of layout `path`."""
+        return PathCheck(self._store)
 
     def trashed(
         self,

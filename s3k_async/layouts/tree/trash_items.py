@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 
 from s3k_async.backends.ports.items import Condition, Item, Key, Value
 from s3k_async.errors import ItemFormatError
+from s3k_async.layouts.tree.path_index import TRASH_FOLDER
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.entries import is_id
 from s3k_async.table.codec import NEXT, from_item, to_item
@@ -40,8 +41,6 @@ published yet."""
 TrashState: TypeAlias = Literal["", "reclaiming"]
 """`reclaiming`: its content is being removed, so that it cannot be restored."""
 
-_FOLDER: Final = "/.trash"
-"""The parent of the paths that the log shows for directories in the trash."""
 _STATE: Final = "state"
 _SINCE: Final = "since"
 _LARGEST: Final = 2**63 - 1
@@ -184,7 +183,7 @@ def deleted_by() -> str:
 
 
 def _path(object_id: str) -> str:
-    return f"{_FOLDER}/{object_id}"
+    return f"{TRASH_FOLDER}/{object_id}"
 
 
 def _text(item: Item, entry: Entry, name: str, *, optional: bool = False) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from s3k_async.layouts.tree.directory_changes import DirectoryChanges
 from s3k_async.layouts.tree.reclamation import Reclamation
+from s3k_async.layouts.tree.tree_check import TreeCheck
 from s3k_async.layouts.tree.tree_parents import TreeParents
 from s3k_async.layouts.tree.tree_trash import TreeTrash
 from s3k_async.model import ChangeResult, ChangeTally, Entry
@@ -66,6 +67,10 @@ class TreeLayout(TreeParents):
     def trash(self) -> TreeTrash:
         """The directories in the trash."""
         return TreeTrash(self._store, self.changes)
+
+    def check(self) -> TreeCheck:
+        """A new path index, and the writes of repairs."""
+        return TreeCheck(self._store, self, self.changes)
 
     def trashed(self, directory: Entry, operation: str, *, empty: bool) -> TrashedEntry | None:
         """The directory in the trash, or its removal marker."""

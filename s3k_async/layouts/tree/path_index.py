@@ -1,0 +1,160 @@
+"""The path index of layout `tree`: the places of directories that a scan of the table has found, by
+their ids.
+
+The keys of entries contain ids instead of paths, so that a scan knows no paths. The index makes
+them from the directories that it was given. Since a scan is no snapshot, a path may be one that
+never existed at any moment: it is for people, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from s3k_async import _native
+from s3k_async.model import ROOT
+from s3k_async.oplog.external_sort import ExternalSort
+from s3k_async.table.keys import BY_ID, TRASH_ID
+from s3k_async.table.stored_reader import ROOT_ENTRY
+
+__all__ = ["HELD_DIRECTORIES", "TRASH_FOLDER", "PathIndex"]
+
+HELD_DIRECTORIES: Final = 100_000
+"""Directories held in memory before all are written to a temporary file."""
+BUFFERED: Final = 1000
+"""Directories held in memory after that, before they are written too."""
+TRASH_FOLDER: Final = "/.trash"
+"""The parent of the paths that are shown for directories in the trash."""
+
+_SCHEMA: Final = """
+CREATE TABLE directories (id TEXT PRIMARY KEY, parent TEXT NOT NULL, name TEXT NOT NULL)
+WITHOUT ROWID
+"""
+_UNREACHED: Final = """
+WITH RECURSIVE reached(id) AS (
+    SELECT id FROM directories WHERE parent NOT IN (SELECT id FROM directories)
+    UNION SELECT below.id FROM directories AS below JOIN reached ON below.parent = reached.id
+)
+SELECT id FROM directories WHERE id NOT IN (SELECT id FROM reached) ORDER BY id
+"""
+
+
+class PathIndex:
+    """Directory id to the id of its parent, and its name. Of several places of one directory, the
+    one that was added last is kept."""
+
+    def __init__(self, held: int = HELD_DIRECTORIES) -> None:
+        """`held`: directories in memory before all are written to a temporary file."""
+        self._held = held
+        self._places: dict[str, tuple[str, str]] = {}
+        self._file: ExternalSort | None = None
+        self._paths: dict[str, str] = {}
+        """The last paths that were asked for."""
+
+    def add(self, directories: Iterable[tuple[str, str]]) -> None:
+        """Add directories by id, each with the entry key of its item."""
+        self._paths.clear()
+        for object_id, entry_key in directories:
+            parent, _, name = entry_key.partition("/")
+            self._places[object_id] = parent, name
+        if len(self._places) > (self._held if self._file is None else BUFFERED):
+            self._spill()
+
+    def place(self, object_id: str) -> str | None:
+        """The entry key of a directory's item; None for an unknown directory."""
+        found = self._at(object_id)
+        return None if found is None else f"{found[0]}/{found[1]}"
+
+    def path(self, object_id: str) -> str:
+        """The path of a directory: below `/.trash` for one in the trash, and below `/.directory` if
+        no path leads to it."""
+        names: list[str] = []
+        seen: set[str] = set()
+        key = object_id
+        while True:
+            if key == ROOT_ENTRY.id:
+                top = ROOT
+            elif key == TRASH_ID:
+                top = TRASH_FOLDER
+            elif key in self._paths:
+                top = self._paths[key]
+            else:
+                place = None if key in seen else self._at(key)
+                if place is not None:
+                    seen.add(key)
+                    names.append(place[1])
+                    key = place[0]
+                    continue
+                top = f"{BY_ID}/{object_id}"
+                names = []
+            break
+        for name in reversed(names):
+            top = _native.join(top, name)
+        if len(self._paths) >= self._held:
+            self._paths.clear()
+        self._paths[object_id] = top
+        return top
+
+    def cycles(self) -> list[list[str]]:
+        """The directories that are below themselves: the ids of each cycle, from the least on."""
+        found: list[list[str]] = []
+        known: set[str] = set()
+        for start in self._unreached():
+            trail: dict[str, None] = {}
+            key = start
+            while key not in trail and key not in known:
+                trail[key] = None
+                place = self._at(key)
+                assert place is not None
+                key = place[0]
+            if key in trail:
+                members = list(trail)
+                cycle = members[members.index(key) :]
+                least = cycle.index(min(cycle))
+                found.append(cycle[least:] + cycle[:least])
+            known.update(trail)
+        return sorted(found)
+
+    def close(self) -> None:
+        """Remove the temporary file. Idempotent."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _at(self, object_id: str) -> tuple[str, str] | None:
+        held = self._places.get(object_id)
+        if held is not None or self._file is None:
+            return held
+        row: tuple[str, str] | None = self._file.database.execute(
+            "SELECT parent, name FROM directories WHERE id = ?", (object_id,)
+        ).fetchone()
+        return row
+
+    def _unreached(self) -> Iterator[str]:
+        """The ids of directories that neither a root nor an unknown directory is above."""
+        if self._file is not None:
+            self._spill()
+            self._file.database.execute(
+                "CREATE INDEX IF NOT EXISTS by_parent ON directories (parent)"
+            )
+            yield from (row[0] for row in self._file.database.execute(_UNREACHED).fetchall())
+            return
+        reached: set[str] = set()
+        for start in sorted(self._places):
+            trail: dict[str, None] = {}
+            key = start
+            while key in self._places and key not in trail and key not in reached:
+                trail[key] = None
+                key = self._places[key][0]
+            if key in trail:
+                yield start
+            elif key in reached or key not in self._places:
+                reached.update(trail)
+
+    def _spill(self) -> None:
+        if self._file is None:
+            self._file = ExternalSort()
+            self._file.database.execute(_SCHEMA)
+        rows = [(object_id, *place) for object_id, place in self._places.items()]
+        self._file.many("INSERT OR REPLACE INTO directories VALUES (?, ?, ?)", rows)
+        self._places.clear()

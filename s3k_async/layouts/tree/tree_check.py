@@ -1,0 +1,213 @@
+"""fsck in layout `tree`: directories are known by their ids, and paths come from the path index of
+the scan (docs/design/011-directories-by-id.md, section 8.2)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from s3k_async import _native
+from s3k_async._core.concurrency import merge
+from s3k_async.backends.ports.items import (
+    ABSENT,
+    MAX_TRANSACTION,
+    PARTITION,
+    SORT,
+    Action,
+    Check,
+    Delete,
+    Item,
+    Put,
+    Value,
+)
+from s3k_async.backends.ports.pagination import query_all, scan_all
+from s3k_async.errors import ItemFormatError, UnsupportedError
+from s3k_async.layouts.tree.directory_changes import DirectoryChanges
+from s3k_async.layouts.tree.path_index import PathIndex
+from s3k_async.layouts.tree.trash_items import SETTLE_MS, TrashedDirectory
+from s3k_async.layouts.tree.tree_reads import TreeReads
+from s3k_async.model import ROOT, Entry, Operation
+from s3k_async.namespace.store import MetadataStore, directories_above
+from s3k_async.table.codec import from_item, to_item, unchanged
+from s3k_async.table.keys import TRASH_ID, Directory
+from s3k_async.table.stored_reader import ROOT_ENTRY, SUFFIX_STREAMS
+
+__all__ = ["LOST_AND_FOUND", "TreeCheck"]
+
+LOST_AND_FOUND: Final = "/lost+found"
+"""The directory of those whose parents cannot be found."""
+_ROOTS: Final = frozenset({ROOT_ENTRY.id, TRASH_ID})
+
+
+class TreeCheck:
+    """An implementation of `namespace.layout.LayoutCheck`."""
+
+    by_id = True
+    roots: Collection[str] = _ROOTS
+    settle_ms = SETTLE_MS
+
+    def __init__(self, store: MetadataStore, reads: TreeReads, changes: DirectoryChanges) -> None:
+        self._store = store
+        self._reads = reads
+        self._changes = changes
+        self._index = PathIndex()
+
+    # The scan
+
+    def pages(self, path: str, segment: int, segments: int) -> AsyncIterator[Sequence[Item]]:
+        """The items of one segment of the table, or those that a walk from the path reaches."""
+        if path == ROOT:
+            return scan_all(self._store.items, segment, segments)
+        return self._walk(path, begins=segment == 0)
+
+    async def _walk(self, path: str, *, begins: bool) -> AsyncIterator[Sequence[Item]]:
+        chain = await self._reads.chain(path)
+        above = directories_above(chain)
+        self.add_directories((each.id, each.entry_key) for each in above)
+        top = chain[-1][1]
+        if not begins or top is None:
+            return
+        item = await self._store.items.get(self._store.keys.of(top))
+        if item is None:
+            return
+        yield [item]
+        left = deque([top.id] if top.is_dir else [])
+        while left:
+            partitions = self._store.keys.partitions(left.popleft())
+            streams = [query_all(self._store.items, each) for each in partitions]
+            async for page in merge(streams, limit=SUFFIX_STREAMS):
+                left += self._below(page)
+                yield page
+
+    def _below(self, page: Sequence[Item]) -> list[str]:
+        """The directories of a page that the walk has not reached before."""
+        found = []
+        for item in page:
+            try:
+                entry = from_item(item, self._store.keys)
+            except ItemFormatError:
+                continue
+            if entry.is_dir and self._index.place(entry.id) is None:
+                self.add_directories([(entry.id, entry.entry_key)])
+                found.append(entry.id)
+        return found
+
+    def is_object(self, item: Item, entry: Entry) -> bool:
+        """False for removal markers, which are no objects. Raises ItemFormatError."""
+        if entry.directory != TRASH_ID:
+            return True
+        return TrashedDirectory.from_item(item, self._store.keys).why != "empty"
+
+    def add_directories(self, directories: Iterable[tuple[str, str]]) -> None:
+        """Add directories to the path index."""
+        self._index.add(directories)
+
+    def directory(self, key: str) -> Directory | None:
+        """The directory with the id, where the scan has found it."""
+        if key == ROOT_ENTRY.id:
+            return self._store.keys.directory(ROOT_ENTRY)
+        place = self._index.place(key)
+        return None if place is None else Directory(key, self._index.path(key), place)
+
+    def with_path(self, entry: Entry) -> Entry:
+        """The entry with the path of its directory in the path index."""
+        name = entry.entry_key.partition("/")[2]
+        return replace(entry, path=_native.join(self._index.path(entry.directory), name))
+
+    def cycles(self) -> list[list[Directory]]:
+        """The cycles of the path index."""
+        return [
+            [each for key in cycle if (each := self.directory(key)) is not None]
+            for cycle in self._index.cycles()
+        ]
+
+    async def is_below_file(self, entry: Entry) -> bool:
+        """False: a file has no directory key."""
+        return False
+
+    def close(self) -> None:
+        """Remove the temporary file of the path index."""
+        self._index.close()
+
+    # The writes of repairs
+
+    async def item_for(self, before: Entry, after: Entry) -> Mapping[str, Value]:
+        """The item of the entry; in the trash with the attributes of the deletion, which are read
+        again."""
+        if before.directory != TRASH_ID:
+            return to_item(after, self._store.keys)
+        item = await self._store.items.get(self._store.keys.of(before))
+        if item is None:
+            return to_item(after, self._store.keys)  # its condition will fail
+        return self._trash_item(TrashedDirectory.from_item(item, self._store.keys), after)
+
+    def logged_item(self, operation: Operation) -> Mapping[str, Value]:
+        """The item of the entry. The attributes of a deletion are made from its operation: the log
+        does not tell who deleted the directory."""
+        after, before = operation.after, operation.before
+        assert after is not None
+        if after.directory != TRASH_ID:
+            return to_item(after, self._store.keys)
+        trashed = TrashedDirectory(
+            after,
+            "deleted",
+            before.directory if before is not None else ROOT_ENTRY.id,
+            before.path if before is not None else after.path,
+            operation.time_ms,
+        )
+        return trashed.item(self._store.keys)
+
+    def moved_item(self, item: Item, entry: Entry) -> Mapping[str, Value]:
+        """The item with another key, and all of its attributes."""
+        key = self._store.keys.of(entry)
+        return {**item, PARTITION: key.partition, SORT: key.sort}
+
+    def _trash_item(self, trashed: TrashedDirectory, entry: Entry) -> Mapping[str, Value]:
+        return replace(trashed, entry=entry).item(self._store.keys)
+
+    async def make_parent(self, key: str, before: Entry | None, version: int) -> None:
+        """Create the directory with its id, in `/lost+found`."""
+        store = self._store
+        parent = await store.make_directory(LOST_AND_FOUND)
+        blank = store.new_directory(_native.join(LOST_AND_FOUND, key), parent)
+        made = replace(blank, id=key, version=version)
+        operation = store.changes.operation("rename" if before else "create", before, made)
+        actions: list[Action] = [
+            Put(to_item(made, store.keys), ABSENT),
+            *store.require_parent(store.keys.directory(parent)),
+        ]
+        await store.transact([operation], actions)
+        self.add_directories([(key, made.entry_key)])
+
+    async def remove_unreachable(self, entry: Entry) -> None:
+        """Delete the file, or move the directory into the trash."""
+        store = self._store
+        if not entry.is_dir:
+            await store.delete_file(entry, anywhere=True)
+            return
+        trashed = self._changes.trashed(entry, "deleted", store.runtime.uuid())
+        actions: list[Action] = [
+            Delete(store.keys.of(entry), unchanged(entry)),
+            Put(trashed.item(store.keys), ABSENT),
+        ]
+        await store.transact([store.changes.operation("rename", entry, trashed.entry)], actions)
+
+    async def break_cycle(self, entry: Entry, others: Sequence[Entry]) -> None:
+        """Move the directory, on the condition that the others are unchanged."""
+        store = self._store
+        parent = await store.make_directory(LOST_AND_FOUND)
+        moved = entry.moved(_native.join(LOST_AND_FOUND, entry.id), operation=store.runtime.uuid())
+        moved = replace(moved, directory=parent.id)
+        actions: list[Action] = [
+            Delete(store.keys.of(entry), unchanged(entry)),
+            Put(to_item(moved, store.keys), ABSENT),
+            *(Check(store.keys.of(each), unchanged(each)) for each in others),
+            *store.require_parent(store.keys.directory(parent)),
+        ]
+        if len(actions) > MAX_TRANSACTION:
+            raise UnsupportedError(
+                "the cycle has too many directories for one transaction", path=entry.path
+            )
+        await store.transact([store.changes.operation("rename", entry, moved)], actions)
