@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,8 @@ from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
 from s3k_async.model import Entry
 from s3k_async.table.codec import to_item
+from s3k_async.testing import FaultPlan
+from tests.client.rig import faulty_client
 from tests.engines.volumes import fresh_name
 from tests.torture.damage import GRACE, Scene
 
@@ -26,6 +29,11 @@ async def scene() -> AsyncIterator[Scene]:
     world = await Scene.start(place=config)
     yield world
     await world.end()
+
+
+def client(scene: Scene) -> AbstractAsyncContextManager[S3kClient]:
+    """A client with the clock of the scene."""
+    return faulty_client(FaultPlan(), scene.volume.config, scene.volume.store.runtime)
 
 
 async def at(scene: Scene, path: str) -> Entry:
@@ -53,7 +61,7 @@ async def repaired(scene: Scene) -> set[tuple[FindingKind, Action, str]]:
 
 
 async def contents(scene: Scene) -> dict[str, bytes]:
-    async with S3kClient(config=scene.volume.config) as fs:
+    async with client(scene) as fs:
         return {each.path: await fs.read(each.path) async for each in fs.find("/", type="file")}
 
 
@@ -61,11 +69,11 @@ async def test_a_healthy_tree_with_a_trash_has_no_findings(scene: Scene) -> None
     layout = scene.volume.store.layout
     await layout.rename_directory(await at(scene, "/a/d0"), "/d", atomic=True)
     await layout.delete_directory(await at(scene, "/a"), atomic=True)
-    async with S3kClient(config=scene.volume.config) as fs:
+    async with client(scene) as fs:
         await fs.makedirs("/empty")
         await fs.delete("/empty")
     await scene.settled()
-    assert (await verify_volume(scene.volume, grace=GRACE)).findings == []
+    assert (await verify_volume(scene.volume, grace=GRACE)).problems == []
     assert await repaired(scene) == set()
 
 
@@ -102,7 +110,7 @@ async def test_a_file_in_a_directory_removed_as_empty_is_removed(scene: Scene) -
     store = scene.volume.store
     await store.make_directory("/gone")
     directory = await at(scene, "/gone")
-    async with S3kClient(config=scene.volume.config) as fs:
+    async with client(scene) as fs:
         await fs.delete("/gone")
     await scene.settled()
     file = replace(await at(scene, "/top"), id=scene.uuid(), directory=directory.id)
@@ -118,7 +126,7 @@ async def test_a_directory_in_a_removed_directory_is_moved_into_the_trash(scene:
     store = scene.volume.store
     await store.make_directory("/gone")
     directory = await at(scene, "/gone")
-    async with S3kClient(config=scene.volume.config) as fs:
+    async with client(scene) as fs:
         await fs.delete("/gone")
     inner = await at(scene, "/a/d0")
     await lose(scene, inner)
@@ -167,6 +175,4 @@ async def test_a_subtree_is_checked_by_a_walk(scene: Scene) -> None:
     assert (await verify_volume(scene.volume, path="/a", grace=GRACE)).problems == []
     await lose(scene, await at(scene, "/a/d0/f0"))
     report = await verify_volume(scene.volume, path="/a", grace=GRACE)
-    assert [(each.kind, each.path) for each in report.problems] == [
-        ("entry_missing", "/a/d0/f0")
-    ]
+    assert [(each.kind, each.path) for each in report.problems] == [("entry_missing", "/a/d0/f0")]

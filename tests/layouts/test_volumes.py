@@ -3,7 +3,6 @@ that does not support it."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,13 +16,12 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.migrate.dump import dump_volume
 from s3k_async.migrate.load import load_volume
 from s3k_async.migrate.reshard import reshard_volume
 from s3k_async.model import LayoutName
 from s3k_async.volumes.restoration import restore_volume
-from s3k_async.volumes.volume import Volume, open_volume
+from s3k_async.volumes.volume import open_volume
 
 
 @pytest.fixture
@@ -61,19 +59,6 @@ async def test_a_volume_of_layout_path_is_not_opened_as_one_of_layout_tree(
     assert made.layout == "path"
     with pytest.raises(VolumeMismatchError, match="layout"):
         await S3kClient(config=config).open_volume()
-
-
-@pytest.mark.parametrize("work", [verify_volume, repair_volume], ids=["verify", "repair"])
-async def test_work_without_support_of_the_layout_changes_nothing(
-    config: VolumeConfig, work: Callable[[Volume], Awaitable[object]]
-) -> None:
-    await init_volume(config=config)
-    volume = await open_volume(config)
-    try:
-        with pytest.raises(UnsupportedError, match="does not support layout tree"):
-            await work(volume)
-    finally:
-        await volume.close()
 
 
 async def test_it_is_not_locked_for_a_reshard(config: VolumeConfig) -> None:
