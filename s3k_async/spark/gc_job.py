@@ -37,6 +37,7 @@ from s3k_async.integrity.gc_sweep import BATCH, GarbageCollector, MarkedState, S
 from s3k_async.integrity.references import nameless_item, need_unlocked
 from s3k_async.integrity.repair import scope_of
 from s3k_async.integrity.shuffle import from_line
+from s3k_async.namespace.layout import require_supported
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.spark.gc_tasks import (
     SHARDS,
@@ -120,6 +121,7 @@ def gc(
     """
     job = JobRun(spark, volume, "gc", tasks=tasks, per_core=CORE_TASKS, progress=progress)
     with opened(job.volume.driver) as (driver, run):
+        require_supported(driver.store.keys.layout, "a Spark job of gc")
         if driver.log_blobs is None and not driver.read_only:
             raise InvalidArgumentError(
                 "a volume without a log is collected by one machine, alone: s3k gc --exclusive"

@@ -22,12 +22,23 @@ _ROOTS: Final = frozenset({ROOT})
 class PathCheck:
     """An implementation of `namespace.layout.LayoutCheck`."""
 
-    by_id = False
-    roots: Collection[str] = _ROOTS
-    settle_ms = 0
-
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
+
+    @property
+    def by_id(self) -> bool:
+        """No: they are paths."""
+        return False
+
+    @property
+    def roots(self) -> Collection[str]:
+        """The root."""
+        return _ROOTS
+
+    @property
+    def settle_ms(self) -> int:
+        """None: its creator creates the directory again."""
+        return 0
 
     def pages(self, path: str, segment: int, segments: int) -> AsyncIterator[Sequence[Item]]:
         """The items of one segment of the table, whatever the path."""

@@ -44,15 +44,26 @@ _ROOTS: Final = frozenset({ROOT_ENTRY.id, TRASH_ID})
 class TreeCheck:
     """An implementation of `namespace.layout.LayoutCheck`."""
 
-    by_id = True
-    roots: Collection[str] = _ROOTS
-    settle_ms = SETTLE_MS
-
     def __init__(self, store: MetadataStore, reads: TreeReads, changes: DirectoryChanges) -> None:
         self._store = store
         self._reads = reads
         self._changes = changes
         self._index = PathIndex()
+
+    @property
+    def by_id(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def roots(self) -> Collection[str]:
+        """The root and the trash."""
+        return _ROOTS
+
+    @property
+    def settle_ms(self) -> int:
+        """The settle time."""
+        return SETTLE_MS
 
     # The scan
 
