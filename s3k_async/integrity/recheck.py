@@ -451,8 +451,8 @@ def _parent_state(scope: Scope, facts: Facts) -> ParentState:
 
 
 async def cycle_facts(scope: Scope, cycles: Iterable[CycleFacts]) -> list[CycleFacts]:
-    """The cycles of directories that exist. A directory that leaves its key gets another version:
-    if two reads find the same versions, all of them were in place between the reads."""
+    """The cycles with their items, where they exist. A directory that leaves its key gets another
+    version: if two reads find the same versions, all of them were in place between the reads."""
 
     async def read(cycle: CycleFacts) -> list[Entry | None]:
         stored = await scope.store.items_at([each.entry_key for each in cycle.members])
@@ -466,13 +466,13 @@ async def cycle_facts(scope: Scope, cycles: Iterable[CycleFacts]) -> list[CycleF
             found.append(entry if _is_directory(scope, entry, each.key) else None)
         return found
 
-    async def look(cycle: CycleFacts) -> CycleFacts | None:
+    async def look(cycle: CycleFacts) -> CycleFacts:
         before = [entry for entry in await read(cycle) if entry is not None and not entry.pending]
         if len(before) < len(cycle.members) or await read(cycle) != before:
-            return None
+            return cycle
         return replace(cycle, entries=tuple(map(scope.check.with_path, before)))
 
-    return [facts for facts in await gather(look, list(cycles), limit=READS) if facts is not None]
+    return await gather(look, list(cycles), limit=READS)
 
 
 async def checked_bytes(scope: Scope, entry: Entry) -> Finding | None:

@@ -2,33 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from s3k_async import S3kClient
 from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Put, Update
-from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
+from s3k_async.config import LogMode, MemoryBlobs, MemoryTable, VolumeConfig
+from s3k_async.integrity.collector import Collector, Tell
 from s3k_async.integrity.facts import Action, FindingKind
 from s3k_async.integrity.repair import repair_volume, verify_volume
+from s3k_async.integrity.rule_table import RuleCoverage
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
 from s3k_async.model import Entry
+from s3k_async.oplog.entries import Operation
 from s3k_async.table.codec import to_item
 from s3k_async.testing import FaultPlan
+from s3k_async.volumes import init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import fresh_name
-from tests.torture.damage import GRACE, Scene
+from tests.torture.damage import BY_ID, GRACE, Scene
+
+
+async def new_scene(log_mode: LogMode = "native") -> Scene:
+    name = fresh_name("tree")
+    config = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), layout="tree")
+    return await Scene.start(log_mode, place=config)
 
 
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
-    name = fresh_name("tree")
-    config = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), layout="tree")
-    world = await Scene.start(place=config)
+    world = await new_scene()
     yield world
     await world.end()
+
+
+async def kinds(scene: Scene) -> set[str]:
+    report = await verify_volume(scene.volume, grace=GRACE)
+    return {finding.kind for finding in report.problems}
+
+
+async def pending_move(scene: Scene, entry: Entry) -> None:
+    """A rename of a directory that is in the log, and young."""
+    after = entry.moved("/elsewhere", operation=scene.uuid())
+    after = replace(after, directory=entry.directory)
+    time_ms = scene.now_ms() + scene.young_ms
+    await scene.log(
+        Operation(after.operation, "rename", entry.id, after.version, time_ms, entry, after),
+        "pending",
+    )
 
 
 def client(scene: Scene) -> AbstractAsyncContextManager[S3kClient]:
@@ -80,6 +106,7 @@ async def test_a_healthy_tree_with_a_trash_has_no_findings(scene: Scene) -> None
 async def test_a_lost_directory_comes_back_with_all_below_it(scene: Scene) -> None:
     before = await contents(scene)
     await lose(scene, await at(scene, "/a/d0"))
+    assert await kinds(scene) == {"entry_missing"}
     assert await repaired(scene) == {("entry_missing", "restore_entry", "done")}
     assert await contents(scene) == before
 
@@ -176,3 +203,107 @@ async def test_a_subtree_is_checked_by_a_walk(scene: Scene) -> None:
     await lose(scene, await at(scene, "/a/d0/f0"))
     report = await verify_volume(scene.volume, path="/a", grace=GRACE)
     assert [(each.kind, each.path) for each in report.problems] == [("entry_missing", "/a/d0/f0")]
+
+
+async def test_without_a_log_a_missing_directory_is_only_reported() -> None:
+    scene = await new_scene("disabled")
+    try:
+        await lose(scene, await at(scene, "/a/d0"))
+        await scene.settled()
+        report = await repair_volume(scene.volume, dry_run=False, grace=GRACE)
+        assert report.repairs == []
+        assert "missing_parent" in {finding.kind for finding in report.left.problems}
+    finally:
+        await scene.end()
+
+
+async def test_a_directory_that_is_being_moved_is_not_judged(scene: Scene) -> None:
+    entry = await at(scene, "/a/d0")
+    await pending_move(scene, entry)
+    await put(scene, replace(entry, path="/a/double"))
+    assert await kinds(scene) == set()
+    await lose(scene, entry)
+    await lose(scene, replace(entry, path="/a/double"))
+    assert await kinds(scene) == set()
+
+
+async def test_a_cycle_that_only_the_scan_has_seen_is_no_finding(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directories were renamed into each other's places during the scan."""
+    top, inner = await at(scene, "/a"), await at(scene, "/a/d0")
+    scan = Collector._scan_blobs
+
+    async def seen_in_a_cycle(self: Collector, tell: Tell) -> None:
+        await scan(self, tell)
+        self.scope.check.add_directories([(top.id, f"{inner.id}/a"), (inner.id, inner.entry_key)])
+
+    monkeypatch.setattr(Collector, "_scan_blobs", seen_in_a_cycle)
+    assert await kinds(scene) == set()
+
+
+SCENES: Sequence[Callable[[Scene], Awaitable[None]]] = (
+    test_a_lost_directory_comes_back_with_all_below_it,
+    test_a_directory_whose_path_is_taken_keeps_its_files,
+    test_a_file_in_a_directory_removed_as_empty_is_removed,
+    test_a_directory_at_two_places_stays_where_the_log_has_it,
+    test_a_cycle_of_directories_is_broken,
+    test_a_directory_that_is_being_moved_is_not_judged,
+)
+
+
+async def test_every_row_for_directories_known_by_id_is_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with RuleCoverage() as reached:
+        for each in SCENES:
+            world = await new_scene()
+            await each(world)
+            await world.end()
+        await test_without_a_log_a_missing_directory_is_only_reported()
+        world = await new_scene()
+        await test_a_cycle_that_only_the_scan_has_seen_is_no_finding(world, monkeypatch)
+        await world.end()
+    assert {(table, rule.when) for table, rule in reached} >= BY_ID
+
+
+async def test_repair_beside_renames_of_directories_touches_nothing_that_lives() -> None:
+    """A scan finds the files of a directory, and the directory at none of its places."""
+    name = fresh_name("renames")
+    config = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), layout="tree", suffix_count=3)
+    await init_volume(config)
+    over, renames = anyio.Event(), 0
+
+    async def rename() -> None:
+        nonlocal renames
+        async with S3kClient(config=config) as fs:
+            while not over.is_set():
+                for source, target in (("/a", "/b/x"), ("/b/x", "/c"), ("/c", "/a")):
+                    await fs.rename(source, target)
+                    renames += 1
+                    await anyio.lowlevel.checkpoint()
+
+    async with S3kClient(config=config) as fs:
+        await fs.makedirs("/b")
+        for number in range(20):
+            await fs.write(f"/a/d{number % 4}/f{number}", b"live")
+    volume = await open_volume(config)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(rename)
+            for _ in range(10):
+                report = await repair_volume(volume, dry_run=False, grace=0.0)
+                found = {each.finding.kind for each in report.repairs} | set(report.left.kinds)
+                assert not found & {
+                    "unreachable_entry",
+                    "missing_parent",
+                    "directory_cycle",
+                    "entry_missing",
+                    "duplicate_id",
+                }
+            over.set()
+        assert renames > 0
+        async with S3kClient(config=config) as fs:
+            assert len([each async for each in fs.find("/a", type="file")]) == 20
+    finally:
+        await volume.close()

@@ -25,10 +25,26 @@ from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import fresh_name
 from tests.support import FakeClock, fake_runtime
 
-__all__ = ["DAMAGES", "GRACE", "PATHS", "YOUNG_BYTES", "Damage", "Scene"]
+__all__ = ["BY_ID", "DAMAGES", "GRACE", "PATHS", "YOUNG_BYTES", "Damage", "Scene"]
 
 GRACE = 60.0
 YOUNG_BYTES = b"uploaded right now"
+BY_ID = frozenset(
+    {
+        ("ids", ("directories by id", "directory", "something pending")),
+        ("ids", ("directories by id", "directory")),
+        ("log", ("no entry", "directories by id", "log: directory", "path is taken")),
+        ("parents", ("no log to ask",)),
+        ("parents", ("log: directory exists",)),
+        ("parents", ("log: operation pending",)),
+        ("parents", ("log: removed just now",)),
+        ("parents", ("log: directory removed",)),
+        ("cycles", ("it exists",)),
+        ("cycles", ()),
+    }
+)
+"""The rows of fsck's tables that only layout `tree` reaches: `tests/integrity/test_repair_tree.py`
+reaches them."""
 PATHS = ("/top", *(f"/a/d{directory}/f{file}" for directory in range(2) for file in range(3)))
 
 

@@ -16,7 +16,7 @@ from s3k_async.integrity.verify_rules import TABLES
 from s3k_async.volumes import open_volume
 from tests.engines.volumes import fresh_name
 from tests.old_volume import memory_volume
-from tests.torture.damage import DAMAGES, GRACE, PATHS, Scene
+from tests.torture.damage import BY_ID, DAMAGES, GRACE, PATHS, Scene
 
 LEFT = {
     "other_file": {"entry_missing"},
@@ -87,7 +87,7 @@ async def test_each_damage_is_mended_and_every_row_of_the_tables_is_reached() ->
         (table.name, rule.when)
         for table in TABLES
         for rule in table.rules
-        if (table.name, rule) not in reached
+        if (table.name, rule) not in reached and (table.name, rule.when) not in BY_ID
     ]
     assert missing == [], missing
 
