@@ -334,7 +334,10 @@ def test_a_purge_leaves_what_came_in_the_place_of_a_directory_that_it_means(
 
 
 @embedded
-@pytest.mark.parametrize("job", ["rename", "delete", "purge"])
+@pytest.mark.parametrize(
+    "job",
+    [pytest.param(job, marks=pytest.mark.slow) for job in ("rename", "delete")] + ["purge"],
+)
 def test_what_an_attempt_held_that_died_is_waited_for(
     spark: SparkSession, volume: VolumeConfig, job: str
 ) -> None:
