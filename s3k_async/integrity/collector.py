@@ -7,7 +7,7 @@ last: table, log, data. A concurrent change is then young in the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -203,15 +203,7 @@ class Collector:
         """The directories that the scan has found below themselves, with their states in the
         log."""
         cycles = self.scope.check.cycles()
-        wanted = {each.key for cycle in cycles for each in cycle}
-        parts = {hash_of(key) % self.shuffle.count for key in wanted}
-        records = (
-            record
-            for number in sorted(parts)
-            for record in self.shuffle.read("records", number)
-            if record.operation.object_id in wanted
-        )
-        logged = latest(records)
+        logged = self.log_states({each.key for cycle in cycles for each in cycle})
         return [
             CycleFacts(
                 tuple(cycle),
@@ -224,6 +216,16 @@ class Collector:
             )
             for cycle in cycles
         ]
+
+    def log_states(self, object_ids: Collection[str]) -> dict[str, ObjectState]:
+        """What the log says about some objects; those that it does not know are left out."""
+        parts = {hash_of(each) % self.shuffle.count for each in object_ids}
+        return latest(
+            record
+            for number in sorted(parts)
+            for record in self.shuffle.read("records", number)
+            if record.operation.object_id in object_ids
+        )
 
     def _know_directories(self) -> None:
         """Add the directories of an earlier scan to the path index."""

@@ -231,7 +231,7 @@ class ParentFacts:
     is_file: bool
     """Whether a file is at the parent's path."""
     entry: Entry | None = None
-    """The entry."""
+    """The entry, in layout `tree`."""
     logged: ParentState = ""
     log_state: ObjectState = NOT_LOGGED
     """The records of the parent in the log, where it was asked."""

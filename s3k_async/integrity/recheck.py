@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -44,6 +44,7 @@ __all__ = [
     "fresh_facts",
     "item_facts",
     "parent_facts",
+    "parent_states",
     "read_item",
     "still_damaged",
     "with_transactions",
@@ -372,8 +373,11 @@ async def parent_facts(
     entry whose parent was removed is a finding by itself; of the others, the first of each parent.
     """
     everything = list(lonely)
-    parents = {each.child[0]: each for each in everything}
-    states = await _parent_states(scope, list(parents.values()), tail) if scope.check.by_id else {}
+    states: Mapping[str, tuple[ParentState, ObjectState]] = {}
+    if scope.check.by_id:
+        records = {each.child[0]: each.records for each in everything}
+        logged = {key: latest(found).get(key, NOT_LOGGED) for key, found in records.items()}
+        states = await parent_states(scope, logged, tail)
 
     async def look(lonely: LonelyEntry) -> ParentFacts | None:
         parent_key, entry_key, object_id, mtime_ms = lonely.child
@@ -389,9 +393,16 @@ async def parent_facts(
             return None  # moved or removed, perhaps with its parent before the parent was read
         shown = scope.check.with_path(entry)
         young = mtime_ms > scope.runtime.now_ms() - scope.grace_ms
-        is_file = parent is not None and not scope.check.by_id
+        by_id = scope.check.by_id
         return ParentFacts(
-            parent_key, shown.path, object_id, young, is_file, shown, state, log_state
+            parent_key,
+            shown.path,
+            object_id,
+            young,
+            parent is not None and not by_id,
+            shown if by_id else None,
+            state,
+            log_state,
         )
 
     looked = await gather(look, everything, limit=READS)
@@ -413,23 +424,17 @@ def _is_directory(scope: Scope, entry: Entry | None, key: str) -> bool:
     return entry is not None and entry.is_dir and scope.store.keys.directory(entry).key == key
 
 
-async def _parent_states(
-    scope: Scope, lonely: Sequence[LonelyEntry], tail: LogTail | None
+async def parent_states(
+    scope: Scope, logged: Mapping[str, ObjectState], tail: LogTail | None
 ) -> dict[str, tuple[ParentState, ObjectState]]:
-    """What the log says about directories that the scan has not found, by id. Those that exist, or
-    that keep changing, are left out."""
+    """What the log says, read again, about directories that the scan has not found, by id. Those
+    that exist, or that keep changing, are left out. `logged`: what it said during the scan."""
     if scope.log is None:
-        return {each.child[0]: ("no log", NOT_LOGGED) for each in lonely}
+        return dict.fromkeys(logged, ("no log", NOT_LOGGED))
     now_ms = scope.runtime.now_ms()
     suspects = [
-        Facts(
-            each.child[0],
-            now_ms,
-            scope.grace_ms,
-            log_state=latest(each.records).get(each.child[0], NOT_LOGGED),
-            by_id=True,
-        )
-        for each in lonely
+        Facts(key, now_ms, scope.grace_ms, log_state=state, by_id=True)
+        for key, state in logged.items()
     ]
     return {
         facts.object_id: (_parent_state(scope, facts), facts.log_state)

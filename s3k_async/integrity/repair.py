@@ -17,8 +17,13 @@ from s3k_async import errors
 from s3k_async._core.concurrency import gather
 from s3k_async.integrity.audit import AuditRecord, AuditTrail
 from s3k_async.integrity.collector import Collector
-from s3k_async.integrity.facts import Action, Facts, Finding, ParentFacts
-from s3k_async.integrity.recheck import confirmed_findings, fresh_facts, parent_facts
+from s3k_async.integrity.facts import NOT_LOGGED, Action, Facts, Finding, ParentFacts
+from s3k_async.integrity.recheck import (
+    confirmed_findings,
+    fresh_facts,
+    parent_facts,
+    parent_states,
+)
 from s3k_async.integrity.repair_actions import (
     FsckVolume,
     LeftError,
@@ -31,7 +36,7 @@ from s3k_async.integrity.shuffle import HELD, LonelyEntry, Shuffle
 from s3k_async.integrity.verify import GRACE_SECONDS, LISTED, Tell, VerifyReport, loose, verify
 from s3k_async.integrity.verify_rules import decide, decide_parent
 from s3k_async.model import ROOT, Progress
-from s3k_async.oplog.log_reader import JavaLogReader, LogReader
+from s3k_async.oplog.log_reader import JavaLogReader, LogReader, ObjectState
 
 __all__ = [
     "ROUNDS",
@@ -295,9 +300,29 @@ class RepairRound:
 
     async def unknown_directories(self) -> None:
         """Create the parents that entries still need. Nothing else could be repaired, so they are
-        not in the log."""
+        not in the log; but in layout `tree`, a client may have moved one since the scan."""
+        if not self._scope.check.by_id:
+            await self._repair_found(
+                [_parent_task(parent, child) for parent, child in self.waiting.items()]
+            )
+            return
+        logged = self._collector.log_states(self.waiting.keys())
+        states = await parent_states(
+            self._scope,
+            {parent: logged.get(parent, NOT_LOGGED) for parent in self.waiting},
+            self._collector.tail,
+        )
+        missing = {
+            parent: log_state
+            for parent, (state, log_state) in states.items()
+            if state in ("unknown", "removed")
+        }
+        self.lost += len(self.waiting) - len(missing)
         await self._repair_found(
-            [_parent_task(parent, child) for parent, child in self.waiting.items()]
+            [
+                _parent_task(parent, self.waiting[parent], log_state)
+                for parent, log_state in missing.items()
+            ]
         )
 
     async def _objects(self, batch: Sequence[tuple[Facts, list[Finding]]]) -> None:
@@ -382,8 +407,15 @@ def _first(found: Iterable[Finding]) -> list[Finding]:
     return [min(repairable, key=lambda finding: ORDER.index(finding.action))] if repairable else []
 
 
-def _parent_task(parent: str, child: Finding) -> Task:
-    facts = ParentFacts(parent, child.path, child.object_id, child_is_young=False, is_file=False)
+def _parent_task(parent: str, child: Finding, log_state: ObjectState = NOT_LOGGED) -> Task:
+    facts = ParentFacts(
+        parent,
+        child.path,
+        child.object_id,
+        child_is_young=False,
+        is_file=False,
+        log_state=log_state,
+    )
     finding = Finding(
         "missing_parent",
         "its parent is not there",

@@ -307,3 +307,37 @@ async def test_repair_beside_renames_of_directories_touches_nothing_that_lives()
             assert len([each async for each in fs.find("/a", type="file")]) == 20
     finally:
         await volume.close()
+
+
+async def test_an_entry_is_restored_beside_a_rename_of_its_directory(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scan has found the directory at a place that it has left since: it is not missing."""
+    directory = await at(scene, "/a/d0")
+    await lose(scene, await at(scene, "/a/d0/f0"))
+    scan, scans = Collector._scan_blobs, 0
+
+    async def then_renamed(self: Collector, tell: Tell) -> None:
+        nonlocal scans
+        await scan(self, tell)
+        scans += 1
+        if scans == 1:
+            await scene.volume.store.layout.rename_directory(directory, "/moved", atomic=True)
+
+    monkeypatch.setattr(Collector, "_scan_blobs", then_renamed)
+    assert await repaired(scene) == {
+        ("entry_missing", "restore_entry", "left"),
+        ("entry_missing", "restore_entry", "done"),
+    }
+    found = await contents(scene)
+    assert found["/moved/f0"] == b"/a/d0/f0"
+    assert not any(path.startswith("/lost+found/") for path in found)
+
+
+async def test_an_entry_is_restored_whose_directory_the_log_does_not_know(scene: Scene) -> None:
+    directory = await at(scene, "/a/d1")
+    await scene.lose_log(directory.id)
+    for path in ("/a/d1/f0", "/a/d1/f1", "/a/d1/f2", "/a/d1/moved", "/a/d1"):
+        await lose(scene, await at(scene, path))
+    assert ("missing_parent", "make_parent", "done") in await repaired(scene)
+    assert (await contents(scene))[f"/lost+found/{directory.id}/f0"] == b"/a/d1/f0"
