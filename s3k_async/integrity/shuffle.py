@@ -116,8 +116,8 @@ _CODECS: Final[Mapping[FactKind, tuple[Callable[[Any], Any], Callable[[Any], Any
     "adopted": (lambda key: key, lambda row: row),
     "children": (list, tuple),
     "lonely": (
-        lambda lonely: [list(lonely.child), list(map(_record_row, lonely.records))],
-        lambda row: LonelyEntry(tuple(row[0]), tuple(map(_record_of, row[1]))),
+        lambda lonely: [*lonely.child, *map(_record_row, lonely.records)],
+        lambda row: LonelyEntry(tuple(row[:4]), tuple(map(_record_of, row[4:]))),
     ),
     "found": (lambda finding: list(astuple(finding)), lambda row: Finding(*row)),
     "items": (asdict, lambda row: ItemFacts(**row)),

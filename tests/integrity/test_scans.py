@@ -13,9 +13,11 @@ from s3k_async.integrity.collector import LOOSE, Collector
 from s3k_async.integrity.repair import scope_of
 from s3k_async.integrity.scans import FactRecord, blob_facts, log_facts, table_facts
 from s3k_async.integrity.scope import ScanCounts, Scope
-from s3k_async.integrity.shuffle import Shuffle, from_line, hash_of, to_line
+from s3k_async.integrity.shuffle import LonelyEntry, Shuffle, from_line, hash_of, to_line
+from s3k_async.model import Entry
 from s3k_async.oplog.checkpoints import Checkpoint
 from s3k_async.oplog.compaction import Compactor
+from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.log_reader import Finding, LogReader, entry_ranges
 from tests.torture.damage import DAMAGES, GRACE, Scene
 
@@ -130,4 +132,9 @@ def test_a_line_is_the_thing_again_and_parts_are_the_same_everywhere() -> None:
     assert "\n" not in line
     assert from_line("children", line) == child
     assert from_line("children", line.encode()) == child
+    assert to_line("lonely", LonelyEntry(child)) == line, "what earlier versions saved"
+    after = Entry("/b", is_dir=True, id="b", version=2, ctime=1, mtime_ms=1000, directory="d")
+    record = LogRecord(Operation("o", "create", "b", 2, 1, None, after), "committed", "key")
+    lonely = LonelyEntry(child, (record, record))
+    assert from_line("lonely", to_line("lonely", lonely)) == lonely
     assert asdict(ScanCounts()) == dict.fromkeys(ScanCounts.__dataclass_fields__, 0)
