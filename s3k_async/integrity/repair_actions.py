@@ -196,8 +196,7 @@ class Repairer:
         operation, entry = self._record(task).operation, self._entry(task)
         assert operation.after is not None
         after = replace(operation.after, pending="")
-        item = await self._scope.check.item_for(entry, after)
-        await self._store.items.write(Put(item, unchanged(entry)))
+        await self._store.items.write(await self._scope.check.put_for(entry, after))
         await self._commit(operation)
 
     async def _log_again(self, task: Task) -> None:
@@ -251,8 +250,12 @@ class Repairer:
                         Delete(put.key, unchanged(replace(state, pending="")))
                     )
             raise LeftError("changed by another client during the restore", path=state.path)
-        if state.is_dir:
-            directory = self._store.keys.directory(state)
+        self._know(state)
+
+    def _know(self, entry: Entry) -> None:
+        """Tell the rest of the round where a directory is by now."""
+        if entry.is_dir:
+            directory = self._store.keys.directory(entry)
             self._scope.check.add_directories([(directory.key, directory.entry_key)])
 
     def _restored(self, facts: Facts) -> Operation:
@@ -433,6 +436,7 @@ class Repairer:
             raise LeftError("the item cannot be read any more", path=task.finding.key) from error
         put = Put(self._scope.check.moved_item(item, entry), ABSENT)
         await self._store.items.transact([_removal(item), put], self._runtime.uuid())
+        self._know(entry)
 
     async def _quarantine(self, task: Task) -> None:
         if isinstance(task.facts, LogObjectFacts):
@@ -478,7 +482,7 @@ class Repairer:
     async def _change(self, kind: Any, before: Entry, after: Entry) -> None:
         """A logged write, conditional on exactly the state that was seen."""
         operation = self._store.changes.operation(kind, replace(before, pending=""), after)
-        put = Put(await self._scope.check.item_for(before, after), unchanged(before))
+        put = await self._scope.check.put_for(before, after)
         await self._store.changes.run([operation], lambda _: self._store.items.write(put))
 
     async def _put_log(self, key: str, data: bytes) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from s3k_async._native import Entries
-from s3k_async.backends.ports.items import Condition, Item, Value
+from s3k_async.backends.ports.items import Condition, Item, Put, Value
 from s3k_async.errors import ItemFormatError, S3kError, UnsupportedError
 from s3k_async.model import (
     ChangeResult,
@@ -354,8 +354,8 @@ class LayoutCheck(Protocol):
 
     # The writes of repairs
 
-    async def item_for(self, before: Entry, after: Entry) -> Mapping[str, Value]:
-        """The item for a new state of an entry that stays in its place."""
+    async def put_for(self, before: Entry, after: Entry) -> Put:
+        """The write of a new state of an entry that stays in its place and is unchanged."""
 
     def logged_item(self, operation: Operation) -> Mapping[str, Value]:
         """The item for the state of an entry after a logged operation."""

@@ -11,17 +11,20 @@ import anyio.lowlevel
 import pytest
 
 from s3k_async import S3kClient
-from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Put, Update
+from s3k_async.backends.ports.items import ABSENT, PARTITION, Condition, Delete, Put, Update
 from s3k_async.config import LogMode, MemoryBlobs, MemoryTable, VolumeConfig
+from s3k_async.errors import BusyError
 from s3k_async.integrity.collector import Collector, Tell
 from s3k_async.integrity.facts import Action, FindingKind
 from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.integrity.rule_table import RuleCoverage
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
+from s3k_async.layouts.tree.tree_check import TreeCheck
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation
 from s3k_async.table.codec import to_item
 from s3k_async.testing import FaultPlan
+from s3k_async.txn.write_intent import WriteIntent
 from s3k_async.volumes import init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import fresh_name
@@ -341,3 +344,62 @@ async def test_an_entry_is_restored_whose_directory_the_log_does_not_know(scene:
         await lose(scene, await at(scene, path))
     assert ("missing_parent", "make_parent", "done") in await repaired(scene)
     assert (await contents(scene))[f"/lost+found/{directory.id}/f0"] == b"/a/d1/f0"
+
+
+async def test_a_misplaced_directory_that_the_log_does_not_know_keeps_its_path(
+    scene: Scene,
+) -> None:
+    before = await contents(scene)
+    directory = await at(scene, "/a/d1")
+    await scene.lose_log(directory.id)
+    keys, items = scene.volume.store.keys, scene.volume.items
+    item = await items.get(keys.of(directory))
+    assert item is not None
+    await lose(scene, directory)
+    others = [each for each in keys.partitions(directory.directory) if each != item[PARTITION]]
+    await items.write(Put({**item, PARTITION: others[0]}, ABSENT))
+    assert ("item_misplaced", "move_item", "done") in await repaired(scene)
+    assert await contents(scene) == before
+
+
+async def test_repair_leaves_a_reclamation_that_has_begun(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would allow the directory to be restored while its content is deleted."""
+    store = scene.volume.store
+    directory = await at(scene, "/a/d0")
+    await store.layout.delete_directory(directory, atomic=True)
+    await scene.settled()
+    await scene.lose_log(directory.id)
+    put_for = TreeCheck.put_for
+
+    async def then_emptied(self: TreeCheck, before: Entry, after: Entry) -> Put:
+        put = await put_for(self, before, after)
+        await store.layout.trash().empty()
+        return put
+
+    monkeypatch.setattr(TreeCheck, "put_for", then_emptied)
+    await repair_volume(scene.volume, dry_run=False, grace=GRACE)
+    item = await store.items.get(TrashedDirectory.key(directory.id, store.keys))
+    assert item is not None
+    assert TrashedDirectory.from_item(item, store.keys).state == "reclaiming"
+
+
+async def test_an_unreachable_directory_with_the_intent_of_a_live_transaction_is_left(
+    scene: Scene,
+) -> None:
+    store = scene.volume.store
+    await store.make_directory("/gone")
+    directory = await at(scene, "/gone")
+    async with client(scene) as fs:
+        await fs.delete("/gone")
+    await scene.settled()
+    inner = await at(scene, "/a/d0")
+    await lose(scene, inner)
+    scene.clock.advance(5000)
+    async with store.transactions.hold("mark", "/a/d0") as txn:
+        held = replace(inner, directory=directory.id, pending=WriteIntent(txn.id).text())
+        await put(scene, held)
+        with pytest.raises(BusyError):
+            await store.layout.check().remove_unreachable(held)
+    assert await store.stored(held.entry_key) is not None

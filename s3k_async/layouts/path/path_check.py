@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from typing import Final
 
 from s3k_async import _native
-from s3k_async.backends.ports.items import Item, Value
+from s3k_async.backends.ports.items import Item, Put, Value
 from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.errors import ItemFormatError
 from s3k_async.model import ROOT, Entry, Operation
 from s3k_async.namespace.store import MetadataStore
-from s3k_async.table.codec import to_item
+from s3k_async.table.codec import to_item, unchanged
 from s3k_async.table.keys import Directory
 
 __all__ = ["PathCheck"]
@@ -77,9 +77,9 @@ class PathCheck:
     def close(self) -> None:
         """Do nothing."""
 
-    async def item_for(self, before: Entry, after: Entry) -> Mapping[str, Value]:
+    async def put_for(self, before: Entry, after: Entry) -> Put:
         """The item of the entry."""
-        return to_item(after, self._store.keys)
+        return Put(to_item(after, self._store.keys), unchanged(before))
 
     def logged_item(self, operation: Operation) -> Mapping[str, Value]:
         """The item of the entry."""

@@ -17,13 +17,14 @@ from s3k_async.backends.ports.items import (
     SORT,
     Action,
     Check,
+    Condition,
     Delete,
     Item,
     Put,
     Value,
 )
 from s3k_async.backends.ports.pagination import query_all, scan_all
-from s3k_async.errors import ItemFormatError, UnsupportedError
+from s3k_async.errors import ConflictError, ItemFormatError, UnsupportedError
 from s3k_async.layouts.tree.directory_changes import DirectoryChanges
 from s3k_async.layouts.tree.path_index import PathIndex
 from s3k_async.layouts.tree.trash_items import SETTLE_MS, TrashedDirectory
@@ -144,15 +145,23 @@ class TreeCheck:
 
     # The writes of repairs
 
-    async def item_for(self, before: Entry, after: Entry) -> Mapping[str, Value]:
+    async def put_for(self, before: Entry, after: Entry) -> Put:
         """The item of the entry; in the trash with the attributes of the deletion, which are read
-        again."""
-        if before.directory != TRASH_ID:
-            return to_item(after, self._store.keys)
-        item = await self._store.items.get(self._store.keys.of(before))
+        again. It must not be written over a reclamation that has begun since: the directory could
+        be restored while its content is deleted."""
+        keys, when = self._store.keys, unchanged(before)
+        item = None
+        if before.directory == TRASH_ID:
+            item = await self._store.items.get(keys.of(before))
         if item is None:
-            return to_item(after, self._store.keys)  # its condition will fail
-        return self._trash_item(TrashedDirectory.from_item(item, self._store.keys), after)
+            return Put(to_item(after, keys), when)
+        trashed = TrashedDirectory.from_item(item, keys)
+        stored = trashed.is_stored()
+        when = Condition(
+            equals={**stored.equals, **when.equals},
+            missing=tuple(name for name in stored.missing if name not in when.equals),
+        )
+        return Put(replace(trashed, entry=after).item(keys), when)
 
     def logged_item(self, operation: Operation) -> Mapping[str, Value]:
         """The item of the entry. The attributes of a deletion are made from its operation: the log
@@ -175,9 +184,6 @@ class TreeCheck:
         key = self._store.keys.of(entry)
         return {**item, PARTITION: key.partition, SORT: key.sort}
 
-    def _trash_item(self, trashed: TrashedDirectory, entry: Entry) -> Mapping[str, Value]:
-        return replace(trashed, entry=entry).item(self._store.keys)
-
     async def make_parent(self, key: str, before: Entry | None, version: int) -> None:
         """Create the directory with its id, in `/lost+found`."""
         store = self._store
@@ -198,6 +204,9 @@ class TreeCheck:
         if not entry.is_dir:
             await store.delete_file(entry, anywhere=True)
             return
+        if entry.pending:
+            await store.resolve(entry)
+            raise ConflictError("a transaction was changing the directory", path=entry.path)
         trashed = self._changes.trashed(entry, "deleted", store.runtime.uuid())
         actions: list[Action] = [
             Delete(store.keys.of(entry), unchanged(entry)),
