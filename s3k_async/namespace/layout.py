@@ -325,6 +325,10 @@ class LayoutCheck(Protocol):
 
     # The scan
 
+    async def begin(self, path: str) -> None:
+        """Read the directories above the path that is checked. To be called once, before `pages`
+        and before facts of an earlier scan are used."""
+
     def pages(self, path: str, segment: int, segments: int) -> AsyncIterator[Sequence[Item]]:
         """The items of one segment of a scan of the table; for a path other than the root they may
         be those at and below the path alone, all of them in the first segment."""

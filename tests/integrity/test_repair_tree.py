@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -403,3 +404,25 @@ async def test_an_unreachable_directory_with_the_intent_of_a_live_transaction_is
         with pytest.raises(BusyError):
             await store.layout.check().remove_unreachable(held)
     assert await store.stored(held.entry_key) is not None
+
+
+async def test_a_check_of_a_subtree_goes_on_after_an_interruption(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows the directories above the subtree again."""
+    await lose(scene, await at(scene, "/a/d0/f0"))
+    await scene.settled()
+
+    async def check() -> list[tuple[FindingKind, str]]:
+        directory = str(tmp_path / "state")
+        report = await verify_volume(scene.volume, path="/a/d0", grace=GRACE, directory=directory)
+        return [(each.kind, each.path) for each in report.problems]
+
+    async def dies(self: Collector, tell: Tell) -> None:
+        raise ConnectionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Collector, "_scan_log", dies)
+        with pytest.raises(ConnectionError):
+            await check()
+    assert await check() == [("entry_missing", "/a/d0/f0")]
