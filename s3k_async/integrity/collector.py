@@ -208,12 +208,12 @@ class Collector:
         return [
             CycleFacts(
                 tuple(cycle),
-                frozenset(
-                    each.key
+                {
+                    each.key: state.entry_key
                     for each in cycle
                     if (state := logged.get(each.key, NOT_LOGGED).entry) is not None
                     and state.entry_key != each.entry_key
-                ),
+                },
             )
             for cycle in cycles
         ]

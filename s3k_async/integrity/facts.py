@@ -242,8 +242,8 @@ class CycleFacts:
     """Directories each of which is in the next one, and the last one in the first."""
 
     members: tuple[Directory, ...]
-    displaced: frozenset[str]
-    """The ids of those that are elsewhere according to the log."""
+    displaced: Mapping[str, str]
+    """The entry keys, by id, of those that are elsewhere according to the log."""
     entries: tuple[Entry, ...] = ()
     """Their items, read again: at one moment all of them were there. Empty before."""
 

@@ -457,23 +457,29 @@ def _parent_state(scope: Scope, facts: Facts) -> ParentState:
 
 async def cycle_facts(scope: Scope, cycles: Iterable[CycleFacts]) -> list[CycleFacts]:
     """The cycles with their items, where they exist. A directory that leaves its key gets another
-    version: if two reads find the same versions, all of them were in place between the reads."""
+    version: if two reads find the same versions, all of them were in place between the reads. If a
+    directory of the cycle is also where the log has it, its other item is to be removed instead.
+    """
 
-    async def read(cycle: CycleFacts) -> list[Entry | None]:
-        stored = await scope.store.items_at([each.entry_key for each in cycle.members])
+    async def read(places: Iterable[tuple[str, str]]) -> list[Entry | None]:
+        wanted = list(places)
+        stored = await scope.store.items_at([entry_key for _, entry_key in wanted])
         found: list[Entry | None] = []
-        for each in cycle.members:
-            item = stored.get(each.entry_key)
+        for key, entry_key in wanted:
+            item = stored.get(entry_key)
             try:
                 entry = None if item is None else from_item(item, scope.store.keys)
             except ItemFormatError:
                 entry = None
-            found.append(entry if _is_directory(scope, entry, each.key) else None)
+            found.append(entry if _is_directory(scope, entry, key) else None)
         return found
 
     async def look(cycle: CycleFacts) -> CycleFacts:
-        before = [entry for entry in await read(cycle) if entry is not None and not entry.pending]
-        if len(before) < len(cycle.members) or await read(cycle) != before:
+        places = [(each.key, each.entry_key) for each in cycle.members]
+        before = [entry for entry in await read(places) if entry is not None and not entry.pending]
+        if len(before) < len(places) or await read(places) != before:
+            return cycle
+        if any(await read(cycle.displaced.items())):
             return cycle
         return replace(cycle, entries=tuple(map(scope.check.with_path, before)))
 

@@ -426,3 +426,15 @@ async def test_a_check_of_a_subtree_goes_on_after_an_interruption(
         with pytest.raises(ConnectionError):
             await check()
     assert await check() == [("entry_missing", "/a/d0/f0")]
+
+
+@pytest.mark.parametrize("name", ["again", *(f"again{number}" for number in range(5))])
+async def test_a_second_item_of_a_directory_below_itself_is_removed(
+    scene: Scene, name: str
+) -> None:
+    """Whichever of the items the scan reads last: there is no cycle without the second one."""
+    before = await contents(scene)
+    top, inner = await at(scene, "/a"), await at(scene, "/a/d0")
+    await put(scene, replace(top, path=f"/{name}", directory=inner.id))
+    assert await repaired(scene) == {("duplicate_id", "remove_item", "done")}
+    assert await contents(scene) == before
