@@ -378,6 +378,7 @@ async def parent_facts(
         records = {each.child[0]: each.records for each in everything}
         logged = {key: latest(found).get(key, NOT_LOGGED) for key, found in records.items()}
         states = await parent_states(scope, logged, tail)
+        everything = _judged(everything, states)
 
     async def look(lonely: LonelyEntry) -> ParentFacts | None:
         parent_key, entry_key, object_id, mtime_ms = lonely.child
@@ -406,15 +407,24 @@ async def parent_facts(
         )
 
     looked = await gather(look, everything, limit=READS)
-    found = [facts for facts in looked if facts is not None]
-    if not scope.check.by_id:
-        return found
-    first: dict[str, str] = {}
-    for facts in found:
-        first[facts.parent] = min(facts.child, first.get(facts.parent, facts.child))
-    return [
-        facts for facts in found if facts.logged == "removed" or facts.child == first[facts.parent]
-    ]
+    return [facts for facts in looked if facts is not None]
+
+
+def _judged(
+    lonely: Iterable[LonelyEntry], states: Mapping[str, tuple[ParentState, ObjectState]]
+) -> list[LonelyEntry]:
+    """Of the entries in layout `tree` those to read again: all whose directory was removed, and of
+    every other missing directory the first by its entry key."""
+    found: list[LonelyEntry] = []
+    first: dict[str, LonelyEntry] = {}
+    for each in lonely:
+        parent, entry_key = each.child[:2]
+        state, _ = states.get(parent, _UNASKED)
+        if state == "removed":
+            found.append(each)
+        elif state and (parent not in first or entry_key < first[parent].child[1]):
+            first[parent] = each
+    return [*found, *first.values()]
 
 
 _UNASKED: Final[tuple[ParentState, ObjectState]] = ("", NOT_LOGGED)

@@ -15,6 +15,7 @@ from s3k_async import S3kClient
 from s3k_async.backends.ports.items import ABSENT, PARTITION, Condition, Delete, Put, Update
 from s3k_async.config import LogMode, MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.errors import BusyError
+from s3k_async.integrity import recheck
 from s3k_async.integrity.collector import Collector, Tell
 from s3k_async.integrity.facts import Action, FindingKind
 from s3k_async.integrity.repair import repair_volume, verify_volume
@@ -22,6 +23,7 @@ from s3k_async.integrity.rule_table import RuleCoverage
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
 from s3k_async.layouts.tree.tree_check import TreeCheck
 from s3k_async.model import Entry
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
 from s3k_async.table.codec import to_item
 from s3k_async.testing import FaultPlan
@@ -438,3 +440,36 @@ async def test_a_second_item_of_a_directory_below_itself_is_removed(
     await put(scene, replace(top, path=f"/{name}", directory=inner.id))
     assert await repaired(scene) == {("duplicate_id", "remove_item", "done")}
     assert await contents(scene) == before
+
+
+async def test_of_a_lost_directory_one_entry_is_read_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        await scene.write(f"/a/d1/more{number}", b"")
+    directory = await at(scene, "/a/d1")
+    await lose(scene, directory)
+    reads: list[str] = []
+    read = recheck.read_item
+
+    async def read_item(store: MetadataStore, entry_key: str) -> Entry | None:
+        reads.append(entry_key)
+        return await read(store, entry_key)
+
+    monkeypatch.setattr(recheck, "read_item", read_item)
+    await scene.settled()
+    assert await kinds(scene) == {"entry_missing"}
+    assert {each for each in reads if each.startswith(directory.id)} == {f"{directory.id}/f0"}
+
+
+async def test_a_check_of_a_subtree_writes_nothing(scene: Scene) -> None:
+    directory = await at(scene, "/a/d0")
+    held = replace(directory, pending=WriteIntent(scene.uuid()).text())
+    await lose(scene, directory)
+    await put(scene, held)
+    await scene.settled()
+    report = await verify_volume(scene.volume, path="/a/d0/f0", grace=GRACE)
+    assert (report.files, report.problems) == (1, [])
+    stored = await scene.volume.store.stored(directory.entry_key)
+    assert stored is not None
+    assert stored.pending == held.pending

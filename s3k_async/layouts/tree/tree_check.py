@@ -28,9 +28,8 @@ from s3k_async.errors import ConflictError, ItemFormatError, UnsupportedError
 from s3k_async.layouts.tree.directory_changes import DirectoryChanges
 from s3k_async.layouts.tree.path_index import PathIndex
 from s3k_async.layouts.tree.trash_items import SETTLE_MS, TrashedDirectory
-from s3k_async.layouts.tree.tree_reads import TreeReads
 from s3k_async.model import ROOT, Entry, Operation
-from s3k_async.namespace.store import MetadataStore, directories_above
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import from_item, to_item, unchanged
 from s3k_async.table.keys import TRASH_ID, Directory
 from s3k_async.table.stored_reader import ROOT_ENTRY, SUFFIX_STREAMS
@@ -45,9 +44,8 @@ _ROOTS: Final = frozenset({ROOT_ENTRY.id, TRASH_ID})
 class TreeCheck:
     """An implementation of `namespace.layout.LayoutCheck`."""
 
-    def __init__(self, store: MetadataStore, reads: TreeReads, changes: DirectoryChanges) -> None:
+    def __init__(self, store: MetadataStore, changes: DirectoryChanges) -> None:
         self._store = store
-        self._reads = reads
         self._changes = changes
         self._index = PathIndex()
         self._top: Entry | None = None
@@ -71,13 +69,22 @@ class TreeCheck:
     # The scan
 
     async def begin(self, path: str) -> None:
-        """Add the directories above the path to the path index."""
-        if path == ROOT:
-            return
-        chain = await self._reads.chain(path)
-        above = directories_above(chain)
-        self.add_directories((each.id, each.entry_key) for each in above)
-        self._top = chain[-1][1]
+        """Add the directories above the path to the path index. Reads what is stored: a check
+        resolves no intents."""
+        found = ROOT_ENTRY
+        for name in path.strip("/").split("/") if path != ROOT else ():
+            if not found.is_dir:
+                return
+            if found is not ROOT_ENTRY:
+                self.add_directories([(found.id, found.entry_key)])
+            try:
+                stored = await self._store.stored(self._store.keys.child(found.id, name))
+            except ItemFormatError:
+                return
+            if stored is None:
+                return
+            found = stored
+        self._top = found
 
     def pages(self, path: str, segment: int, segments: int) -> AsyncIterator[Sequence[Item]]:
         """The items of one segment of the table, or those that a walk from the path reaches."""

@@ -70,7 +70,7 @@ class TreeLayout(TreeParents):
 
     def check(self) -> TreeCheck:
         """A new path index, and the writes of repairs."""
-        return TreeCheck(self._store, self, self.changes)
+        return TreeCheck(self._store, self.changes)
 
     def trashed(self, directory: Entry, operation: str, *, empty: bool) -> TrashedEntry | None:
         """The directory in the trash, or its removal marker."""
