@@ -11,6 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Put, Update
 from s3k_async.config import LogMode, MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.integrity.collector import Collector, Tell
@@ -24,19 +25,29 @@ from s3k_async.table.codec import to_item
 from s3k_async.testing import FaultPlan
 from s3k_async.volumes import init_volume, open_volume
 from tests.client.rig import faulty_client
-from tests.engines.volumes import fresh_name
+from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
+from tests.support import FakeClock
 from tests.torture.damage import BY_ID, GRACE, Scene
 
+everywhere = volume_backends("memory", "embedded", slow=["dynoxide+seaweedfs"])
 
-async def new_scene(log_mode: LogMode = "native") -> Scene:
-    name = fresh_name("tree")
-    config = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), layout="tree")
-    return await Scene.start(log_mode, place=config)
+
+async def new_scene(log_mode: LogMode = "native", place: VolumeConfig | None = None) -> Scene:
+    """`place`: where the volume is; in memory unless given."""
+    if place is None:
+        name = fresh_name("tree")
+        place = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name))
+    return await Scene.start(
+        log_mode,
+        place=replace(place, layout="tree"),
+        clock=FakeClock(SYSTEM.now_ms() / 1000),  # files and objects have real times
+        seed=SYSTEM.uuid(),  # engines know the tokens of all tests
+    )
 
 
 @pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    world = await new_scene()
+async def scene(new_volume: VolumeMaker) -> AsyncIterator[Scene]:
+    world = await new_scene(place=new_volume())
     yield world
     await world.end()
 
@@ -91,6 +102,7 @@ async def contents(scene: Scene) -> dict[str, bytes]:
         return {each.path: await fs.read(each.path) async for each in fs.find("/", type="file")}
 
 
+@everywhere
 async def test_a_healthy_tree_with_a_trash_has_no_findings(scene: Scene) -> None:
     layout = scene.volume.store.layout
     await layout.rename_directory(await at(scene, "/a/d0"), "/d", atomic=True)
@@ -103,6 +115,7 @@ async def test_a_healthy_tree_with_a_trash_has_no_findings(scene: Scene) -> None
     assert await repaired(scene) == set()
 
 
+@everywhere
 async def test_a_lost_directory_comes_back_with_all_below_it(scene: Scene) -> None:
     before = await contents(scene)
     await lose(scene, await at(scene, "/a/d0"))
@@ -111,6 +124,7 @@ async def test_a_lost_directory_comes_back_with_all_below_it(scene: Scene) -> No
     assert await contents(scene) == before
 
 
+@everywhere
 async def test_a_directory_that_the_log_does_not_know_gets_an_item_with_its_id(
     scene: Scene,
 ) -> None:
@@ -123,6 +137,7 @@ async def test_a_directory_that_the_log_does_not_know_gets_an_item_with_its_id(
     assert found[f"/lost+found/{directory.id}/f0"] == b"/a/d1/f0"
 
 
+@everywhere
 async def test_a_directory_whose_path_is_taken_keeps_its_files(scene: Scene) -> None:
     directory = await at(scene, "/a/d1")
     await lose(scene, directory)
@@ -132,6 +147,7 @@ async def test_a_directory_whose_path_is_taken_keeps_its_files(scene: Scene) -> 
     assert (await contents(scene))[f"/lost+found/{directory.id}/f0"] == b"/a/d1/f0"
 
 
+@everywhere
 async def test_a_file_in_a_directory_removed_as_empty_is_removed(scene: Scene) -> None:
     """Its creator died between its write and its look at the directory."""
     store = scene.volume.store
@@ -149,6 +165,7 @@ async def test_a_file_in_a_directory_removed_as_empty_is_removed(scene: Scene) -
     assert await store.stored(file.entry_key) is None
 
 
+@everywhere
 async def test_a_directory_in_a_removed_directory_is_moved_into_the_trash(scene: Scene) -> None:
     store = scene.volume.store
     await store.make_directory("/gone")
@@ -164,6 +181,7 @@ async def test_a_directory_in_a_removed_directory_is_moved_into_the_trash(scene:
     assert item.id == inner.id
 
 
+@everywhere
 async def test_a_directory_at_two_places_stays_where_the_log_has_it(scene: Scene) -> None:
     before = await contents(scene)
     entry = await at(scene, "/a/d0")
@@ -172,6 +190,7 @@ async def test_a_directory_at_two_places_stays_where_the_log_has_it(scene: Scene
     assert await contents(scene) == before
 
 
+@everywhere
 async def test_a_cycle_of_directories_is_broken(scene: Scene) -> None:
     top, inner = await at(scene, "/a"), await at(scene, "/a/d0")
     await lose(scene, top)
@@ -181,6 +200,7 @@ async def test_a_cycle_of_directories_is_broken(scene: Scene) -> None:
     assert found[f"/lost+found/{top.id}/d0/f0"] == b"/a/d0/f0"
 
 
+@everywhere
 async def test_a_damaged_item_in_the_trash_comes_back_from_the_log(scene: Scene) -> None:
     store = scene.volume.store
     directory = await at(scene, "/a/d0")
@@ -196,6 +216,7 @@ async def test_a_damaged_item_in_the_trash_comes_back_from_the_log(scene: Scene)
     assert item.was == "/a/d0"
 
 
+@everywhere
 async def test_a_subtree_is_checked_by_a_walk(scene: Scene) -> None:
     await lose(scene, await at(scene, "/top"))
     await scene.settled()
@@ -217,6 +238,7 @@ async def test_without_a_log_a_missing_directory_is_only_reported() -> None:
         await scene.end()
 
 
+@everywhere
 async def test_a_directory_that_is_being_moved_is_not_judged(scene: Scene) -> None:
     entry = await at(scene, "/a/d0")
     await pending_move(scene, entry)
@@ -227,6 +249,7 @@ async def test_a_directory_that_is_being_moved_is_not_judged(scene: Scene) -> No
     assert await kinds(scene) == set()
 
 
+@everywhere
 async def test_a_cycle_that_only_the_scan_has_seen_is_no_finding(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,10 +290,12 @@ async def test_every_row_for_directories_known_by_id_is_reached(
     assert {(table, rule.when) for table, rule in reached} >= BY_ID
 
 
-async def test_repair_beside_renames_of_directories_touches_nothing_that_lives() -> None:
+@everywhere
+async def test_repair_beside_renames_of_directories_touches_nothing_that_lives(
+    new_volume: VolumeMaker,
+) -> None:
     """A scan finds the files of a directory, and the directory at none of its places."""
-    name = fresh_name("renames")
-    config = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), layout="tree", suffix_count=3)
+    config = new_volume(layout="tree", suffix_count=3)
     await init_volume(config)
     over, renames = anyio.Event(), 0
 
