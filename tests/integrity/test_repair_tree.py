@@ -17,11 +17,13 @@ from s3k_async.config import LogMode, MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.integrity.collector import Collector, Tell
 from s3k_async.integrity.facts import Action, FindingKind
 from s3k_async.integrity.repair import repair_volume, verify_volume
+from s3k_async.integrity.repair_actions import Repairer, Task
 from s3k_async.integrity.rule_table import RuleCoverage
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation
 from s3k_async.table.codec import to_item
+from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.testing import FaultPlan
 from s3k_async.volumes import init_volume, open_volume
 from tests.client.rig import faulty_client
@@ -263,6 +265,79 @@ async def test_a_cycle_that_only_the_scan_has_seen_is_no_finding(
 
     monkeypatch.setattr(Collector, "_scan_blobs", seen_in_a_cycle)
     assert await kinds(scene) == set()
+
+
+@everywhere
+async def test_a_directory_that_moves_during_the_scan_and_again_after_it_is_no_finding(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scan of the table misses it, and it has left the place that the scan of the log tells."""
+    layout = scene.volume.store.layout
+    directory = await at(scene, "/a/d0")
+    scan_table, scan_blobs = Collector._scan_table, Collector._scan_blobs
+
+    async def misses_it(self: Collector, tell: Tell) -> None:
+        await lose(scene, directory)
+        await scan_table(self, tell)
+        await put(scene, directory)
+        await layout.rename_directory(directory, "/a/moved", atomic=True)
+        await scene.volume.store.changes.log.drained()
+
+    async def moves_again(self: Collector, tell: Tell) -> None:
+        await scan_blobs(self, tell)
+        await layout.rename_directory(await at(scene, "/a/moved"), "/again", atomic=True)
+        await scene.volume.store.changes.log.drained()
+
+    monkeypatch.setattr(Collector, "_scan_table", misses_it)
+    monkeypatch.setattr(Collector, "_scan_blobs", moves_again)
+    report = await verify_volume(scene.volume, grace=-GRACE)  # nothing is young
+    assert report.problems == []
+    assert (await at(scene, "/again")).id == directory.id
+
+
+@everywhere
+async def test_an_item_of_two_is_kept_if_the_other_has_gone_since(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another repair has chosen the other one."""
+    entry = await at(scene, "/a/d0")
+    double = replace(entry, path="/a/double")
+    await put(scene, double)
+    repair_action, left = Repairer.repair_action, [entry]
+
+    async def gone(self: Repairer, task: Task) -> None:
+        if task.finding.action == "remove_item" and left:
+            await lose(scene, left.pop())
+        await repair_action(self, task)
+
+    monkeypatch.setattr(Repairer, "repair_action", gone)
+    done = await repaired(scene)
+    assert not left
+    assert ("duplicate_id", "remove_item", "left") in done
+    assert (await contents(scene))["/a/double/f0"] == b"/a/d0/f0"
+
+
+@everywhere
+async def test_a_cycle_that_was_broken_since_is_left_as_it_is(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top, inner = await at(scene, "/a"), await at(scene, "/a/d0")
+    await lose(scene, top)
+    await put(scene, replace(top, directory=inner.id))
+    repair_action, left = Repairer.repair_action, [inner]
+
+    async def broken(self: Repairer, task: Task) -> None:
+        if task.finding.kind == "directory_cycle" and left:
+            await lose(scene, left[0])
+            moved = left.pop().moved("/elsewhere", operation=scene.uuid())
+            await put(scene, replace(moved, directory=ROOT_ENTRY.id))
+        await repair_action(self, task)
+
+    monkeypatch.setattr(Repairer, "repair_action", broken)
+    done = await repaired(scene)
+    assert not left
+    assert ("directory_cycle", "move_item", "left") in done
+    assert (await at(scene, "/elsewhere/a")).id == top.id
 
 
 SCENES: Sequence[Callable[[Scene], Awaitable[None]]] = (
