@@ -91,6 +91,7 @@ class Collector:
     async def scan(self, tell: Tell) -> None:
         """Read all three. Raises the stores' errors; damage is a fact, never an error."""
         table: tuple[FactKind, ...] = ("entries", "directories", "children", "adopted")
+        await self.scope.check.begin(self.scope.path)
         if "table" in self._done:
             self._know_directories()
         await self._stage("table", table, lambda: self._scan_table(tell))

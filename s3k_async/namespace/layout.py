@@ -325,6 +325,10 @@ class LayoutCheck(Protocol):
 
     # The scan
 
+    async def begin(self, path: str) -> None:
+        """Called before `pages`, and by a run that goes on after them: read what is needed of the
+        directories above the path."""
+
     def pages(self, path: str, segment: int, segments: int) -> AsyncIterator[Sequence[Item]]:
         """The items of one segment of a scan of the table; for a path other than the root they may
         be those at and below the path alone, all of them in the first segment."""

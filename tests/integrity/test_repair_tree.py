@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -12,19 +13,33 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async._core.runtime import SYSTEM
-from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Put, Update
+from s3k_async.backends.ports.items import (
+    ABSENT,
+    PARTITION,
+    SORT,
+    Condition,
+    Delete,
+    Item,
+    Key,
+    Put,
+    Update,
+)
 from s3k_async.config import LogMode, MemoryBlobs, MemoryTable, VolumeConfig
+from s3k_async.errors import ServiceError
 from s3k_async.integrity.collector import Collector, Tell
 from s3k_async.integrity.facts import Action, FindingKind
-from s3k_async.integrity.repair import repair_volume, verify_volume
+from s3k_async.integrity.repair import RepairRound, repair_volume, verify_volume
 from s3k_async.integrity.repair_actions import Repairer, Task
 from s3k_async.integrity.rule_table import RuleCoverage
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation
-from s3k_async.table.codec import to_item
+from s3k_async.table.codec import NEXT, to_item
+from s3k_async.table.keys import TRASH_ID
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.testing import FaultPlan
+from s3k_async.txn.txn_record import TRANSACTION_PARTITION
+from s3k_async.txn.write_intent import WriteIntent
 from s3k_async.volumes import init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
@@ -87,6 +102,11 @@ async def lose(scene: Scene, entry: Entry) -> None:
 
 async def put(scene: Scene, entry: Entry) -> None:
     await scene.volume.items.write(Put(to_item(entry, scene.volume.store.keys), ABSENT))
+
+
+async def put_again(scene: Scene, entry: Entry) -> None:
+    await lose(scene, entry)
+    await put(scene, entry)
 
 
 async def repaired(scene: Scene) -> set[tuple[FindingKind, Action, str]]:
@@ -338,6 +358,167 @@ async def test_a_cycle_that_was_broken_since_is_left_as_it_is(
     assert not left
     assert ("directory_cycle", "move_item", "left") in done
     assert (await at(scene, "/elsewhere/a")).id == top.id
+
+
+async def trashed(scene: Scene, path: str) -> tuple[Key, Item]:
+    """Delete a directory; its item in the trash."""
+    directory = await at(scene, path)
+    await scene.volume.store.layout.delete_directory(directory, atomic=True)
+    await scene.settled()
+    key = TrashedDirectory.key(directory.id, scene.volume.store.keys)
+    item = await scene.volume.items.get(key)
+    assert item is not None
+    return key, item
+
+
+def deletion(item: Item | None) -> dict[str, object]:
+    """What an item in the trash says about the deletion."""
+    assert item is not None
+    return {name: item[name] for name in ("why", "from", "was", "when", "by")}
+
+
+@everywhere
+async def test_an_item_in_the_trash_is_logged_again_and_keeps_its_attributes(scene: Scene) -> None:
+    key, item = await trashed(scene, "/a/d0")
+    await scene.lose_log(str(item["id"]))
+    assert {done[1:] for done in await repaired(scene)} == {("log_again", "done")}
+    assert deletion(await scene.volume.items.get(key)) == deletion(item)
+    (found,) = await scene.volume.store.layout.trash().items()
+    assert (found.id, found.was) == (item["id"], "/a/d0")
+
+
+@everywhere
+async def test_a_misplaced_item_in_the_trash_is_moved_with_its_attributes(scene: Scene) -> None:
+    key, item = await trashed(scene, "/a/d0")
+    partitions = scene.volume.store.keys.partitions(TRASH_ID)
+    elsewhere = next(each for each in partitions if each != key.partition)
+    await scene.volume.items.write(Put({**item, PARTITION: elsewhere}, ABSENT))
+    await scene.volume.items.write(Delete(key, Condition()))
+    assert await repaired(scene) == {("item_misplaced", "move_item", "done")}
+    assert await scene.volume.items.get(key) == item
+    assert await scene.volume.items.get(Key(elsewhere, key.sort)) is None
+
+
+@everywhere
+@pytest.mark.parametrize("recorded", [False, True])
+async def test_what_a_dead_transaction_left_in_the_trash_is_removed(
+    scene: Scene, *, recorded: bool
+) -> None:
+    """An intent, and the record of the transaction, or no record."""
+    key, item = await trashed(scene, "/a/d0")
+    txn = scene.uuid()
+    intent = WriteIntent(txn).text()
+    await scene.volume.items.write(Update(key, Condition(), set={NEXT: intent}))
+    expected = {("stale_intent", "resolve_transaction", "done")}
+    if recorded:
+        record: Item = {
+            PARTITION: TRANSACTION_PARTITION,
+            SORT: txn,
+            "kind": "mark",
+            "source": f"/.trash/{item['id']}",
+            "lease": scene.now_ms() - 10**6,
+            "op": scene.uuid(),
+        }
+        await scene.volume.items.write(Put(record, ABSENT))
+        expected.add(("stale_transaction", "resolve_transaction", "done"))
+    assert await repaired(scene) == expected
+    left = await scene.volume.items.get(key)
+    assert left is not None
+    assert NEXT not in left
+    assert deletion(left) == deletion(item)
+
+
+@everywhere
+async def test_repair_of_a_subtree_restores_what_is_below_its_path_only(scene: Scene) -> None:
+    before = await contents(scene)
+    await lose(scene, await at(scene, "/top"))
+    await lose(scene, await at(scene, "/a/d0/f0"))
+    await lose(scene, await at(scene, "/a/d0"))
+    await lose(scene, await at(scene, "/a/d1/f0"))
+    await scene.settled()
+    await repair_volume(scene.volume, dry_run=False, grace=GRACE, path="/a/d1")
+    assert await contents(scene) == {
+        path: data
+        for path, data in before.items()
+        if path != "/top" and not path.startswith("/a/d0/")
+    }
+    await repair_volume(scene.volume, dry_run=False, grace=GRACE, path="/a")
+    del before["/top"]
+    assert await contents(scene) == before
+    assert (await verify_volume(scene.volume, path="/a", grace=GRACE)).problems == []
+    assert await kinds(scene) == {"entry_missing"}
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, place: type, method: str) -> None:
+    """Make the next call of a method fail."""
+    real, left = getattr(place, method), [ServiceError("down", service_code="X")]
+
+    async def fails_once(*arguments: object, **named: object) -> object:
+        if left:
+            raise left.pop()
+        return await real(*arguments, **named)
+
+    monkeypatch.setattr(place, method, fails_once)
+
+
+@everywhere
+@pytest.mark.parametrize("path", ["/", "/a/d0"])
+async def test_a_verify_that_was_interrupted_goes_on_with_the_directories_of_its_scan(
+    scene: Scene, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lose(scene, await at(scene, "/a/d0/f0"))
+    await put_again(scene, replace(await at(scene, "/a/d0/f1"), etag="another"))
+    await scene.settled()
+    expected = await verify_volume(scene.volume, path=path, grace=GRACE)
+    assert {each.path for each in expected.problems} == {"/a/d0/f0", "/a/d0/f1"}
+    room = str(tmp_path / "parts")
+    interrupt(monkeypatch, Collector, "_scan_log")
+    with pytest.raises(ServiceError):
+        await verify_volume(scene.volume, path=path, grace=GRACE, directory=room)
+    report = await verify_volume(scene.volume, path=path, grace=GRACE, directory=room)
+    assert set(report.findings) == set(expected.findings)
+    assert (report.files, report.directories) == (expected.files, expected.directories)
+
+
+async def test_a_subtree_without_a_log_has_no_findings_after_an_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = await new_scene("disabled")
+    try:
+        room = str(tmp_path / "parts")
+        interrupt(monkeypatch, Collector, "_scan_log")
+        with pytest.raises(ServiceError):
+            await verify_volume(scene.volume, path="/a/d0", grace=GRACE, directory=room)
+        report = await verify_volume(scene.volume, path="/a/d0", grace=GRACE, directory=room)
+        assert report.problems == []
+    finally:
+        await scene.end()
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("place", "method"),
+    [(Collector, "_scan_log"), (RepairRound, "parents")],
+)
+async def test_a_repair_that_was_interrupted_goes_on(
+    scene: Scene, place: type, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await contents(scene)
+    await lose(scene, await at(scene, "/a/d0"))
+    directory = await at(scene, "/a/d1")
+    await scene.lose_log(directory.id)
+    await lose(scene, directory)
+    await scene.settled()
+    room = str(tmp_path / "parts")
+    interrupt(monkeypatch, place, method)
+    with pytest.raises(ServiceError):
+        await repair_volume(scene.volume, dry_run=False, grace=GRACE, directory=room)
+    await repair_volume(scene.volume, dry_run=False, grace=GRACE, directory=room)
+    assert await kinds(scene) == set()
+    assert await contents(scene) == {
+        path.replace("/a/d1/", f"/lost+found/{directory.id}/"): data
+        for path, data in before.items()
+    }
 
 
 SCENES: Sequence[Callable[[Scene], Awaitable[None]]] = (

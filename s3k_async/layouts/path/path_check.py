@@ -40,6 +40,9 @@ class PathCheck:
         """None: its creator creates the directory again."""
         return 0
 
+    async def begin(self, path: str) -> None:
+        """Do nothing."""
+
     def pages(self, path: str, segment: int, segments: int) -> AsyncIterator[Sequence[Item]]:
         """The items of one segment of the table, whatever the path."""
         return scan_all(self._store.items, segment, segments)

@@ -49,6 +49,8 @@ class TreeCheck:
         self._reads = reads
         self._changes = changes
         self._index = PathIndex()
+        self._top: Entry | None = None
+        """The entry at the path of the scan, unless that is the root."""
 
     @property
     def by_id(self) -> bool:
@@ -67,18 +69,22 @@ class TreeCheck:
 
     # The scan
 
+    async def begin(self, path: str) -> None:
+        """Read the directories above the path."""
+        if path == ROOT:
+            return
+        chain = await self._reads.chain(path)
+        self.add_directories((each.id, each.entry_key) for each in directories_above(chain))
+        self._top = chain[-1][1]
+
     def pages(self, path: str, segment: int, segments: int) -> AsyncIterator[Sequence[Item]]:
         """The items of one segment of the table, or those that a walk from the path reaches."""
         if path == ROOT:
             return scan_all(self._store.items, segment, segments)
-        return self._walk(path, begins=segment == 0)
+        return self._walk(self._top if segment == 0 else None)
 
-    async def _walk(self, path: str, *, begins: bool) -> AsyncIterator[Sequence[Item]]:
-        chain = await self._reads.chain(path)
-        above = directories_above(chain)
-        self.add_directories((each.id, each.entry_key) for each in above)
-        top = chain[-1][1]
-        if not begins or top is None:
+    async def _walk(self, top: Entry | None) -> AsyncIterator[Sequence[Item]]:
+        if top is None:
             return
         item = await self._store.items.get(self._store.keys.of(top))
         if item is None:

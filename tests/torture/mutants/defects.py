@@ -807,4 +807,12 @@ DEFECTS: tuple[Defect, ...] = (
         "replace(blank, version=version)",
         f"{REPAIR_TREE}::test_a_directory_that_the_log_does_not_know_gets_an_item_with_its_id[memory]",
     ),
+    Defect(
+        "a check of a subtree that goes on without the directories above it",
+        "integrity/collector.py",
+        "        await self.scope.check.begin(self.scope.path)",
+        '        if "table" not in self._done:\n'
+        "            await self.scope.check.begin(self.scope.path)",
+        f"{REPAIR_TREE}::test_a_subtree_without_a_log_has_no_findings_after_an_interruption",
+    ),
 )
