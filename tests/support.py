@@ -51,7 +51,7 @@ class FakeClock:
         await checkpoint()
 
 
-def fake_runtime(clock: FakeClock | None = None, *, seed: int = 0) -> Runtime:
+def fake_runtime(clock: FakeClock | None = None, *, seed: int | str = 0) -> Runtime:
     """A runtime over `clock` (a new one unless given); the same seed repeats its randomness."""
     clock = clock or FakeClock()
     generator = random.Random(seed)

@@ -12,37 +12,62 @@ import anyio.lowlevel
 import pytest
 
 from s3k_async import S3kClient
-from s3k_async.backends.ports.items import ABSENT, PARTITION, Condition, Delete, Put, Update
+from s3k_async._core.runtime import SYSTEM
+from s3k_async.backends.ports.items import (
+    ABSENT,
+    PARTITION,
+    SORT,
+    Condition,
+    Delete,
+    Item,
+    Key,
+    Put,
+    Update,
+)
 from s3k_async.config import LogMode, MemoryBlobs, MemoryTable, VolumeConfig
-from s3k_async.errors import BusyError
+from s3k_async.errors import BusyError, ServiceError
 from s3k_async.integrity import recheck
 from s3k_async.integrity.collector import Collector, Tell
 from s3k_async.integrity.facts import Action, FindingKind
-from s3k_async.integrity.repair import repair_volume, verify_volume
+from s3k_async.integrity.repair import RepairRound, repair_volume, verify_volume
+from s3k_async.integrity.repair_actions import Repairer, Task
 from s3k_async.integrity.rule_table import RuleCoverage
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
 from s3k_async.layouts.tree.tree_check import TreeCheck
 from s3k_async.model import Entry
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
-from s3k_async.table.codec import to_item
+from s3k_async.table.codec import NEXT, to_item
+from s3k_async.table.keys import TRASH_ID
+from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.testing import FaultPlan
+from s3k_async.txn.txn_record import TRANSACTION_PARTITION
 from s3k_async.txn.write_intent import WriteIntent
 from s3k_async.volumes import init_volume, open_volume
 from tests.client.rig import faulty_client
-from tests.engines.volumes import fresh_name
+from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
+from tests.support import FakeClock
 from tests.torture.damage import BY_ID, GRACE, Scene
 
+everywhere = volume_backends("memory", "embedded", slow=["dynoxide+seaweedfs"])
 
-async def new_scene(log_mode: LogMode = "native") -> Scene:
-    name = fresh_name("tree")
-    config = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), layout="tree")
-    return await Scene.start(log_mode, place=config)
+
+async def new_scene(log_mode: LogMode = "native", place: VolumeConfig | None = None) -> Scene:
+    """`place`: where the volume is; in memory unless given."""
+    if place is None:
+        name = fresh_name("tree")
+        place = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name))
+    return await Scene.start(
+        log_mode,
+        place=replace(place, layout="tree"),
+        clock=FakeClock(SYSTEM.now_ms() / 1000),  # files and objects have real times
+        seed=SYSTEM.uuid(),  # engines know the tokens of all tests
+    )
 
 
 @pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    world = await new_scene()
+async def scene(new_volume: VolumeMaker) -> AsyncIterator[Scene]:
+    world = await new_scene(place=new_volume())
     yield world
     await world.end()
 
@@ -82,6 +107,11 @@ async def put(scene: Scene, entry: Entry) -> None:
     await scene.volume.items.write(Put(to_item(entry, scene.volume.store.keys), ABSENT))
 
 
+async def put_again(scene: Scene, entry: Entry) -> None:
+    await lose(scene, entry)
+    await put(scene, entry)
+
+
 async def repaired(scene: Scene) -> set[tuple[FindingKind, Action, str]]:
     """Repair, and see that nothing is left to do; what was done."""
     scene.clock.advance(5000)
@@ -97,6 +127,7 @@ async def contents(scene: Scene) -> dict[str, bytes]:
         return {each.path: await fs.read(each.path) async for each in fs.find("/", type="file")}
 
 
+@everywhere
 async def test_a_healthy_tree_with_a_trash_has_no_findings(scene: Scene) -> None:
     layout = scene.volume.store.layout
     await layout.rename_directory(await at(scene, "/a/d0"), "/d", atomic=True)
@@ -109,6 +140,7 @@ async def test_a_healthy_tree_with_a_trash_has_no_findings(scene: Scene) -> None
     assert await repaired(scene) == set()
 
 
+@everywhere
 async def test_a_lost_directory_comes_back_with_all_below_it(scene: Scene) -> None:
     before = await contents(scene)
     await lose(scene, await at(scene, "/a/d0"))
@@ -117,6 +149,7 @@ async def test_a_lost_directory_comes_back_with_all_below_it(scene: Scene) -> No
     assert await contents(scene) == before
 
 
+@everywhere
 async def test_a_directory_that_the_log_does_not_know_gets_an_item_with_its_id(
     scene: Scene,
 ) -> None:
@@ -129,6 +162,7 @@ async def test_a_directory_that_the_log_does_not_know_gets_an_item_with_its_id(
     assert found[f"/lost+found/{directory.id}/f0"] == b"/a/d1/f0"
 
 
+@everywhere
 async def test_a_directory_whose_path_is_taken_keeps_its_files(scene: Scene) -> None:
     directory = await at(scene, "/a/d1")
     await lose(scene, directory)
@@ -138,6 +172,7 @@ async def test_a_directory_whose_path_is_taken_keeps_its_files(scene: Scene) -> 
     assert (await contents(scene))[f"/lost+found/{directory.id}/f0"] == b"/a/d1/f0"
 
 
+@everywhere
 async def test_a_file_in_a_directory_removed_as_empty_is_removed(scene: Scene) -> None:
     """Its creator died between its write and its look at the directory."""
     store = scene.volume.store
@@ -155,6 +190,7 @@ async def test_a_file_in_a_directory_removed_as_empty_is_removed(scene: Scene) -
     assert await store.stored(file.entry_key) is None
 
 
+@everywhere
 async def test_a_directory_in_a_removed_directory_is_moved_into_the_trash(scene: Scene) -> None:
     store = scene.volume.store
     await store.make_directory("/gone")
@@ -170,6 +206,7 @@ async def test_a_directory_in_a_removed_directory_is_moved_into_the_trash(scene:
     assert item.id == inner.id
 
 
+@everywhere
 async def test_a_directory_at_two_places_stays_where_the_log_has_it(scene: Scene) -> None:
     before = await contents(scene)
     entry = await at(scene, "/a/d0")
@@ -178,6 +215,7 @@ async def test_a_directory_at_two_places_stays_where_the_log_has_it(scene: Scene
     assert await contents(scene) == before
 
 
+@everywhere
 async def test_a_cycle_of_directories_is_broken(scene: Scene) -> None:
     top, inner = await at(scene, "/a"), await at(scene, "/a/d0")
     await lose(scene, top)
@@ -187,6 +225,7 @@ async def test_a_cycle_of_directories_is_broken(scene: Scene) -> None:
     assert found[f"/lost+found/{top.id}/d0/f0"] == b"/a/d0/f0"
 
 
+@everywhere
 async def test_a_damaged_item_in_the_trash_comes_back_from_the_log(scene: Scene) -> None:
     store = scene.volume.store
     directory = await at(scene, "/a/d0")
@@ -202,6 +241,7 @@ async def test_a_damaged_item_in_the_trash_comes_back_from_the_log(scene: Scene)
     assert item.was == "/a/d0"
 
 
+@everywhere
 async def test_a_subtree_is_checked_by_a_walk(scene: Scene) -> None:
     await lose(scene, await at(scene, "/top"))
     await scene.settled()
@@ -223,6 +263,7 @@ async def test_without_a_log_a_missing_directory_is_only_reported() -> None:
         await scene.end()
 
 
+@everywhere
 async def test_a_directory_that_is_being_moved_is_not_judged(scene: Scene) -> None:
     entry = await at(scene, "/a/d0")
     await pending_move(scene, entry)
@@ -233,6 +274,7 @@ async def test_a_directory_that_is_being_moved_is_not_judged(scene: Scene) -> No
     assert await kinds(scene) == set()
 
 
+@everywhere
 async def test_a_cycle_that_only_the_scan_has_seen_is_no_finding(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +288,240 @@ async def test_a_cycle_that_only_the_scan_has_seen_is_no_finding(
 
     monkeypatch.setattr(Collector, "_scan_blobs", seen_in_a_cycle)
     assert await kinds(scene) == set()
+
+
+@everywhere
+async def test_a_directory_that_moves_during_the_scan_and_again_after_it_is_no_finding(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scan of the table misses it, and it has left the place that the scan of the log tells."""
+    layout = scene.volume.store.layout
+    directory = await at(scene, "/a/d0")
+    scan_table, scan_blobs = Collector._scan_table, Collector._scan_blobs
+
+    async def misses_it(self: Collector, tell: Tell) -> None:
+        await lose(scene, directory)
+        await scan_table(self, tell)
+        await put(scene, directory)
+        await layout.rename_directory(directory, "/a/moved", atomic=True)
+        await scene.volume.store.changes.log.drained()
+
+    async def moves_again(self: Collector, tell: Tell) -> None:
+        await scan_blobs(self, tell)
+        await layout.rename_directory(await at(scene, "/a/moved"), "/again", atomic=True)
+        await scene.volume.store.changes.log.drained()
+
+    monkeypatch.setattr(Collector, "_scan_table", misses_it)
+    monkeypatch.setattr(Collector, "_scan_blobs", moves_again)
+    report = await verify_volume(scene.volume, grace=-GRACE)  # nothing is young
+    assert report.problems == []
+    assert (await at(scene, "/again")).id == directory.id
+
+
+@everywhere
+async def test_an_item_of_two_is_kept_if_the_other_has_gone_since(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another repair has chosen the other one."""
+    entry = await at(scene, "/a/d0")
+    double = replace(entry, path="/a/double")
+    await put(scene, double)
+    repair_action, left = Repairer.repair_action, [entry]
+
+    async def gone(self: Repairer, task: Task) -> None:
+        if task.finding.action == "remove_item" and left:
+            await lose(scene, left.pop())
+        await repair_action(self, task)
+
+    monkeypatch.setattr(Repairer, "repair_action", gone)
+    done = await repaired(scene)
+    assert not left
+    assert ("duplicate_id", "remove_item", "left") in done
+    assert (await contents(scene))["/a/double/f0"] == b"/a/d0/f0"
+
+
+@everywhere
+async def test_a_cycle_that_was_broken_since_is_left_as_it_is(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top, inner = await at(scene, "/a"), await at(scene, "/a/d0")
+    await lose(scene, top)
+    await put(scene, replace(top, directory=inner.id))
+    repair_action, left = Repairer.repair_action, [inner]
+
+    async def broken(self: Repairer, task: Task) -> None:
+        if task.finding.kind == "directory_cycle" and left:
+            await lose(scene, left[0])
+            moved = left.pop().moved("/elsewhere", operation=scene.uuid())
+            await put(scene, replace(moved, directory=ROOT_ENTRY.id))
+        await repair_action(self, task)
+
+    monkeypatch.setattr(Repairer, "repair_action", broken)
+    done = await repaired(scene)
+    assert not left
+    assert ("directory_cycle", "move_item", "left") in done
+    assert (await at(scene, "/elsewhere/a")).id == top.id
+
+
+async def trashed(scene: Scene, path: str) -> tuple[Key, Item]:
+    """Delete a directory; its item in the trash."""
+    directory = await at(scene, path)
+    await scene.volume.store.layout.delete_directory(directory, atomic=True)
+    await scene.settled()
+    key = TrashedDirectory.key(directory.id, scene.volume.store.keys)
+    item = await scene.volume.items.get(key)
+    assert item is not None
+    return key, item
+
+
+def deletion(item: Item | None) -> dict[str, object]:
+    """What an item in the trash says about the deletion."""
+    assert item is not None
+    return {name: item[name] for name in ("why", "from", "was", "when", "by")}
+
+
+@everywhere
+async def test_an_item_in_the_trash_is_logged_again_and_keeps_its_attributes(scene: Scene) -> None:
+    key, item = await trashed(scene, "/a/d0")
+    await scene.lose_log(str(item["id"]))
+    assert {done[1:] for done in await repaired(scene)} == {("log_again", "done")}
+    assert deletion(await scene.volume.items.get(key)) == deletion(item)
+    (found,) = await scene.volume.store.layout.trash().items()
+    assert (found.id, found.was) == (item["id"], "/a/d0")
+
+
+@everywhere
+async def test_a_misplaced_item_in_the_trash_is_moved_with_its_attributes(scene: Scene) -> None:
+    key, item = await trashed(scene, "/a/d0")
+    partitions = scene.volume.store.keys.partitions(TRASH_ID)
+    elsewhere = next(each for each in partitions if each != key.partition)
+    await scene.volume.items.write(Put({**item, PARTITION: elsewhere}, ABSENT))
+    await scene.volume.items.write(Delete(key, Condition()))
+    assert await repaired(scene) == {("item_misplaced", "move_item", "done")}
+    assert await scene.volume.items.get(key) == item
+    assert await scene.volume.items.get(Key(elsewhere, key.sort)) is None
+
+
+@everywhere
+@pytest.mark.parametrize("recorded", [False, True])
+async def test_what_a_dead_transaction_left_in_the_trash_is_removed(
+    scene: Scene, *, recorded: bool
+) -> None:
+    """An intent, and the record of the transaction, or no record."""
+    key, item = await trashed(scene, "/a/d0")
+    txn = scene.uuid()
+    intent = WriteIntent(txn).text()
+    await scene.volume.items.write(Update(key, Condition(), set={NEXT: intent}))
+    expected = {("stale_intent", "resolve_transaction", "done")}
+    if recorded:
+        record: Item = {
+            PARTITION: TRANSACTION_PARTITION,
+            SORT: txn,
+            "kind": "mark",
+            "source": f"/.trash/{item['id']}",
+            "lease": scene.now_ms() - 10**6,
+            "op": scene.uuid(),
+        }
+        await scene.volume.items.write(Put(record, ABSENT))
+        expected.add(("stale_transaction", "resolve_transaction", "done"))
+    assert await repaired(scene) == expected
+    left = await scene.volume.items.get(key)
+    assert left is not None
+    assert NEXT not in left
+    assert deletion(left) == deletion(item)
+
+
+@everywhere
+async def test_repair_of_a_subtree_restores_what_is_below_its_path_only(scene: Scene) -> None:
+    before = await contents(scene)
+    await lose(scene, await at(scene, "/top"))
+    await lose(scene, await at(scene, "/a/d0/f0"))
+    await lose(scene, await at(scene, "/a/d0"))
+    await lose(scene, await at(scene, "/a/d1/f0"))
+    await scene.settled()
+    await repair_volume(scene.volume, dry_run=False, grace=GRACE, path="/a/d1")
+    assert await contents(scene) == {
+        path: data
+        for path, data in before.items()
+        if path != "/top" and not path.startswith("/a/d0/")
+    }
+    await repair_volume(scene.volume, dry_run=False, grace=GRACE, path="/a")
+    del before["/top"]
+    assert await contents(scene) == before
+    assert (await verify_volume(scene.volume, path="/a", grace=GRACE)).problems == []
+    assert await kinds(scene) == {"entry_missing"}
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, place: type, method: str) -> None:
+    """Make the next call of a method fail."""
+    real, left = getattr(place, method), [ServiceError("down", service_code="X")]
+
+    async def fails_once(*arguments: object, **named: object) -> object:
+        if left:
+            raise left.pop()
+        return await real(*arguments, **named)
+
+    monkeypatch.setattr(place, method, fails_once)
+
+
+@everywhere
+@pytest.mark.parametrize("path", ["/", "/a/d0"])
+async def test_a_verify_that_was_interrupted_goes_on_with_the_directories_of_its_scan(
+    scene: Scene, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lose(scene, await at(scene, "/a/d0/f0"))
+    await put_again(scene, replace(await at(scene, "/a/d0/f1"), etag="another"))
+    await scene.settled()
+    expected = await verify_volume(scene.volume, path=path, grace=GRACE)
+    assert {each.path for each in expected.problems} == {"/a/d0/f0", "/a/d0/f1"}
+    room = str(tmp_path / "parts")
+    interrupt(monkeypatch, Collector, "_scan_log")
+    with pytest.raises(ServiceError):
+        await verify_volume(scene.volume, path=path, grace=GRACE, directory=room)
+    report = await verify_volume(scene.volume, path=path, grace=GRACE, directory=room)
+    assert set(report.findings) == set(expected.findings)
+    assert (report.files, report.directories) == (expected.files, expected.directories)
+
+
+async def test_a_subtree_without_a_log_has_no_findings_after_an_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = await new_scene("disabled")
+    try:
+        room = str(tmp_path / "parts")
+        interrupt(monkeypatch, Collector, "_scan_log")
+        with pytest.raises(ServiceError):
+            await verify_volume(scene.volume, path="/a/d0", grace=GRACE, directory=room)
+        report = await verify_volume(scene.volume, path="/a/d0", grace=GRACE, directory=room)
+        assert report.problems == []
+    finally:
+        await scene.end()
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("place", "method"),
+    [(Collector, "_scan_log"), (RepairRound, "parents")],
+)
+async def test_a_repair_that_was_interrupted_goes_on(
+    scene: Scene, place: type, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await contents(scene)
+    await lose(scene, await at(scene, "/a/d0"))
+    directory = await at(scene, "/a/d1")
+    await scene.lose_log(directory.id)
+    await lose(scene, directory)
+    await scene.settled()
+    room = str(tmp_path / "parts")
+    interrupt(monkeypatch, place, method)
+    with pytest.raises(ServiceError):
+        await repair_volume(scene.volume, dry_run=False, grace=GRACE, directory=room)
+    await repair_volume(scene.volume, dry_run=False, grace=GRACE, directory=room)
+    assert await kinds(scene) == set()
+    assert await contents(scene) == {
+        path.replace("/a/d1/", f"/lost+found/{directory.id}/"): data
+        for path, data in before.items()
+    }
 
 
 SCENES: Sequence[Callable[[Scene], Awaitable[None]]] = (
@@ -273,10 +549,12 @@ async def test_every_row_for_directories_known_by_id_is_reached(
     assert {(table, rule.when) for table, rule in reached} >= BY_ID
 
 
-async def test_repair_beside_renames_of_directories_touches_nothing_that_lives() -> None:
+@everywhere
+async def test_repair_beside_renames_of_directories_touches_nothing_that_lives(
+    new_volume: VolumeMaker,
+) -> None:
     """A scan finds the files of a directory, and the directory at none of its places."""
-    name = fresh_name("renames")
-    config = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), layout="tree", suffix_count=3)
+    config = new_volume(layout="tree", suffix_count=3)
     await init_volume(config)
     over, renames = anyio.Event(), 0
 

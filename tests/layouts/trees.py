@@ -256,8 +256,8 @@ def _in_effect(entries: Iterable[Entry], published: Collection[str]) -> list[Ent
 
 
 async def contradictions(store: MetadataStore, log_blobs: BlobStore) -> set[str]:
-    """Contradictions to the log and remains of transactions, by the names of fsck, which does not
-    support layout `tree` yet."""
+    """Contradictions to the log and remains of transactions, by the names of fsck but found without
+    it."""
     entries, seen = await stored_and_seen(store)
     by_id = {entry.id: entry for entry in seen}
     paths_of(seen)

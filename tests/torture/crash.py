@@ -182,13 +182,14 @@ class World:
         }
 
     async def problems(self) -> set[str]:
-        """The kinds of the findings of fsck; in layout `tree`, which fsck does not support yet, the
-        kinds of contradictions to the log."""
+        """The kinds of the findings of fsck; in layout `tree` of contradictions to the log as well,
+        which are found without fsck."""
+        found: set[str] = {each.kind for each in await self.findings() if each.is_problem}
         if self.layout == "path":
-            return {finding.kind for finding in await self.findings() if finding.is_problem}
+            return found
         async with self.volume() as volume:
             assert volume.log_blobs is not None
-            return await contradictions(volume.store, volume.log_blobs)
+            return found | await contradictions(volume.store, volume.log_blobs)
 
     async def findings(self) -> list[Finding]:
         async with self.volume() as volume:

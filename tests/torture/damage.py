@@ -75,11 +75,12 @@ class Scene:
         place: VolumeConfig | None = None,
         clock: FakeClock | None = None,
         lease: float = 600.0,
+        seed: int | str = 3,
     ) -> Scene:
-        """`place`: where the volume is; in memory unless given."""
+        """`place`: where the volume is; in memory unless given. `seed`: decides the ids."""
         name = fresh_name("damage") if place is None else place.name
         clock = clock or FakeClock()
-        fake = fake_runtime(clock, seed=3)
+        fake = fake_runtime(clock, seed=seed)
 
         async def sleep(seconds: float) -> None:
             # Nothing takes time here, so a lease that is renewed would advance the clock alone.

@@ -34,6 +34,7 @@ PIPELINE = "tests/backends/test_request_pipeline.py"
 LOCAL = "tests/backends/test_local.py"
 CHAINS = "tests/layouts/test_chain_resolver.py"
 REMOVALS = "tests/layouts/test_removals.py"
+REPAIR_TREE = "tests/integrity/test_repair_tree.py"
 RECLAMATION = "tests/layouts/test_reclamation.py"
 TRANSACTIONS = "tests/layouts/test_transactions.py"
 DIRECTORY_RACES = (
@@ -741,5 +742,77 @@ DEFECTS: tuple[Defect, ...] = (
         "            async for page in pages:\n"
         "                if page:\n",
         f"{RECLAMATION}::test_the_settle_time_does_not_begin_before_the_deletion",
+    ),
+    Defect(
+        "an unreachable entry that is removed before the settle time",
+        "integrity/recheck.py",
+        "    settled_ms = facts.now_ms - max(scope.grace_ms, scope.check.settle_ms)",
+        "    settled_ms = facts.now_ms - scope.grace_ms",
+        f"{REPAIR_TREE}::test_a_file_in_a_directory_removed_as_empty_is_removed[memory]",
+    ),
+    Defect(
+        "a recheck that does not compare the log",
+        "integrity/recheck.py",
+        "        fresh += [each for each in looked if each.log_state == known[each.object_id]]",
+        "        known = {each.object_id: each.log_state for each in looked}\n"
+        "        fresh += looked",
+        f"{REPAIR_TREE}::test_a_directory_that_moves_during_the_scan_and_again_after_it_is_no_finding[memory]",
+    ),
+    Defect(
+        "a directory in the trash that fsck takes for missing",
+        "layouts/tree/tree_check.py",
+        '.why != "empty"',
+        '.why == "staged"',
+        f"{REPAIR_TREE}::test_a_healthy_tree_with_a_trash_has_no_findings[memory]",
+    ),
+    Defect(
+        "a removal marker that fsck takes for a directory",
+        "layouts/tree/tree_check.py",
+        "        if entry.directory != TRASH_ID:\n            return True",
+        "        if True:\n            return True",
+        f"{REPAIR_TREE}::test_a_healthy_tree_with_a_trash_has_no_findings[memory]",
+    ),
+    Defect(
+        "a trash whose items fsck finds without a parent",
+        "layouts/tree/tree_check.py",
+        "frozenset({ROOT_ENTRY.id, TRASH_ID})",
+        "frozenset({ROOT_ENTRY.id})",
+        f"{REPAIR_TREE}::test_a_healthy_tree_with_a_trash_has_no_findings[memory]",
+    ),
+    Defect(
+        "a removal of one of two items without the condition on the other",
+        "integrity/repair_actions.py",
+        "            Check(keys.of(keeper), unchanged(keeper)),\n",
+        "",
+        f"{REPAIR_TREE}::test_an_item_of_two_is_kept_if_the_other_has_gone_since[memory]",
+    ),
+    Defect(
+        "a broken cycle without conditions on the other directories",
+        "layouts/tree/tree_check.py",
+        "            *(Check(store.keys.of(each), unchanged(each)) for each in others),\n",
+        "",
+        f"{REPAIR_TREE}::test_a_cycle_that_was_broken_since_is_left_as_it_is[memory]",
+    ),
+    Defect(
+        "a directory at two places that stays where the log does not have it",
+        "integrity/verify_rules.py",
+        "(entry.entry_key != logged, -entry.version, entry.path)",
+        "(entry.entry_key == logged, -entry.version, entry.path)",
+        f"{REPAIR_TREE}::test_a_directory_at_two_places_stays_where_the_log_has_it[memory]",
+    ),
+    Defect(
+        "a missing directory that is made under another id",
+        "layouts/tree/tree_check.py",
+        "replace(blank, id=key, version=version)",
+        "replace(blank, version=version)",
+        f"{REPAIR_TREE}::test_a_directory_that_the_log_does_not_know_gets_an_item_with_its_id[memory]",
+    ),
+    Defect(
+        "a check of a subtree that goes on without the directories above it",
+        "integrity/collector.py",
+        "        await self.scope.check.begin(self.scope.path)",
+        '        if "table" not in self._done:\n'
+        "            await self.scope.check.begin(self.scope.path)",
+        f"{REPAIR_TREE}::test_a_subtree_without_a_log_has_no_findings_after_an_interruption",
     ),
 )
