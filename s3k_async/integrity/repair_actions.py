@@ -33,6 +33,7 @@ from s3k_async.errors import (
     BlobExistsError,
     ConditionFailedError,
     ConflictError,
+    InvalidPathError,
     ItemFormatError,
     S3kError,
 )
@@ -521,7 +522,16 @@ class Repairer:
         )
         if not entries or entries[0] not in visibility_of(facts).entries:
             raise LeftError("the entry is not there, or is being changed", path=task.finding.path)
-        return entries[0]
+        return self._loggable(entries[0])
+
+    def _loggable(self, entry: Entry) -> Entry:
+        """The entry with a path that the log can hold. In layout `tree`, the rename of a directory
+        can make the paths below it too long for that."""
+        try:
+            self._store.layout.check_path(entry.path)
+        except InvalidPathError:
+            return self._store.keys.with_path(entry)
+        return entry
 
     _actions: Final[Mapping[Action, Callable[[Repairer, Task], Awaitable[None]]]] = {
         "commit_log": _commit_log,

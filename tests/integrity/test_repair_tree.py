@@ -751,3 +751,16 @@ async def test_a_check_of_a_subtree_writes_nothing(scene: Scene) -> None:
     stored = await scene.volume.store.stored(directory.entry_key)
     assert stored is not None
     assert stored.pending == held.pending
+
+
+async def test_an_entry_whose_path_has_become_too_long_is_repaired(scene: Scene) -> None:
+    deep, below = "/n" + 9 * f"/{'n' * 200}", "/m" + 9 * f"/{'m' * 200}"
+    async with client(scene) as fs:
+        await fs.write(f"{deep}/f", b"deep")
+        await fs.makedirs(below)
+        entry = await at(scene, f"{deep}/f")
+        await fs.rename("/n", f"{below}/n")
+        await scene.lose_log(entry.id)
+        assert await repaired(scene) == {("log_missing", "log_again", "done")}
+        await fs.rename(f"{below}/n", "/n")
+        assert await fs.read(f"{deep}/f") == b"deep"
