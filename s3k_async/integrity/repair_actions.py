@@ -310,6 +310,8 @@ class Repairer:
         keeper = keeper_of(facts)
         if keeper is None or keeper.entry_key == entry.entry_key:
             raise LeftError("the directory is at one place only", path=entry.path)
+        if not keeper.is_dir:
+            raise LeftError("a file has the id of the directory", path=entry.path)
         keys = self._store.keys
         actions: list[Delete | Check] = [
             Delete(keys.of(entry), unchanged(entry)),

@@ -764,3 +764,16 @@ async def test_an_entry_whose_path_has_become_too_long_is_repaired(scene: Scene)
         assert await repaired(scene) == {("log_missing", "log_again", "done")}
         await fs.rename(f"{below}/n", "/n")
         assert await fs.read(f"{deep}/f") == b"deep"
+
+
+async def test_a_directory_with_the_id_of_a_file_keeps_its_item(scene: Scene) -> None:
+    """What is in it has no other way."""
+    directory, file = await at(scene, "/a/d1"), await at(scene, "/top")
+    before = await contents(scene)
+    await put(scene, replace(directory, path="/a/twin", id=file.id))
+    await put(scene, replace(file, path="/a/twin/f", id=scene.uuid(), directory=file.id))
+    await scene.settled()
+    report = await repair_volume(scene.volume, dry_run=False, grace=GRACE)
+    outcomes = {(each.finding.kind, each.outcome) for each in report.repairs}
+    assert ("duplicate_id", "left") in outcomes
+    assert await contents(scene) == before | {"/a/twin/f": b"/top"}
