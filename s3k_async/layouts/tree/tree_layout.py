@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from s3k_async.layouts.tree.directory_changes import DirectoryChanges
 from s3k_async.layouts.tree.reclamation import Reclamation
-from s3k_async.layouts.tree.tree_check import TreeCheck
 from s3k_async.layouts.tree.tree_parents import TreeParents
 from s3k_async.layouts.tree.tree_trash import TreeTrash
 from s3k_async.model import ChangeResult, ChangeTally, Entry
@@ -15,6 +15,9 @@ from s3k_async.namespace.layout import OnProgress, TrashedEntry
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.txn.logged_write import TransactionLog
 from s3k_async.txn.txn_record import OwnedTransaction
+
+if TYPE_CHECKING:
+    from s3k_async.layouts.tree.tree_check import TreeCheck
 
 __all__ = ["TreeLayout"]
 
@@ -70,6 +73,9 @@ class TreeLayout(TreeParents):
 
     def check(self) -> TreeCheck:
         """A new path index, and the writes of repairs."""
+        # Clients do not need it, nor sqlite3, with which it sorts.
+        from s3k_async.layouts.tree.tree_check import TreeCheck
+
         return TreeCheck(self._store, self.changes)
 
     def trashed(self, directory: Entry, operation: str, *, empty: bool) -> TrashedEntry | None:
