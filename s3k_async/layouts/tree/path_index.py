@@ -12,19 +12,18 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from s3k_async import _native
+from s3k_async.layouts.tree.trash_items import TRASH_FOLDER
 from s3k_async.model import ROOT
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.table.keys import BY_ID, TRASH_ID
 from s3k_async.table.stored_reader import ROOT_ENTRY
 
-__all__ = ["HELD_DIRECTORIES", "TRASH_FOLDER", "PathIndex"]
+__all__ = ["HELD_DIRECTORIES", "PathIndex"]
 
 HELD_DIRECTORIES: Final = 100_000
 """Directories held in memory before all are written to a temporary file."""
 BUFFERED: Final = 1000
 """Directories held in memory after that, before they are written too."""
-TRASH_FOLDER: Final = "/.trash"
-"""The parent of the paths that are shown for directories in the trash."""
 
 _SCHEMA: Final = """
 CREATE TABLE directories (id TEXT PRIMARY KEY, parent TEXT NOT NULL, name TEXT NOT NULL)

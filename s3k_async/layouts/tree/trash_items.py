@@ -14,7 +14,6 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 
 from s3k_async.backends.ports.items import Condition, Item, Key, Value
 from s3k_async.errors import ItemFormatError
-from s3k_async.layouts.tree.path_index import TRASH_FOLDER
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.entries import is_id
 from s3k_async.table.codec import NEXT, from_item, to_item
@@ -22,6 +21,7 @@ from s3k_async.table.keys import TRASH_ID, Directory, KeyScheme
 
 __all__ = [
     "SETTLE_MS",
+    "TRASH_FOLDER",
     "TrashReason",
     "TrashState",
     "TrashedDirectory",
@@ -33,6 +33,8 @@ __all__ = [
 SETTLE_MS: Final = 20 * 60_000
 """The settle time, milliseconds. Once it has passed since garbage collection first saw an item in
 the trash, every call that began before the deletion has ended."""
+TRASH_FOLDER: Final = "/.trash"
+"""The parent of the paths that are shown for directories in the trash."""
 
 TrashReason: TypeAlias = Literal["deleted", "empty", "staged"]
 """`deleted`: a directory deleted with everything below it. `empty`: the removal marker of an empty
