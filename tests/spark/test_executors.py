@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -152,15 +154,22 @@ async def test_a_volume_that_was_resharded_is_opened_anew(
         after.close()
 
 
+def wait_for_commit(directory: Path) -> None:
+    """Wait for the commit record of a write, which is written after the call has returned."""
+    while not any(directory.rglob("*.committed")):
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("noticed", [False, True])
 @volume_backends("embedded")
 async def test_a_volume_that_was_made_anew_is_opened_anew(
-    volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch, noticed: bool
+    volume: VolumeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noticed: bool
 ) -> None:
     """Whether or not the client of the old one has come to know that it is gone."""
     monkeypatch.setattr(worker_client, "_clients", {})
     before = await to_thread.run_sync(worker_client.client, volume)
     before.write("/a", b"1")
+    await to_thread.run_sync(wait_for_commit, tmp_path)
     await destroy_volume(volume, force=True)
     await init_volume(replace(volume, suffix_count=9))
     monkeypatch.setattr(volume_lock, "LOOK_SECONDS", 0.0 if noticed else volume_lock.LOOK_SECONDS)
