@@ -125,7 +125,7 @@ def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     first, end, _ = every.partition("-----END CERTIFICATE-----\n")
     file = tmp_path_factory.mktemp("authorities") / "one.pem"
     file.write_text(first + end, encoding="utf-8")
-    # Not by botocore's own list alone: the environment may name another one already.
+    # This variable counts more than botocore's own list and REQUESTS_CA_BUNDLE.
     with patch.dict(os.environ, AWS_CA_BUNDLE=str(file)):
         yield
 

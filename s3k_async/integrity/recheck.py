@@ -125,14 +125,10 @@ async def confirmed_findings(
         first = [(each, decide(each)) for each in batch]
         suspects = [each for each, found in first if any(finding.is_problem for finding in found)]
         suspected = {each.object_id for each in suspects}
-        said = [
-            (each, decide(each) if scope.check.by_id else found)
-            for each, found in (
-                (_with_paths(scope, each), found)
-                for each, found in first
-                if found and each.object_id not in suspected
-            )
-        ]
+        said = [(each, found) for each, found in first if found and each.object_id not in suspected]
+        if scope.check.by_id:
+            shown = [_with_paths(scope, each) for each, _ in said]
+            said = [(each, decide(each)) for each in shown]
         said += [
             (each, found)
             for each in await fresh_facts(scope, suspects, tail)
@@ -144,8 +140,6 @@ async def confirmed_findings(
 
 def _with_paths(scope: Scope, facts: Facts) -> Facts:
     """The facts with the paths of entries that a scan of the table has read."""
-    if not scope.check.by_id:
-        return facts
     return replace(facts, entries=tuple(map(scope.check.with_path, facts.entries)))
 
 

@@ -66,12 +66,12 @@ class SnapshotView:
         self,
         store: DirectoryStore,
         validated: Mapping[_Listed, _Validated] = MappingProxyType({}),
-        over: Collection[str] = (),
+        ended: Collection[str] = (),
     ) -> None:
         """`validated`: of the previous attempt, used instead of another read, and validated again.
-        `over`: intents of removals that have ended, although the intents remain."""
+        `ended`: intents of removals that have ended, although the intents remain."""
         self._store = store
-        self._over = over
+        self._ended = ended
         self._validated = validated
         self._complete: dict[_Listed, list[Entries]] = {}
         self._with_intents: set[str] = set()
@@ -162,7 +162,7 @@ class SnapshotView:
         return [
             entry
             for entry in found
-            if entry is not None and is_held(entry) and entry.pending not in self._over
+            if entry is not None and is_held(entry) and entry.pending not in self._ended
         ]
 
     def _keep(self, stamps: Mapping[str, _Stamp], changed: set[str]) -> None:
@@ -266,7 +266,7 @@ async def list_consistently(
     Raises BusyError, about `path`, if there is none within the busy timeout and ATTEMPTS
     attempts."""
     backoff = ConflictBackoff(store, attempts=ATTEMPTS)
-    over: set[str] = set()
+    ended: set[str] = set()
     view = SnapshotView(store)
     while True:
         held: deque[T] = deque()
@@ -283,11 +283,11 @@ async def list_consistently(
                 return
         for directory in view.removed:
             if not await store.end_removal(directory, path or ""):
-                over.add(directory.pending)
+                ended.add(directory.pending)
         await backoff.lost(
             BusyError("gave up: directories kept changing during the listing; try again", path=path)
         )
-        view = SnapshotView(store, view.validated, over)
+        view = SnapshotView(store, view.validated, ended)
 
 
 def _stamp(entry: Entry | None) -> _Stamp:

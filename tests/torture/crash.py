@@ -182,8 +182,8 @@ class World:
         }
 
     async def problems(self) -> set[str]:
-        """The kinds of the findings of fsck; in layout `tree` of contradictions to the log as well,
-        which are found without fsck."""
+        """The kinds of the findings of fsck, and in layout `tree` those of contradictions to the
+        log that are found without it."""
         found: set[str] = {each.kind for each in await self.findings() if each.is_problem}
         if self.layout == "path":
             return found

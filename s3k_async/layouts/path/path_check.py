@@ -98,8 +98,9 @@ class PathCheck:
         await self._store.make_directory(key)
 
     async def remove_unreachable(self, entry: Entry) -> None:
-        """Remove the file. Never called: missing directories are created."""
-        await self._store.delete_file(entry)
+        """Never called: missing directories are created."""
+        raise AssertionError("layout path has no unreachable entries")
 
     async def break_cycle(self, entry: Entry, others: Sequence[Entry]) -> None:
         """Never called: there are no cycles."""
+        raise AssertionError("layout path has no cycles")

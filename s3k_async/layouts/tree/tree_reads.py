@@ -96,19 +96,19 @@ class TreeReads:
         store = self._store
         found = await self._resolver.resolve(paths, see)
         deadline = store.deadline()
-        over: set[str] = set()
+        ended: set[str] = set()
         while removed := {
             resolved.path: parent
             for resolved in found
             if isinstance(resolved, ResolvedPath)
             and (parent := resolved.removed_parent)
-            and parent.pending not in over
+            and parent.pending not in ended
         }:
             directories = {parent.entry_key: (parent, path) for path, parent in removed.items()}
             for parent, path in directories.values():
                 store.still_time(deadline, path)
                 if not await store.end_removal(parent, path):
-                    over.add(parent.pending)
+                    ended.add(parent.pending)
             again = await self._resolver.resolve(list(removed), see)
             current = dict(zip(removed, again, strict=True))
             found = [
