@@ -8,6 +8,8 @@ part.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -33,7 +35,7 @@ from s3k_async.spark.job_report import JobResult
 from s3k_async.spark.repair_round import RepairTask, repair_round
 from s3k_async.spark.runner import AnyVolume, JobRun, ProgressCallback
 from s3k_async.spark.scan_job import CORE_TASKS, ScanJob, job_on
-from s3k_async.spark.scan_splits import VolumeTarget, opened
+from s3k_async.spark.scan_splits import VolumeTarget
 from s3k_async.spark.shuffle_rows import parts_of
 from s3k_async.spark.task_rows import Batches, spark_schema
 
@@ -67,18 +69,20 @@ def verify(
     scope = ["verify", deep]
     with job_on(job, scope, path=path, grace=grace, checkpoint=checkpoint) as scans:
         scanned = scans.scan("", job.now_ms)
-        report = VerifyReport()
-        report.count(scanned.collector.counts)
-        without_id = [finding for _, finding in scans.run(partial(loose, scanned.collector))]
-        report.add(without_id)
-        decided = job.stage(
-            "found",
-            "comparing",
-            RESULTS,
-            lambda: scans.by_part(scanned).mapInArrow(
-                _finder(scans.target, scanned.collector, deep=deep), spark_schema(RESULTS)
-            ),
-        )
+        with closing(scanned):
+            report = VerifyReport()
+            report.count(scanned.collector.counts)
+            without_id = [finding for _, finding in scans.run(partial(loose, scanned.collector))]
+            report.add(without_id)
+            target = replace(scans.target, directories=scanned.directories)
+            decided = job.stage(
+                "found",
+                "comparing",
+                RESULTS,
+                lambda: scans.by_part(scanned).mapInArrow(
+                    _finder(target, scanned.collector, deep=deep), spark_schema(RESULTS)
+                ),
+            )
         Findings(decided).add_to(report)
         own = frame_of(spark, [result_of("found", finding) for finding in without_id])
         findings = decided.unionAll(own).where(sf.col("tag") == "found")
@@ -145,8 +149,7 @@ def _finder(
     now_ms, position = scanned.now_ms, scanned.position
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Result]:
-        with opened(target.config) as (volume, run):
-            scope = target.scope(volume)
+        with target.opened_scope() as (scope, run):
             for _, parts in parts_of(batches):
                 collector = Collector(scope, parts, now_ms=now_ms, position=position)
                 try:

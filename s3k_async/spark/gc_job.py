@@ -37,7 +37,7 @@ from s3k_async.integrity.gc_sweep import BATCH, GarbageCollector, MarkedState, S
 from s3k_async.integrity.references import nameless_item, need_unlocked
 from s3k_async.integrity.repair import scope_of
 from s3k_async.integrity.shuffle import from_line
-from s3k_async.namespace.layout import require_supported
+from s3k_async.model import ChangeResult
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.spark.gc_tasks import (
     SHARDS,
@@ -87,6 +87,9 @@ class GcReport:
     marked: Marked
     swept: Swept | None
     """None for a dry run."""
+    reclaimed: ChangeResult | None = None
+    """What was reclaimed from the trash, or would be; None for a volume without a trash, or if the
+    trash was left alone."""
 
 
 def gc(
@@ -97,6 +100,7 @@ def gc(
     grace: float = GRACE_SECONDS,
     lease: float | None = None,
     rate: float | None = None,
+    trash: bool = True,
     tasks: int | None = None,
     checkpoint: str | None = None,
     progress: ProgressCallback | None = None,
@@ -106,11 +110,12 @@ def gc(
 
     Returns the candidates (`key`, `bytes`, `reason`, `since_ms`, `is_pending`, `paths`) and the
     report. `dry_run`: delete nothing. `grace`, `lease`: seconds, as for `s3k gc`; `lease` is the
-    volume's setting unless it is given. `rate`: keys a second at most. `tasks`: of each stage, by
-    default two for each core. `checkpoint`: a directory, or its URI, that executors and driver can
-    write, for one collection: finished stages are not repeated, so that the same call with
-    `dry_run=False` can sweep the candidates of a dry run later. `progress` is called about once a
-    second.
+    volume's setting unless it is given. `rate`: keys a second at most. `trash`: first reclaim
+    directories in the trash whose retention is over, which the driver does alone. `tasks`: of each
+    stage, by default two for each core. `checkpoint`: a directory, or its URI, that executors and
+    driver can write, for one collection: finished stages are not repeated, so that the same call
+    with `dry_run=False` can sweep the candidates of a dry run later. `progress` is called about
+    once a second.
 
     Safe beside writers, with repeated tasks, and with speculation. Objects that could not be
     deleted are in the report, and the next run finds them again. Raises InvalidArgumentError (a
@@ -121,7 +126,6 @@ def gc(
     """
     job = JobRun(spark, volume, "gc", tasks=tasks, per_core=CORE_TASKS, progress=progress)
     with opened(job.volume.driver) as (driver, run):
-        require_supported(driver.store.keys.layout, "a Spark job of gc")
         if driver.log_blobs is None and not driver.read_only:
             raise InvalidArgumentError(
                 "a volume without a log is collected by one machine, alone: s3k gc --exclusive"
@@ -141,14 +145,16 @@ def gc(
         began = _began(job, record, run(driver.blobs.now_ms))
         terms = GcSettings(job.volume.executors, ages, began)
         found = _Found(terms.mark_filter(driver))
-        collection = _Collection(job, driver, run, terms, record, found)
+        name = "" if dry_run else driver.store.runtime.uuid()
+        collection = _Collection(job, driver, run, terms, record, found, name)
+        reclaimed = None
+        if trash and driver.store.layout.has_trash:
+            with job.described("the trash"):
+                reclaimed = run(partial(collection.local.reclaim, dry_run=dry_run))
         judged, marked, seen = collection.mark()
         frame = judged.where(sf.col("tag") == "candidate")
-        if dry_run:
-            return JobResult(_shown(frame), GcReport("", marked, None))
-        name = driver.store.runtime.uuid()
-        swept = collection.sweep(name, frame, marked, seen, rate)
-        return JobResult(_shown(frame), GcReport(name, marked, swept))
+        swept = None if dry_run else collection.sweep(frame, marked, seen, rate)
+        return JobResult(_shown(frame), GcReport(name, marked, swept, reclaimed))
 
 
 def _began(job: JobRun, record: Item, now_ms: int) -> int:
@@ -177,6 +183,15 @@ class _Collection:
     terms: GcSettings
     record: Item
     found: _Found
+    name: str
+    """As `GcReport.run`."""
+
+    @property
+    def local(self) -> GarbageCollector:
+        """The collector of the work that the driver does alone."""
+        trail = AuditTrail(self.volume.log_blobs, f"{self.name}/driver")
+        place, runtime = CollectedData.of(self.volume), self.volume.store.runtime
+        return GarbageCollector(place, runtime, self.terms.ages, trail)
 
     def mark(self) -> tuple[DataFrame, Marked, MarkedState]:
         """The lines of the last stage, which include the candidates; the counts; and the state of
@@ -207,19 +222,15 @@ class _Collection:
         return judged, marked, state
 
     def sweep(
-        self, name: str, frame: DataFrame, marked: Marked, seen: MarkedState, rate: float | None
+        self, frame: DataFrame, marked: Marked, seen: MarkedState, rate: float | None
     ) -> Swept:
         """Delete the candidates that are still unreferenced, and what else mark found."""
-        place, runtime = CollectedData.of(self.volume), self.volume.store.runtime
-        trail = AuditTrail(self.volume.log_blobs, f"{name}/driver")
-        swept = self.run(
-            partial(GarbageCollector(place, runtime, self.terms.ages, trail).clean_up, marked)
-        )
+        swept = self.run(partial(self.local.clean_up, marked))
         candidates = frame.count()
         if candidates:
             tasks = min(self.job.tasks, -(-candidates // OF_A_TASK))
             share = None if rate is None else rate / tasks
-            work = _Sweep(self.terms, seen, dict(self.record), name, share)
+            work = _Sweep(self.terms, seen, dict(self.record), self.name, share)
             done = self._stage(
                 "swept",
                 "deleting",

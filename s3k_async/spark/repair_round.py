@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import islice
@@ -23,6 +24,7 @@ from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.repair import RepairReport, RepairRound
 from s3k_async.integrity.repair_actions import Repairer
+from s3k_async.integrity.scope import Scope
 from s3k_async.integrity.shuffle import Shuffle, from_line, to_line
 from s3k_async.integrity.verify import LISTED, VerifyReport
 from s3k_async.oplog.tail import LogPosition
@@ -37,8 +39,8 @@ from s3k_async.spark.finding_rows import (
     repairs_of,
     result_of,
 )
-from s3k_async.spark.scan_job import ScanJob
-from s3k_async.spark.scan_splits import VolumeTarget, opened
+from s3k_async.spark.scan_job import ScanJob, ScanResult
+from s3k_async.spark.scan_splits import VolumeTarget
 from s3k_async.spark.shuffle_rows import parts_of
 from s3k_async.spark.task_rows import Batches, attempt_name, spark_schema
 from s3k_async.volumes import Volume
@@ -63,9 +65,8 @@ class RepairTask:
     unfinished: frozenset[str] = frozenset()
     """As of `Facts`."""
 
-    def collector(self, volume: Volume, parts: Shuffle) -> Collector:
+    def collector(self, scope: Scope, parts: Shuffle) -> Collector:
         """The facts about some parts of an open volume."""
-        scope = self.target.scope(volume)
         collector = Collector(scope, parts, now_ms=self.now_ms, position=self.position)
         collector.unfinished.update(self.unfinished)
         return collector
@@ -110,10 +111,17 @@ def repair_round(scans: ScanJob, turn: RepairTask, report: RepairReport) -> tupl
     """Scan the volume and repair it. Returns rows of REPAIRS, and whether another round is
     needed."""
     within = f"{turn.number:02d}/"
-    job = scans.job
-    job.resumed = False
-    scanned = scans.scan(within, turn.now_ms)
-    turn = replace(turn, position=scanned.collector.position)
+    scans.job.resumed = False
+    with closing(scans.scan(within, turn.now_ms)) as scanned:
+        return _repaired(scans, turn, scanned, report)
+
+
+def _repaired(
+    scans: ScanJob, turn: RepairTask, scanned: ScanResult, report: RepairReport
+) -> tuple[DataFrame, bool]:
+    within, job = f"{turn.number:02d}/", scans.job
+    target = replace(turn.target, directories=scanned.directories)
+    turn = replace(turn, target=target, position=scanned.collector.position)
     report.left = VerifyReport()
     report.left.count(scanned.collector.counts)
     before = report.done
@@ -147,6 +155,7 @@ def repair_round(scans: ScanJob, turn: RepairTask, report: RepairReport) -> tupl
         this.waiting.update(
             {json.loads(row.line): finding_of(row) for row in objects.rows("waiting")}
         )
+        scanned.know_log_of(this.waiting.keys())
         scans.run(this.unknown_directories)
     report.left.add(own.left.findings)
     report.add(own.repairs)
@@ -189,9 +198,9 @@ def _was_repeated(scans: ScanJob, turn: RepairTask, results: Sequence[Findings])
 
 def _objects(turn: RepairTask) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Result]:
-        with opened(turn.target.config) as (volume, run):
+        with turn.target.opened_volume() as (volume, scope, run):
             for number, parts in parts_of(batches):
-                collector = turn.collector(volume, parts)
+                collector = turn.collector(scope, parts)
                 name = f"objects-{attempt_name(number)}"
                 this, report = turn.round(volume, collector, name)
                 try:
@@ -207,9 +216,9 @@ def _objects(turn: RepairTask) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
 
 def _parents(turn: RepairTask, *, later: bool) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Result]:
-        with opened(turn.target.config) as (volume, run):
+        with turn.target.opened_volume() as (volume, scope, run):
             name = f"parents-{attempt_name()}"
-            this, report = turn.round(volume, turn.collector(volume, Shuffle()), name)
+            this, report = turn.round(volume, turn.collector(scope, Shuffle()), name)
             lines = (line for batch in batches for line in batch.column(0).to_pylist())
             while children := [from_line("lonely", line) for line in islice(lines, CHILDREN)]:
                 run(partial(this.parents, children, later=later))

@@ -4,12 +4,13 @@ one machine, since a change reaches them in the opposite order."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, Final
 
+from pyspark import Broadcast
 from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -17,9 +18,8 @@ from pyspark.sql import functions as sf
 from s3k_async._core.paths import normalize
 from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.scope import ScanCounts, Scope
-from s3k_async.integrity.shuffle import HELD, Shuffle
+from s3k_async.integrity.shuffle import HELD, Shuffle, from_line, hash_of
 from s3k_async.model import ROOT
-from s3k_async.namespace.layout import require_supported
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.tail import LogPosition, position_of
 from s3k_async.spark.runner import JobRun
@@ -27,6 +27,7 @@ from s3k_async.spark.scan_splits import (
     CHECKPOINTS,
     COUNTS,
     SUPERSEDED,
+    Directories,
     Run,
     ScanSplit,
     ScanTarget,
@@ -38,7 +39,7 @@ from s3k_async.spark.scan_splits import (
     read_splits,
     table_splits,
 )
-from s3k_async.spark.shuffle_rows import LINES, NOWHERE, divided, facts_of
+from s3k_async.spark.shuffle_rows import LINES, NOWHERE, divided, facts_of, without_children
 from s3k_async.volumes import Volume
 
 __all__ = ["CORE_TASKS", "ScanJob", "ScanPlan", "ScanResult", "job_on"]
@@ -56,7 +57,27 @@ class ScanResult:
     facts: DataFrame
     """Rows of LINES."""
     collector: Collector
-    """On the driver: the counts, and the facts without an object id."""
+    """On the driver: the counts, the facts without an object id, and in layout `tree` the
+    directories."""
+    directories: Broadcast[Directories] | None = None
+    """In layout `tree` those that were found, for tasks."""
+
+    def know_log_of(self, object_ids: Collection[str]) -> None:
+        """Add the log records of some objects to the collector, for `Collector.log_states`."""
+        wanted = [hash_of(each) for each in object_ids]
+        if not wanted:
+            return
+        rows = self.facts.where((sf.col("tag") == "records") & sf.col("part").isin(wanted))
+        for row in rows.select("line").collect():
+            record = from_line("records", bytes(row.line))
+            if record.operation.object_id in object_ids:
+                self.collector.put([("records", record.operation.object_id, record)])
+
+    def close(self) -> None:
+        """Remove the temporary files of the driver, and what tasks have of the directories."""
+        self.collector.close()
+        if self.directories is not None:
+            self.directories.destroy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +93,11 @@ class ScanPlan:
 
     def scan(self, within: str, now_ms: int, *, table: bool = True) -> ScanResult:
         """Scan the volume, optionally without its table. `within`: the prefix of the names of the
-        stages. `now_ms`: the start of the scan.
+        stages. `now_ms`: the start of the scan. The result has to be closed.
         """
         position = self._position(within)
-        collector = Collector(self.scope, Shuffle(), now_ms=now_ms, position=position)
+        scope = replace(self.scope)
+        collector = Collector(scope, Shuffle(), now_ms=now_ms, position=position)
         frames: list[DataFrame] = []
         done: set[str] = set()
 
@@ -90,8 +112,12 @@ class ScanPlan:
             frames.append(frame)
             return _take(frame, collector, done)
 
+        directories: Broadcast[Directories] | None = None
         if table:
+            self.run(partial(scope.check.begin, scope.path))
             read("table", "scan of the table", lambda: table_splits(self.job.tasks))
+            if scope.check.by_id:
+                directories = self._directories(frames[-1], collector)
         read(
             "log",
             "scan of the log",
@@ -105,7 +131,17 @@ class ScanPlan:
         ):
             number += 1
         read("data", "scan of the data", lambda: blob_splits(self.scope, self.job.tasks))
-        return ScanResult(reduce(DataFrame.unionAll, frames), collector)
+        scanned = ScanResult(reduce(DataFrame.unionAll, frames), collector, directories)
+        scanned.know_log_of({each.key for cycle in scope.check.cycles() for each in cycle})
+        return scanned
+
+    def _directories(self, table: DataFrame, collector: Collector) -> Broadcast[Directories]:
+        """Add the directories of the table to the collector. All of them are in the memory of the
+        driver, and of each worker process, about 200 bytes each."""
+        rows = table.where(sf.col("tag") == "directories").select("line").collect()
+        found = [from_line("directories", bytes(row.line)) for row in rows]
+        collector.scope.check.add_directories(found)
+        return self.job.spark.sparkContext.broadcast(found)
 
     def _position(self, within: str) -> LogPosition:
         """The end of the log before any of it was scanned, by this run or an interrupted one."""
@@ -130,7 +166,10 @@ class ScanPlan:
             + counts.blobs
         )
         parts = max(PARTS_OF_A_PARTITION * self.job.tasks, facts // HELD + 1)
-        return divided(scanned.facts, parts, self.job.tasks)
+        rows = scanned.facts
+        if scanned.directories is not None:
+            rows = without_children(rows, scanned.directories)
+        return divided(rows, parts, self.job.tasks)
 
     def _read(self, splits: Sequence[ScanSplit], counter: Accumulator[int]) -> DataFrame | None:
         if not splits:
@@ -162,7 +201,6 @@ def job_on(
     path = normalize(path)
     with opened(job.volume.driver) as (driver, run):
         keys = driver.store.keys
-        require_supported(keys.layout, "a Spark job of fsck")
         whole = [
             *scope,
             driver.record.volume_id,
@@ -173,7 +211,8 @@ def job_on(
         ]
         job.resume(checkpoint, whole, driver.store.runtime.now_ms())
         target = VolumeTarget(job.volume.executors, grace, path)
-        yield ScanJob(job, target, target.scope(driver), run, driver)
+        with target.scoped(driver, run) as found:
+            yield ScanJob(job, target, found, run, driver)
 
 
 def _take(frame: DataFrame, collector: Collector, done: set[str]) -> bool:

@@ -16,11 +16,13 @@ from collections.abc import (
 )
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from heapq import heappop, heappush
 from json import dumps
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
+from pyspark import Broadcast
 
 from s3k_async._core.concurrency import merge
 from s3k_async._sync.loop_thread import current_bridge
@@ -47,6 +49,7 @@ __all__ = [
     "COUNTS",
     "SUPERSEDED",
     "CheckpointReplacedError",
+    "Directories",
     "Run",
     "ScanSplit",
     "ScanTarget",
@@ -80,6 +83,10 @@ class Run(Protocol):
     def __call__(self, call: Callable[[], Awaitable[T]], /) -> T: ...
 
 
+Directories: TypeAlias = list[tuple[str, str]]
+"""Directories that a scan has found: their directory keys, and the entry keys of their items."""
+
+
 @dataclass(frozen=True, slots=True)
 class VolumeTarget:
     """The volume and path of a check, as shipped to tasks."""
@@ -87,16 +94,32 @@ class VolumeTarget:
     config: VolumeConfig
     grace: float
     path: str
+    directories: Broadcast[Directories] | None = None
+    """In layout `tree` the directories that the scan of the table has found, once it is over."""
 
-    def scope(self, volume: Volume) -> Scope:
+    @contextmanager
+    def scoped(self, volume: Volume, run: Run) -> Iterator[Scope]:
         """Its scope in an open volume."""
-        return scope_of(volume, grace=self.grace, path=self.path)
+        scope = scope_of(volume, grace=self.grace, path=self.path)
+        try:
+            run(partial(scope.check.begin, self.path))
+            if self.directories is not None:
+                scope.check.add_directories(self.directories.value)
+            yield scope
+        finally:
+            scope.check.close()
+
+    @contextmanager
+    def opened_volume(self) -> Iterator[tuple[Volume, Scope, Run]]:
+        """The volume and its scope, open in the body, and the function that runs coroutines."""
+        with opened(self.config) as (volume, run), self.scoped(volume, run) as scope:
+            yield volume, scope, run
 
     @contextmanager
     def opened_scope(self) -> Iterator[tuple[Scope, Run]]:
-        """Its scope, with the volume open in the body."""
-        with opened(self.config) as (volume, run):
-            yield self.scope(volume), run
+        """As ScanTarget."""
+        with self.opened_volume() as (_, scope, run):
+            yield scope, run
 
 
 class ScanTarget(Protocol):
@@ -328,7 +351,7 @@ def _rows(
     counts = ScanCounts()
     try:
         for facts in each_page(split.scan(scope, counts), run):
-            yield batch_of(facts)
+            yield batch_of(facts, every_child=scope.check.by_id)
             seen(len(facts))
     except CheckpointReplacedError as error:
         yield line_of(SUPERSEDED, str(error))

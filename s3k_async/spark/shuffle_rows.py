@@ -11,15 +11,25 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from s3k_async.integrity.collector import LOOSE
 from s3k_async.integrity.scans import FactRecord
 from s3k_async.integrity.shuffle import FactKind, Shuffle, from_line, hash_of, to_line
-from s3k_async.spark.task_rows import row_batch
+from s3k_async.spark.task_rows import row_batch, spark_schema
 
-__all__ = ["LINES", "NOWHERE", "batch_of", "divided", "facts_of", "line_of", "parts_of"]
+__all__ = [
+    "LINES",
+    "NOWHERE",
+    "batch_of",
+    "divided",
+    "facts_of",
+    "line_of",
+    "parts_of",
+    "without_children",
+]
 
 LINES: Final = pa.schema([("part", pa.int64()), ("tag", pa.string()), ("line", pa.binary())])
 """The rows of a scan. `part`: the hash by which they are divided; `NOWHERE` for the driver."""
@@ -31,21 +41,43 @@ def line_of(kind: str, line: str) -> pa.RecordBatch:
     return row_batch(LINES, [(NOWHERE, kind, line.encode())])
 
 
-def batch_of(facts: Iterable[FactRecord]) -> pa.RecordBatch:
-    """The rows of some facts."""
+def batch_of(facts: Iterable[FactRecord], *, every_child: bool = False) -> pa.RecordBatch:
+    """The rows of some facts; without `every_child` only the first child of each parent."""
     return row_batch(
         LINES,
         [
             (NOWHERE if kind in LOOSE else hash_of(key), kind, to_line(kind, fact).encode())
-            for kind, key, fact in _first_children(facts)
+            for kind, key, fact in (facts if every_child else _first_children(facts))
         ],
     )
 
 
+def without_children(rows: DataFrame, directories: Broadcast[list[tuple[str, str]]]) -> DataFrame:
+    """The rows without the children of these directories. In layout `tree` all children are needed
+    of a directory that does not exist, and there are few; of the others, one directory may have
+    more than fit into memory."""
+
+    def kept(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        known = {key for key, _ in directories.value}
+        for batch in batches:
+            pairs = zip(batch.column("tag").to_pylist(), batch.column("line"), strict=True)
+            yield batch.filter(
+                pa.array(
+                    [
+                        tag != "children" or from_line("children", line.as_py())[0] not in known
+                        for tag, line in pairs
+                    ],
+                    pa.bool_(),
+                )
+            )
+
+    return rows.mapInArrow(kept, spark_schema(LINES))
+
+
 def _first_children(facts: Iterable[FactRecord]) -> Iterator[FactRecord]:
-    """The facts, with only the first child by name of each parent: others are not needed
-    (`Collector.lonely`), and all children of a parent would be in one part, which has to fit into
-    memory.
+    """The facts, with only the first child by name of each parent: in layout `path` others are not
+    needed (`Collector.lonely`), and all children of a parent would be in one part, which has to fit
+    into memory.
     """
     first: dict[str, Any] = {}
     for kind, key, fact in facts:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,17 +36,16 @@ from s3k_async.layouts.tree.tree_check import TreeCheck
 from s3k_async.model import Entry
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
-from s3k_async.table.codec import NEXT, to_item
+from s3k_async.table.codec import NEXT
 from s3k_async.table.keys import TRASH_ID
 from s3k_async.table.stored_reader import ROOT_ENTRY
-from s3k_async.testing import FaultPlan
 from s3k_async.txn.txn_record import TRANSACTION_PARTITION
 from s3k_async.txn.write_intent import WriteIntent
 from s3k_async.volumes import init_volume, open_volume
-from tests.client.rig import faulty_client
 from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
 from tests.support import FakeClock
 from tests.torture.damage import BY_ID, GRACE, Scene
+from tests.torture.damage_tree import at, client, lose, put, removed_as_empty
 
 everywhere = volume_backends("memory", "embedded", slow=["dynoxide+seaweedfs"])
 
@@ -86,34 +84,6 @@ async def pending_move(scene: Scene, entry: Entry) -> None:
         Operation(after.operation, "rename", entry.id, after.version, time_ms, entry, after),
         "pending",
     )
-
-
-def client(scene: Scene) -> AbstractAsyncContextManager[S3kClient]:
-    """A client with the clock of the scene."""
-    return faulty_client(FaultPlan(), scene.volume.config, scene.volume.store.runtime)
-
-
-async def at(scene: Scene, path: str) -> Entry:
-    entry = await scene.volume.store.get(path)
-    assert entry is not None, path
-    return entry
-
-
-async def removed_as_empty(scene: Scene, path: str) -> Entry:
-    """A directory that was created and removed."""
-    await scene.volume.store.make_directory(path)
-    directory = await at(scene, path)
-    async with client(scene) as fs:
-        await fs.delete(path)
-    return directory
-
-
-async def lose(scene: Scene, entry: Entry) -> None:
-    await scene.volume.items.write(Delete(scene.volume.store.keys.of(entry), Condition()))
-
-
-async def put(scene: Scene, entry: Entry) -> None:
-    await scene.volume.items.write(Put(to_item(entry, scene.volume.store.keys), ABSENT))
 
 
 async def put_again(scene: Scene, entry: Entry) -> None:

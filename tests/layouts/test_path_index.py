@@ -33,6 +33,13 @@ def test_a_path_leads_from_the_root_or_the_trash_or_names_the_directory(index: P
     assert index.path("unknown") == f"{BY_ID}/unknown"
 
 
+@pytest.mark.parametrize("order", ["abc", "cba", "bca"])
+def test_a_path_does_not_depend_on_those_asked_for_before(index: PathIndex, order: str) -> None:
+    index.add([("a", "b/a"), ("b", "a/b"), ("c", "b/c"), ("d", "missing/d"), ("e", "d/e")])
+    assert {each: index.path(each) for each in order} == {each: f"{BY_ID}/{each}" for each in "abc"}
+    assert [index.path(each) for each in "ded"] == [f"{BY_ID}/{each}" for each in "ded"]
+
+
 def test_the_place_that_was_added_last_is_kept(index: PathIndex) -> None:
     index.add([("a", f"{ROOT_ID}/first"), ("b", "a/b")])
     index.add([("other", f"{ROOT_ID}/other")])

@@ -21,12 +21,14 @@ __all__ = ["gc"]
     metavar="DIR",
     help="Keep finished stages in DIR; repeat the command to resume, or with --yes to sweep.",
 )
+@click.option("--no-trash", is_flag=True, help="Leave deleted directories in the trash.")
 @click.option("-o", "--output", metavar="DIR", help="Write all candidates to DIR, as Parquet.")
 def gc(
     invocation: Invocation,
     /,
     volume: str | None,
     yes: bool,
+    no_trash: bool,
     output: str | None,
     master: str | None,
     **options: Any,
@@ -42,6 +44,13 @@ def gc(
     ):
         from s3k_async.spark import gc
 
-        frame, report = gc(session, opened, dry_run=not yes, progress=meter.part(), **options)
+        frame, report = gc(
+            session,
+            opened,
+            dry_run=not yes,
+            trash=not no_trash,
+            progress=meter.part(),
+            **options,
+        )
         write_output(frame, output)
-    print_collection(invocation, report.marked, report.swept)
+    print_collection(invocation, report.marked, report.swept, report.reclaimed)

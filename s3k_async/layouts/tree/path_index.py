@@ -48,7 +48,8 @@ class PathIndex:
         self._places: dict[str, tuple[str, str]] = {}
         self._file: ExternalSort | None = None
         self._paths: dict[str, str] = {}
-        """The last paths that were asked for."""
+        """The last paths that were asked for, of those that lead to a root: others must not depend
+        on the order of the questions."""
 
     def add(self, directories: Iterable[tuple[str, str]]) -> None:
         """Add directories by id, each with the entry key of its item."""
@@ -70,29 +71,25 @@ class PathIndex:
         names: list[str] = []
         seen: set[str] = set()
         key = object_id
-        while True:
-            if key == ROOT_ENTRY.id:
-                top = ROOT
-            elif key == TRASH_ID:
-                top = TRASH_FOLDER
-            elif key in self._paths:
-                top = self._paths[key]
-            else:
-                place = None if key in seen else self._at(key)
-                if place is not None:
-                    seen.add(key)
-                    names.append(place[1])
-                    key = place[0]
-                    continue
-                top = f"{BY_ID}/{object_id}"
-                names = []
-            break
+        while (top := self._top(key)) is None:
+            place = None if key in seen else self._at(key)
+            if place is None:
+                return f"{BY_ID}/{object_id}"
+            seen.add(key)
+            names.append(place[1])
+            key = place[0]
         for name in reversed(names):
             top = _native.join(top, name)
         if len(self._paths) >= self._held:
             self._paths.clear()
         self._paths[object_id] = top
         return top
+
+    def _top(self, key: str) -> str | None:
+        """The path of a directory that is known without its parent."""
+        if key == ROOT_ENTRY.id:
+            return ROOT
+        return TRASH_FOLDER if key == TRASH_ID else self._paths.get(key)
 
     def cycles(self) -> list[list[str]]:
         """The directories that are below themselves: the ids of each cycle, from the least on."""

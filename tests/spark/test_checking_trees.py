@@ -1,0 +1,138 @@
+"""fsck over Spark in layout `tree` finds and repairs what fsck on one machine does."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from s3k_async import S3kClient
+from s3k_async.config import VolumeConfig
+from s3k_async.integrity.facts import Finding
+from s3k_async.integrity.repair import RepairReport, repair_volume, verify_volume
+from s3k_async.integrity.scans import FactRecord
+from s3k_async.integrity.shuffle import from_line
+from s3k_async.integrity.verify import VerifyReport
+from s3k_async.model import Progress
+from s3k_async.spark.fsck_job import repair, verify
+from s3k_async.spark.shuffle_rows import batch_of, without_children
+from s3k_async.volumes import Volume
+from tests.spark.places import all_items, embedded, on
+from tests.support import FakeClock
+from tests.torture.damage import GRACE, Scene
+from tests.torture.damage_tree import DAMAGED_TREES, plant
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+DAY = 24 * 3600.0
+
+
+def place_at(directory: Path) -> VolumeConfig:
+    return replace(embedded(directory), layout="tree")
+
+
+async def damage(place: VolumeConfig) -> None:
+    """A volume with a tree for each damage, days ago."""
+    clock = FakeClock(time.time() - 10 * DAY)
+    scene = await Scene.start(place=place, clock=clock)
+    try:
+        for name in DAMAGED_TREES:
+            await plant(scene, f"/{name}")
+        await scene.settled()
+        for name, harm in DAMAGED_TREES.items():
+            await harm(scene, f"/{name}")
+        await scene.settled()
+    finally:
+        await scene.volume.close()
+    assert clock.seconds < time.time() - DAY
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of such a volume; tests that change it take a copy."""
+    directory = tmp_path_factory.mktemp("damaged")
+    asyncio.run(damage(place_at(directory)))
+    return directory
+
+
+def in_order(findings: list[Finding]) -> list[Finding]:
+    return sorted(findings, key=astuple)
+
+
+def findings_in(frame: DataFrame) -> list[Finding]:
+    return in_order([Finding(**row.asDict()) for row in frame.collect()])
+
+
+async def files(volume: Volume) -> dict[str, bytes]:
+    async with S3kClient(config=volume.config) as fs:
+        return {each.path: await fs.read(each.path) async for each in fs.find("/", type="file")}
+
+
+def test_the_children_of_known_directories_are_not_shuffled(spark: SparkSession) -> None:
+    def child(parent: str, name: str) -> FactRecord:
+        return "children", parent, (parent, f"{parent}/{name}", f"id-{name}", 0)
+
+    facts = [child("known", "a"), child("missing", "b"), child("missing", "c")]
+    facts.append(("directories", "known", ("known", "root/known")))
+    table = pa.Table.from_batches([batch_of(facts, every_child=True)])
+    known = spark.sparkContext.broadcast([("known", "root/known")])
+    rows = without_children(spark.createDataFrame(table.to_pandas()), known).collect()
+    kept = [from_line(row.tag, bytes(row.line)) for row in rows]
+    assert sorted(each[1] for each in kept) == ["missing/b", "missing/c", "root/known"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", pytest.param("/lost_directory", marks=pytest.mark.slow)],
+)
+def test_verify_finds_what_one_machine_does(spark: SparkSession, damaged: Path, path: str) -> None:
+    place = place_at(damaged)
+    told: list[Progress] = []
+    frame, report = verify(spark, place, path=path, grace=GRACE, tasks=3, progress=told.append)
+    expected: VerifyReport = on(place, lambda volume: verify_volume(volume, path=path, grace=GRACE))
+    kinds = {finding.kind for finding in expected.problems}
+    assert kinds >= (
+        {"missing_parent", "entry_missing", "unreachable_entry", "duplicate_id", "directory_cycle"}
+        if path == "/"
+        else {"entry_missing"}
+    )
+    assert findings_in(frame) == in_order(expected.findings) == in_order(report.findings)
+    assert report.kinds == expected.kinds
+
+
+def test_repair_leaves_what_one_machine_does(
+    spark: SparkSession, damaged: Path, tmp_path: Path
+) -> None:
+    places = {}
+    for name in ("one", "spark"):
+        shutil.copytree(damaged, tmp_path / name, symlinks=True)
+        places[name] = place_at(tmp_path / name)
+    expected: RepairReport = on(
+        places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False)
+    )
+    repairs, report = repair(spark, places["spark"], grace=GRACE, tasks=2, dry_run=False)
+    assert [each for each in report.repairs if each.outcome == "failed"] == []
+    assert {row.outcome for row in repairs.collect()} == {each.outcome for each in report.repairs}
+    # Tasks leave entries to a later round whose directories other tasks restore.
+    done = [
+        {action: count for (action, outcome), count in each.outcomes.items() if outcome == "done"}
+        for each in (report, expected)
+    ]
+    assert done[0] == done[1]
+    one, two = (on(places[name], files) for name in ("one", "spark"))
+    assert two == one
+    assert len(one) > 2 * len(DAMAGED_TREES)
+    tables = [on(places[name], all_items) for name in ("one", "spark")]
+    assert len(tables[0]) == len(tables[1])
+    again = on(places["spark"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
+    assert again.repairs == []
+    assert on(places["spark"], lambda volume: verify_volume(volume, grace=GRACE)).problems == []
