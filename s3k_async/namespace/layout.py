@@ -228,6 +228,12 @@ class Layout(Protocol):
     def trash(self) -> TrashStore:
         """The trash: deleted directories that can be restored. In layout `path` it is empty."""
 
+    def scanned_paths(self, directories: Iterable[tuple[str, str]]) -> dict[str, str] | None:
+        """The paths of the directories that a scan of the table has found, by directory key, for
+        `StoredReader.scan`; those that no path leads to are left out. None in layout `path`, whose
+        keys contain the paths. `directories`: their directory keys, with the entry keys of their
+        items."""
+
     def check(self) -> LayoutCheck:
         """The layout's part of one run of fsck, which knows no directories yet."""
 

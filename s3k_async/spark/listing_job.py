@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from s3k_async._native import Entries
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 from s3k_async.listing.listings import arrow_schema, record_batches
 from s3k_async.model import ROOT
 from s3k_async.spark.runner import AnyVolume, JobRun
-from s3k_async.spark.task_rows import Batches, spark_schema
+from s3k_async.spark.scan_splits import opened
+from s3k_async.spark.task_rows import Batches, row_batch, spark_schema
 from s3k_async.spark.worker_client import each_partition, each_value
 from s3k_async.txn.intent_view import IntentView
 from s3k_async.volumes import Volume
@@ -56,6 +60,10 @@ def listing(
     without parents (`s3k fsck` reports them) are included. Raises ItemFormatError in a task if
     other volumes share the table.
 
+    In layout `tree` the table is read twice: by the call, for the paths of the directories, and
+    when the frame is used. Entries in directories that were created in between, and those to which
+    no path leads, are left out; directories have the paths that they had when the call was made.
+
     Lazy: the tasks run each time that the frame is used. Raises PathNotFoundError,
     InvalidPathError.
     """
@@ -66,7 +74,8 @@ def listing(
         top = fs.stat(path).path
         division = subtrees(fs, top, job.tasks) if by == "directories" else []
     if by == "segments":
-        scan = each_partition(job.volume.executors, _segments_of(top, job.tasks))
+        segments = _Segments(top, job.tasks, _scanned_paths(job))
+        scan = each_partition(job.volume.executors, segments.listed)
         return job.over_splits(range(job.tasks), scan, arrow_schema())
     return over_subtrees(job, division, _listed_of(top), arrow_schema())
 
@@ -159,23 +168,63 @@ def _listed_of(top: str) -> SubtreeWork:
     return listed
 
 
-def _segments_of(top: str, count: int) -> Callable[[S3kSyncClient, Iterator[int]], Batches]:
-    def scanned(fs: S3kSyncClient, segments: Iterator[int]) -> Batches:
+@dataclass(frozen=True, slots=True)
+class _Segments:
+    """A listing by segments, as shipped to tasks."""
+
+    top: str
+    count: int
+    paths: Broadcast[dict[str, str]] | None = None
+    """In layout `tree` those of all directories."""
+
+    def listed(self, fs: S3kSyncClient, segments: Iterator[int]) -> Batches:
+        """The entries in some segments."""
         for segment in segments:
-            yield from map(for_spark, each_value(fs, partial(_scanned, top, segment, count)))
+            yield from map(for_spark, each_value(fs, partial(self._listed, segment)))
 
-    return scanned
+    def directories(self, fs: S3kSyncClient, segments: Iterator[int]) -> Batches:
+        """The directories in some segments, by id."""
+        for segment in segments:
+            yield from each_value(fs, partial(self._directories, segment))
 
-
-async def _scanned(
-    top: str, segment: int, count: int, volume: Volume
-) -> AsyncIterator[Sequence[pa.RecordBatch]]:
-    store = volume.store
-    view = IntentView(store.items, store.keys)
-    async with aclosing(store.scan(top, segment, count)) as found:
-        shown = ((await view.seen(page)).without_reservations() async for page in found)
+    async def _listed(
+        self, segment: int, volume: Volume
+    ) -> AsyncIterator[Sequence[pa.RecordBatch]]:
+        shown = (page.without_reservations() async for page in self._seen(segment, volume))
         async for each in record_batches(shown):
             yield [each]
+
+    async def _directories(
+        self, segment: int, volume: Volume
+    ) -> AsyncIterator[Sequence[pa.RecordBatch]]:
+        async for page in self._seen(segment, volume):
+            found = page.directories()
+            rows = zip((each.id for each in found), found.entry_keys(), strict=True)
+            yield [row_batch(_DIRECTORIES, list(rows))]
+
+    async def _seen(self, segment: int, volume: Volume) -> AsyncGenerator[Entries, None]:
+        store = volume.store
+        view = IntentView(store.items, store.keys)
+        paths = None if self.paths is None else self.paths.value
+        async with aclosing(store.scan(self.top, segment, self.count, paths=paths)) as found:
+            async for page in found:
+                yield await view.seen(page)
+
+
+_DIRECTORIES = pa.schema([("id", pa.string()), ("entry_key", pa.string())])
+
+
+def _scanned_paths(job: JobRun) -> Broadcast[dict[str, str]] | None:
+    """In layout `tree` the paths of all directories, from a scan of the table by tasks. They are in
+    the memory of the driver, and of each worker process."""
+    with opened(job.volume.driver) as (volume, _):
+        layout = volume.store.layout
+        if layout.scanned_paths(()) is None:
+            return None
+        scan = each_partition(job.volume.executors, _Segments(ROOT, job.tasks).directories)
+        rows = job.over_splits(range(job.tasks), scan, _DIRECTORIES).collect()
+        found = layout.scanned_paths((row.id, row.entry_key) for row in rows) or {}
+    return job.spark.sparkContext.broadcast(found)
 
 
 def for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -64,6 +64,11 @@ class KeyScheme:
     def __post_init__(self) -> None:
         object.__setattr__(self, "authority", self.volume if self.layout == "path" else None)
 
+    @property
+    def by_id(self) -> bool:
+        """Whether directory keys are object ids."""
+        return self.layout == "tree"
+
     def key(self, entry_key: str) -> Key:
         """The key of an item. Raises InvalidPathError for the root and for keys too long."""
         return Key(*_native.item_key(self.authority, entry_key, self.suffix_count, self.hash))

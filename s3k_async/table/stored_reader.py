@@ -84,19 +84,29 @@ class StoredReader:
         return False
 
     async def scan(
-        self, path: str, segment: int = 0, segments: int = 1
+        self,
+        path: str,
+        segment: int = 0,
+        segments: int = 1,
+        *,
+        paths: dict[str, str] | None = None,
     ) -> AsyncGenerator[Entries, None]:
         """The entries below a path in one of `segments` parts of the table, those without
         parents included.
 
-        The path itself is excluded, and matching is by components: `/a` does not reach `/ab`. In
-        layout `tree`, whose keys contain no paths, only a scan of the root returns entries: all of
-        them, those in the trash included, with their entry keys as paths. Raises ValueError unless
-        0 <= segment < segments.
+        The path itself is excluded, and matching is by components: `/a` does not reach `/ab`.
+        Raises ValueError unless 0 <= segment < segments.
+
+        `paths`: in layout `tree`, whose keys contain no paths, those of all directories, by
+        directory key. Entries of others are left out. Without them only a scan of the root returns
+        entries: all of them, those in the trash included, with their entry keys as paths.
         """
         async for page in scan_all(self.items, segment, segments):
-            entries = from_items(page, self.keys, records=True)
-            yield entries if path == ROOT else entries.below(path + "/")
+            entries = from_items(page, self.keys, records=True, paths=paths)
+            if path == ROOT and paths is None:
+                yield entries
+            else:
+                yield entries.below("/" if path == ROOT else path + "/")
 
     async def items_at(self, entry_keys: Sequence[str]) -> dict[str, Item]:
         """The items with those of the entry keys that exist."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from s3k_async.layouts.tree.path_index import PathIndex
+from s3k_async.layouts.tree.path_index import PathIndex, paths_from_root
 from s3k_async.table.keys import BY_ID, TRASH_ID
 from s3k_async.table.stored_reader import ROOT_ENTRY
 
@@ -38,6 +38,20 @@ def test_a_path_does_not_depend_on_those_asked_for_before(index: PathIndex, orde
     index.add([("a", "b/a"), ("b", "a/b"), ("c", "b/c"), ("d", "missing/d"), ("e", "d/e")])
     assert {each: index.path(each) for each in order} == {each: f"{BY_ID}/{each}" for each in "abc"}
     assert [index.path(each) for each in "ded"] == [f"{BY_ID}/{each}" for each in "ded"]
+
+
+def test_paths_lead_from_the_root_and_not_from_the_trash() -> None:
+    directories = [
+        ("c", "b/c-name"),
+        ("b", f"{ROOT_ID}/b-name"),
+        ("t", f"{TRASH_ID}/t"),
+        ("u", "t/u-name"),
+        ("x", "y/x"),
+        ("y", "x/y"),
+        ("lost", "missing/lost"),
+    ]
+    paths = paths_from_root(directories)
+    assert paths == {ROOT_ID: "/", "b": "/b-name", "c": "/b-name/c-name"}
 
 
 def test_the_place_that_was_added_last_is_kept(index: PathIndex) -> None:

@@ -12,6 +12,7 @@ from typing import TypeVar
 from s3k_async import S3kClient, S3kSyncClient
 from s3k_async.backends.ports.items import Item
 from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
+from s3k_async.model import LayoutName
 from s3k_async.settings import resolve
 from s3k_async.txn.volume_record import SCOPE
 from s3k_async.volumes import Volume, init_volume, open_volume
@@ -89,9 +90,9 @@ async def filled(config: VolumeConfig, many: int = 0) -> None:
         await fs.write_many([(f"/many/{number % 7}/{number}", b"") for number in range(many)])
 
 
-async def five_levels(new_volume: VolumeMaker) -> VolumeConfig:
+async def five_levels(new_volume: VolumeMaker, layout: LayoutName | None = None) -> VolumeConfig:
     """A volume with `FIVE_LEVELS`, odd names, an empty directory and a reservation."""
-    config = new_volume()
+    config = replace(new_volume(), layout=layout)
     await init_volume(config)
     with S3kSyncClient(config=config) as fs:
         fs.write_many([(path, path.encode()) for path in FIVE_LEVELS])

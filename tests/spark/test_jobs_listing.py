@@ -54,6 +54,22 @@ def test_a_listing_by_segments_is_that_of_one_machine(
 
 
 @embedded
+@pytest.mark.parametrize("path", ["/", "/a", "/ab"])
+async def test_a_listing_of_layout_tree_by_segments(
+    spark: SparkSession, new_volume: VolumeMaker, path: str
+) -> None:
+    volume = await five_levels(new_volume, "tree")
+    with S3kSyncClient(config=volume) as fs:
+        fs.rename("/a/1", "/ab/moved")
+        fs.delete("/a/2", recursive=True)
+        fs.makedirs("/ab/gone")
+        fs.delete("/ab/gone")
+        found = listing(spark, volume, path, by="segments", tasks=3).toArrow().to_pylist()
+        assert sorted(found, key=lambda row: str(row["path"])) == rows_of(fs, path)
+        assert found
+
+
+@embedded
 @pytest.mark.parametrize(
     ("path", "depth"), [("/", 0), ("/", 2), ("/a", 1), ("/a/ä\n𝄞", 9), ("/top", 1)]
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from s3k_async.layouts.path.atomic_changes import AtomicTree, SubtreePreparation
 from s3k_async.layouts.path.empty_trash import EmptyTrash
 from s3k_async.layouts.path.parents import ParentDirectories
@@ -60,6 +62,10 @@ class PathLayout(ParentDirectories):
     def trash(self) -> EmptyTrash:
         """The trash, which is always empty."""
         return EmptyTrash()
+
+    def scanned_paths(self, directories: Iterable[tuple[str, str]]) -> dict[str, str] | None:
+        """None: they are known."""
+        return None
 
     def check(self) -> PathCheck:
         """The part of layout `path`."""

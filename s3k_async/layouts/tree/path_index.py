@@ -18,7 +18,7 @@ from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.table.keys import BY_ID, TRASH_ID
 from s3k_async.table.stored_reader import ROOT_ENTRY
 
-__all__ = ["HELD_DIRECTORIES", "PathIndex"]
+__all__ = ["HELD_DIRECTORIES", "PathIndex", "paths_from_root"]
 
 HELD_DIRECTORIES: Final = 100_000
 """Directories held in memory before all are written to a temporary file."""
@@ -36,6 +36,24 @@ WITH RECURSIVE reached(id) AS (
 )
 SELECT id FROM directories WHERE id NOT IN (SELECT id FROM reached) ORDER BY id
 """
+
+
+def paths_from_root(directories: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The paths of directories by id, the root included, from their ids and entry keys. Those that
+    no path leads to are left out, and so is the trash."""
+    below: dict[str, list[tuple[str, str]]] = {}
+    for object_id, entry_key in directories:
+        parent, _, name = entry_key.partition("/")
+        below.setdefault(parent, []).append((object_id, name))
+    found = {ROOT_ENTRY.id: ROOT}
+    left = [ROOT_ENTRY.id]
+    while left:
+        parent = left.pop()
+        for object_id, name in below.get(parent, ()):
+            if object_id not in found:
+                found[object_id] = _native.join(found[parent], name)
+                left.append(object_id)
+    return found
 
 
 class PathIndex:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,12 @@ class TreeLayout(TreeParents):
     def trash(self) -> TreeTrash:
         """The directories in the trash."""
         return TreeTrash(self._store, self.changes)
+
+    def scanned_paths(self, directories: Iterable[tuple[str, str]]) -> dict[str, str] | None:
+        """The paths that lead from the root."""
+        from s3k_async.layouts.tree.path_index import paths_from_root
+
+        return paths_from_root(directories)
 
     def check(self) -> TreeCheck:
         """A new path index, and the writes of repairs."""
