@@ -64,7 +64,8 @@ def purge(
     its content.
 
     Not atomic, as `delete(path, recursive=True, atomic=False)`: a concurrent reader sees a part of
-    the tree. The data is left to garbage collection. The driver divides the tree into subtrees (see
+    the tree. Nothing of it can be restored from the trash. The data is left to garbage
+    collection. The driver divides the tree into subtrees (see
     `listing`); the result has a row for each of them and for each directory above them: `path files
     directories bytes outcome error message`, counting what was removed, or in a dry run what
     exists. After an interruption or a failure, the same call continues. Directories above a failure
@@ -128,7 +129,7 @@ def _above(
                 raise DirectoryNotEmptyError(
                     "not removed: some entries below it could not be removed", path=directory
                 )
-            done = fs.delete(directory, recursive=True, missing_ok=True, atomic=False)
+            done = _deleted(fs, directory)
         except S3kError as error:
             failed = True
             rows.append((directory, 0, *error_fields(error)))
@@ -198,8 +199,13 @@ def _removed(
             "the directory was replaced by another one since the job began", path=directory
         )
     if whole:
-        return fs.delete(directory, recursive=True, missing_ok=True, atomic=False, expected=found)
+        return _deleted(fs, directory, expected=found)
     return _files(fs, directory)
+
+
+def _deleted(fs: S3kSyncClient, directory: str, **options: Any) -> ChangeResult:
+    """Delete a subtree for good: in layout `tree` the trash does not keep its files."""
+    return fs.delete(directory, recursive=True, missing_ok=True, atomic=False, wait=True, **options)
 
 
 def _files(fs: S3kSyncClient, directory: str) -> ChangeResult:

@@ -48,7 +48,10 @@ SOURCES = [f"/in/{number % 4}/{number}" for number in range(COUNT)]
 
 @pytest.fixture
 async def volume(new_volume: VolumeMaker) -> VolumeConfig:
-    config = new_volume()
+    return await made(new_volume())
+
+
+async def made(config: VolumeConfig) -> VolumeConfig:
     await init_volume(config)
     with S3kSyncClient(config=config) as fs:
         fs.write_many([(path, path.encode()) for path in SOURCES])
@@ -310,6 +313,27 @@ def test_a_purge_removes_a_tree_and_goes_on(spark: SparkSession, volume: VolumeC
     with pytest.raises(PathNotFoundError):
         purge(spark, volume, "/in", dry_run=False)
     assert purge(spark, volume, "/in", dry_run=False, missing_ok=True).report.rows == 0
+
+
+@embedded
+async def test_a_purge_in_layout_tree_keeps_no_file_in_the_trash(
+    spark: SparkSession, new_volume: VolumeMaker
+) -> None:
+    volume = await made(replace(new_volume(), layout="tree"))
+    with S3kSyncClient(config=volume) as fs:
+        fs.write("/in/here", b"123")
+        summary = fs.content_summary("/in")
+        done = purge(spark, volume, "/in", dry_run=False, tasks=3).report
+        assert (done.files, done.directories, done.bytes) == (
+            summary.file_count,
+            summary.directory_count,
+            summary.length,
+        )
+        assert not fs.exists("/in")
+        items = fs.trash().list()
+        assert {item.state for item in items} == {"reclaiming"}
+        assert [item.was for item in items if fs.trash().summary(item).file_count] == []
+        assert sorted(item.was for item in items) == ["/in", *(f"/in/{each}" for each in range(4))]
 
 
 @embedded
