@@ -11,10 +11,10 @@ import pytest
 
 from s3k_async.client import S3kClient
 from s3k_async.integrity.gc_rules import Ages
-from s3k_async.integrity.gc_sweep import TRASH_RETENTION_SECONDS
 from s3k_async.layouts.tree.trash_items import SETTLE_MS
 from s3k_async.model import ChangeResult
 from s3k_async.testing import Call, FaultPlan
+from s3k_async.txn.volume_record import TRASH_RETENTION
 from tests.client.rig import paths
 from tests.integrity.garbage import AGES, DAY, Yard, yard
 
@@ -63,7 +63,7 @@ async def test_what_is_restored_has_its_bytes(place: Yard) -> None:
     fs = place.client
     await fs.delete("/a", recursive=True)
     await place.settle()
-    place.clock.advance(TRASH_RETENTION_SECONDS - 1)
+    place.clock.advance(TRASH_RETENTION - 1)
     await reclaim(place)
     await place.gc(ages=NOW)
     await fs.trash().restore("/a", "/z/back")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from s3k_async._core.paths import normalize
-from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.durations import time_or_age
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.listing_files import (
     FORMATS,
@@ -36,8 +34,6 @@ __all__ = ["du", "find", "ls", "stat", "tree"]
 
 SORTED = 10_000
 """Most entries of a sorted listing; longer ones are unsorted, so that memory is bounded."""
-
-AGES = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 async def _in_order(found: AsyncIterator[FileStatus]) -> AsyncGenerator[FileStatus, None]:
@@ -301,8 +297,8 @@ def find(
         "type": {"f": "file", "d": "directory", None: None}[kind],
         "min_size": smallest,
         "max_size": largest,
-        "newer_than": _time(newer, "--newer"),
-        "older_than": _time(older, "--older"),
+        "newer_than": time_or_age(newer, "--newer"),
+        "older_than": time_or_age(older, "--older"),
     }
 
     async def work(clients: Clients) -> None:
@@ -334,22 +330,6 @@ def _size_bounds(sizes: tuple[str, ...]) -> tuple[int | None, int | None]:
 
 
 _SIZE = Option("size", "size", "client", "")
-
-
-def _time(text: str | None, flag: str) -> int | None:
-    """Epoch milliseconds of a time, or of an age before now."""
-    if text is None:
-        return None
-    age = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
-    try:
-        if age:
-            return SYSTEM.now_ms() - int(float(age[1]) * AGES[age[2]] * 1000)
-        time = datetime.fromisoformat(text)
-        return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
-    except (ValueError, OverflowError) as error:
-        raise click.UsageError(
-            f"{flag}: {text!r} is neither a time such as 2026-11-21T04:30 nor an age such as 2d"
-        ) from error
 
 
 @click.command(cls=VolumeCommand)
