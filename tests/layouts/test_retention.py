@@ -35,6 +35,7 @@ from s3k_async.txn.volume_record import (
 )
 from s3k_async.volumes import destroy_volume, init_volume
 from tests.client.rig import faulty_client, memory_config
+from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.integrity.garbage import DAY, Yard, yard
 
 WEEK = 7 * TRASH_RETENTION
@@ -68,6 +69,17 @@ async def test_a_new_volume_has_the_default_or_what_was_asked_for() -> None:
     assert made.trash_retention == WEEK
     async with S3kClient(config=made) as fs:
         assert await fs.trash().retention() == WEEK
+
+
+@volume_backends("memory", "embedded", "dynoxide+moto")
+async def test_it_is_stored_and_changed_on_every_kind_of_table(new_volume: VolumeMaker) -> None:
+    config = new_volume(layout="tree", trash_retention=WEEK)
+    await init_volume(config)
+    async with S3kClient(config=config) as fs, S3kClient(config=config) as other:
+        assert await fs.trash().set_retention(0) == WEEK
+        assert await other.trash().retention() == 0
+        assert await other.trash().set_retention(10**10) == 0
+        assert await fs.trash().retention() == 10**10
 
 
 async def test_a_record_without_the_attribute_means_the_default() -> None:

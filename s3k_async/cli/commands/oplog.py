@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, fields
@@ -19,7 +18,12 @@ from s3k_async.cli.durations import time_or_age
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural, time_text
-from s3k_async.cli.volume_addresses import Address, parse_address, parse_volume_address
+from s3k_async.cli.volume_addresses import (
+    Address,
+    object_id_of,
+    parse_address,
+    parse_volume_address,
+)
 from s3k_async.errors import (
     InvalidArgumentError,
     PathNotFoundError,
@@ -36,7 +40,6 @@ from s3k_async.volumes import Volume, open_volume
 
 __all__ = ["oplog"]
 
-_OBJECT_ID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", re.ASCII)
 _POLL_SECONDS: Final = 2.0
 SLACK: Final = 100
 """Operations read in addition to the requested ones."""
@@ -62,17 +65,17 @@ def show(invocation: Invocation, what: str) -> None:
     An OBJECT-ID is looked up in the default volume. A PATH selects the object that is currently at
     it.
     """
-    is_id = _OBJECT_ID.fullmatch(what) is not None
-    address = Address(None, ROOT, what) if is_id else parse_address(what)
+    given = object_id_of(what)
+    address = Address(None, ROOT, what) if given else parse_address(what)
     path = normalize(address.path)
-    if not is_id and path == ROOT:
+    if not given and path == ROOT:
         raise InvalidArgumentError("the root directory has no log records", path=ROOT)
 
     async def work() -> tuple[str, list[Finding]]:
         volume = await open_volume(invocation.resolve(address.volume))
         try:
-            object_id = what.lower()
-            if not is_id:
+            object_id = given
+            if not object_id:
                 entry = await volume.store.get(path)
                 if entry is None:
                     raise PathNotFoundError(
