@@ -234,3 +234,31 @@ def test_layout_path_has_an_empty_trash(
     cli.fails(3, "trash", "empty", "/a")
     nothing = f"reclaimed from the trash of {volume}/: 0 files, 0 directories, 0 bytes"
     assert cli.ok("trash", "empty", "--yes").lines == [nothing]
+
+
+def test_du_of_the_trash(cli: Cli, deleted: dict[str, str]) -> None:
+    def lines(*arguments: str) -> list[tuple[str, ...]]:
+        return [tuple(line.split()) for line in cli.ok("du", "--trash", *arguments).lines]
+
+    found = lines()
+    assert found[-1] == ("2004", "3", "2", "/")
+    assert sorted(found[:-1]) == [("2000", "2", "1", "/a/b"), ("4", "1", "1", "/c/d")]
+    assert lines("-s") == found[-1:]
+    assert lines("/c", "/a/b", "/none") == [
+        *[("4", "1", "1", "/c/d"), ("4", "1", "1", "/c")],
+        *[("2000", "2", "1", "/a/b"), ("2000", "2", "1", "/a/b"), ("0", "0", "0", "/none")],
+    ]
+    assert lines("-h", "-s", "/a") == [("2.0K", "2", "1", "/a")]
+    total = {"path": "/c", "bytes": 4, "files": 1, "directories": 1}
+    assert cli.ok("du", "--trash", "/c", "--json").json_lines() == [
+        total | {"path": "/c/d", "id": deleted["/c/d"]},
+        total,
+    ]
+    cli.ok("trash", "empty", "/c", "--yes")
+    assert lines("/c") == [("0", "0", "1", "/c/d"), ("0", "0", "1", "/c")]
+
+
+def test_du_of_the_trash_in_layout_path(cli: Cli, small_tree: dict[str, bytes]) -> None:
+    cli.ok("rm", "-r", "/a")
+    assert cli.ok("du", "--trash", "/a").lines == [f"{0:>13} {0:>8} {0:>7}  /a"]
+    assert "trash" not in cli.ok("du").out

@@ -10,6 +10,7 @@ import click
 
 from s3k_async._core.paths import normalize
 from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.commands.trash_verbs import deleted_below, total_of
 from s3k_async.cli.durations import time_or_age
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.listing_files import (
@@ -336,26 +337,51 @@ _SIZE = Option("size", "size", "client", "")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("-h", "--human", is_flag=True, help="Show sizes in K, M and G (powers of 1,024).")
 @click.option("-s", "--summarize", is_flag=True, help="Show only the total of each PATH.")
+@click.option(
+    "--trash",
+    "deleted",
+    is_flag=True,
+    help="Show the directories in the trash that were deleted at or below PATH, and their total.",
+)
 @click.pass_obj
-def du(invocation: Invocation, paths: tuple[str, ...], human: bool, summarize: bool) -> None:
+def du(
+    invocation: Invocation, paths: tuple[str, ...], human: bool, summarize: bool, deleted: bool
+) -> None:
     """Show bytes, files, directories (including itself) and path of each directory, subdirectories
     first.
 
     With --json, one JSON object per line.
     """
 
-    def show(path: str, size: int, files: int, directories: int) -> None:
+    def show(path: str, size: int, files: int, directories: int, **more: str) -> None:
         if invocation.json:
             invocation.output.json(
-                {"path": path, "bytes": size, "files": files, "directories": directories}
+                {"path": path, "bytes": size, "files": files, "directories": directories, **more}
             )
             return
         text = human_size(size) if human else str(size)
         invocation.output.line(f"{text:>{6 if human else 13}} {files:>8} {directories:>7}  {path}")
 
+    async def show_deleted(client: S3kClient, path: str) -> None:
+        size = files = directories = 0
+        for item in await deleted_below(client, path):
+            total = await total_of(client, item)
+            if total is None:
+                continue
+            size += total.length
+            files += total.file_count
+            directories += total.directory_count
+            if not summarize:
+                counts = total.length, total.file_count, total.directory_count
+                show(item.was, *counts, id=item.id)
+        show(path, size, files, directories)
+
     async def one(clients: Clients, path: str) -> None:
         address = parse_address(path)
         client = await clients.of(address)
+        if deleted:
+            await show_deleted(client, normalize(address.path))
+            return
         top = await client.stat(address.path)
         if summarize or top.is_file:
             total = await client.content_summary(top.path)

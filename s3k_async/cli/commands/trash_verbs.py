@@ -26,12 +26,12 @@ from s3k_async.errors import (
     PathExistsError,
     PathNotFoundError,
 )
-from s3k_async.model import ROOT, ChangeResult, TrashItem
+from s3k_async.model import ROOT, ChangeResult, ContentSummary, TrashItem
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
 
-__all__ = ["item_fields", "trash"]
+__all__ = ["deleted_below", "total_of", "trash"]
 
 trash = CommandGroup(
     name="trash",
@@ -42,7 +42,7 @@ trash = CommandGroup(
 )
 
 
-def item_fields(item: TrashItem) -> dict[str, object]:
+def _item_fields(item: TrashItem) -> dict[str, object]:
     """The JSON fields of a deleted directory."""
     return {
         "path": item.was,
@@ -66,9 +66,9 @@ def list_trash(invocation: Invocation, /, path: str) -> None:
 
     async def work(clients: Clients) -> None:
         client = await clients.of(address)
-        for item in await _deleted(client, normalize(address.path)):
+        for item in await deleted_below(client, normalize(address.path)):
             if invocation.json:
-                invocation.output.json(item_fields(item))
+                invocation.output.json(_item_fields(item))
             else:
                 time, state, by = time_text(item.when_ms), item.state or "-", item.by or "-"
                 invocation.output.line(f"{item.id}  {time}  {state:<10}  {by}  {item.was}")
@@ -230,7 +230,7 @@ async def _selected(client: S3kClient, operand: str) -> Sequence[TrashItem] | No
     path = normalize(_address(operand).path)
     if path == ROOT:
         return None
-    found = await _deleted(client, path)
+    found = await deleted_below(client, path)
     if not found:
         raise PathNotFoundError("no such directory in the trash", path=path)
     return found
@@ -243,7 +243,15 @@ async def _with_id(client: S3kClient, operand: str) -> list[TrashItem]:
     return found
 
 
-async def _deleted(client: S3kClient, path: str) -> list[TrashItem]:
+async def total_of(client: S3kClient, item: TrashItem) -> ContentSummary | None:
+    """The total of a deleted directory; None if it was restored or reclaimed meanwhile."""
+    try:
+        return await client.trash().summary(item)
+    except PathNotFoundError:
+        return None
+
+
+async def deleted_below(client: S3kClient, path: str) -> list[TrashItem]:
     """The directories that were deleted at or below a path, newest first."""
     return [item for item in await client.trash().list() if is_below(item.was, path)]
 
@@ -252,14 +260,11 @@ async def _expected(
     client: S3kClient, items: Sequence[TrashItem] | None, before_ms: int | None
 ) -> ChangeResult:
     """What emptying would reclaim."""
-    found = client.trash()
     files = directories = size = 0
-    for item in await found.list() if items is None else items:
-        if before_ms is None or item.when_ms < before_ms:
-            try:
-                total = await found.summary(item)
-            except PathNotFoundError:  # it was restored or reclaimed meanwhile
-                continue
+    chosen = await client.trash().list() if items is None else items
+    due = [item for item in chosen if before_ms is None or item.when_ms < before_ms]
+    for item in due:
+        if total := await total_of(client, item):
             files += total.file_count
             directories += total.directory_count
             size += total.length
