@@ -197,7 +197,7 @@ class VolumeRecord:
             "created": self.created_ms,
             OPERATION: operation,
         }
-        if self.trash_retention is not None:
+        if self.layout == "tree" and self.trash_retention is not None:
             item[_RETENTION] = self.trash_retention
         return item
 
@@ -207,10 +207,13 @@ class VolumeRecord:
         client, NotAVolumeError if it is damaged."""
         what = f"the volume record item of {where}"
         record = _checked({name: item.get(name) for name in _FIELDS}, what, where)
+        record = replace(record, epoch=str(item.get(LOCK_EPOCH, "")))
+        if record.trash_retention is None:
+            return record
         retention = item.get(_RETENTION, record.trash_retention)
-        if retention is not None and (type(retention) is not int or retention < 0):
+        if type(retention) is not int or retention < 0:
             raise NotAVolumeError(f"{what} is damaged: {_RETENTION} is {retention!r}", path=where)
-        return replace(record, epoch=str(item.get(LOCK_EPOCH, "")), trash_retention=retention)
+        return replace(record, trash_retention=retention)
 
     def to_tag(self) -> str:
         """The tag's value. Raises ConfigError when it would exceed the length of a tag."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,8 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.integrity.gc_rules import Ages
-from s3k_async.model import ChangeResult
-from s3k_async.testing import Call, FaultPlan
+from s3k_async.model import ChangeResult, LayoutName
+from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.volume_record import (
     LOCK,
     RECORD_KEY,
@@ -118,6 +119,23 @@ async def test_layout_path_stores_and_takes_none() -> None:
         assert await item_of(fs) == before
     with pytest.raises(ConfigError, match="layout path, which has no trash"):
         await public_init(config=memory_config(), trash_retention=0)
+
+
+async def test_an_unfinished_init_decides_about_the_layout() -> None:
+    """Its mark in the data location has the flags of the volume."""
+    orders: list[tuple[LayoutName, LayoutName]] = [("path", "tree"), ("tree", "path")]
+    for began, goes_on in orders:
+        config = memory_config()
+        plan = FaultPlan()
+        plan.fail_when(lambda call: call.method == "write", Died("died"), times=99)
+        with plan.injected(), suppress(Died):
+            await init_volume(replace(config, layout=began))
+        record = await init_volume(replace(config, layout=goes_on))
+        assert record.layout == began
+        async with S3kClient(config=replace(config, layout=began)) as fs:
+            has_trash = began == "tree"
+            assert fs.config.trash_retention == (TRASH_RETENTION if has_trash else None)
+            assert "trash_retention" not in await item_of(fs)
 
 
 @pytest.mark.parametrize("seconds", [-1, 1.5, True, "1", None, 10**11])
