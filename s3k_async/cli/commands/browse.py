@@ -10,7 +10,6 @@ import click
 
 from s3k_async._core.paths import normalize
 from s3k_async.cli.command import VolumeCommand, for_each
-from s3k_async.cli.commands.trash_verbs import deleted_below, total_of
 from s3k_async.cli.durations import time_or_age
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.listing_files import (
@@ -363,6 +362,9 @@ def du(
         invocation.output.line(f"{text:>{6 if human else 13}} {files:>8} {directories:>7}  {path}")
 
     async def show_deleted(client: S3kClient, path: str) -> None:
+        # Imported here: it loads what no other lookup needs before a volume is opened.
+        from s3k_async.cli.commands.trash_verbs import deleted_below, total_of
+
         size = files = directories = 0
         for item in await deleted_below(client, path):
             total = await total_of(client, item)
