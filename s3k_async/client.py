@@ -695,14 +695,15 @@ class S3kClient:
         *,
         recursive: bool = False,
         missing_ok: bool = False,
+        wait: bool = False,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
         """Remove files and directories, up to 100 files in a request; the result lists the
         failures.
 
-        Each is removed as by `delete`: files first, then directories, the deepest first. Failures
-        are listed and do not affect the other paths; a path that occurs twice counts once. Raises
-        ArgumentTypeError if `paths` is not a list.
+        Each is removed as by `delete`: files first, then directories, the deepest first, each with
+        `recursive` and `wait` as given. Failures are listed and do not affect the other paths; a
+        path that occurs twice counts once. Raises ArgumentTypeError if `paths` is not a list.
         """
         return await delete_many(
             self._volume(),
@@ -710,6 +711,7 @@ class S3kClient:
             self._path,
             recursive=recursive,
             missing_ok=missing_ok,
+            wait=wait,
             progress=progress,
         )
 

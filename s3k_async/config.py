@@ -85,5 +85,8 @@ class VolumeConfig:
     layout: LayoutName | None = None
     """Fixed at init, by default `path`. `tree` is a draft for trials, with known defects (design
     page 011, section 10.1): no other version opens such a volume."""
+    trash_retention: int | None = None
+    """The retention of the trash of a new volume, seconds, by default one day; then that in the
+    record when the volume was opened. None in layout `path`, which has no trash."""
     log_mode: LogMode | None = None
     tuning: Tuning = field(default_factory=Tuning)

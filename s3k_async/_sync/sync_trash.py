@@ -79,3 +79,18 @@ class SyncTrash(BlockingTrash):
         return self._call(
             lambda trash: trash.empty(items, older_than=older_than, progress=progress)
         )
+
+    def retention(self) -> int | None:
+        """How long garbage collection leaves a deleted directory in the trash, in seconds; with 0
+        the next run reclaims it. None in a volume of layout `path`, which has no trash."""
+        return self._call(lambda trash: trash.retention())
+
+    def set_retention(self, seconds: int) -> int:
+        """Change the retention of the volume for all clients; returns the previous one.
+
+        It also applies to directories that are already in the trash, from the next run of garbage
+        collection on. Raises InvalidArgumentError (not a whole number from 0 to ten billion),
+        UnsupportedError (layout `path`), ReadOnlyVolumeError, BusyError; after OutcomeUnknownError
+        repeat the call.
+        """
+        return self._call(lambda trash: trash.set_retention(seconds))

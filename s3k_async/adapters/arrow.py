@@ -166,7 +166,8 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         self.client.makedirs(place)
 
     def delete_dir(self, path: str) -> None:
-        """Atomic: readers see all of it or nothing. The root is refused."""
+        """Atomic: readers see all of it or nothing. In layout `tree` the directory goes into the
+        trash. The root is refused."""
         place = self._normal(path)
         self.client.delete(place, recursive=True, expected=self._need(place, directory=True))
 

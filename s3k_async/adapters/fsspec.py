@@ -167,7 +167,8 @@ class S3kFileSystem(ReadableFileSystem):
         assume_literal: bool = False,
         **kwargs: Any,
     ) -> None:
-        """Remove files and, with `recursive`, directories with their contents, each atomically.
+        """Remove files and, with `recursive`, directories with their contents, each atomically; in
+        layout `tree` into the trash.
 
         Nothing is removed unless all paths exist. Raises PathNotFoundError, IsDirectoryError (not
         `recursive`).

@@ -157,6 +157,7 @@ async def delete_many(
     recursive: bool,
     missing_ok: bool,
     progress: ProgressCallback | None,
+    wait: bool = False,
 ) -> ChangeResult:
     """Delete the files of the list, then its directories, the deepest first."""
     store = volume.store
@@ -192,7 +193,7 @@ async def delete_many(
         _add(tally, done)
 
     async def delete_directory(path: str) -> None:
-        change = delete(volume, path, recursive=recursive, missing_ok=missing_ok)
+        change = delete(volume, path, recursive=recursive, missing_ok=missing_ok, wait=wait)
         await _watch(tally, change, path)
 
     with volume.freeing_space():

@@ -11,9 +11,17 @@ from s3k_async._core.active_calls import call, counted_call
 from s3k_async.bulk.publish import ProgressCallback
 from s3k_async.errors import PathNotFoundError
 from s3k_async.listing.listings import PagedIterator, milliseconds
-from s3k_async.model import ChangeResult, ContentSummary, FileStatus, TrashItem, status_of
+from s3k_async.model import (
+    ROOT,
+    ChangeResult,
+    ContentSummary,
+    FileStatus,
+    TrashItem,
+    status_of,
+)
 from s3k_async.namespace.addresses import Path
 from s3k_async.namespace.layout import TrashStore
+from s3k_async.txn.volume_record import change_trash_retention, read_trash_retention
 from s3k_async.volumes.volume import Volume
 
 __all__ = ["Trash"]
@@ -113,6 +121,30 @@ class Trash:
             return await volume.store.layout.trash().empty(
                 items, before_ms=before, progress=progress
             )
+
+    @call
+    async def retention(self) -> int | None:
+        """How long garbage collection leaves a deleted directory in the trash, in seconds; with 0
+        the next run reclaims it. None in a volume of layout `path`, which has no trash.
+        """
+        volume = self._volume()
+        return await read_trash_retention(volume.items, volume.record, volume.config.table.label)
+
+    @call
+    async def set_retention(self, seconds: int) -> int:
+        """Change the retention of the volume for all clients; returns the previous one.
+
+        It also applies to directories that are already in the trash, from the next run of garbage
+        collection on. Raises InvalidArgumentError (not a whole number from 0 to ten billion),
+        UnsupportedError (layout `path`), ReadOnlyVolumeError, BusyError; after OutcomeUnknownError
+        repeat the call.
+        """
+        volume = self._volume()
+        volume.store.require_writable(ROOT)
+        where = volume.config.table.label
+        return await change_trash_retention(
+            volume.items, volume.record, seconds, where, runtime=volume.store.runtime
+        )
 
     def _store(self) -> TrashStore:
         return self._volume().store.layout.trash()

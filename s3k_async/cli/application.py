@@ -37,6 +37,7 @@ _COMMANDS: Final = {
     "rm": ("change_verbs", "Remove files and directories."),
     "mkdir": ("change_verbs", "Create directories."),
     "touch": ("change_verbs", "Create empty files, or update modification times."),
+    "trash": ("trash_verbs", "List, restore and reclaim deleted directories."),
     "plan": ("plan", "Estimate the requests, capacity units and time of an operation."),
     "dump": ("migrate", "Export the file tree of a volume to a file."),
     "load": ("migrate", "Import a dump into an empty volume."),

@@ -14,6 +14,7 @@ from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.path_lists import PathList, Record
 from s3k_async.cli.reporting import SHOWN, FailedOperandsError, failure_fields
+from s3k_async.cli.transfers import TrashNotice
 from s3k_async.cli.volume_addresses import shown
 from s3k_async.model import Progress
 
@@ -63,20 +64,24 @@ class ChunkResult:
             if self.invocation.json:
                 self.invocation.output.json(failure_fields(path, error))
 
-    def finish(self, what: str) -> None:
-        """Print the summary. Raises FailedOperandsError if there are failures."""
+    def finish(self, what: str, undo: TrashNotice | None = None) -> None:
+        """Print the summary, and how to undo it. Raises FailedOperandsError if there are
+        failures."""
+        undo = undo or TrashNotice()
         counts = [plural(self.files, "file"), f"{self.bytes:,} bytes"]
         if self.directories:
             counts.insert(1, plural(self.directories, "directory"))
         changed = bool(self.files or self.directories)
         if changed or self.invocation.json or not self.failed:
             self.invocation.say(
-                f"{what} {', '.join(counts)}{self.target and f' in {self.target}'}",
+                f"{what} {', '.join(counts)}{self.target and f' in {self.target}'}"
+                f"{undo.text(listed=True)}",
                 target=self.target,
                 files=self.files,
                 directories=self.directories,
                 bytes=self.bytes,
                 failed=self.failed,
+                **undo.fields(),
             )
         if self.failed:
             raise FailedOperandsError(self.kept, some_succeeded=changed, count=self.failed)

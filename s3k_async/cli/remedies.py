@@ -42,6 +42,8 @@ def remedy_for(error: BaseException, command: str | None) -> str:
                 f"patterns are not expanded: s3k find PATH --name '{name}' lists matching "
                 "paths below PATH"
             )
+        if error.message == "no such directory in the trash":
+            return "s3k trash ls lists the directories in it"
         if command == "mv" and error.message == "no such parent directory":
             return "s3k mkdir -p creates it"
         return ""

@@ -4,7 +4,9 @@ end."""
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import click
@@ -12,6 +14,7 @@ import click
 from s3k_async._core.concurrency import run_all
 from s3k_async._core.paths import normalize
 from s3k_async.bulk.transfer import is_hopeless
+from s3k_async.cli.durations import duration_text
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.reporting import FailedOperandsError
@@ -22,7 +25,15 @@ from s3k_async.model import ChangeResult, ChangeTally
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
 
-__all__ = ["destination", "finish", "last_name", "local_name", "need_distinct", "transfer_each"]
+__all__ = [
+    "TrashNotice",
+    "destination",
+    "finish",
+    "last_name",
+    "local_name",
+    "need_distinct",
+    "transfer_each",
+]
 
 T = TypeVar("T")
 Transfer: TypeAlias = tuple[ChangeResult, str]
@@ -30,6 +41,40 @@ Transfer: TypeAlias = tuple[ChangeResult, str]
 
 SHOWN_TARGETS = 3
 """Most targets in a summary line."""
+
+
+@dataclass(slots=True)
+class TrashNotice:
+    """What a summary says about directories that were moved into the trash."""
+
+    places: list[str] = field(default_factory=list)
+    """Their former paths, with the volume; of a list of paths, the volume."""
+    retention: int | None = None
+    """How long they can be restored, seconds; None: nothing was removed from a volume with a
+    trash."""
+
+    def add(self, place: str, removed: ChangeResult, retention: int) -> None:
+        """Note the removal of a directory, or of a list with directories in it."""
+        self.retention = retention
+        if removed.directories:
+            self.places = list(dict.fromkeys([*self.places, place]))
+
+    def text(self, *, listed: bool = False) -> str:
+        """The end of the summary line; empty if nothing went into the trash. `listed`: the places
+        are volumes."""
+        if not self.places or self.retention is None:
+            return ""
+        places = " ".join(shlex.quote(place) for place in self.places)
+        if listed or len(self.places) > SHOWN_TARGETS:
+            more = f"; s3k trash ls {places} lists them" if listed else "; s3k trash ls lists them"
+            how = f"s3k trash restore restores the directories{more}"
+        else:
+            how = f"s3k trash restore {places} restores {'it' if len(self.places) == 1 else 'them'}"
+        return f"; for {duration_text(self.retention)}, {how}"
+
+    def fields(self) -> dict[str, object]:
+        """The JSON field of the summary; none without a trash."""
+        return {} if self.retention is None else {"trashed": self.places}
 
 
 def last_name(address: Address) -> str:
@@ -95,24 +140,35 @@ async def transfer_each(
 
 
 def finish(
-    invocation: Invocation, done: str, result: ChangeResult, targets: Sequence[str], *, to: str
+    invocation: Invocation,
+    done: str,
+    result: ChangeResult,
+    targets: Sequence[str],
+    *,
+    to: str,
+    undo: TrashNotice | None = None,
 ) -> None:
-    """Print the summary, with the places after `to` (or `from`); raise FailedOperandsError for
-    failures."""
+    """Print the summary, with the places after `to` (or `from`), and how to undo it; raise
+    FailedOperandsError for failures."""
+    undo = undo or TrashNotice()
     counts = [plural(result.files, "file"), f"{result.bytes:,} bytes"]
     if result.directories:
         counts.insert(1, plural(result.directories, "directory"))
+    if undo.places and not result.files:
+        counts = counts[1:2]  # the files below a directory in the trash are not counted
     places = list(dict.fromkeys(targets))
     more = f" and {len(places) - SHOWN_TARGETS:,} more" if len(places) > SHOWN_TARGETS else ""
     changed = bool(result.files or result.directories)
     if changed or invocation.json or not result.failures:
         invocation.say(
-            f"{done} {', '.join(counts)} {to} {', '.join(places[:SHOWN_TARGETS])}{more}",
+            f"{done} {', '.join(counts)} {to} {', '.join(places[:SHOWN_TARGETS])}{more}"
+            f"{undo.text()}",
             target=list(targets),
             files=result.files,
             directories=result.directories,
             bytes=result.bytes,
             failed=len(result.failures),
+            **undo.fields(),
         )
     if result.failures:
         raise FailedOperandsError(result.failures, some_succeeded=changed)

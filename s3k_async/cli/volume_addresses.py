@@ -23,8 +23,16 @@ from s3k_async.namespace.addresses import TABLE_FILE
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
 
-__all__ = ["Address", "parse_address", "parse_volume_address", "shown", "volume_directory"]
+__all__ = [
+    "Address",
+    "object_id_of",
+    "parse_address",
+    "parse_volume_address",
+    "shown",
+    "volume_directory",
+]
 
+_OBJECT_ID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -78,6 +86,11 @@ def parse_volume_address(text: str) -> Address:
     if text.startswith("/") and ":/" not in text:
         return Address(text, "/", text)
     return parse_address(text)
+
+
+def object_id_of(text: str) -> str:
+    """The id in an argument that is an OBJECT-ID or a PATH; empty for a PATH."""
+    return text.lower() if _OBJECT_ID.fullmatch(text) else ""
 
 
 def volume_directory(path: str) -> tuple[str, str] | None:

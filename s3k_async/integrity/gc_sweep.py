@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async._core.runtime import Runtime
@@ -38,10 +37,10 @@ from s3k_async.model import ChangeResult, Entry, Progress
 from s3k_async.oplog.entries import EntryKey, decode, history_prefix, parse_key
 from s3k_async.oplog.log_objects import ENTRY_BYTES, read_object
 from s3k_async.oplog.log_reader import LogReader
+from s3k_async.txn.volume_record import RECORD_KEY, VolumeRecord
 
 __all__ = [
     "BATCH",
-    "TRASH_RETENTION_SECONDS",
     "GarbageCollector",
     "MarkedState",
     "Sweeper",
@@ -51,8 +50,6 @@ __all__ = [
 BATCH = 10_000
 """Candidates that are rechecked and deleted together."""
 READS = 32
-TRASH_RETENTION_SECONDS: Final = 86_400.0
-"""How long a deleted directory can be restored."""
 FRESH_MOST = 1_000_000
 """Keys in new segments of the log, above which a list counts as too old."""
 
@@ -159,17 +156,21 @@ class GarbageCollector:
         return self._swept
 
     async def reclaim(
-        self, retention: float = TRASH_RETENTION_SECONDS, *, dry_run: bool = False
+        self, retention: float | None = None, *, dry_run: bool = False
     ) -> ChangeResult:
         """Reclaim the directories in the trash that were deleted more than `retention` seconds ago,
         and delete removal markers. In layout `path` there are none of either. The result lists the
-        entries that were kept. `dry_run`: change nothing, and count what would be reclaimed. Raises
-        the same errors as `mark`.
+        entries that were kept. `retention`: by default that of the volume when the call begins.
+        `dry_run`: change nothing, and count what would be reclaimed. Raises the same errors as
+        `mark`.
 
         The bytes of reclaimed files become garbage: they are deleted after the grace period.
         """
         place = self._place
-        await need_collectable(place)
+        item = await need_collectable(place)
+        if retention is None:
+            record = VolumeRecord.from_item(item, RECORD_KEY.partition)
+            retention = record.trash_retention or 0
         return await place.store.layout.trash().collect(
             place.data.now_ms,
             retention_ms=int(retention * 1000),

@@ -16,7 +16,7 @@ from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.storage.physical import is_uri
 from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.txn_record import PART_SEPARATOR, TRANSACTION_PARTITION
-from s3k_async.txn.volume_record import LOCK, RECORD_KEY, STATE
+from s3k_async.txn.volume_record import LOCK, RECORD_KEY, STATE, same_record
 from s3k_async.txn.write_intent import parse_intent
 
 __all__ = [
@@ -139,11 +139,12 @@ async def open_transactions(items: ItemStore) -> bool:
 
 async def need_unlocked(items: ItemStore, before: Item | None = None) -> Item:
     """The volume's record. Raises BusyError if the volume is being loaded, moved to another layout
-    or destroyed, or if the record differs from the one read `before`."""
+    or destroyed, or if the record differs from the one read `before` in more than the retention of
+    the trash."""
     record = await items.get(RECORD_KEY)
     if record is None:
         raise BusyError("the volume record does not exist", path=RECORD_KEY.partition)
-    if {LOCK, STATE} & record.keys() or (before is not None and dict(record) != dict(before)):
+    if {LOCK, STATE} & record.keys() or (before is not None and not same_record(record, before)):
         raise BusyError(
             "the volume was locked or changed by a load, restore, reshard or destroy; try again",
             path=RECORD_KEY.partition,

@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, get_args
 
 from s3k_async._core.retry import RetryPolicy, backoff, retry
@@ -42,6 +42,7 @@ from s3k_async.errors import (
     ConditionFailedError,
     ConfigError,
     CredentialsError,
+    InvalidArgumentError,
     NotAVolumeError,
     PermissionDeniedError,
     S3kError,
@@ -72,9 +73,11 @@ __all__ = [
     "SCOPED",
     "STATE",
     "TAG",
+    "TRASH_RETENTION",
     "TREE",
     "VolumeRecord",
     "beside",
+    "change_trash_retention",
     "create_record",
     "find_or_repair",
     "has_entries",
@@ -85,6 +88,9 @@ __all__ = [
     "location_text",
     "locked_message",
     "mark_destroying",
+    "need_retention",
+    "read_trash_retention",
+    "same_record",
     "scope_of",
     "write_tag",
 ]
@@ -107,6 +113,14 @@ SCOPE: Final = "s3k-"
 digit."""
 RECORD_KEY: Final = Key("s3k:volume", "record")
 TAG: Final = "s3k-volume"
+
+TRASH_RETENTION: Final = 86_400
+"""The retention of the trash unless a volume has another one, seconds."""
+_RETENTION: Final = "trash_retention"
+_LONGEST_RETENTION: Final = 10**10
+"""Seconds; more than three hundred years."""
+_ATTEMPTS: Final = 10
+"""Of a change of the record, each after a concurrent one."""
 
 APPEARANCE: Final = RetryPolicy(attempts=8, base=0.1, cap=1.0, deadline=5.0)
 """How long an empty table may wait for its creator to write the record."""
@@ -147,6 +161,10 @@ class VolumeRecord:
     epoch: str = field(default="", compare=False)
     """The id of the last exclusive lock. Not in the tag.
     """
+    trash_retention: int | None = field(default=None, compare=False)
+    """Seconds for which garbage collection leaves a deleted directory in the trash; None in a
+    layout without a trash. The only field that can be changed while the volume is in use
+    (`change_trash_retention`). Not in the tag."""
 
     @property
     def scope(self) -> str:
@@ -162,7 +180,7 @@ class VolumeRecord:
 
     def to_item(self, operation: str) -> dict[str, Value]:
         """The item that stores the record, written by `operation`."""
-        return {
+        item: dict[str, Value] = {
             PARTITION: RECORD_KEY.partition,
             SORT: RECORD_KEY.sort,
             "format": self.format,
@@ -179,15 +197,23 @@ class VolumeRecord:
             "created": self.created_ms,
             OPERATION: operation,
         }
+        if self.layout == "tree" and self.trash_retention is not None:
+            item[_RETENTION] = self.trash_retention
+        return item
 
     @classmethod
     def from_item(cls, item: Item, where: str) -> VolumeRecord:
         """Read the record item of table `where`. Raises VolumeFormatError if it needs a newer
         client, NotAVolumeError if it is damaged."""
-        record = _checked(
-            {name: item.get(name) for name in _FIELDS}, f"the volume record item of {where}", where
-        )
-        return replace(record, epoch=str(item.get(LOCK_EPOCH, "")))
+        what = f"the volume record item of {where}"
+        record = _checked({name: item.get(name) for name in _FIELDS}, what, where)
+        record = replace(record, epoch=str(item.get(LOCK_EPOCH, "")))
+        if record.trash_retention is None:
+            return record
+        retention = item.get(_RETENTION, record.trash_retention)
+        if type(retention) is not int or retention < 0:
+            raise NotAVolumeError(f"{what} is damaged: {_RETENTION} is {retention!r}", path=where)
+        return replace(record, trash_retention=retention)
 
     def to_tag(self) -> str:
         """The tag's value. Raises ConfigError when it would exceed the length of a tag."""
@@ -306,8 +332,11 @@ def _checked(values: Mapping[str, Any], what: str, where: str) -> VolumeRecord:
             f"{what} needs a client of protocol {values['min_client']}; this one speaks {PROTOCOL}",
             path=where,
         )
-    fields = {name: value for name, value in values.items() if name not in ("flags", "created")}
-    return VolumeRecord(flags=flags, created_ms=values["created"], **fields)
+    others = {name: value for name, value in values.items() if name not in ("flags", "created")}
+    retention = TRASH_RETENTION if layout_of(flags) == "tree" else None
+    return VolumeRecord(
+        flags=flags, created_ms=values["created"], trash_retention=retention, **others
+    )
 
 
 def _escaped(text: str) -> str:
@@ -469,11 +498,7 @@ def locked_message(item: Item, now_ms: int) -> str:
 
 def _agree(stored: VolumeRecord, tagged: VolumeRecord | None, where: str) -> None:
     if tagged is not None and tagged != stored:
-        wanted = {
-            name: getattr(tagged, name)
-            for name in VolumeRecord.__dataclass_fields__
-            if name != "epoch"
-        }
+        wanted = {each.name: getattr(tagged, each.name) for each in fields(tagged) if each.compare}
         raise VolumeMismatchError(
             f"the volume record item and the table tag {TAG} disagree:"
             f" {stored.differences(wanted)}",
@@ -521,6 +546,76 @@ async def mark_destroying(
         await store.write(change)
     except ConditionFailedError as error:
         raise VolumeNotFoundError("another client removed the volume", path=where) from error
+
+
+def same_record(item: Item, other: Item) -> bool:
+    """Whether nothing but the retention of the trash was changed between two reads of the record
+    item."""
+    changeable = (_RETENTION, OPERATION)
+    one, two = (
+        {name: value for name, value in each.items() if name not in changeable}
+        for each in (item, other)
+    )
+    return one == two
+
+
+def need_retention(seconds: object) -> int:
+    """The seconds of a retention of the trash. Raises InvalidArgumentError."""
+    if type(seconds) is not int or not 0 <= seconds <= _LONGEST_RETENTION:
+        raise InvalidArgumentError(
+            f"the retention of the trash is 0 to {_LONGEST_RETENTION} seconds, a whole number, "
+            f"not {seconds!r}"
+        )
+    return seconds
+
+
+async def read_trash_retention(store: ItemStore, record: VolumeRecord, where: str) -> int | None:
+    """The present retention of the trash, seconds; None in a layout without a trash. `record` was
+    read when the volume was opened. Raises VolumeNotFoundError."""
+    if record.trash_retention is None:
+        return None
+    item = await _need_item(store, record, where)
+    return VolumeRecord.from_item(item, where).trash_retention
+
+
+async def change_trash_retention(
+    store: ItemStore, record: VolumeRecord, seconds: int, where: str, *, runtime: Runtime
+) -> int:
+    """Change the retention of the trash; returns the previous one. Of concurrent changes each takes
+    effect, one after the other.
+
+    Raises InvalidArgumentError, UnsupportedError (the layout has no trash), BusyError (the volume
+    is locked, or the record is changed all the time), VolumeNotFoundError.
+    """
+    need_retention(seconds)
+    if record.trash_retention is None:
+        raise UnsupportedError(
+            f"the volume has layout {record.layout}, which has no trash: a retention has no effect",
+            path=where,
+        )
+    for _ in range(_ATTEMPTS):
+        item = await _need_item(store, record, where)
+        if LOCK in item:
+            raise BusyError(locked_message(item, runtime.now_ms()), path=where)
+        before = VolumeRecord.from_item(item, where).trash_retention
+        unchanged = Condition(equals={OPERATION: item[OPERATION]}, missing=(STATE, LOCK))
+        try:
+            await store.write(
+                Update(RECORD_KEY, unchanged, {_RETENTION: seconds, OPERATION: runtime.uuid()})
+            )
+        except ConditionFailedError:
+            continue
+        assert before is not None
+        return before
+    raise BusyError("gave up: concurrent changes to the volume record", path=where)
+
+
+async def _need_item(store: ItemStore, record: VolumeRecord, where: str) -> Item:
+    """The record item of an open volume. Raises VolumeNotFoundError."""
+    item = await store.get(RECORD_KEY)
+    if item is None or item.get(STATE) == DESTROYING or item["volume_id"] != record.volume_id:
+        raise VolumeNotFoundError("the volume was removed since it was opened", path=where)
+    return item
 
 
 async def _read_tag(

@@ -17,18 +17,21 @@ from s3k_async.errors import (
     ConfigError,
     UnsupportedError,
     VolumeExistsError,
+    VolumeMismatchError,
     VolumeNotFoundError,
 )
 from s3k_async.settings.locations import check_name, name_of_directory
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import (
     SCOPED,
+    TRASH_RETENTION,
     TREE,
     VolumeRecord,
     create_record,
     find_or_repair,
     load_or_repair,
     location_text,
+    need_retention,
 )
 from s3k_async.volumes import claims
 from s3k_async.volumes.claims import claim, read_claim, require_unclaimed, table_identity
@@ -107,6 +110,7 @@ async def init_volume(
         if not exist_ok and not take_over:
             raise VolumeExistsError("the volume exists already", path=where)
         require_agreement(existing, config, where)
+        _require_retention(existing, config, where)
         if take_over:
             await _take_over(connections, existing)
         return existing
@@ -144,9 +148,36 @@ def _new_record(config: VolumeConfig, runtime: Runtime) -> VolumeRecord:
         volume_id=runtime.uuid(),
         created_ms=runtime.now_ms(),
         flags=(SCOPED, TREE) if config.layout == "tree" else (SCOPED,),
+        trash_retention=_retention(config, where),
     )
     record.to_tag()
     return record
+
+
+def _retention(config: VolumeConfig, where: str) -> int | None:
+    """The retention of the trash of a new volume; None in a layout without a trash. Raises
+    ConfigError, InvalidArgumentError."""
+    asked = config.trash_retention
+    if config.layout != "tree":
+        if asked is not None:
+            raise ConfigError(
+                "the volume has layout path, which has no trash: leave out trash_retention",
+                path=where,
+            )
+        return None
+    return TRASH_RETENTION if asked is None else need_retention(asked)
+
+
+def _require_retention(record: VolumeRecord, config: VolumeConfig, where: str) -> None:
+    """Raises VolumeMismatchError if an existing volume has another retention than the one asked
+    for. Clients are not compared with it, since it can be changed at any time."""
+    difference = record.differences({"trash_retention": config.trash_retention})
+    if difference:
+        raise VolumeMismatchError(
+            f"the volume has another retention of the trash: {difference}; s3k trash retention "
+            "changes it",
+            path=where,
+        )
 
 
 def _require_kind(config: VolumeConfig, where: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Unpack
 
 from s3k_async.config import VolumeConfig
@@ -24,6 +25,7 @@ async def init_volume(
     session: object | Mapping[str, object] | None = None,
     exist_ok: bool = False,
     take_over: bool = False,
+    trash_retention: int | None = None,
     **settings: Unpack[Settings],
 ) -> VolumeConfig:
     """Create a volume, with missing buckets, directories and table, and return the configuration
@@ -32,13 +34,18 @@ async def init_volume(
     The volume is given as to `S3kClient`. Of concurrent calls exactly one creates it. An existing
     volume raises VolumeExistsError, unless `exist_ok` and it agrees with the settings. `take_over`
     is for a table that was restored or renamed: it replaces the table in the marks of its
-    locations, which must no longer be used. After a failure, call it again.
+    locations, which must no longer be used. `trash_retention`: how long garbage collection leaves a
+    deleted directory in the trash, seconds, by default one day; `Trash.set_retention` changes it.
+    Layout `path` has no trash, and refuses it. After a failure, call it again.
 
-    Raises ConfigError, VolumeExistsError (also if a location belongs to another volume),
-    VolumeMismatchError, NotAVolumeError (the table holds something else), VolumeNotFoundError
-    (`take_over` without a volume), UnsupportedError (kind `s3k-1.0`), and the services' errors.
+    Raises ConfigError, InvalidArgumentError (a retention that is not a whole number of seconds),
+    VolumeExistsError (also if a location belongs to another volume), VolumeMismatchError,
+    NotAVolumeError (the table holds something else), VolumeNotFoundError (`take_over` without a
+    volume), UnsupportedError (kind `s3k-1.0`), and the services' errors.
     """
     resolved = resolve(volume, config=config, context=context, hadoop=hadoop, **settings)
+    if trash_retention is not None:
+        resolved = replace(resolved, trash_retention=trash_retention)
     record = await creation.init_volume(
         resolved, exist_ok=exist_ok, take_over=take_over, session=session
     )

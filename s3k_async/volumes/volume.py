@@ -193,6 +193,7 @@ def recorded(config: VolumeConfig, record: VolumeRecord) -> VolumeConfig:
         suffix_count=record.suffix_count,
         hash=record.hash,
         layout=record.layout,
+        trash_retention=record.trash_retention,
         log_mode=record.log_mode,
         log=None if record.log_mode == "disabled" else log,
     )

@@ -7,13 +7,15 @@ import itertools
 import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from s3k_async.cli import main
+from s3k_async.cli.invocation import Invocation
+from s3k_async.config import VolumeConfig
 
 _numbers = itertools.count(1)
 
@@ -104,6 +106,23 @@ def volume(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> str:
     cli.ok("init", name, "--suffix-count", "3")
     monkeypatch.setenv("S3K_VOLUME", name)
     return name
+
+
+@pytest.fixture
+def naming_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands create and open volumes of layout `tree`, which no option names."""
+    resolve = Invocation.resolve
+
+    def resolved(self: Invocation, volume: str | None) -> VolumeConfig:
+        return replace(resolve(self, volume), layout="tree")
+
+    monkeypatch.setattr(Invocation, "resolve", resolved)
+
+
+@pytest.fixture
+def tree_volume(naming_tree: None, volume: str) -> str:
+    """A new volume of layout `tree`, in memory, which is the default one."""
+    return volume
 
 
 @pytest.fixture

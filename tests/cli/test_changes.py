@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from tests.cli.conftest import Cli
@@ -214,3 +216,99 @@ def test_touch(cli: Cli, small_tree: Tree) -> None:
     (touched,) = cli.ok("touch", "--json", "/top.txt").json_lines()
     assert touched["version"] == 4
     cli.fails(1, "touch", "/a")
+
+
+# rm and the trash
+
+
+def test_rm_r_moves_a_directory_into_the_trash(
+    cli: Cli, tree_volume: str, small_tree: Tree
+) -> None:
+    where = f"{tree_volume}/a"
+    undo = f"for 1d, s3k trash restore {where} restores it"
+    assert cli.ok("rm", "-r", "/a").lines == [f"removed 1 directory from {where}; {undo}"]
+    cli.fails(3, "ls", "/a")
+    cli.ok(*undo.partition("s3k ")[2].partition(" restores")[0].split())
+    assert cli.ok("cat", "/a/b/two.csv").output == small_tree["/a/b/two.csv"]
+    assert cli.ok("rm", "-r", "/a", "-q").lines == []
+    cli.ok("trash", "restore", "/a")
+    assert cli.ok("rm", "-r", "/a", "--json").json() == {
+        "target": [where],
+        "files": 0,
+        "directories": 1,
+        "bytes": 0,
+        "failed": 0,
+        "trashed": [where],
+    }
+    cli.ok("trash", "retention", "--set", "36h")
+    cli.ok("trash", "restore", "/a")
+    (line,) = cli.ok("rm", "-r", "/a", "/top.txt", "/empty").lines
+    assert line == (
+        f"removed 1 file, 2 directories, 3 bytes from {where}, {tree_volume}/top.txt, "
+        f"{tree_volume}/empty; for 36h, s3k trash restore {where} {tree_volume}/empty restores them"
+    )
+
+
+def test_rm_quotes_the_paths_of_the_undoing_command(cli: Cli, tree_volume: str) -> None:
+    for number in range(4):
+        cli.ok("mkdir", f"/it's {number}")
+    (line,) = cli.ok("rm", "-r", "/it's 0").lines
+    assert shlex.split(line.partition("s3k ")[2])[:3] == [
+        *("trash", "restore", f"{tree_volume}/it's 0")
+    ]
+    cli.ok("trash", "restore", "/it's 0")
+    (line,) = cli.ok("rm", "-r", *(f"/it's {number}" for number in range(4))).lines
+    assert line.endswith(
+        "and 1 more; for 1d, s3k trash restore restores the directories; s3k trash ls lists them"
+    )
+
+
+def test_what_does_not_go_into_the_trash(cli: Cli, tree_volume: str, small_tree: Tree) -> None:
+    for path in ("/top.txt", "/empty"):
+        assert "trash" not in cli.ok("rm", path).out
+    assert cli.ok("rm", "-r", "/a/one.txt", "--json").json()["trashed"] == []
+    assert "trash" not in cli.ok("rm", "-r", "-f", "/gone").out
+    assert cli.ok("trash", "ls").lines == []
+
+
+@pytest.mark.parametrize("option", ["--skip-trash", ""])
+def test_rm_r_waits_if_nothing_can_be_restored(
+    cli: Cli, tree_volume: str, small_tree: Tree, option: str
+) -> None:
+    if not option:
+        cli.ok("trash", "retention", "--set", "0")
+    command = ["rm", "-r", *([option] if option else [])]
+    (line,) = cli.ok(*command, "/a/b").lines
+    assert line == f"removed 2 files, 1 directory, 2,000 bytes from {tree_volume}/a/b"
+    assert "  reclaiming  " in cli.ok("trash", "ls", "/a/b").out
+    cli.fails(3, "trash", "restore", "/a/b")
+    paths = b"/a\n/top.txt\n"
+    done = cli.ok(*command, "--from", "-", "--json", stdin=paths).json()
+    assert (done["files"], done["directories"], "trashed" in done) == (2, 1, False)
+    cli.fails(3, "trash", "restore", "/a")
+
+
+def test_a_list_of_directories_goes_into_the_trash(
+    cli: Cli, tree_volume: str, small_tree: Tree
+) -> None:
+    paths = b"/a\n/top.txt\n/empty\n"
+    (line,) = cli.ok("rm", "-r", "--from", "-", stdin=paths).lines
+    assert line == (
+        f"removed 1 file, 2 directories, 3 bytes in {tree_volume}/; for 1d, s3k trash restore "
+        f"restores the directories; s3k trash ls {tree_volume}/ lists them"
+    )
+    cli.ok("trash", "restore", "/a", "/empty")
+    assert "/a/b/two.csv" in below(cli)
+    assert cli.ok("rm", "-r", "--from", "-", "--json", stdin=b"/a\n").json()["trashed"] == [
+        f"{tree_volume}/"
+    ]
+
+
+def test_layout_path_says_nothing_of_a_trash(cli: Cli, volume: str, small_tree: Tree) -> None:
+    line = f"removed 3 files, 2 directories, 2,010 bytes from {volume}/a"
+    assert cli.ok("rm", "-r", "--skip-trash", "/a").lines == [line]
+    assert cli.ok("rm", "-r", "/empty", "--json").json().keys() == {
+        *("target", "files", "directories", "bytes", "failed")
+    }
+    done = cli.ok("rm", "-r", "--from", "-", "--json", stdin=b"/top.txt\n").json()
+    assert "trashed" not in done

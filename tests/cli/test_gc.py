@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
 from s3k_async.backends.ports.pagination import list_all
-from s3k_async.cli.invocation import Invocation
-from s3k_async.config import VolumeConfig
-from s3k_async.integrity import gc_sweep
 from s3k_async.settings import resolve
 from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli
@@ -121,6 +117,8 @@ def test_bad_usage(cli: Cli, garbage: str, tmp_path: Path) -> None:
     cli.fails(2, "gc", "--grace", "-1")
     cli.fails(2, "gc", "--rate", "0")
     cli.fails(2, "gc", "--list", "a", "--sweep", "b")
+    cli.fails(2, "gc", "--trash-retention", "0", "--no-trash")
+    cli.fails(2, "gc", "--trash-retention", "0", "--sweep", "b", "--yes")
     cli.fails(3, "gc", "memory://nobody")
     cli.fails(3, "gc", "--sweep", str(tmp_path / "none"), "--yes")
     other = tmp_path / "other"
@@ -130,23 +128,17 @@ def test_bad_usage(cli: Cli, garbage: str, tmp_path: Path) -> None:
         cli.fails(1, "gc", *arguments)
 
 
-def test_deleted_directories_are_reclaimed_first(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a volume of layout `tree`, which no option names."""
-    resolve_one = Invocation.resolve
-
-    def tree(self: Invocation, volume: str | None) -> VolumeConfig:
-        return replace(resolve_one(self, volume), layout="tree")
-
-    monkeypatch.setattr(Invocation, "resolve", tree)
-    monkeypatch.setattr(gc_sweep.GarbageCollector.reclaim, "__defaults__", (0.0,))
-    volume = "memory://cli-trash-of-gc"
-    cli.ok("init", volume)
-    monkeypatch.setenv("S3K_VOLUME", volume)
+def test_deleted_directories_are_reclaimed_first(cli: Cli, tree_volume: str) -> None:
     cli.ok("mkdir", "/a")
     cli.ok("put", "-", "/a/f", stdin=b"gone")
     cli.ok("rm", "-r", "/a")
+    nothing = "would reclaim from the trash: 0 files, 0 directories, 0 bytes"
     would = "would reclaim from the trash: 1 file, 1 directory, 4 bytes"
+    assert cli.ok("gc").lines[0] == nothing
+    assert cli.ok("gc", "--trash-retention", "0").lines[0] == would
+    cli.ok("trash", "retention", tree_volume, "--set", "0")
     assert cli.ok("gc").lines[0] == would
+    assert cli.ok("gc", "--trash-retention", "1h").lines[0] == nothing
     assert not any("trash" in line for line in cli.ok("gc", "--no-trash", "--yes").lines)
     assert cli.ok("gc").lines[0] == would
     assert cli.ok("gc", "--yes").lines[0] == would.removeprefix("would ").replace(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from s3k_async.client import S3kClient
 from s3k_async.model import StagedFile
 
-__all__ = ["SCENES", "Scene"]
+__all__ = ["SCENES", "TRASH_SCENES", "Scene"]
 
 DATA = b"twelve bytes"
 PARTS = [f"/d/part-{number:05}" for number in range(100)]
@@ -134,6 +134,27 @@ def pairs_of(number: int) -> list[tuple[str, str]]:
     return [(f"/d/part-{each:05}", f"/e/part-{each:05}") for each in range(number)]
 
 
+async def nested(fs: S3kClient) -> None:
+    """`/p/d` with a hundred files."""
+    await fs.write_many([(f"/p/d/part-{number:05}", DATA) for number in range(100)])
+
+
+async def deleted(fs: S3kClient) -> None:
+    """The same in the trash."""
+    await nested(fs)
+    await fs.delete("/p/d", recursive=True)
+
+
+async def restore(fs: S3kClient) -> None:
+    (item,) = await fs.trash().list()
+    await fs.trash().restore(item)
+
+
+async def walk(fs: S3kClient) -> None:
+    (item,) = await fs.trash().list()
+    await drained(fs.trash().walk(item))
+
+
 SCENES: dict[str, Scene] = {
     "stat": Scene(lambda fs: fs.stat("/d/f"), file),
     "stat of the root": Scene(lambda fs: fs.stat("/")),
@@ -218,3 +239,19 @@ SCENES: dict[str, Scene] = {
     ),
     "copy_to another client": Scene(lambda fs: fs.copy_to(fs, "/d/f", "/e/g"), file),
 }
+
+TRASH_SCENES: dict[str, Scene] = {
+    "delete a directory of 100 files": Scene(lambda fs: fs.delete("/p/d", recursive=True), nested),
+    "delete a directory of 100 files, `wait`": Scene(
+        lambda fs: fs.delete("/p/d", recursive=True, wait=True), nested
+    ),
+    "list": Scene(lambda fs: fs.trash().list(), deleted),
+    "restore, by path": Scene(lambda fs: fs.trash().restore("/p/d"), deleted),
+    "list, and restore one of its items": Scene(restore, deleted),
+    "list, and walk below one of its items": Scene(walk, deleted),
+    "summary, a directory of 100 files": Scene(lambda fs: fs.trash().summary(), deleted),
+    "empty, a directory of 100 files": Scene(lambda fs: fs.trash().empty(), deleted),
+    "retention": Scene(lambda fs: fs.trash().retention()),
+    "set_retention": Scene(lambda fs: fs.trash().set_retention(0)),
+}
+"""Of `delete` and of the verbs of `Trash`, in a volume of layout `tree`."""

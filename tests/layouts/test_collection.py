@@ -4,6 +4,7 @@ the files are reclaimed."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +12,13 @@ import pytest
 
 from s3k_async.client import S3kClient
 from s3k_async.integrity.gc_rules import Ages
-from s3k_async.integrity.gc_sweep import TRASH_RETENTION_SECONDS
+from s3k_async.integrity.repair import repair_volume
 from s3k_async.layouts.tree.trash_items import SETTLE_MS
 from s3k_async.model import ChangeResult
-from s3k_async.testing import Call, FaultPlan
+from s3k_async.testing import Call, Died, FaultPlan
+from s3k_async.txn.volume_record import TRASH_RETENTION
 from tests.client.rig import paths
-from tests.integrity.garbage import AGES, DAY, Yard, yard
+from tests.integrity.garbage import AGES, DAY, Yard, live_keys, yard
 
 NOW = Ages(grace=0.0, lease=600.0, late=60.0)
 
@@ -63,7 +65,7 @@ async def test_what_is_restored_has_its_bytes(place: Yard) -> None:
     fs = place.client
     await fs.delete("/a", recursive=True)
     await place.settle()
-    place.clock.advance(TRASH_RETENTION_SECONDS - 1)
+    place.clock.advance(TRASH_RETENTION - 1)
     await reclaim(place)
     await place.gc(ages=NOW)
     await fs.trash().restore("/a", "/z/back")
@@ -144,3 +146,62 @@ async def test_removal_markers_go_with_the_second_run(place: Yard) -> None:
         for entry in page.entry_keys()
         if entry.startswith("00000000-0000-4000-8000-000000000001/")
     ] == []
+
+
+async def begin(place: Yard) -> None:
+    """A directory whose retention is over, one that can be restored, and other garbage."""
+    fs = place.client
+    for path in ("/due/a/f", "/due/g", "/kept/k", "/z/h"):
+        await fs.write(path, path.encode())
+    await fs.write("/z/h", b"again")
+    await fs.makedirs("/empty")
+    await fs.delete("/due", recursive=True)
+    await fs.delete("/empty")
+    await fs.open("/z/reserved", "xb")
+    await place.settle()
+    place.clock.advance(DAY)
+    await fs.delete("/kept", recursive=True)
+    await place.settle()
+
+
+async def run(place: Yard, plan: FaultPlan | None = None) -> None:
+    """A whole run, as `s3k gc --yes` makes it."""
+    collector = await place.collector(plan, NOW)
+    await collector.reclaim()
+    marked = await collector.mark(place.candidates)
+    await collector.clean_up(marked)
+    await collector.sweep(place.candidates)
+    await place.opened[-1].log.drained()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+async def test_a_death_at_any_call_of_a_run_loses_nothing_and_later_runs_finish(
+    when: str, step: int, tmp_path: Path
+) -> None:
+    moment = calls = 0
+    while moment <= calls:
+        async with yard(
+            tmp_path, change=lambda config: replace(config, layout="tree"), seed=moment
+        ) as place:
+            await begin(place)
+            fs, plan = place.client, FaultPlan()
+            if moment:
+                plan.die(moment, when="before" if when == "before" else "after")
+            with suppress(Died):
+                await run(place, plan)
+            calls = calls or len(plan.calls)  # of the first run, which does not die
+            assert await fs.read("/z/h") == b"again"
+            for _ in range(2):
+                place.clock.advance(SETTLE_MS / 1000)
+                await run(place)
+            # The log does not have the end of a deletion whose record was not written.
+            await repair_volume(fs._volume(), dry_run=False)
+            await run(place)
+            (item,) = await fs.trash().list()
+            await fs.trash().restore(item)
+            assert await paths(fs) == {"/kept", "/kept/k", "/z", "/z/h"}
+            assert await fs.read("/kept/k") == b"/kept/k"
+            assert await place.keys() == await live_keys(fs), moment
+        moment += step
+    assert calls > 40

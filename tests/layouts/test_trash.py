@@ -11,6 +11,9 @@ from datetime import UTC, datetime
 import pytest
 
 from s3k_async import S3kClient, S3kSyncClient, TrashItem, VolumeConfig, model
+from s3k_async.adapters.arrow import arrow_filesystem
+from s3k_async.adapters.fsspec import S3kFileSystem
+from s3k_async.adapters.hadoop import HadoopFileSystem
 from s3k_async.errors import (
     BusyError,
     ConflictError,
@@ -278,3 +281,43 @@ async def test_a_lost_answer_at_any_call_of_a_restoration_changes_nothing(when: 
         await restore(client)
         assert {"/a", "/a/b", "/a/b/f"} <= set(await volume.tree())
         assert all(truth.pending == () for truth in (await volume.truths()).values())
+
+
+async def test_delete_many_passes_wait_on() -> None:
+    async with S3kClient(config=await config_of()) as fs:
+        await fill(fs)
+        assert await fs.delete_many(["/a", "/z/k"], recursive=True) == ChangeResult(1, 1, 4)
+        (item,) = await fs.trash().list()
+        assert (item.was, item.state) == ("/a", "")
+        await fs.trash().restore(item)
+        gone = await fs.delete_many(["/a", "/z"], recursive=True, wait=True)
+        assert gone == ChangeResult(3, 4, 10)
+        assert {each.state for each in await fs.trash().list()} == {"reclaiming"}
+
+
+def test_library_filesystems_delete_directories_into_the_trash() -> None:
+    """fsspec, pyarrow and Hadoop's interface delete recursively as `delete` does without `wait`."""
+    config = asyncio.run(config_of())
+    with S3kSyncClient(config=config) as fs:
+        for path in ("/fsspec/f", "/two/f", "/arrow/f", "/in/arrow/f", "/hadoop/f"):
+            fs.write(path, path.encode())
+        other = S3kFileSystem(config=config)
+        other.rm("/fsspec", recursive=True)
+        other.rm(["/two"], recursive=True)
+        arrow = arrow_filesystem(config=config)
+        arrow.delete_dir("/arrow")
+        arrow.delete_dir_contents("/in")
+
+        async def hadoop() -> None:
+            async with S3kClient(config=config) as client:
+                assert await HadoopFileSystem(client).delete("/hadoop", True)
+
+        asyncio.run(hadoop())
+        found = {item.was: item for item in fs.trash().list()}
+        assert found.keys() == {"/fsspec", "/two", "/arrow", "/in/arrow", "/hadoop"}
+        for path, item in found.items():
+            assert item.state == ""
+            fs.trash().restore(item)
+            assert fs.read(f"{path}/f") == f"{path}/f".encode()
+        other.close_session()
+        arrow.handler.client.close()

@@ -287,7 +287,8 @@ class HadoopFileSystem:
         return True
 
     async def delete(self, path: str, recursive: bool) -> bool:
-        """Delete a file or directory; False for a missing path, and for the root, which is kept.
+        """Delete a file or directory; False for a missing path, and for the root, which is kept. In
+        layout `tree`, `recursive` moves a directory into the trash.
 
         Raises DirectoryNotEmptyError (not `recursive`), PartialFailureError (the same call again
         continues).

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from s3k_async._core.paths import normalize
-from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.durations import time_or_age
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.listing_files import (
     FORMATS,
@@ -36,8 +34,6 @@ __all__ = ["du", "find", "ls", "stat", "tree"]
 
 SORTED = 10_000
 """Most entries of a sorted listing; longer ones are unsorted, so that memory is bounded."""
-
-AGES = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 async def _in_order(found: AsyncIterator[FileStatus]) -> AsyncGenerator[FileStatus, None]:
@@ -301,8 +297,8 @@ def find(
         "type": {"f": "file", "d": "directory", None: None}[kind],
         "min_size": smallest,
         "max_size": largest,
-        "newer_than": _time(newer, "--newer"),
-        "older_than": _time(older, "--older"),
+        "newer_than": time_or_age(newer, "--newer"),
+        "older_than": time_or_age(older, "--older"),
     }
 
     async def work(clients: Clients) -> None:
@@ -336,46 +332,58 @@ def _size_bounds(sizes: tuple[str, ...]) -> tuple[int | None, int | None]:
 _SIZE = Option("size", "size", "client", "")
 
 
-def _time(text: str | None, flag: str) -> int | None:
-    """Epoch milliseconds of a time, or of an age before now."""
-    if text is None:
-        return None
-    age = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
-    try:
-        if age:
-            return SYSTEM.now_ms() - int(float(age[1]) * AGES[age[2]] * 1000)
-        time = datetime.fromisoformat(text)
-        return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
-    except (ValueError, OverflowError) as error:
-        raise click.UsageError(
-            f"{flag}: {text!r} is neither a time such as 2026-11-21T04:30 nor an age such as 2d"
-        ) from error
-
-
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("-h", "--human", is_flag=True, help="Show sizes in K, M and G (powers of 1,024).")
 @click.option("-s", "--summarize", is_flag=True, help="Show only the total of each PATH.")
+@click.option(
+    "--trash",
+    "deleted",
+    is_flag=True,
+    help="Show the directories in the trash that were deleted at or below PATH, and their total.",
+)
 @click.pass_obj
-def du(invocation: Invocation, paths: tuple[str, ...], human: bool, summarize: bool) -> None:
+def du(
+    invocation: Invocation, paths: tuple[str, ...], human: bool, summarize: bool, deleted: bool
+) -> None:
     """Show bytes, files, directories (including itself) and path of each directory, subdirectories
     first.
 
     With --json, one JSON object per line.
     """
 
-    def show(path: str, size: int, files: int, directories: int) -> None:
+    def show(path: str, size: int, files: int, directories: int, **more: str) -> None:
         if invocation.json:
             invocation.output.json(
-                {"path": path, "bytes": size, "files": files, "directories": directories}
+                {"path": path, "bytes": size, "files": files, "directories": directories, **more}
             )
             return
         text = human_size(size) if human else str(size)
         invocation.output.line(f"{text:>{6 if human else 13}} {files:>8} {directories:>7}  {path}")
 
+    async def show_deleted(client: S3kClient, path: str) -> None:
+        # Imported here: it loads what no other lookup needs before a volume is opened.
+        from s3k_async.cli.commands.trash_verbs import deleted_below, total_of
+
+        size = files = directories = 0
+        for item in await deleted_below(client, path):
+            total = await total_of(client, item)
+            if total is None:
+                continue
+            size += total.length
+            files += total.file_count
+            directories += total.directory_count
+            if not summarize:
+                counts = total.length, total.file_count, total.directory_count
+                show(item.was, *counts, id=item.id)
+        show(path, size, files, directories)
+
     async def one(clients: Clients, path: str) -> None:
         address = parse_address(path)
         client = await clients.of(address)
+        if deleted:
+            await show_deleted(client, normalize(address.path))
+            return
         top = await client.stat(address.path)
         if summarize or top.is_file:
             total = await client.content_summary(top.path)

@@ -17,6 +17,7 @@ from s3k_async.cli.output import status_fields
 from s3k_async.cli.path_lists import Record, open_list
 from s3k_async.cli.transfers import (
     Transfer,
+    TrashNotice,
     destination,
     finish,
     last_name,
@@ -215,6 +216,11 @@ async def _both_ends(
 )
 @click.option("-f", "--missing-ok", is_flag=True, help="Ignore missing paths.")
 @click.option(
+    "--skip-trash",
+    is_flag=True,
+    help="Delete the files in directories at once, so that they cannot be restored.",
+)
+@click.option(
     "--from", "file", metavar="FILE", help="Remove the paths in a list; - is standard input."
 )
 @click.option("-0", "--null", is_flag=True, help="The paths in the list are terminated by NUL.")
@@ -229,11 +235,15 @@ def rm(
     paths: tuple[str, ...],
     recursive: bool,
     missing_ok: bool,
+    skip_trash: bool,
     file: str | None,
     null: bool,
     no_atomic: bool,
 ) -> None:
     """Remove files and empty directories. s3k gc deletes their data later.
+
+    In a volume with a trash, -r moves directories into it: s3k trash restore brings them back. With
+    a retention of 0, and with --skip-trash, it deletes the files in them.
 
     A line of a list is a path, or JSON: a string, or an object with path. The whole list is checked
     before anything is removed.
@@ -242,22 +252,35 @@ def rm(
     if file is not None and no_atomic:
         raise click.UsageError("--no-atomic cannot be combined with a list")
     if file is not None:
-        _remove_listed(invocation, file, null=null, recursive=recursive, missing_ok=missing_ok)
+        _remove_listed(
+            invocation,
+            file,
+            null=null,
+            recursive=recursive,
+            missing_ok=missing_ok,
+            skip_trash=skip_trash,
+        )
         return
     addresses = [parse_address(path) for path in paths]
+    undo = TrashNotice()
 
     async def one(
         clients: Clients, address: Address, progress: ProgressCallback | None
     ) -> Transfer:
         client = await clients.of(address)
+        place = shown(client, normalize(address.path))
+        retention = 0 if skip_trash else client.config.trash_retention
         done = await client.delete(
             address.path,
             recursive=recursive,
             missing_ok=missing_ok,
             atomic=not no_atomic,
+            wait=retention == 0,
             progress=progress,
         )
-        return done, shown(client, normalize(address.path))
+        if recursive and retention:
+            undo.add(place, done, retention)
+        return done, place
 
     async def work(clients: Clients) -> tuple[ChangeResult, list[str]]:
         with invocation.meter("remove") as meter:
@@ -265,21 +288,34 @@ def rm(
                 addresses, lambda address: one(clients, address, meter.part())
             )
 
-    finish(invocation, "removed", *invocation.run(work), to="from")
+    finish(invocation, "removed", *invocation.run(work), to="from", undo=undo)
 
 
 def _remove_listed(
-    invocation: Invocation, file: str, *, null: bool, recursive: bool, missing_ok: bool
+    invocation: Invocation,
+    file: str,
+    *,
+    null: bool,
+    recursive: bool,
+    missing_ok: bool,
+    skip_trash: bool,
 ) -> None:
+    undo = TrashNotice()
+
     async def remove(
         client: S3kClient, paths: list[Record], progress: ProgressCallback | None
     ) -> OperandOutcome:
-        return await client.delete_many(
+        retention = 0 if skip_trash else client.config.trash_retention
+        done = await client.delete_many(
             [path for (path,) in paths],
             recursive=recursive,
             missing_ok=missing_ok,
+            wait=retention == 0,
             progress=progress,
         )
+        if recursive and retention:
+            undo.add(shown(client, ROOT), done, retention)
+        return done
 
     async def work(clients: Clients) -> ChunkResult:
         done = ChunkResult(invocation)
@@ -288,7 +324,7 @@ def _remove_listed(
                 await in_chunks(clients, records, done, meter.part(), remove)
         return done
 
-    invocation.run(work).finish("removed")
+    invocation.run(work).finish("removed", undo)
 
 
 @click.command(cls=VolumeCommand)

@@ -13,6 +13,7 @@ import click
 
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.command import Amount, VolumeCommand, grace_option
+from s3k_async.cli.durations import duration_option
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.reporting import FailedOperandsError
@@ -41,6 +42,7 @@ class _Asked:
     exclusive: bool
     audit: str | None
     no_trash: bool
+    trash_retention: int | None
 
 
 def sweeping(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -90,6 +92,11 @@ def sweeping(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Assert that no other client changes the volume; required without an operation log.",
 )
 @click.option("--no-trash", is_flag=True, help="Leave deleted directories in the trash.")
+@duration_option(
+    "--trash-retention",
+    help="How long a deleted directory stays in the trash, such as 7d [default: the volume's "
+    "setting].",
+)
 @click.option("--audit", metavar="FILE", help="Also write the audit trail to a local file.")
 @click.pass_obj
 def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
@@ -104,6 +111,9 @@ def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
         raise click.UsageError("--list and --sweep cannot be combined")
     if asked.sweep_from is not None and not asked.yes:
         raise click.UsageError("nothing was deleted: confirm with --yes")
+    if asked.trash_retention is not None and (asked.no_trash or asked.sweep_from is not None):
+        option = "--no-trash" if asked.no_trash else "--sweep"
+        raise click.UsageError(f"--trash-retention cannot be combined with {option}")
     address = parse_volume_address(volume) if volume is not None else None
     if address is not None and address.path != ROOT:
         raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
@@ -115,7 +125,9 @@ def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
             with opened.freeing_space(), invocation.meter("gc") as meter:
                 collector, reclaimed = _collector(opened, asked, meter.part()), None
                 if opened.store.layout.has_trash and not asked.no_trash and not asked.sweep_from:
-                    reclaimed = await collector.reclaim(dry_run=not asked.yes)
+                    reclaimed = await collector.reclaim(
+                        asked.trash_retention, dry_run=not asked.yes
+                    )
                 return *await _collect(collector, asked), reclaimed
         finally:
             await opened.close()

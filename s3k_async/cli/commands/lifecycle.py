@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import click
 
 from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.durations import duration_option
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import one_line, plural
 from s3k_async.cli.volume_addresses import Address, parse_volume_address
@@ -31,6 +33,11 @@ __all__ = ["destroy", "init"]
     is_flag=True,
     help=("Claim the volume's locations for this table, after it was restored or renamed."),
 )
+@duration_option(
+    "--trash-retention",
+    help="How long a deleted directory stays in the trash, if the layout has one, such as 7d "
+    "[default: 1d].",
+)
 @click.option(
     "--no-save",
     is_flag=True,
@@ -38,7 +45,12 @@ __all__ = ["destroy", "init"]
 )
 @click.pass_obj
 def init(
-    invocation: Invocation, volume: str | None, exist_ok: bool, take_over: bool, no_save: bool
+    invocation: Invocation,
+    volume: str | None,
+    exist_ok: bool,
+    take_over: bool,
+    trash_retention: int | None,
+    no_save: bool,
 ) -> None:
     """Create a volume. VOLUME is a directory (embedded volume) or s3k://NAME.
 
@@ -48,7 +60,9 @@ def init(
     from s3k_async.volumes import init_volume
 
     address = None if volume is None else _volume(volume)
-    config = invocation.resolve(address.volume if address else None)
+    config = replace(
+        invocation.resolve(address.volume if address else None), trash_retention=trash_retention
+    )
     saved = _section(invocation, address) if not no_save else None
     if saved is not None:
         _need_free(*saved)

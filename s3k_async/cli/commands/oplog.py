@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import anyio
@@ -16,10 +14,16 @@ import click
 from s3k_async._core.paths import normalize
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
+from s3k_async.cli.durations import time_or_age
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural, time_text
-from s3k_async.cli.volume_addresses import Address, parse_address, parse_volume_address
+from s3k_async.cli.volume_addresses import (
+    Address,
+    object_id_of,
+    parse_address,
+    parse_volume_address,
+)
 from s3k_async.errors import (
     InvalidArgumentError,
     PathNotFoundError,
@@ -36,9 +40,7 @@ from s3k_async.volumes import Volume, open_volume
 
 __all__ = ["oplog"]
 
-_OBJECT_ID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", re.ASCII)
 _POLL_SECONDS: Final = 2.0
-_AGO: Final = re.compile(r"([0-9]+)([smhd])")
 SLACK: Final = 100
 """Operations read in addition to the requested ones."""
 _SHOWN: Final = tuple(
@@ -47,7 +49,6 @@ _SHOWN: Final = tuple(
     if field.name not in ("id", "operation", "lease_ms", "pending", "directory")
 )
 """Fields of every entry in JSON; the operation has its ids."""
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 oplog = CommandGroup(
@@ -64,17 +65,17 @@ def show(invocation: Invocation, what: str) -> None:
     An OBJECT-ID is looked up in the default volume. A PATH selects the object that is currently at
     it.
     """
-    is_id = _OBJECT_ID.fullmatch(what) is not None
-    address = Address(None, ROOT, what) if is_id else parse_address(what)
+    given = object_id_of(what)
+    address = Address(None, ROOT, what) if given else parse_address(what)
     path = normalize(address.path)
-    if not is_id and path == ROOT:
+    if not given and path == ROOT:
         raise InvalidArgumentError("the root directory has no log records", path=ROOT)
 
     async def work() -> tuple[str, list[Finding]]:
         volume = await open_volume(invocation.resolve(address.volume))
         try:
-            object_id = what.lower()
-            if not is_id:
+            object_id = given
+            if not object_id:
                 entry = await volume.store.get(path)
                 if entry is None:
                     raise PathNotFoundError(
@@ -117,7 +118,7 @@ def tail(
     """Show the most recent operations of the log, newest last. Lists the log and reads its newest
     objects."""
     config = invocation.resolve(_volume(volume))
-    since_ms = 0 if since is None else _time(since)
+    since_ms = time_or_age(since, "--since") or 0
 
     async def work() -> list[DamagedLog]:
         opened = await open_volume(config)
@@ -339,18 +340,6 @@ def _reader(volume: Volume) -> LogReader | JavaLogReader:
     if volume.record.log_mode == "binary":
         return JavaLogReader(volume.log_blobs, volume=volume.record.name)
     return LogReader(volume.log_blobs)
-
-
-def _time(text: str) -> int:
-    if ago := _AGO.fullmatch(text):
-        return SYSTEM.now_ms() - int(ago[1]) * _UNITS[ago[2]] * 1000
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise click.UsageError(
-            f"{text!r} is not a time: write 2026-11-21T04:30:12Z, or an age: 90s, 15m, 2h, 3d"
-        ) from error
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _tell(invocation: Invocation, records: Sequence[LogRecord], *, with_ids: bool = False) -> None:

@@ -36,6 +36,7 @@ CHAINS = "tests/layouts/test_chain_resolver.py"
 REMOVALS = "tests/layouts/test_removals.py"
 REPAIR_TREE = "tests/integrity/test_repair_tree.py"
 RECLAMATION = "tests/layouts/test_reclamation.py"
+RETENTION = "tests/layouts/test_retention.py"
 TRANSACTIONS = "tests/layouts/test_transactions.py"
 DIRECTORY_RACES = (
     "tests/layouts/test_directory_races.py::test_two_clients_in_every_order_of_their_requests"
@@ -742,6 +743,53 @@ DEFECTS: tuple[Defect, ...] = (
         "            async for page in pages:\n"
         "                if page:\n",
         f"{RECLAMATION}::test_the_settle_time_does_not_begin_before_the_deletion",
+    ),
+    Defect(
+        "a change of the retention that does not require the record that was read",
+        "txn/volume_record.py",
+        "        unchanged = Condition(equals={OPERATION: item[OPERATION]}, missing=(STATE, LOCK))",
+        "        unchanged = Condition(missing=(STATE, LOCK))",
+        f"{RETENTION}::test_of_two_setters_each_takes_effect_once",
+    ),
+    Defect(
+        "a change of the retention of a locked volume",
+        "txn/volume_record.py",
+        "        if LOCK in item:\n"
+        "            raise BusyError(locked_message(item, runtime.now_ms()), path=where)\n"
+        "        before = VolumeRecord.from_item(item, where).trash_retention\n"
+        "        unchanged = Condition(equals={OPERATION: item[OPERATION]}, missing=(STATE, LOCK))",
+        "        before = VolumeRecord.from_item(item, where).trash_retention\n"
+        "        unchanged = Condition(equals={OPERATION: item[OPERATION]}, missing=(STATE,))",
+        f"{RETENTION}::test_a_change_waits_for_no_lock_and_for_no_destroyed_volume",
+    ),
+    Defect(
+        "a change of the retention that stops garbage collection",
+        "txn/volume_record.py",
+        "    changeable = (_RETENTION, OPERATION)",
+        "    changeable = (OPERATION,)",
+        f"{RETENTION}::test_gc_and_a_change_of_the_retention_do_not_disturb_each_other",
+    ),
+    Defect(
+        "a retention that is compared as the identity of the volume",
+        "txn/volume_record.py",
+        "    trash_retention: int | None = field(default=None, compare=False)",
+        "    trash_retention: int | None = None",
+        f"{RETENTION}::test_it_is_no_part_of_the_identity_of_a_volume",
+    ),
+    Defect(
+        "a collection that uses the retention of when the volume was created",
+        "integrity/gc_sweep.py",
+        "            retention = record.trash_retention or 0",
+        "            retention = 86_400",
+        f"{RETENTION}::test_gc_reclaims_by_the_retention_of_the_volume_unless_told_otherwise",
+    ),
+    Defect(
+        "a recursive removal that always deletes the files",
+        "cli/commands/change_verbs.py",
+        "        retention = 0 if skip_trash else client.config.trash_retention\n"
+        "        done = await client.delete(",
+        "        retention = 0\n        done = await client.delete(",
+        "tests/cli/test_changes.py::test_rm_r_moves_a_directory_into_the_trash",
     ),
     Defect(
         "an unreachable entry that is removed before the settle time",

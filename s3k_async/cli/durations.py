@@ -1,0 +1,63 @@
+"""Durations and times as written on the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from s3k_async._core.runtime import SYSTEM
+
+__all__ = ["duration_option", "duration_text", "time_or_age"]
+
+UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
+_LARGEST: Final = 10**10
+"""Seconds; more than three hundred years."""
+
+
+def duration_option(*names: str, help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """An option whose value is a number of whole seconds, or a number with a unit."""
+    return click.option(*names, metavar="DURATION", callback=_seconds, help=help)
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+    """The seconds of a duration. Raises BadParameter."""
+    if text is None:
+        return None
+    found = _DURATION.fullmatch(text if text[-1:] in UNITS else f"{text}s")
+    seconds = float(found[1]) * UNITS[found[2]] if found else -1.0
+    if not 0 <= seconds <= _LARGEST or seconds != int(seconds):
+        raise click.BadParameter(
+            f"{text!r} is not a duration in whole seconds: write 3600, 90s, 15m, 2h, 3d or 1w",
+            ctx,
+            param,
+        )
+    return int(seconds)
+
+
+def duration_text(seconds: int) -> str:
+    """A duration in the largest unit of which it is a multiple, weeks excepted: `0s`, `36h`,
+    `7d`."""
+    unit = next(unit for unit in "dhms" if seconds % UNITS[unit] == 0 and (seconds or unit == "s"))
+    return f"{seconds // UNITS[unit]}{unit}"
+
+
+def time_or_age(text: str | None, flag: str) -> int | None:
+    """Epoch milliseconds of a time (UTC by default), or of an age before now. Raises
+    UsageError."""
+    if text is None:
+        return None
+    age = _DURATION.fullmatch(text)
+    try:
+        if age:
+            return SYSTEM.now_ms() - int(float(age[1]) * UNITS[age[2]] * 1000)
+        time = datetime.fromisoformat(text)
+        return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise click.UsageError(
+            f"{flag}: {text!r} is neither a time such as 2026-11-21T04:30 nor an age such as 2d"
+        ) from error
