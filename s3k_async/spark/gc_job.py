@@ -65,6 +65,7 @@ from s3k_async.spark.task_rows import (
     error_from,
     spark_schema,
 )
+from s3k_async.txn.volume_record import same_record
 from s3k_async.volumes import Volume
 
 __all__ = ["GcReport", "gc"]
@@ -165,7 +166,7 @@ def _began(job: JobRun, record: Item, now_ms: int) -> int:
     if begun is None:
         job.save("begun", {"now_ms": now_ms, "record": text})
         return now_ms
-    if begun["record"] != text:
+    if not same_record(record, dict(json.loads(begun["record"]))):
         raise BusyError(
             "the volume was loaded, moved or restored since the run began: begin it in another "
             "directory"

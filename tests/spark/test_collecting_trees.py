@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from s3k_async import S3kSyncClient
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.config import VolumeConfig
 from s3k_async.integrity.gc_rules import Ages
@@ -91,9 +92,17 @@ def test_it_reclaims_and_deletes_what_one_machine_does(spark: SparkSession, tmp_
     _, left_alone = gc(spark, other, grace=GRACE, lease=LEASE, tasks=3, trash=False)
     assert left_alone.reclaimed is None
 
+    checkpoint = str(tmp_path / "checkpoint")
+    gc(spark, other, grace=GRACE, lease=LEASE, tasks=3, checkpoint=checkpoint)
+    for place in (one, other):
+        with S3kSyncClient(config=place) as fs:
+            fs.trash().set_retention(int(2 * DAY))
+
     reclaimed = on(one, reclaimed_alone)
     swept, left = on(one, partial(collected_alone, path=str(tmp_path / "again")))
-    _, report = gc(spark, other, grace=GRACE, lease=LEASE, tasks=3, dry_run=False)
+    _, report = gc(
+        spark, other, grace=GRACE, lease=LEASE, tasks=3, checkpoint=checkpoint, dry_run=False
+    )
     assert report.swept is not None
     assert report.reclaimed == reclaimed
     assert reclaimed.files == 16
