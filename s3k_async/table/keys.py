@@ -64,6 +64,11 @@ class KeyScheme:
     def __post_init__(self) -> None:
         object.__setattr__(self, "authority", self.volume if self.layout == "path" else None)
 
+    @property
+    def by_id(self) -> bool:
+        """Whether directory keys are object ids."""
+        return self.layout == "tree"
+
     def key(self, entry_key: str) -> Key:
         """The key of an item. Raises InvalidPathError for the root and for keys too long."""
         return Key(*_native.item_key(self.authority, entry_key, self.suffix_count, self.hash))
@@ -118,6 +123,10 @@ class KeyScheme:
         if self.layout == "path":
             return entries.directories().paths()
         return [entry.id for entry in entries.directories()]
+
+    def placed(self, entry: Entry, directory_key: str) -> Entry:
+        """An entry in a directory, which in layout `path` follows from the path of the entry."""
+        return replace(entry, directory=directory_key) if self.by_id else entry
 
     def child(self, directory_key: str, name: str) -> str:
         """The entry key of a child."""

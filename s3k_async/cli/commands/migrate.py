@@ -172,6 +172,11 @@ def print_load(
     )
     if done.made:
         text += f"; made {plural(done.made, 'directory')} above them"
+    if done.new_ids:
+        text += (
+            f"; gave new ids to {plural(done.new_ids, 'directory')} that the dump has at two paths"
+        )
+        more["new_ids"] = done.new_ids
     invocation.say(
         text,
         file=source,
