@@ -111,8 +111,8 @@ class _Reshard:
         self._target = target
         self._lock = lock
         self._walker = walker
-        self._old = KeyScheme(record.name, record.suffix_count, record.hash)
-        self._new = KeyScheme(target.name, target.suffix_count, target.hash)
+        self._old = KeyScheme(record.name, record.suffix_count, record.hash, record.layout)
+        self._new = KeyScheme(target.name, target.suffix_count, target.hash, target.layout)
 
     async def run(self, runtime: Runtime) -> ReshardResult:
         volume, target, policy = self._volume, self._target, self._volume.config.tuning.retry.write
