@@ -37,6 +37,7 @@ REMOVALS = "tests/layouts/test_removals.py"
 REPAIR_TREE = "tests/integrity/test_repair_tree.py"
 BETWEEN_LAYOUTS = "tests/migrate/test_between_layouts.py"
 RESHARD = "tests/migrate/test_reshard.py"
+LAYOUT_CHANGE = "tests/migrate/test_layout_change.py"
 RECLAMATION = "tests/layouts/test_reclamation.py"
 TRANSACTIONS = "tests/layouts/test_transactions.py"
 DIRECTORY_RACES = (
@@ -882,5 +883,75 @@ DEFECTS: tuple[Defect, ...] = (
         "for item, key in self._places(items)\n"
         '            if key != _key(item) and "8000-000000000001-" not in key.partition\n        ]',
         f"{RESHARD}::test_the_suffix_count_of_a_volume_can_be_changed[tree-memory]",
+    ),
+    Defect(
+        "a change of the layout whose operations differ at each attempt",
+        "migrate/layout_pass.py",
+        'text = f"{self.txn} {entry.id} {entry.version}"',
+        'import os\n\n        text = f"{self.txn} {entry.id} {entry.version} {os.urandom(8)!r}"',
+        f"{LAYOUT_CHANGE}::test_the_layout_of_a_volume_can_be_changed[memory-tree]",
+    ),
+    Defect(
+        "a change of the layout that is not logged",
+        "migrate/layout_change.py",
+        "        await self._commit_segments()\n",
+        "",
+        f"{LAYOUT_CHANGE}::test_the_log_has_every_entry_in_the_new_layout[tree]",
+    ),
+    Defect(
+        "old items that are removed without a look at their copies",
+        "migrate/layout_pass.py",
+        "            if copy is None or dict(copy) != each:",
+        "            if False:",
+        f"{LAYOUT_CHANGE}::test_an_old_item_without_an_equal_copy_is_not_removed",
+    ),
+    Defect(
+        "a change of the layout beside an unfinished transaction",
+        "migrate/layout_change.py",
+        "                    await self._require_no_transaction()\n",
+        "",
+        f"{LAYOUT_CHANGE}::test_an_unfinished_transaction_is_refused[tree]",
+    ),
+    Defect(
+        "a trash that a change to layout path loses",
+        "migrate/layout_pass.py",
+        'if trashed.why != "empty":',
+        "if False:",
+        f"{LAYOUT_CHANGE}::test_a_trash_with_directories_is_refused",
+    ),
+    Defect(
+        "items of the other layout before its change",
+        "migrate/layout_pass.py",
+        'if self.name == "check" and len(mine) < len(items):',
+        "if False:",
+        f"{LAYOUT_CHANGE}::test_items_that_are_not_the_volumes_are_refused[tree]",
+    ),
+    Defect(
+        "a directory id at two places in a change of the layout",
+        "migrate/layout_pass.py",
+        "            if other not in (None, each.path):",
+        "            if False:",
+        f"{LAYOUT_CHANGE}::test_a_directory_id_at_two_places_is_refused[tree]",
+    ),
+    Defect(
+        "a cycle in a change of the layout",
+        "migrate/layout_change.py",
+        "                places.end()\n",
+        "",
+        f"{LAYOUT_CHANGE}::test_a_cycle_is_refused",
+    ),
+    Defect(
+        "history of the other layout that is taken for damage",
+        "table/keys.py",
+        "        if not self.is_current(entry_key):",
+        "        if False:",
+        f"{LAYOUT_CHANGE}::test_the_layout_of_a_volume_can_be_changed[memory-tree]",
+    ),
+    Defect(
+        "gc that looks for entry keys of the other layout",
+        "integrity/gc_sweep.py",
+        "sorted(filter(store.keys.is_current, paths))",
+        "sorted(paths)",
+        f"{LAYOUT_CHANGE}::test_gc_deletes_nothing_that_lives[tree]",
     ),
 )
