@@ -203,6 +203,22 @@ async def test_a_lost_table_is_restored_after_a_change_to_layout_path() -> None:
     assert plain(await entries(after)) == wanted
 
 
+@both
+async def test_a_reservation_is_kept(layout: LayoutName) -> None:
+    before = await full(config(4, layout=other(layout)))
+    async with opened(before) as volume:
+        await volume.store.reserve(await volume.store.prepare("/a/reserved"), exclusive=True)
+    wanted = (await entries(before))["/a/reserved"]
+    after = await change(before, layout)
+    found = (await entries(after))["/a/reserved"]
+    assert found.is_reservation
+    assert (found.lease_ms, found.physical) == (wanted.lease_ms, wanted.physical)
+    await sound(after)
+    async with S3kClient(config=after) as fs:
+        await fs.delete("/a/reserved")
+        assert not await fs.exists("/a/reserved")
+
+
 async def test_removal_markers_are_dropped() -> None:
     before = await full(config(4, layout="tree"))
     assert len(await stored(before)) == len(await entries(before)) + 3
