@@ -18,6 +18,7 @@ from unittest.mock import patch
 import pytest
 from botocore.httpsession import get_cert_path
 
+from s3k_async.model import LayoutName
 from tests.engines import dynamodb_local as dynamodb_local_engine
 from tests.engines import dynoxide as dynoxide_engine
 from tests.engines import extenddb as extenddb_engine
@@ -56,9 +57,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))  # one session in one worker
         if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
             name = item.nodeid.partition("[")[0].removeprefix("tests/")
-            if not in_short_run(name, item.callspec.id.split("-")):
+            # Layout `tree` on engines is for the full run; `tests/layouts` has a sample.
+            in_tree = item.callspec.params.get("layout") == "tree"
+            is_long = in_tree and item.get_closest_marker("engine") is not None
+            if is_long or not in_short_run(name, item.callspec.id.split("-")):
                 item.add_marker("slow")
     items.sort(key=_turn)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    mark = metafunc.definition.get_closest_marker("layouts")
+    if mark is not None and "layout" in metafunc.fixturenames:
+        metafunc.parametrize("layout", mark.args, indirect=True)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -130,6 +140,13 @@ def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     # This variable counts more than botocore's own list and REQUESTS_CA_BUNDLE.
     with patch.dict(os.environ, AWS_CA_BUNDLE=str(file)):
         yield
+
+
+@pytest.fixture
+def layout(request: pytest.FixtureRequest) -> LayoutName:
+    """The layout of the volume; the mark `layouts` names those of a module or test."""
+    name: LayoutName = getattr(request, "param", "path")
+    return name
 
 
 @pytest.fixture(scope="session")

@@ -96,7 +96,7 @@ async def _stored(store: MetadataStore, operations: Sequence[Operation]) -> dict
     states = [
         state for each in operations for state in (each.before, each.after) if state is not None
     ]
-    entry_keys = sorted({state.entry_key for state in states})
+    entry_keys = sorted(filter(store.keys.is_current, {state.entry_key for state in states}))
     keys = store.keys.keys(entry_keys)
     items = await store.items.get_many(keys)
     found: dict[str, Entry] = {}

@@ -296,7 +296,8 @@ class Sweeper:
         candidate, and those that fsck may yet publish because the reservation still exists.
         """
         store = self._place.store
-        entry_keys = sorted({each for verdict in verdicts for each in verdict.paths})
+        paths = {each for verdict in verdicts for each in verdict.paths}
+        entry_keys = sorted(filter(store.keys.is_current, paths))
         if not entry_keys:
             return set()
         found = await store.items.get_many(store.keys.keys(entry_keys))

@@ -206,7 +206,8 @@ async def _read(scope: Scope, suspects: Sequence[Facts], tail: LogTail | None) -
 async def _entries(scope: Scope, suspects: Sequence[Facts], seen: dict[str, _Seen]) -> None:
     store = scope.store
     wanted = {each.object_id: _places(each) for each in suspects}
-    entry_keys = sorted({place for places in wanted.values() for place in places})
+    every = {place for places in wanted.values() for place in places}
+    entry_keys = sorted(filter(store.keys.is_current, every))
     keys = store.keys.keys(entry_keys)
     items = await store.items.get_many(keys) if keys else {}
     found: dict[str, Entry | None] = {}

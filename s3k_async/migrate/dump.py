@@ -16,7 +16,7 @@ from s3k_async._core.metering import Requests, counted
 from s3k_async._core.os_errors import os_errors
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async._native import Entries
-from s3k_async.errors import PathNotFoundError
+from s3k_async.errors import InvalidPathError, PathNotFoundError
 from s3k_async.listing.listings import Listing
 from s3k_async.migrate.atomic_file import flush, place
 from s3k_async.migrate.dump_format import CHUNK, DumpEnd, DumpForm, DumpHeader, DumpWriter
@@ -25,6 +25,9 @@ from s3k_async.table.codec import in_columns
 from s3k_async.volumes import Volume
 
 __all__ = ["DumpResult", "dump_top", "dump_volume"]
+
+_SURELY_VALID = 500
+"""Characters of a path that cannot be too long: each has at most four bytes of UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,9 @@ async def dump_volume(
 
     The dump has the entries of a recursive listing: a path that existed for the whole call is in it
     once, and entries changed meanwhile have the state of some moment of the call. A dump of one
-    moment requires that no client writes. Raises PathNotFoundError, InvalidPathError,
+    moment requires that no client writes. Directories in the trash are not in it.
+
+    Raises PathNotFoundError, InvalidPathError (also for a path below it that has become too long),
     IsDirectoryError, UnsupportedError (`target` is a device, a pipe or a socket),
     PermissionDeniedError, NoSpaceError, and the services' errors.
     """
@@ -68,6 +73,7 @@ async def dump_volume(
 
         async def add(page: Entries) -> None:
             nonlocal end
+            _require_valid(page, volume)
             for start in range(0, len(page), CHUNK):
                 more = await run_sync(writer.write, page[start : start + CHUNK])
                 end = end.plus(more.files, more.directories, more.bytes)
@@ -79,6 +85,20 @@ async def dump_volume(
                 await add(page)
         await run_sync(writer.finish, end)
     return DumpResult(end.entries, end.files, end.directories, end.bytes)
+
+
+def _require_valid(page: Entries, volume: Volume) -> None:
+    """Raise InvalidPathError for a path that no volume can load. In layout `tree`, the rename of a
+    directory can make the paths below it too long."""
+    for path in page.paths():
+        if len(path) > _SURELY_VALID:
+            try:
+                volume.store.layout.check_path(path)
+            except InvalidPathError as error:
+                raise InvalidPathError(
+                    f"the path cannot be dumped: {error.message}; rename a directory above it",
+                    path=path,
+                ) from error
 
 
 async def dump_top(

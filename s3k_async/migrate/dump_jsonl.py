@@ -39,7 +39,8 @@ class JsonLinesWriter:
 
     def write(self, entries: Entries) -> DumpEnd:
         """As DumpWriter."""
-        plain = [replace(entry, pending="") for entry in entries]
+        # Without directory keys, so that either layout can load the dump.
+        plain = [replace(entry, pending="", directory="") for entry in entries]
         self._put(b"".join(dump_line(entry_document(entry)) for entry in plain))
         return DumpEnd().of(plain)
 
@@ -88,11 +89,13 @@ class JsonLinesReader:
 
     def _entry(self, line: bytes) -> Entry:
         try:
-            return entry_from(parse(line, self._path), self._path)
+            entry = entry_from(parse(line, self._path), self._path)
         except LogFormatError as error:
             raise CorruptDataError(
                 f"an entry of the dump is damaged: {error.message}", path=self._path
             ) from error
+        # A draft of layout `tree` wrote directory keys.
+        return replace(entry, directory="") if entry.directory else entry
 
     def _end(self, line: bytes, digest: str, file: BinaryIO) -> DumpEnd:
         document = parse(line, self._path)

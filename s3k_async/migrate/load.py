@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -13,7 +13,6 @@ from s3k_async._core.concurrency import gather
 from s3k_async._core.metering import RequestCounter, Requests, counted
 from s3k_async._core.os_errors import os_errors
 from s3k_async._core.runtime import SYSTEM, Runtime
-from s3k_async.backends.ports.items import ItemStore
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     DirectoryNotEmptyError,
@@ -21,10 +20,10 @@ from s3k_async.errors import (
     PathNotFoundError,
     UnsupportedError,
 )
+from s3k_async.migrate.dump_directories import DumpDirectories
 from s3k_async.migrate.dump_format import DumpEnd, DumpFile, DumpHeader
 from s3k_async.migrate.dump_reader import open_dump
 from s3k_async.migrate.load_batch import SHOWN, LoadTarget, lacking_bytes, off_loop
-from s3k_async.migrate.missing_parents import MissingParents
 from s3k_async.model import Entry, Progress
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import has_entries
@@ -32,7 +31,7 @@ from s3k_async.volumes import Volume
 from s3k_async.volumes.claims import renew
 from s3k_async.volumes.exclusive_volume import exclusive_volume
 
-__all__ = ["DumpFacts", "LoadResult", "Loader", "load_by", "load_volume"]
+__all__ = ["DumpFacts", "LoadResult", "Loader", "NewDirectories", "load_by", "load_volume"]
 
 _COPIES = 16
 _NAME = 32
@@ -42,7 +41,9 @@ _NAME = 32
 @dataclass(frozen=True, slots=True)
 class LoadResult:
     """Result of a load. `skipped`: entries loaded before by an interrupted load of the same dump;
-    `made`: directories that occur in the dump only as parents."""
+    `made`: directories that occur in the dump only as parents; `new_ids`: directories of the dump
+    with the id of another one, because they were renamed during the dump. In layout `tree` they are
+    loaded under new ids."""
 
     entries: int
     files: int
@@ -50,7 +51,16 @@ class LoadResult:
     bytes: int
     skipped: int
     made: int
+    new_ids: int = 0
     requests: Requests = field(default_factory=Requests, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NewDirectories:
+    """Directories that a load did not take from the dump as they are: counts as of LoadResult."""
+
+    made: int
+    new_ids: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +92,8 @@ class Loader(Protocol):
         """Raise for a dump that this volume cannot hold; with `check`, for files whose bytes are
         missing."""
 
-    async def run(self, volume: Volume, lock: VolumeLock) -> int:
-        """Load the rest, recorded in the lock, and wait until no delegate works under it; returns
-        the number of directories made."""
+    async def run(self, volume: Volume, lock: VolumeLock) -> NewDirectories:
+        """Load the rest, recorded in the lock, and wait until no delegate works under it."""
 
 
 async def load_volume(
@@ -173,21 +182,23 @@ async def load_by(
         lock.alone = lock.alone and volume.record.volume_id != dump.header.volume_id
         skipped = lock.done
         if not lock.touched:
-            await _require_empty(volume.items, config)
+            await _require_empty(volume, config)
         _require_bytes(volume, dump, check=check, bytes_from=bytes_from)
         await loader.judge(volume, lock, check=check and bytes_from is None)
         await lock.wait_for_clients_to_stop()
         if not lock.touched:
-            await _require_empty(volume.items, config)
+            await _require_empty(volume, config)
         lock.touched = True
-        parents = await loader.run(volume, lock)
+        new = await loader.run(volume, lock)
         record = volume.record
         await renew(
             volume.place,
             record.volume_id,
             {"suffix_count": record.suffix_count, "hash": record.hash},
         )
-        return LoadResult(end.entries, end.files, end.directories, end.bytes, skipped, parents)
+        return LoadResult(
+            end.entries, end.files, end.directories, end.bytes, skipped, new.made, new.new_ids
+        )
 
 
 def _alone(
@@ -206,10 +217,11 @@ def _alone(
         return _LocalLoader(facts, dump, bytes_from, adopt, progress, runtime)
 
 
-async def _require_empty(items: ItemStore, config: VolumeConfig) -> None:
-    if await has_entries(items):
+async def _require_empty(volume: Volume, config: VolumeConfig) -> None:
+    if await has_entries(volume.items):
+        trash = " (its trash counts as well)" if volume.store.layout.has_trash else ""
         raise DirectoryNotEmptyError(
-            "a dump is loaded into an empty volume; this one is not", path=config.name
+            f"a dump is loaded into an empty volume; this one is not{trash}", path=config.name
         )
 
 
@@ -262,37 +274,36 @@ class _LocalLoader:
         if missing:
             raise lacking_bytes(missing, self.dump.path)
 
-    async def run(self, volume: Volume, lock: VolumeLock) -> int:
-        landing, parents, seen = (
-            self.dump.landing(volume),
-            MissingParents(volume.store, self.runtime),
-            0,
-        )
-        async with aclosing(off_loop(self.file.chunks())) as chunks:
-            async for chunk in chunks:
-                parents.remember(chunk)
-                left = chunk[max(0, lock.done - seen) :]
-                seen += len(chunk)
-                if left:
-                    made = await parents.missing(left)
-                    await landing.load([*made, *await self._with_bytes(volume, left)], lock.check)
-                    lock.done = seen
-                    self.progress(Progress("load", seen, self.dump.end.entries))
-        return parents.made
+    async def run(self, volume: Volume, lock: VolumeLock) -> NewDirectories:
+        landing, seen = self.dump.landing(volume), 0
+        directories = DumpDirectories(landing, self.runtime)
+        with closing(directories):
+            async with aclosing(off_loop(self.file.chunks())) as chunks:
+                async for chunk in chunks:
+                    own = directories.remember(chunk)
+                    left = own[max(0, lock.done - seen) :]
+                    seen += len(chunk)
+                    if left:
+                        made, left = await directories.placed(left)
+                        whole = [*made, *await self._with_bytes(volume, left)]
+                        await landing.load(whole, lock.check)
+                        lock.done = seen
+                        self.progress(Progress("load", seen, self.dump.end.entries))
+        return NewDirectories(directories.made, directories.new_ids)
 
     async def _with_bytes(self, volume: Volume, chunk: Sequence[Entry]) -> Sequence[Entry]:
         """The entries, with bytes copied or adopted on request."""
         source = self.bytes_from
         if source is None and not self.adopt:
             return chunk
-        loaded = dict(
-            zip(chunk, await volume.store.get_many([entry.path for entry in chunk]), strict=True)
-        )
+        keys = [entry.entry_key for entry in chunk]
+        loaded = dict(zip(chunk, await volume.store.stored_many(keys), strict=True))
 
         async def own(entry: Entry) -> Entry:
             present = loaded[entry]
             if present is not None and (present.id, present.version) == (entry.id, entry.version):
-                return present  # by an interrupted load: the log has these bytes already
+                # by an interrupted load: the log has these bytes already
+                return replace(present, path=entry.path)
             if not entry.committed or entry.physical is None:
                 return entry
             if source is None:

@@ -23,6 +23,7 @@ from s3k_async.errors import (
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation, operation_line
 from s3k_async.table.codec import from_items, to_item
+from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.volumes import Volume
 
 __all__ = ["SHOWN", "LoadTarget", "lacking_bytes", "off_loop"]
@@ -50,7 +51,8 @@ class LoadTarget:
         if len({entry.path for entry in chunk}) < len(chunk):
             raise CorruptDataError("the dump holds a path twice", path=self.path)
         try:
-            from_items([to_item(entry, keys) for entry in chunk], keys)
+            # Whatever directory it will be in: that is not known yet.
+            from_items([to_item(keys.placed(entry, ROOT_ENTRY.id), keys) for entry in chunk], keys)
             for entry in chunk:
                 operation_line(self._operation(entry), self.path)
         except (ItemFormatError, LogFormatError) as error:
@@ -85,9 +87,25 @@ class LoadTarget:
         found = await gather(lacks, files, limit=_LOOKS)
         return [entry.path for entry, lack in zip(files, found, strict=True) if lack]
 
+    def new_directory(self, path: str) -> Entry:
+        """A directory that the dump lacks, without an operation, as of the time of the dump. The
+        same in every load of the dump."""
+        return Entry(path, True, self._derived(path), 1, self.time_ms // 1000, self.time_ms)
+
+    def with_new_id(self, directory: Entry) -> Entry:
+        """A directory of the dump under an id of its own. The same in every load of the dump."""
+        return replace(directory, id=self._derived(directory.path), operation="")
+
     async def load(self, entries: Sequence[Entry], held: Callable[[], object]) -> None:
         """Log and write entries. Idempotent, also concurrently: items and operations are the same.
         `held` raises unless the volume's exclusive lock certainly is held."""
+        left = {entry.id: entry for entry in reversed(entries)}
+        if len(left) < len(entries):
+            # An object that was renamed during the dump, at both paths: a segment has it once.
+            first = [entry for entry in entries if left[entry.id] is entry]
+            await self.load(first, held)
+            await self.load([entry for entry in entries if left[entry.id] is not entry], held)
+            return
         operations = [self._operation(entry) for entry in entries]
         store = self.volume.store
         held()
@@ -116,8 +134,11 @@ class LoadTarget:
         )
 
     def _operation_id(self, entry: Entry) -> str:
-        text = f"{self.name} {entry.id} {entry.version}"
-        return _native.uuid_text(hashlib.sha256(text.encode()).digest()[:16])
+        return self._derived(f"{entry.id} {entry.version}")
+
+    def _derived(self, text: str) -> str:
+        """An id that is the same in every load of the dump."""
+        return _native.uuid_text(hashlib.sha256(f"{self.name} {text}".encode()).digest()[:16])
 
 
 def lacking_bytes(paths: Sequence[str], path: str) -> DataMissingError:

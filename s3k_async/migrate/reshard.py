@@ -8,16 +8,15 @@ point), remove the old copies. The same call again finishes an interrupted resha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from s3k_async._core.concurrency import run_all
 from s3k_async._core.metering import RequestCounter, Requests, counted
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ConfigError
 from s3k_async.migrate.reshard_pass import PassName, PassResult, ReshardPass
+from s3k_async.migrate.table_walk import walk_table
 from s3k_async.model import HashName, Progress
 from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock
@@ -29,7 +28,6 @@ from s3k_async.volumes.exclusive_volume import exclusive_volume
 
 __all__ = ["ReshardResult", "TableWalker", "reshard_volume"]
 
-_SEGMENTS = 4
 _CHECKED = 1
 """Progress in the lock after the check of the table."""
 
@@ -111,8 +109,8 @@ class _Reshard:
         self._target = target
         self._lock = lock
         self._walker = walker
-        self._old = KeyScheme(record.name, record.suffix_count, record.hash)
-        self._new = KeyScheme(target.name, target.suffix_count, target.hash)
+        self._old = KeyScheme(record.name, record.suffix_count, record.hash, record.layout)
+        self._new = KeyScheme(target.name, target.suffix_count, target.hash, target.layout)
 
     async def run(self, runtime: Runtime) -> ReshardResult:
         volume, target, policy = self._volume, self._target, self._volume.config.tuning.retry.write
@@ -154,17 +152,9 @@ class _LocalWalker:
         self._progress = progress or (lambda _: None)
 
     async def walk(self, volume: Volume, work: ReshardPass, lock: VolumeLock) -> PassResult:
-        total = PassResult()
-
-        async def segment(number: int) -> None:
-            nonlocal total
-            async with aclosing(work.over(volume, number, _SEGMENTS, lock.check)) as pages:
-                async for passed in pages:
-                    total += passed
-                    self._progress(Progress("reshard", total.entries))
-
-        await run_all(segment, range(_SEGMENTS), limit=_SEGMENTS)
-        return total
+        return await walk_table(
+            volume, work, lock, lambda done: self._progress(Progress("reshard", done))
+        )
 
     async def finish(self, volume: Volume, lock: VolumeLock) -> None:
         pass  # no other client works

@@ -10,17 +10,10 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from s3k_async.backends.ports.items import (
-    MAX_TRANSACTION,
-    PARTITION,
-    SORT,
-    Condition,
-    Delete,
-    Item,
-    Key,
-)
+from s3k_async.backends.ports.items import PARTITION, SORT, Item, Key
 from s3k_async.backends.ports.pagination import scan_all
-from s3k_async.errors import ConditionFailedError, CorruptDataError, ItemFormatError
+from s3k_async.errors import CorruptDataError, ItemFormatError
+from s3k_async.migrate.table_walk import PassResult, key_of, remove_items
 from s3k_async.table.codec import from_items
 from s3k_async.table.keys import KeyScheme, is_entry_partition
 from s3k_async.volumes import Volume
@@ -30,17 +23,6 @@ __all__ = ["PassName", "PassResult", "ReshardPass"]
 PassName: TypeAlias = Literal["check", "copy", "clean"]
 """`check` refuses items that cannot be moved, `copy` writes each entry with a changed key to that
 key, `clean` removes the old copies, each only if the new one exists and is equal."""
-
-
-@dataclass(frozen=True, slots=True)
-class PassResult:
-    """Result of a pass. `entries`: of the current layout; `moved`: copied or removed ones."""
-
-    entries: int = 0
-    moved: int = 0
-
-    def __add__(self, other: PassResult) -> PassResult:
-        return PassResult(self.entries + other.entries, self.moved + other.moved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +64,10 @@ class ReshardPass:
             raise ItemFormatError(
                 f"{error.message}; run s3k fsck repair first", path=error.path
             ) from error
-        entry_keys = self.old.entry_keys([_key(item) for item in items])
+        entry_keys = self.old.entry_keys([key_of(item) for item in items])
         self.new.keys(entry_keys)
         for item, key in zip(items, self.old.keys(entry_keys), strict=True):
-            if _key(item) != key:
+            if key_of(item) != key:
                 place = f"{item[PARTITION]}/{item[SORT]}"
                 raise ItemFormatError(
                     "the item is in the wrong partition; run s3k fsck repair first", path=place
@@ -97,7 +79,7 @@ class ReshardPass:
         copies = [
             {**item, PARTITION: key.partition}
             for item, key in self._places(items)
-            if key != _key(item)
+            if key != key_of(item)
         ]
         await volume.items.load(copies)
         return PassResult(len(items), len(copies))
@@ -105,47 +87,18 @@ class ReshardPass:
     async def _clean(
         self, volume: Volume, items: Sequence[Item], held: Callable[[], object]
     ) -> PassResult:
-        leftover = [(item, key) for item, key in self._places(items) if key != _key(item)]
+        leftover = [(item, key) for item, key in self._places(items) if key != key_of(item)]
         copies = await volume.items.get_many([key for _, key in leftover])
-        deletes: list[Delete] = []
         for item, key in leftover:
             copy = copies.get(key)
             if copy is None or {**copy, PARTITION: item[PARTITION]} != dict(item):
                 raise CorruptDataError(
                     "an entry has no copy at its new place", path=f"{key.partition}/{key.sort}"
                 )
-            deletes.append(
-                Delete(_key(item), Condition(equals={"id": item["id"], "ver": item["ver"]}))
-            )
-        removed = 0
-        for start in range(0, len(deletes), MAX_TRANSACTION):
-            removed += await _remove(volume, deletes[start : start + MAX_TRANSACTION], held)
+        removed = await remove_items(volume, [item for item, _ in leftover], held)
         return PassResult(len(items) - len(leftover), removed)
 
     def _places(self, items: Sequence[Item]) -> list[tuple[Item, Key]]:
         """The items with their new keys."""
-        entry_keys = self.new.entry_keys([_key(item) for item in items])
+        entry_keys = self.new.entry_keys([key_of(item) for item in items])
         return list(zip(items, self.new.keys(entry_keys), strict=True))
-
-
-async def _remove(volume: Volume, deletes: Sequence[Delete], held: Callable[[], object]) -> int:
-    """Remove the existing ones; returns their number."""
-    left = deletes
-    while left:
-        held()
-        try:
-            await volume.items.transact(left, volume.store.runtime.uuid())
-        except ConditionFailedError:
-            # A second attempt of the same task runs concurrently.
-            found = await volume.items.get_many([delete.key for delete in left])
-            remaining = [delete for delete in left if delete.key in found]
-            if len(remaining) == len(left):
-                raise
-            left = remaining
-        else:
-            return len(left)
-    return 0
-
-
-def _key(item: Item) -> Key:
-    return Key(str(item[PARTITION]), str(item[SORT]))

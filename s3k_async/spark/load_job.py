@@ -35,6 +35,7 @@ from s3k_async.errors import (
     NotDirectoryError,
     PathNotFoundError,
 )
+from s3k_async.migrate.dump_directories import DumpDirectories
 from s3k_async.migrate.dump_format import DumpHeader, file_digest
 from s3k_async.migrate.dump_parts import (
     MANIFEST,
@@ -44,10 +45,10 @@ from s3k_async.migrate.dump_parts import (
     part_chunks,
     read_manifest,
 )
-from s3k_async.migrate.load import DumpFacts, LoadResult, load_by
+from s3k_async.migrate.load import DumpFacts, LoadResult, NewDirectories, load_by
 from s3k_async.migrate.load_batch import SHOWN, lacking_bytes, off_loop
-from s3k_async.migrate.missing_parents import MissingParents
 from s3k_async.model import Entry
+from s3k_async.namespace.layout import require_supported
 from s3k_async.settings import with_local_secrets
 from s3k_async.spark.delegate_tasks import delegated, while_held
 from s3k_async.spark.dump_job import shared_directory
@@ -101,6 +102,7 @@ def load(
     of tasks as Spark reports them.
     """
     job = JobRun(spark, volume, "load", tasks=tasks, progress=progress)
+    require_supported(job.volume.driver.layout or "path", "a Spark job of load")
     directory = shared_directory(source)
     manifest, facts = _opened(directory)
     parts = _PartsOfDump(directory, manifest.header, manifest.parts)
@@ -204,7 +206,7 @@ class _TaskLoader:
         if missing:
             raise lacking_bytes(missing, self.dump.path)
 
-    async def run(self, volume: Volume, lock: VolumeLock) -> int:
+    async def run(self, volume: Volume, lock: VolumeLock) -> NewDirectories:
         """Load directories first, so that no entry is ever without its parent."""
         made = await self._make_parents(volume, lock)
         end = self.dump.end
@@ -217,10 +219,11 @@ class _TaskLoader:
             await while_held(self.job.spark, partial(self._stage, "load", left, lock.id, holds))
             lock.done = max(lock.done, done)
         await lock.dismiss(volume.items)
-        return made
+        return NewDirectories(made)
 
     async def _make_parents(self, volume: Volume, lock: VolumeLock) -> int:
-        parents, landing = MissingParents(volume.store, SYSTEM), self.dump.landing(volume)
+        landing = self.dump.landing(volume)
+        parents = DumpDirectories(landing, SYSTEM)
         rows = await run_sync(lambda: iter(self.lacking.orderBy("path").toLocalIterator()))
         while some := await run_sync(lambda: [row.path for row in islice(rows, _PARENTS)]):
             await landing.load(await parents.absent(some), lock.check)

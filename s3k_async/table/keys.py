@@ -89,14 +89,21 @@ class KeyScheme:
         return Key(*_native.item_key(self.authority, entry_key, self.suffix_count, self.hash))
 
     def has(self, entry_key: str) -> bool:
-        """Whether an item can have the entry key: it is not the root's, normalised, and not too
-        long."""
+        """Whether an item can have the entry key, or could have it before the layout of the volume
+        was changed: it is not the root's, normalised, and not too long."""
+        if not self.is_current(entry_key):
+            return replace(self, layout="path" if self.by_id else "tree").has(entry_key)
         try:
             if self.layout == "path" and _native.normalize(entry_key) != entry_key:
                 return False
             return bool(self.key(entry_key))
         except InvalidPathError:
             return False
+
+    def is_current(self, entry_key: str) -> bool:
+        """Whether this is the layout of an entry key. The log has entry keys of the other one if
+        the layout was changed."""
+        return entry_key.startswith("/") != self.by_id
 
     def partitions(self, directory_key: str) -> list[str]:
         """The partitions that together hold a directory's children; none if its path leaves no room
@@ -123,6 +130,10 @@ class KeyScheme:
         if self.layout == "path":
             return entries.directories().paths()
         return [entry.id for entry in entries.directories()]
+
+    def placed(self, entry: Entry, directory_key: str) -> Entry:
+        """An entry in a directory, which in layout `path` follows from the path of the entry."""
+        return replace(entry, directory=directory_key) if self.by_id else entry
 
     def child(self, directory_key: str, name: str) -> str:
         """The entry key of a child."""

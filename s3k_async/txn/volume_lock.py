@@ -60,7 +60,7 @@ __all__ = [
     "VolumeLock",
 ]
 
-LockPurpose: TypeAlias = Literal["load", "restore", "reshard"]
+LockPurpose: TypeAlias = Literal["load", "restore", "reshard", "migration"]
 
 LEASE_SECONDS: Final = 90.0
 """Until this expires no other client takes the lock over."""

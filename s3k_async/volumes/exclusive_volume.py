@@ -10,7 +10,6 @@ from s3k_async._core.metering import RequestCounter
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import UnsupportedError, VolumeNotFoundError
-from s3k_async.namespace.layout import require_supported
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.volumes.creation import init_volume
 from s3k_async.volumes.volume import Volume, open_volume
@@ -40,8 +39,6 @@ async def exclusive_volume(
     Raises BusyError (another client has the lock, or other work was interrupted), and the errors of
     opening.
     """
-    # A volume of another layout is not opened unless the configuration names it.
-    require_supported(config.layout or "path", f"a {lock.purpose}")
     opened = partial(
         open_volume,
         config,

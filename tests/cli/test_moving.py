@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
+from s3k_async.cli.invocation import Invocation
+from s3k_async.config import VolumeConfig
 from tests.cli.conftest import Cli
 from tests.engines.volumes import fresh_name
+from tests.migrate.rig import rewritten
 from tests.old_volume import memory_volume
 
 
@@ -69,6 +73,74 @@ def test_a_mistake_is_one_line(cli: Cli, volume: str, tmp_path: Path) -> None:
         3, "reshard", str(tmp_path / "none"), "--suffix-count", "3"
     ).errors.splitlines():
         assert line.startswith("s3k: ")
+
+
+def test_both_layouts(
+    cli: Cli, volume: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No option names layout `tree`."""
+    file, copy, back = str(tmp_path / "x.dump"), str(tmp_path / "tree"), str(tmp_path / "back")
+    resolve_one = Invocation.resolve
+
+    def resolve(self: Invocation, volume: str | None) -> VolumeConfig:
+        config = resolve_one(self, volume)
+        return replace(config, layout="tree") if "tree" in str(volume) else config
+
+    monkeypatch.setattr(Invocation, "resolve", resolve)
+    cli.ok("dump", f"{volume}:/a/b", "-o", file)
+    done = cli.ok("load", file, copy, "--copy-bytes-from", volume)
+    assert done.out == f"loaded 1 file, 1 directory into {copy}; made 1 directory above them\n"
+    assert cli.ok("fsck", copy).out.startswith("clean")
+    assert "moved" in cli.ok("reshard", copy, "--suffix-count", "3").out
+    cli.ok("mv", f"{copy}:/a", f"{copy}:/z")
+    cli.ok("dump", copy, "-o", file, "--format", "parquet")
+    done = cli.ok("load", file, back, "--copy-bytes-from", copy)
+    assert done.out == f"loaded 1 file, 2 directories into {back}\n"
+    assert cli.ok("cat", f"{back}:/z/b/1").out == "one"
+    assert cli.ok("fsck", back).out.startswith("clean")
+
+
+def test_new_ids_of_a_load_are_told(
+    cli: Cli, volume: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, copy, origin = str(tmp_path / "x.dump"), str(tmp_path / "copy"), volume
+    resolve_one = Invocation.resolve
+
+    def resolve(self: Invocation, volume: str | None) -> VolumeConfig:
+        config = resolve_one(self, volume)
+        return config if volume == origin else replace(config, layout="tree")
+
+    monkeypatch.setattr(Invocation, "resolve", resolve)
+    cli.ok("mkdir", f"{volume}:/c")
+    cli.ok("dump", volume, "-o", file)
+    rewritten(
+        file,
+        lambda found: [
+            *found,
+            *({**line, "path": "/d"} for line in found if line["path"] == "/c"),
+        ],
+    )
+    done = cli.ok("load", file, copy, "--copy-bytes-from", volume, "--json").json()
+    assert (done["new_ids"], done["directories"]) == (1, 4)
+    copy = str(tmp_path / "another")
+    assert cli.ok("load", file, copy, "--copy-bytes-from", volume).out == (
+        f"loaded 2 files, 4 directories into {copy}; gave new ids to 1 directory that the dump has "
+        "at two paths\n"
+    )
+
+
+def test_migrate(cli: Cli, volume: str) -> None:
+    done = cli.ok("migrate", volume, "--layout", "tree")
+    assert done.out.startswith(f"{volume} has layout tree; moved 4 entries; layout tree is a draft")
+    assert "layout tree" in cli.fails(11, "ls", f"{volume}:/").errors
+    assert "moved 0 entries" in cli.ok("migrate", volume, "--layout", "tree").out
+    done = cli.ok("migrate", volume, "--layout", "path", "--json").json()
+    assert done == {"volume": volume, "layout": "path", "entries": 4, "moved": 4}
+    assert cli.ok("cat", f"{volume}:/a/b/1").out == "one"
+    assert cli.ok("fsck", volume).out.startswith("clean")
+    cli.fails(2, "migrate", volume)
+    cli.fails(2, "migrate", volume, "--layout", "other")
+    cli.fails(2, "migrate", f"{volume}:/a", "--layout", "tree")
 
 
 def test_reshard(cli: Cli, volume: str) -> None:

@@ -30,6 +30,7 @@ COMMANDS = (
     "dump",
     "load",
     "reshard",
+    "migrate",
     "spark",
 )
 

@@ -18,28 +18,6 @@ from tests.client.rig import TUNING
 from tests.engines.volumes import VolumeMaker
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    mark = metafunc.definition.get_closest_marker("layouts")
-    if mark is not None and "layout" in metafunc.fixturenames:
-        metafunc.parametrize("layout", mark.args, indirect=True)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs an engine runs in layout `tree` in the full run; `tests/layouts` has a sample."""
-    for item in items:
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
-            in_tree = item.callspec.params.get("layout") == "tree"
-            if in_tree and item.get_closest_marker("engine"):
-                item.add_marker("slow")
-
-
-@pytest.fixture
-def layout(request: pytest.FixtureRequest) -> LayoutName:
-    """The layout of the volume; the mark `layouts` names those of a module or test."""
-    name: LayoutName = getattr(request, "param", "path")
-    return name
-
-
 @pytest.fixture
 def config(new_volume: VolumeMaker, layout: LayoutName) -> VolumeConfig:
     """A volume that exists, with small pieces."""

@@ -61,10 +61,20 @@ async def test_a_volume_of_layout_path_is_not_opened_as_one_of_layout_tree(
         await S3kClient(config=config).open_volume()
 
 
-async def test_it_is_not_locked_for_a_reshard(config: VolumeConfig) -> None:
+async def test_it_is_resharded_and_loaded_only_where_the_layout_is_named(
+    config: VolumeConfig, tmp_path: Path
+) -> None:
     await init_volume(config=config)
-    with pytest.raises(UnsupportedError, match="does not support layout tree"):
-        await reshard_volume(config, 8)
+    dump, unnamed = str(tmp_path / "dump.jsonl"), replace(config, layout=None)
+    volume = await open_volume(config)
+    try:
+        await dump_volume(volume, dump)
+    finally:
+        await volume.close()
+    with pytest.raises(VolumeFormatError, match="layout tree"):
+        await reshard_volume(unnamed, 8)
+    with pytest.raises(VolumeFormatError, match="layout tree"):
+        await load_volume(dump, unnamed)
     async with S3kClient(config=config) as fs:
         await fs.write("/a", b"still open")
 
@@ -85,24 +95,6 @@ async def test_a_lost_table_is_not_restored_and_no_other_is_created(
         part.unlink()
     with pytest.raises(UnsupportedError, match="a restore does not support layout tree"):
         await restore_volume(replace(config, layout=layout), dry_run=dry_run)
-    assert not table_files(tmp_path)
-
-
-async def test_a_dump_is_not_loaded_and_no_volume_is_created_for_it(
-    config: VolumeConfig, tmp_path: Path
-) -> None:
-    other = VolumeConfig(
-        "other", SqliteFile(str(tmp_path / "other.sqlite")), LocalDirectory(str(tmp_path / "other"))
-    )
-    await init_volume(config=other)
-    dump = str(tmp_path / "dump.jsonl")
-    volume = await open_volume(other)
-    try:
-        await dump_volume(volume, dump)
-    finally:
-        await volume.close()
-    with pytest.raises(UnsupportedError, match="a load does not support layout tree"):
-        await load_volume(dump, config)
     assert not table_files(tmp_path)
 
 

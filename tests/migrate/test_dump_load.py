@@ -16,9 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from s3k_async import S3kClient
-from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
-from s3k_async.backends.ports.pagination import list_all
-from s3k_async.config import LocalDirectory, MemoryBlobs, SqliteFile, VolumeConfig
+from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
 from s3k_async.errors import (
     BusyError,
     CorruptDataError,
@@ -37,15 +35,27 @@ from s3k_async.migrate import LoadResult, dump_volume, load_volume
 from s3k_async.migrate.dump_format import DumpForm
 from s3k_async.migrate.dump_reader import open_dump
 from s3k_async.migrate.load_batch import LoadTarget
-from s3k_async.model import Entry
+from s3k_async.model import Entry, LayoutName
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.log_reader import LogReader, latest
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
-from tests.migrate.rig import FILES, HURRIED, config, entries, keys, made, opened, stored
+from tests.migrate.rig import (
+    FILES,
+    HURRIED,
+    config,
+    entries,
+    keys,
+    made,
+    opened,
+    rewritten,
+    share,
+    stored,
+)
 from tests.support import under
 
+pytestmark = pytest.mark.layouts("path", "tree")
 FORMS: list[DumpForm] = ["jsonl", "parquet"]
 
 
@@ -81,17 +91,6 @@ async def dump(
 
 async def load(source: str, settings: VolumeConfig, **options: Any) -> LoadResult:
     return await load_volume(source, settings, runtime=HURRIED, **options)
-
-
-async def share(source: VolumeConfig, target: VolumeConfig) -> None:
-    """The bytes of one volume under the same keys at the place of another."""
-    async with opened(source) as volume:
-        assert isinstance(target.data, MemoryBlobs)
-        scope = (await init_volume(target, runtime=HURRIED)).scope
-        place = MemoryBlobStore(target.data.name)
-        async for info in list_all(volume.blobs):
-            if ".id=" in info.key:
-                await place.put(scope + info.key, await volume.blobs.get(info.key))
 
 
 def plain(found: dict[str, Entry]) -> dict[str, Entry]:
@@ -147,13 +146,16 @@ async def test_bytes_are_copied_along(form: DumpForm, target: str) -> None:
 
 
 @volume_backends("embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs")
-async def test_from_one_engine_to_another_and_back(new_volume: VolumeMaker, tmp_path: Path) -> None:
+async def test_from_one_engine_to_another_and_back(
+    new_volume: VolumeMaker, layout: LayoutName, tmp_path: Path
+) -> None:
     """Entry for entry; the bytes are copied, so the physical keys are others."""
-    first, third = new_volume(), new_volume()
+    first, third = new_volume(layout=layout), new_volume(layout=layout)
     second = VolumeConfig(
         "second",
         SqliteFile(str(tmp_path / "v" / "t.db")),
         LocalDirectory(str(tmp_path / "v" / "d")),
+        layout=layout,
     )
     await made(first)
     for number, (source, other) in enumerate([(first, second), (second, third)]):
@@ -321,25 +323,6 @@ async def test_a_damaged_dump_is_refused(form: DumpForm, target: str, tmp_path: 
         await load(str(tmp_path / "none"), other)
 
 
-def rewritten(target: str, change: Any) -> None:
-    """The dump with other entries, and an end that fits them."""
-    import hashlib
-
-    lines = lines_of(target)
-    found = change([json.loads(line) for line in lines[1:-1]])
-    body = "".join(f"{line}\n" for line in [lines[0], *map(json.dumps, found)]).encode()
-    directories = sum(entry["is_dir"] for entry in found)
-    end = {
-        "s3k": "dump-end",
-        "entries": len(found),
-        "files": len(found) - directories,
-        "directories": directories,
-        "bytes": sum(entry["size"] for entry in found),
-        "sha256": hashlib.sha256(body).hexdigest(),
-    }
-    Path(target).write_bytes(body + json.dumps(end, separators=(",", ":")).encode() + b"\n")
-
-
 ODD: dict[str, Any] = {
     "a path twice": lambda found: [*found, found[0]],
     "a path that is not normal": lambda found: [{**found[0], "path": "/a/../b"}, *found],
@@ -412,10 +395,15 @@ async def test_entries_without_their_bytes_are_refused(target: str) -> None:
 
 
 async def test_a_lost_table_is_loaded_where_its_bytes_still_are(
-    tmp_path: Path, target: str
+    tmp_path: Path, target: str, layout: LayoutName
 ) -> None:
     home = tmp_path / "v"
-    source = VolumeConfig("v", SqliteFile(str(home / "t.db")), LocalDirectory(str(home / "data")))
+    source = VolumeConfig(
+        "v",
+        SqliteFile(str(home / "t.db")),
+        LocalDirectory(str(home / "data")),
+        layout=layout,
+    )
     await made(source)
     wanted = await entries(source)
     await dump(source, target)
@@ -525,6 +513,7 @@ async def test_a_load_that_dies_at_any_call_is_finished_by_loading_again(
             await _finish(target, other, volume)
         found = await entries(other)
         assert found.keys() == wanted.keys()
+        assert len(await stored(other)) == len(found)
         assert {path: entry.id for path, entry in found.items()} == {
             path: entry.id for path, entry in wanted.items()
         }

@@ -33,10 +33,12 @@ from s3k_async.oplog.log_objects import ENTRY_BYTES
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.volumes import Volume, open_volume
 from tests.engines.volumes import fresh_name
+from tests.migrate import rig
 from tests.migrate.rig import HURRIED
 from tests.old_volume import OldFiles, memory_volume
 from tests.support import under
 
+pytestmark = pytest.mark.layouts("path", "tree")
 FILES = {"/a/one": b"one", "/a/deep/two": b"two" * 1000, "/empty": b"", "/x:y é": b"odd"}
 NOW = -3600.0
 """A grace under which nothing is young."""
@@ -108,7 +110,9 @@ async def started(directory: Path, files: Mapping[str, bytes] = FILES) -> Scene:
     await old.blobs.put(
         "0123abcd.id=00000000-0000-4000-8000-00000000abcd", b"garbage of the old volume"
     )
-    new = VolumeConfig(fresh_name("new"), MemoryTable(fresh_name("table")), config.data)
+    new = VolumeConfig(
+        fresh_name("new"), MemoryTable(fresh_name("table")), config.data, layout=rig.LAYOUT
+    )
     scene = Scene(old, config, new, directory / f"{new.name}.dump", ids, {})
     scene.before = await scene.blobs()
     return scene

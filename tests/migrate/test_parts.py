@@ -32,6 +32,8 @@ from s3k_async.model import Entry
 from s3k_async.table.codec import in_columns
 from tests.migrate.rig import FILES, HURRIED, config, entries, keys, made, opened
 
+pytestmark = pytest.mark.layouts("path", "tree")
+
 
 async def dump(settings: VolumeConfig, target: str) -> Manifest:
     """The whole volume in parts: a writer for the directories of each depth, and two for files."""

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from s3k_async import S3kClient
 from s3k_async._core.concurrency import gather
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.ports.items import ABSENT, Put
 from s3k_async.config import VolumeConfig
@@ -23,18 +25,31 @@ from s3k_async.errors import (
     PermissionDeniedError,
     VolumeMismatchError,
 )
+from s3k_async.integrity.gc_rules import Ages
+from s3k_async.integrity.repair import verify_volume
 from s3k_async.migrate import reshard, reshard_volume
 from s3k_async.migrate.reshard_pass import PassResult, ReshardPass
-from s3k_async.model import HashName
+from s3k_async.model import HashName, LayoutName
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.volume_lock import LOOK_SECONDS
 from s3k_async.txn.volume_record import TAG
 from s3k_async.volumes import Volume, init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.integrity.garbage import gc_of
 from tests.migrate.rig import FILES, HURRIED, config, entries, keys, made, opened, stored
 from tests.support import FakeClock, under
 
+pytestmark = pytest.mark.layouts("path", "tree")
 LATER = replace(HURRIED, now_ms=lambda: HURRIED.now_ms() + 100_000)
+
+
+async def plain_items(settings: VolumeConfig) -> list[dict[str, object]]:
+    """Everything that is stored of the entries but for the number of their partition: in layout
+    `tree` the trash and removal markers too."""
+    found = [
+        {**item, "path": str(item["path"]).rpartition("-")[0]} for item in await stored(settings)
+    ]
+    return sorted(found, key=lambda item: (str(item["path"]), str(item["children"])))
 
 
 async def check_readable(settings: VolumeConfig) -> None:
@@ -47,20 +62,46 @@ async def check_readable(settings: VolumeConfig) -> None:
 
 
 @volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs")
-async def test_the_suffix_count_of_a_volume_can_be_changed(new_volume: VolumeMaker) -> None:
-    settings = await made(replace(new_volume(), suffix_count=3))
-    wanted = await entries(settings)
+async def test_the_suffix_count_of_a_volume_can_be_changed(
+    new_volume: VolumeMaker, layout: LayoutName
+) -> None:
+    settings = await made(new_volume(suffix_count=3, layout=layout))
+    wanted, before = await entries(settings), await plain_items(settings)
     targets: list[tuple[int, HashName | None]] = [(10, None), (10, "java31"), (1, "xxh3")]
     for count, hash_name in targets:
         done = await reshard_volume(settings, count, hash=hash_name, runtime=HURRIED)
         assert done.suffix_count == count
-        assert done.entries == len(wanted)
+        assert done.entries == len(before)
         assert await entries(settings) == wanted
+        assert await plain_items(settings) == before
         await keys(settings)
         async with opened(settings) as volume:
             assert volume.record.suffix_count == count
             assert volume.record.hash == done.hash
     await check_readable(settings)
+
+
+async def test_fsck_finds_nothing_and_gc_deletes_nothing_that_lives(
+    layout: LayoutName, tmp_path: Path
+) -> None:
+    settings = await made(config(4))
+    await reshard_volume(settings, 9, hash="java31", runtime=HURRIED)
+    async with opened(settings) as volume:
+        assert (await verify_volume(volume, grace=-100.0, deep=True)).problems == []
+        collector = gc_of(volume, SYSTEM, Ages(grace=-100.0, lease=0.0, late=-100.0))
+        candidates = str(tmp_path / "candidates")
+        await collector.clean_up(await collector.mark(candidates))
+        swept = await collector.sweep(candidates)
+        # the bytes that were written over, and those of the deleted file
+        deleted = {reason: count.objects for reason, count in swept.deleted.items()}
+        assert deleted == {"deleted": 1, "replaced": 1}
+        assert (await verify_volume(volume, grace=-100.0, deep=True)).problems == []
+    await check_readable(settings)
+    if layout == "tree":
+        async with S3kClient(config=replace(settings, suffix_count=None, hash=None)) as fs:
+            await fs.trash().restore("/trashed", "/restored")
+            assert await fs.read("/restored/with/f") == b"in the trash"
+            assert await fs.trash().list() == []
 
 
 async def test_names_that_fall_into_one_partition_are_spread() -> None:
@@ -130,15 +171,16 @@ async def test_refusals_change_nothing() -> None:
 
 @volume_backends("memory", "embedded")
 async def test_each_pass_may_be_done_twice_at_the_same_time(
-    new_volume: VolumeMaker, monkeypatch: pytest.MonkeyPatch
+    new_volume: VolumeMaker, layout: LayoutName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when Spark runs a task twice: an old copy that is gone was removed by the other one."""
-    settings = await made(replace(new_volume(), suffix_count=4))
-    wanted = await entries(settings)
+    settings = await made(new_volume(suffix_count=4, layout=layout))
+    wanted, before = await entries(settings), await plain_items(settings)
     monkeypatch.setattr(reshard, "ReshardPass", Twice)
     done = await reshard_volume(settings, 9, runtime=HURRIED)
-    assert done.entries == len(wanted)
+    assert done.entries == len(before)
     assert await entries(settings) == wanted
+    assert await plain_items(settings) == before
     await keys(settings)
     await check_readable(settings)
 
@@ -158,6 +200,7 @@ class Twice(ReshardPass):
             yield passed
 
 
+@pytest.mark.layouts("path")
 async def test_a_key_that_would_be_too_long_is_refused() -> None:
     settings = config(4)
     await init_volume(settings)
@@ -234,7 +277,7 @@ async def calls_of_a_reshard() -> int:
 async def test_a_reshard_that_dies_at_any_call_is_finished_by_the_same_call(moment: Any) -> None:
     for number in range(1, await calls_of_a_reshard() + 1):
         settings, plan = await made(config(2)), FaultPlan()
-        wanted = await entries(settings)
+        wanted, before = await entries(settings), await plain_items(settings)
         plan.fail_when(
             lambda call, number=number: call.number >= number,  # type: ignore[misc]
             Died("died"),
@@ -245,8 +288,10 @@ async def test_a_reshard_that_dies_at_any_call_is_finished_by_the_same_call(mome
             await under(plan, reshard_volume(settings, 5, runtime=HURRIED))
         await reshard_volume(settings, 5, runtime=LATER)
         assert await entries(settings) == wanted
+        assert await plain_items(settings) == before
         await keys(settings)
         async with opened(settings) as volume:
+            assert (await verify_volume(volume, grace=-100.0)).problems == []
             assert volume.record.suffix_count == 5
             assert await volume.table.read_tag(TAG) == volume.record.to_tag()
 

@@ -76,6 +76,7 @@ async def test_a_volume_that_was_resharded_is_restored_with_its_new_suffix_count
         assert (volume.record.suffix_count, volume.record.hash) == (7, "java31")
 
 
+@pytest.mark.layouts("path", "tree")
 async def test_fsck_finds_nothing_wrong_with_what_was_moved(tmp_path: Path) -> None:
     from s3k_async.oplog.log_reader import LogReader
     from tests.integrity.verifier import Verifier

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,16 @@ import pytest
 from s3k_async import S3kClient
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import VolumeConfig
+from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.migrate import dump_volume, reshard_volume
 from s3k_async.migrate.dump_reader import open_dump
+from s3k_async.namespace import multi_path_commit
 from s3k_async.table.keys import KeyScheme
-from s3k_async.testing import Call, FaultPlan
+from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.migrate.rig import HURRIED, config, entries, keys, opened
 from tests.namespace.manual_transactions import Hand, a_directory, a_file
+from tests.support import under
 
 OLD = {"/d", "/d/a", "/d/b"}
 NEW = {"/e", "/e/a", "/e/b"}
@@ -46,6 +50,7 @@ async def test_a_dump_is_of_what_is_visible(steps: int, visible: set[str], tmp_p
     assert {entry.pending for entry in found} == {""}
 
 
+@pytest.mark.layouts("path", "tree")
 async def test_a_directory_that_is_renamed_during_a_dump_is_in_it_under_one_name(
     tmp_path: Path,
 ) -> None:
@@ -84,3 +89,48 @@ async def test_a_transaction_survives_a_reshard(steps: int, visible: set[str]) -
     assert set(before) == visible
     assert await entries(settings) == before
     await keys(settings)
+
+
+async def transaction(settings: VolumeConfig) -> None:
+    """A directory is moved, another is removed with its content, files are moved and created."""
+    async with S3kClient(config=settings) as fs, fs.transaction() as tx:
+        await tx.rename("/d", "/e/d")
+        await tx.delete("/t", recursive=True)
+        await tx.rename("/f", "/e/f")
+        await tx.write("/new/g", b"new")
+
+
+async def changing(settings: VolumeConfig, plan: FaultPlan) -> VolumeConfig:
+    """A volume of layout `tree` that a transaction changes under a plan."""
+    await init_volume(settings)
+    async with S3kClient(config=settings) as fs:
+        await fs.write_many([(path, b"old") for path in ("/d/a", "/d/b", "/t/h", "/f")])
+        await fs.makedirs("/e")
+    with suppress(Died, BaseExceptionGroup):
+        await under(plan, transaction(settings))
+    return settings
+
+
+async def test_a_transaction_of_layout_tree_survives_a_reshard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its manifest has entry keys, which contain no suffixes."""
+    monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)
+    calls, found = FaultPlan(), set()
+    await changing(config(4, layout="tree"), calls)
+    for number in range(1, len(calls.calls) + 1):
+        plan = FaultPlan()
+        plan.fail_when(lambda call, number=number: call.number >= number, Died("died"), times=10**9)  # type: ignore[misc]
+        settings = await changing(config(4, layout="tree"), plan)
+        before = await entries(settings)
+        found.add(frozenset(before))
+        await reshard_volume(settings, 9, runtime=HURRIED)
+        assert await entries(settings) == before
+        await keys(settings)
+        async with opened(settings) as volume:
+            await repair_volume(volume, dry_run=False, grace=-3600.0)
+            assert (await verify_volume(volume, grace=-3600.0)).problems == []
+        found.add(frozenset(await entries(settings)))
+    old = frozenset({"/d", "/d/a", "/d/b", "/e", "/f", "/t", "/t/h"})
+    new = frozenset({"/e", "/e/d", "/e/d/a", "/e/d/b", "/e/f", "/new", "/new/g"})
+    assert found == {old, new}

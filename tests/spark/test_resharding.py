@@ -107,6 +107,20 @@ def test_a_volume_is_what_one_machine_makes_of_it(
     assert (again.entries, again.moved) == (0, 0)
 
 
+def test_layout_tree_with_its_trash(spark: SparkSession, tmp_path: Path) -> None:
+    place, other = (
+        replace(embedded(tmp_path / name), layout="tree") for name in ("place", "other")
+    )
+    asyncio.run(filled(place, 50))
+    shutil.copytree(tmp_path / "place", tmp_path / "other")
+    expected = asyncio.run(reshard_volume(other, 9, hash="java31"))
+    done = reshard(spark, place, 9, hash="java31", tasks=3)
+    assert replace(done, requests=expected.requests) == expected
+    assert done.moved > 0
+    check_like(place, other)
+    asyncio.run(keys(place))
+
+
 @volume_backends("dynoxide+seaweedfs")
 async def test_on_services(spark: SparkSession, new_volume: VolumeMaker) -> None:
     place = new_volume()

@@ -1,4 +1,4 @@
-"""Migration: dump, load, reshard."""
+"""Migration: dump, load, reshard, migrate."""
 
 from __future__ import annotations
 
@@ -17,17 +17,33 @@ from s3k_async.cli.volume_addresses import Address, parse_volume_address
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.migrate import (
     DumpResult,
+    LayoutResult,
     LoadResult,
     ReshardResult,
+    change_layout,
     dump_volume,
     load_volume,
     reshard_volume,
 )
 from s3k_async.migrate.dump_format import DumpForm
-from s3k_async.model import ROOT, HashName
+from s3k_async.model import ROOT, HashName, LayoutName
 from s3k_async.volumes import Volume, open_volume
 
-__all__ = ["dump", "load", "print_dump", "print_load", "print_reshard", "reshard", "resharding"]
+__all__ = [
+    "dump",
+    "load",
+    "migrate",
+    "print_dump",
+    "print_load",
+    "print_reshard",
+    "reshard",
+    "resharding",
+]
+
+_DRAFT = (
+    "; layout tree is a draft: only a configuration that names it opens the volume, and no option "
+    "does"
+)
 
 
 def _volume(text: str) -> Address:
@@ -172,6 +188,11 @@ def print_load(
     )
     if done.made:
         text += f"; made {plural(done.made, 'directory')} above them"
+    if done.new_ids:
+        text += (
+            f"; gave new ids to {plural(done.new_ids, 'directory')} that the dump has at two paths"
+        )
+        more["new_ids"] = done.new_ids
     invocation.say(
         text,
         file=source,
@@ -252,4 +273,37 @@ def print_reshard(
         entries=done.entries,
         moved=done.moved,
         **more,
+    )
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("volume")
+@click.option(
+    "--layout",
+    type=click.Choice(["path", "tree"]),
+    required=True,
+    help="New layout.",
+)
+@click.pass_obj
+def migrate(invocation: Invocation, volume: str, layout: LayoutName) -> None:
+    """Change the layout of VOLUME, in place.
+
+    The volume is locked: other clients cannot use it, and must open it again afterwards. The
+    command first waits 40 seconds, until open clients have stopped. Repeat it to finish an
+    interrupted run. Layout tree is experimental: other commands cannot open such a volume.
+    """
+    config = invocation.resolve(_volume(volume).volume)
+
+    async def work() -> LayoutResult:
+        with invocation.meter("migrate") as meter:
+            return await change_layout(config, layout, progress=meter.part())
+
+    done = anyio.run(work)
+    invocation.say(
+        f"{volume} has layout {done.layout}; moved {plural(done.moved, 'entry')}"
+        f"{_DRAFT if done.layout == 'tree' else ''}",
+        volume=volume,
+        layout=done.layout,
+        entries=done.entries,
+        moved=done.moved,
     )

@@ -35,6 +35,9 @@ LOCAL = "tests/backends/test_local.py"
 CHAINS = "tests/layouts/test_chain_resolver.py"
 REMOVALS = "tests/layouts/test_removals.py"
 REPAIR_TREE = "tests/integrity/test_repair_tree.py"
+BETWEEN_LAYOUTS = "tests/migrate/test_between_layouts.py"
+RESHARD = "tests/migrate/test_reshard.py"
+LAYOUT_CHANGE = "tests/migrate/test_layout_change.py"
 RECLAMATION = "tests/layouts/test_reclamation.py"
 RETENTION = "tests/layouts/test_retention.py"
 TRANSACTIONS = "tests/layouts/test_transactions.py"
@@ -862,5 +865,141 @@ DEFECTS: tuple[Defect, ...] = (
         '        if "table" not in self._done:\n'
         "            await self.scope.check.begin(self.scope.path)",
         f"{REPAIR_TREE}::test_a_subtree_without_a_log_has_no_findings_after_an_interruption",
+    ),
+    Defect(
+        "a missing parent in a dump with another id at each load",
+        "migrate/dump_directories.py",
+        """        if self._keys.by_id:
+            # Entries of an interrupted load""",
+        """        if False:
+            # Entries of an interrupted load""",
+        f"{BETWEEN_LAYOUTS}::test_files_that_were_loaded_before_their_parent_are_in_it_after_another_load",
+    ),
+    Defect(
+        "a directory id at two paths of a dump that is loaded twice",
+        "migrate/dump_directories.py",
+        "        if self._ids.place(directory.id) is not None:",
+        "        if False:",
+        f"{BETWEEN_LAYOUTS}::test_a_directory_at_two_paths_gets_an_id_for_the_later_one",
+    ),
+    Defect(
+        "a load that takes a directory for missing that it no longer remembers",
+        "migrate/dump_directories.py",
+        "        found = await self._directories(unknown)",
+        "        found: dict[str, Entry | None] = dict.fromkeys(unknown)",
+        f"{BETWEEN_LAYOUTS}::test_directories_that_are_no_longer_remembered_are_read_again[jsonl]",
+    ),
+    Defect(
+        "a directory that a dump has twice",
+        "migrate/dump_directories.py",
+        "        if directory.path in self._known:",
+        "        if False:",
+        f"{BETWEEN_LAYOUTS}::test_a_directory_that_is_in_the_dump_twice_is_refused[100000]",
+    ),
+    Defect(
+        "a dump with directory keys",
+        "migrate/dump_jsonl.py",
+        'replace(entry, pending="", directory="")',
+        'replace(entry, pending="")',
+        f"{BETWEEN_LAYOUTS}::test_dumps_of_both_layouts_have_the_same_form",
+    ),
+    Defect(
+        "directory keys of a dump that are believed",
+        "migrate/dump_jsonl.py",
+        'replace(entry, directory="") if entry.directory else entry',
+        "entry",
+        f"{BETWEEN_LAYOUTS}::test_directory_keys_in_a_dump_are_ignored",
+    ),
+    Defect(
+        "a dump with a path that no volume can load",
+        "migrate/dump.py",
+        "        if len(path) > _SURELY_VALID:",
+        "        if False:",
+        f"{BETWEEN_LAYOUTS}::test_a_path_that_has_become_too_long_is_not_dumped",
+    ),
+    Defect(
+        "an object at two paths of a dump in one segment",
+        "migrate/load_batch.py",
+        "        if len(left) < len(entries):",
+        "        if False:",
+        f"{BETWEEN_LAYOUTS}::test_a_file_at_two_paths_is_left_to_fsck[tree]",
+    ),
+    Defect(
+        "a reshard that leaves the trash where it was",
+        "migrate/reshard_pass.py",
+        "for item, key in self._places(items)\n            if key != key_of(item)\n        ]",
+        "for item, key in self._places(items)\n"
+        '            if key != key_of(item) and "8000-000000000001-" not in key.partition\n        ]',
+        f"{RESHARD}::test_the_suffix_count_of_a_volume_can_be_changed[tree-memory]",
+    ),
+    Defect(
+        "a change of the layout whose operations differ at each attempt",
+        "migrate/layout_pass.py",
+        'text = f"{self.txn} {entry.id} {entry.version}"',
+        'import os\n\n        text = f"{self.txn} {entry.id} {entry.version} {os.urandom(8)!r}"',
+        f"{LAYOUT_CHANGE}::test_the_layout_of_a_volume_can_be_changed[memory-tree]",
+    ),
+    Defect(
+        "a change of the layout that is not logged",
+        "migrate/layout_change.py",
+        "        await self._commit_segments()\n",
+        "",
+        f"{LAYOUT_CHANGE}::test_the_log_has_every_entry_in_the_new_layout[tree]",
+    ),
+    Defect(
+        "old items that are removed without a look at their copies",
+        "migrate/layout_pass.py",
+        "            if copy is None or dict(copy) != each:",
+        "            if False:",
+        f"{LAYOUT_CHANGE}::test_an_old_item_without_an_equal_copy_is_not_removed",
+    ),
+    Defect(
+        "a change of the layout beside an unfinished transaction",
+        "migrate/layout_change.py",
+        "                    await self._require_no_transaction()\n",
+        "",
+        f"{LAYOUT_CHANGE}::test_an_unfinished_transaction_is_refused[tree]",
+    ),
+    Defect(
+        "a trash that a change to layout path loses",
+        "migrate/layout_pass.py",
+        'if trashed.why != "empty":',
+        "if False:",
+        f"{LAYOUT_CHANGE}::test_a_trash_with_directories_is_refused",
+    ),
+    Defect(
+        "items of the other layout before its change",
+        "migrate/layout_pass.py",
+        'if self.name == "check" and len(mine) < len(items):',
+        "if False:",
+        f"{LAYOUT_CHANGE}::test_items_that_are_not_the_volumes_are_refused[tree]",
+    ),
+    Defect(
+        "a directory id at two places in a change of the layout",
+        "migrate/layout_pass.py",
+        "            if other not in (None, each.path):",
+        "            if False:",
+        f"{LAYOUT_CHANGE}::test_a_directory_id_at_two_places_is_refused[tree]",
+    ),
+    Defect(
+        "a cycle in a change of the layout",
+        "migrate/layout_change.py",
+        "                places.end()\n",
+        "",
+        f"{LAYOUT_CHANGE}::test_a_cycle_is_refused",
+    ),
+    Defect(
+        "history of the other layout that is taken for damage",
+        "table/keys.py",
+        "        if not self.is_current(entry_key):",
+        "        if False:",
+        f"{LAYOUT_CHANGE}::test_the_layout_of_a_volume_can_be_changed[memory-tree]",
+    ),
+    Defect(
+        "gc that looks for entry keys of the other layout",
+        "integrity/gc_sweep.py",
+        "sorted(filter(store.keys.is_current, paths))",
+        "sorted(paths)",
+        f"{LAYOUT_CHANGE}::test_gc_deletes_nothing_that_lives[tree]",
     ),
 )
