@@ -1,4 +1,5 @@
-"""The volume lock: exclusive use of a volume for loading, restoring and resharding.
+"""The volume lock: exclusive use of a volume for loading, restoring, resharding and a change of its
+layout.
 
 The lock is in the volume record (`loading`), taken by a conditional write, with a lease that its
 holder renews. A locked volume cannot be opened by other clients. Clients that had it open detect
