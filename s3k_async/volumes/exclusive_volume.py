@@ -40,8 +40,9 @@ async def exclusive_volume(
     Raises BusyError (another client has the lock, or other work was interrupted), and the errors of
     opening.
     """
-    # A volume of another layout is not opened unless the configuration names it.
-    require_supported(config.layout or "path", f"a {lock.purpose}")
+    if lock.purpose != "restore":
+        # A volume of another layout is not opened unless the configuration names it.
+        require_supported(config.layout or "path", f"a {lock.purpose}")
     opened = partial(
         open_volume,
         config,

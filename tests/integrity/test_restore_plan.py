@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
@@ -11,8 +11,8 @@ import pytest
 
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.ports.pagination import list_all
-from s3k_async.integrity.local_restore import plan_restore
-from s3k_async.integrity.restore_plans.path import TreePlan
+from s3k_async.integrity.local_restore import ExistingEntries, plan_restore
+from s3k_async.integrity.restore_plans.path import PathPlan
 from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.integrity.restore_rules import (
     OBJECTS,
@@ -86,14 +86,14 @@ class Ground:
     async def restored(
         self, path: str = "/", existing: Iterable[Entry] | None = None
     ) -> tuple[dict[str, Entry], RestoreReport]:
-        async def pages() -> AsyncIterator[Sequence[Entry]]:
-            yield list(existing or ())
+        async def pages() -> AsyncIterator[ExistingEntries]:
+            yield ExistingEntries(list(existing or ()))
 
         plan = await plan_restore(
             self.log_blobs,
             self.data,
             self.runtime,
-            make_tree=TreePlan,
+            make_tree=PathPlan,
             volume_id="v",
             path=path,
             existing=None if existing is None else pages(),
@@ -460,7 +460,12 @@ def test_nothing_known_of_a_pending_reservation() -> None:
     entry = Entry("/f", False, "a", 1, 1, 1, physical=UNCOMMITTED, lease_ms=5)
     record = LogRecord(Operation("o", "create", "a", 1, 1, None, entry), "pending")
     assert decide_restore([record], {}, 4) == RestoreDecision(
-        "reservation_kept", entry, detail="create to version 1 is pending", path="/f"
+        "reservation_kept",
+        entry,
+        detail="create to version 1 is pending",
+        path="/f",
+        last=entry,
+        newest=1,
     )
     assert decide_restore([record], {}, 5).rule == "reservation_over"
 

@@ -16,7 +16,8 @@ from anyio.lowlevel import checkpoint
 
 from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async._native import object_id_of
-from s3k_async.backends.ports.pagination import list_all
+from s3k_async.backends.ports.items import OPERATION, PARTITION, SORT, Item
+from s3k_async.backends.ports.pagination import list_all, scan_all
 from s3k_async.client import S3kClient, _Opened
 from s3k_async.config import MemoryBlobs, MemoryTable, Tuning, VolumeConfig
 from s3k_async.integrity.audit import AuditTrail
@@ -27,6 +28,8 @@ from s3k_async.integrity.repair import repair_volume
 from s3k_async.integrity.verify_rules import Finding
 from s3k_async.model import Entry, LayoutName
 from s3k_async.oplog.log_reader import LogReader
+from s3k_async.table.codec import from_item
+from s3k_async.table.keys import is_entry_partition
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.txn import volume_lock
 from s3k_async.txn.txn_record import RENEW_SECONDS
@@ -246,6 +249,23 @@ class World:
             entries, _ = await stored_and_seen(volume.store)
         physical = {str(entry.physical) for entry in entries if entry.committed}
         return {key for key in physical if "://" not in key}
+
+    async def table(self) -> list[Item]:
+        """The items of all objects: the trash included, without removal markers. A transaction in a
+        directory writes an operation id into its item, which no log contains."""
+        async with self.volume() as volume:
+            check, keys = volume.store.layout.check(), volume.store.keys
+            items = [
+                item
+                async for page in scan_all(volume.items)
+                for item in page
+                if is_entry_partition(str(item[PARTITION]))
+                and check.is_object(item, from_item(item, keys))
+            ]
+        return sorted(
+            ({**item, OPERATION: ""} if item["isdir"] else item for item in items),
+            key=lambda item: (str(item[PARTITION]), str(item[SORT])),
+        )
 
     async def lose_table(self) -> None:
         """The table is gone, and what `s3k fsck restore` does."""

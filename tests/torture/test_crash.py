@@ -199,8 +199,8 @@ async def use(world: World, scenario: Scenario, found: Paths) -> None:
 
 
 async def repair_action(world: World, scenario: Scenario, found: Paths) -> None:
-    """fsck repairs; garbage is collected; the table is lost and comes back from the log, in the
-    layout that restore supports."""
+    """fsck repairs; garbage is collected; the table is lost and comes back from the log, to the
+    last attribute of every item."""
     await world.repair()
     assert await world.problems() == set()
     repairs = await check_tree(world, scenario)
@@ -215,9 +215,10 @@ async def repair_action(world: World, scenario: Scenario, found: Paths) -> None:
     in_use = await (world.named() if scenario.layout == "path" else world.referenced())
     assert await world.collect() == in_use
     assert await world.tree() == repairs
-    if scenario.layout == "path":
-        await world.lose_table()
-        assert await world.tree() == repairs
+    table = await world.table()
+    await world.lose_table()
+    assert await world.table() == table
+    assert await world.tree() == repairs
     world.clock.advance(1000)
     assert await world.problems() == set()
 
