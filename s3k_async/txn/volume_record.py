@@ -97,8 +97,8 @@ SCOPED: Final = "scoped"
 """The flag of a volume whose data keys and log keys lie below its own `scope` in their locations.
 """
 TREE: Final = "tree-draft"
-"""The flag of a volume of layout `tree`. A draft: fsck, restore and the migrations do not support
-the layout yet, so that later versions, which call it `tree`, and this one refuse each other's
+"""The flag of a volume of layout `tree`. A draft: the migrations and Spark do not support the
+layout yet, so that later versions, which call it `tree`, and this one refuse each other's
 volumes."""
 FLAGS: Final = frozenset({SCOPED, TREE})
 """Features that this version supports. A record with any other is refused."""
