@@ -206,7 +206,8 @@ def same(report: RestoreReport, other: RestoreReport) -> None:
 def test_a_tangled_log_is_restored_as_by_one_machine(
     spark: SparkSession, tmp_path: Path, keep: bool
 ) -> None:
-    """Every rule of the layout is reached; the records of the tables are equal to the last field."""
+    """Every rule of the layout is reached; the records of both tables are equal to the last
+    field."""
     one, many = tmp_path / "one", tmp_path / "many"
     asyncio.run(tangle(embedded(one), 5, TREES, keep=keep))
     shutil.copytree(one, many)
