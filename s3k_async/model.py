@@ -14,11 +14,13 @@ __all__ = [
     "EPOCH",
     "LISTED_FAILURES",
     "ROOT",
+    "TRASH_ID",
     "UNCOMMITTED",
     "ChangeResult",
     "ChangeTally",
     "Content",
     "ContentSummary",
+    "Deletion",
     "Entry",
     "Failure",
     "FileStatus",
@@ -29,6 +31,8 @@ __all__ = [
     "Progress",
     "StagedFile",
     "TrashItem",
+    "TrashReason",
+    "TrashState",
     "VolumeKind",
     "status_of",
     "utc",
@@ -43,7 +47,16 @@ HashName = Literal["xxh3", "java31"]
 LayoutName = Literal["path", "tree"]
 """What the key of an entry is made of: the path of its directory, or the id."""
 VolumeKind = Literal["native", "s3k-1.0"]
+TrashReason: TypeAlias = Literal["deleted", "empty", "staged"]
+"""`deleted`: a directory deleted with everything below it. `empty`: the removal marker of an empty
+directory, for clients that were creating an entry in it. `staged`: a directory that is not
+published yet."""
+TrashState: TypeAlias = Literal["", "reclaiming"]
+"""`reclaiming`: its content is being removed, so that it cannot be restored."""
 OperationKind: TypeAlias = Literal["create", "update", "rename", "delete"]
+
+TRASH_ID = "00000000-0000-4000-8000-000000000001"
+"""The directory key of the trash, in layout `tree`. It has no item, and no path leads to it."""
 
 LISTED_FAILURES: Final = 100
 """Failures that a verb with any number of them lists; it counts the others."""
@@ -165,6 +178,26 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Deletion:
+    """In layout `tree`, the reason why a directory is in the trash, and the progress of its
+    reclamation."""
+
+    why: TrashReason
+    origin: str
+    """The directory key of its former parent."""
+    was: str
+    """Its path when it was deleted, for information: an ancestor may have been renamed since."""
+    when_ms: int
+    """When it was deleted, epoch milliseconds, by the clock of the deleting client."""
+    by: str = ""
+    """`<user>@<host>` of that client; empty if unknown."""
+    state: TrashState = ""
+    since_ms: int = 0
+    """When garbage collection first saw it, epoch milliseconds by the clock of the data store; 0:
+    not yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """One change of one object, with its complete state on either side."""
 
@@ -181,6 +214,8 @@ class Operation:
     """When the operation began, epoch milliseconds."""
     before: Entry | None
     after: Entry | None
+    trash: Deletion | None = None
+    """Of an operation after which the directory is in the trash, and of no other."""
 
 
 @dataclass(frozen=True, slots=True)

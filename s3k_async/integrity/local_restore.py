@@ -10,6 +10,7 @@ The runner holds the volume lock, so the table does not change meanwhile.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import anyio.to_thread
@@ -19,7 +20,7 @@ from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
 from s3k_async.backends.ports.key_ranges import HEX
 from s3k_async.backends.ports.pagination import list_all
-from s3k_async.integrity.restore_plans.path import ROWS_AT_ONCE, TreePlan
+from s3k_async.integrity.restore_plans.tree_plan import ROWS_AT_ONCE, TreePlan
 from s3k_async.integrity.restore_report import RestoreOutcome, RestoreReport
 from s3k_async.integrity.restore_rules import RestoreDecision, decide_object, named_keys
 from s3k_async.model import ROOT, Entry, Progress
@@ -27,14 +28,24 @@ from s3k_async.oplog.damage import DamagedLog
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import LogReader
 
-__all__ = ["MakeTree", "RestorePlan", "plan_restore"]
+__all__ = ["ExistingEntries", "MakeTree", "RestorePlan", "plan_restore"]
 
-MakeTree: TypeAlias = Callable[[ExternalSort, str], TreePlan]
-"""Makes the plan of the restored tree, in a temporary file, for a volume id."""
+MakeTree: TypeAlias = Callable[[ExternalSort, str, str], TreePlan]
+"""Makes the plan of the restored tree, in a temporary file, for a volume id, and the path at and
+below which entries are restored."""
 
 RECORDS_AT_ONCE: Final = 2000
 
 _SCHEMA: Final = "CREATE TABLE blobs (key TEXT PRIMARY KEY, size INTEGER NOT NULL) WITHOUT ROWID"
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingEntries:
+    """Items of the table."""
+
+    entries: Sequence[Entry]
+    removed: Sequence[str] = ()
+    """The ids of directories that were removed as empty, by their removal markers."""
 
 
 async def plan_restore(
@@ -45,7 +56,7 @@ async def plan_restore(
     make_tree: MakeTree,
     volume_id: str,
     has_key: Callable[[str], bool] | None = None,
-    existing: AsyncIterator[Sequence[Entry]] | None = None,
+    existing: AsyncIterator[ExistingEntries] | None = None,
     path: str = ROOT,
     directory: str | None = None,
     progress: Callable[[Progress], object] | None = None,
@@ -57,14 +68,15 @@ async def plan_restore(
     temporary file is made. The plan has to be closed. Raises the stores' errors; damage is an
     outcome.
     """
-    plan = RestorePlan(ExternalSort(directory), make_tree, volume_id, path)
+    sorter = ExternalSort(directory)
+    plan = RestorePlan(sorter, make_tree(sorter, volume_id, path))
     tell = progress or (lambda _: None)
     try:
         await plan.read_log(LogReader(log, has_key=has_key), tell)
         await plan.read_data(data, tell)
         if existing is not None:
-            async for entries in existing:
-                plan.add_existing(entries)
+            async for page in existing:
+                plan.add_existing(page)
         # In a thread, so that the lock can be renewed meanwhile.
         await anyio.to_thread.run_sync(plan.decide, runtime.now_ms())
         await anyio.to_thread.run_sync(plan.tree.make_a_tree)
@@ -77,12 +89,9 @@ async def plan_restore(
 class RestorePlan:
     """The plan of a restore, in a temporary file."""
 
-    def __init__(
-        self, sorter: ExternalSort, make_tree: MakeTree, volume_id: str, path: str
-    ) -> None:
-        self.tree = make_tree(sorter, volume_id)
+    def __init__(self, sorter: ExternalSort, tree: TreePlan) -> None:
+        self.tree = tree
         self._sorter = sorter
-        self._path = path
         self._database = sorter.database
         self._database.execute(_SCHEMA)
 
@@ -92,8 +101,9 @@ class RestorePlan:
         return self.tree.report
 
     def close(self) -> None:
-        """Remove the temporary file."""
-        self._sorter.__exit__(None, None, None)
+        """Remove the temporary files."""
+        self.tree.close()
+        self._sorter.close()
 
     async def read_log(self, log: LogReader, tell: Callable[[Progress], object]) -> None:
         """Read the log into the temporary file."""
@@ -130,20 +140,21 @@ class RestorePlan:
             "INSERT OR REPLACE INTO blobs VALUES (?, ?)", [(blob.key, blob.size) for blob in blobs]
         )
 
-    def add_existing(self, entries: Sequence[Entry]) -> None:
+    def add_existing(self, page: ExistingEntries) -> None:
         """Add existing entries of the table."""
-        self.tree.add_existing((entry.path, entry.id, entry.is_dir) for entry in entries)
+        self.tree.add_existing((entry.entry_key, entry.id, entry.is_dir) for entry in page.entries)
+        self.tree.add_removed(page.removed)
 
     def decide(self, now_ms: int) -> None:
         """Apply the rules to each object."""
         self.tree.index_existing()
         claims: list[tuple[str, RestoreDecision]] = []
-        removed: list[str] = []
+        removed: list[tuple[str, str]] = []
         for records in self._sorter.objects():
             object_id = records[0].operation.object_id
             sizes = self._sizes(named_keys(records))
             decision, was_removed = decide_object(
-                records, sizes, now_ms, self._path, self.tree.is_present
+                records, sizes, now_ms, self.tree.within, self.tree.is_present
             )
             if decision is None:
                 continue
@@ -152,12 +163,14 @@ class RestorePlan:
             else:
                 claims.append((object_id, decision))
             if was_removed:
-                removed.append(decision.path)
+                removed.append((object_id, decision.path))
             if len(claims) + len(removed) >= ROWS_AT_ONCE:
                 self._keep(claims, removed)
         self._keep(claims, removed)
 
-    def _keep(self, claims: list[tuple[str, RestoreDecision]], removed: list[str]) -> None:
+    def _keep(
+        self, claims: list[tuple[str, RestoreDecision]], removed: list[tuple[str, str]]
+    ) -> None:
         self.tree.claim(claims)
         self.tree.remove(removed)
         claims.clear()

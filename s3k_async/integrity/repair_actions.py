@@ -484,8 +484,10 @@ class Repairer:
 
     async def _change(self, kind: Any, before: Entry, after: Entry) -> None:
         """A logged write, conditional on exactly the state that was seen."""
-        operation = self._store.changes.operation(kind, replace(before, pending=""), after)
-        put = await self._scope.check.put_for(before, after)
+        check = self._scope.check
+        put = await check.put_for(before, after)
+        before = replace(before, pending="")
+        operation = self._store.changes.operation(kind, before, after, check.deletion(put))
         await self._store.changes.run([operation], lambda _: self._store.items.write(put))
 
     async def _put_log(self, key: str, data: bytes) -> None:

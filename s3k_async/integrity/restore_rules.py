@@ -10,13 +10,14 @@ restored. The rules do no I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from s3k_async.integrity.rule_table import Rule, RuleTable
-from s3k_async.model import ROOT, UNCOMMITTED, Entry
+from s3k_async.model import ROOT, TRASH_ID, UNCOMMITTED, Deletion, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
+from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn.lease import expired
 
 __all__ = [
@@ -45,6 +46,7 @@ RuleName = Literal[
     "parent_made",
     "path_conflict",
     "present",
+    "reclaimed",
     "rename_done",
     "rename_undone",
     "reservation_kept",
@@ -88,6 +90,14 @@ class RestoreDecision:
     detail: str = ""
     path: str = ""
     """The last known path of the object."""
+    after: Entry | None = None
+    """The state in the trash after the removal that was assumed not to have happened, if any."""
+    deletions: Mapping[int, Deletion] = field(default_factory=dict)
+    """The attributes of the states in the trash among `entry`, `before` and `after`, by version."""
+    last: Entry | None = None
+    """The last state in its records, pending operations included."""
+    newest: int = 0
+    """The highest version in its records."""
 
     @property
     def is_certain(self) -> bool:
@@ -139,7 +149,9 @@ class RestoreFacts:
         return [
             each
             for each in self.later
-            if each.kind == "update" and not _bytes_there(each.after, self.sizes)
+            if each.kind == "update"
+            and each.trash is None
+            and not _bytes_there(each.after, self.sizes)
         ]
 
     @cached_property
@@ -151,6 +163,34 @@ class RestoreFacts:
     def result(self) -> Entry | None:
         """The state after the first pending operation."""
         return self.pending[0].after if self.pending else None
+
+    @property
+    def is_removal(self) -> bool:
+        """Whether the first pending operation removes the object, or moves it into the trash."""
+        return bool(self.pending) and (
+            self.result is None or (_in_trash(self.result) and not _in_trash(self.states[0]))
+        )
+
+    @property
+    def is_reclamation(self) -> bool:
+        """Whether every pending operation begins to reclaim the directory in the trash, or is a
+        part of that."""
+        return bool(self.pending) and all(
+            each.trash is not None and each.trash.state == "reclaiming" for each in self.pending
+        )
+
+    def deletion_of(self, state: Entry) -> Deletion:
+        """The attributes of a state in the trash. A state that is known by a later operation alone,
+        since the log is damaged, counts as deleted now: it stays for the whole retention."""
+        found = [
+            (record.state, record.operation.trash)
+            for record in self.records
+            if record.operation.version == state.version and record.operation.trash is not None
+        ]
+        if not found:
+            return Deletion("deleted", ROOT_ENTRY.id, state.path, max(1, self.now_ms))
+        # A committed one, if there is one.
+        return min(found, key=lambda each: each[0])[1]
 
     @property
     def state(self) -> Entry | None:
@@ -192,7 +232,8 @@ OBJECTS: Final[RuleTable[RestoreFacts, RuleName, RestoreAction]] = RuleTable(
         "several states of the last version": lambda facts: len(facts.states) > 1,
         "several operations pending": lambda facts: len(facts.pending) > 1,
         "operation pending": lambda facts: bool(facts.pending),
-        "deletion pending": lambda facts: bool(facts.pending) and facts.result is None,
+        "reclamation pending": lambda facts: facts.is_reclamation,
+        "deletion pending": lambda facts: facts.is_removal,
         "rename pending": lambda facts: bool(facts.pending) and facts.pending[0].kind == "rename",
         "reservation pending": lambda facts: facts.is_pending_reservation,
         "update without bytes pending": lambda facts: bool(facts.incomplete),
@@ -211,6 +252,7 @@ OBJECTS: Final[RuleTable[RestoreFacts, RuleName, RestoreAction]] = RuleTable(
             "skip",
             "version {facts.version} was committed {states} times",
         ),
+        Rule(("reclamation pending",), "reclaimed", "apply", "{pending} is pending"),
         Rule(("several operations pending",), "rivals", "restore", "pending at once: {kinds}"),
         Rule(("deletion pending",), "delete_undone", "undo", "{pending} is pending"),
         Rule(
@@ -241,7 +283,7 @@ OBJECTS: Final[RuleTable[RestoreFacts, RuleName, RestoreAction]] = RuleTable(
     ),
 )
 """The decision about each object by itself; `make_a_tree` of the plan in `restore_plans` resolves
-conflicts between objects."""
+conflicts between objects. A pending move of a directory into the trash is a pending deletion."""
 
 
 def decide_restore(
@@ -257,13 +299,24 @@ def decide_restore(
         "undo": facts.entry_before,
         "skip": None,
     }
+    entry = entries[rule.action]
     before = facts.entry_before if rule.action in {"apply", "undo"} else None
+    after = facts.result if rule.action == "undo" else None
+    last = _last_state(records)
     return RestoreDecision(
         rule.outcome,
-        _without_intent(entries[rule.action]),
+        _without_intent(entry),
         before=_without_intent(before),
         detail=_detail(rule.detail, facts) if rule.detail else "",
-        path=_last_path(records),
+        path="" if last is None else last.path,
+        after=_without_intent(after),
+        deletions={
+            state.version: facts.deletion_of(state)
+            for state in (entry, before, after)
+            if state is not None and _in_trash(state)
+        },
+        last=last,
+        newest=max(record.operation.version for record in records),
     )
 
 
@@ -298,7 +351,7 @@ def decide_object(
     if within not in {ROOT, path} and not path.startswith(within + "/"):
         return None, False
     if is_present(object_id):
-        return RestoreDecision("present", None, path=decision.path), False
+        return RestoreDecision("present", None, path=decision.path, last=decision.last), False
     return decision, decision.rule == "deleted" and any(
         _removes_directory(record.operation) for record in records
     )
@@ -341,10 +394,13 @@ def _pending(records: Sequence[LogRecord]) -> list[Operation]:
     return sorted(found, key=lambda operation: (operation.version, operation.id))
 
 
-def _last_path(records: Sequence[LogRecord]) -> str:
+def _last_state(records: Sequence[LogRecord]) -> Entry | None:
     last = max(records, key=lambda record: record.operation.version).operation
-    state = last.after or last.before
-    return state.path if state is not None else ""
+    return last.after or last.before
+
+
+def _in_trash(entry: Entry | None) -> bool:
+    return entry is not None and entry.directory == TRASH_ID
 
 
 def _bytes_there(entry: Entry | None, sizes: Mapping[str, int]) -> bool:

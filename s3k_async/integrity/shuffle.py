@@ -20,7 +20,7 @@ from s3k_async._core.file_modes import make_directories, open_private
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.integrity.facts import Finding, ItemFacts, LogObjectFacts, OpenSegment
-from s3k_async.model import Entry
+from s3k_async.model import Deletion, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.txn.txn_record import TransactionRecord
 
@@ -91,13 +91,21 @@ def _entry_of(row: list[Any] | None) -> Entry | None:
 
 def _record_row(record: LogRecord) -> list[Any]:
     operation = record.operation
-    sides = [_entry_row(operation.before), _entry_row(operation.after)]
-    return [record.state, record.key, *(getattr(operation, name) for name in _OPERATION), *sides]
+    row = [record.state, record.key, *(getattr(operation, name) for name in _OPERATION)]
+    row += [_entry_row(operation.before), _entry_row(operation.after)]
+    return row if operation.trash is None else [*row, astuple(operation.trash)]
 
 
 def _record_of(row: list[Any]) -> LogRecord:
     operation = Operation(
-        row[2], row[3], row[4], row[5], row[6], _entry_of(row[7]), _entry_of(row[8])
+        row[2],
+        row[3],
+        row[4],
+        row[5],
+        row[6],
+        _entry_of(row[7]),
+        _entry_of(row[8]),
+        Deletion(*row[9]) if len(row) > 9 else None,
     )
     return LogRecord(operation, row[0], row[1])
 

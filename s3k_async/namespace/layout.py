@@ -21,6 +21,7 @@ from s3k_async.errors import ItemFormatError, S3kError, UnsupportedError
 from s3k_async.model import (
     ChangeResult,
     ChangeTally,
+    Deletion,
     Entry,
     LayoutName,
     Operation,
@@ -98,6 +99,8 @@ class TrashedEntry:
     entry: Entry
     item: Item
     """The item that stores it, with attributes that entries outside the trash do not have."""
+    deletion: Deletion
+    """The same attributes for the log, which does not contain removal markers."""
 
 
 class Layout(Protocol):
@@ -369,6 +372,10 @@ class LayoutCheck(Protocol):
 
     def logged_item(self, operation: Operation) -> Mapping[str, Value]:
         """The item for the state of an entry after a logged operation."""
+
+    def deletion(self, put: Put) -> Deletion | None:
+        """The attributes of a directory in the trash that a write of `put_for` stores, for the log;
+        None for other entries."""
 
     def moved_item(self, item: Item, entry: Entry) -> Mapping[str, Value]:
         """The item of an entry under its own key, which was found under another one."""

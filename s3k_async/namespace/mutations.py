@@ -382,7 +382,7 @@ class _Evaluation:
         trashed = self._store.layout.trashed(entry, removal.id, empty=False)
         self._change(entry.path, entry, None, [removal] if trashed is None else [])
         if trashed is not None:
-            move = self._operation("rename", entry, trashed.entry)
+            move = self._store.changes.operation("rename", entry, trashed.entry, trashed.deletion)
             self.plan.trashed.append(
                 Change(
                     entry.path,

@@ -19,7 +19,17 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from s3k_async import _native
 from s3k_async.errors import InvalidPathError, LogFormatError
-from s3k_async.model import ROOT, UNCOMMITTED, Entry, Operation, OperationKind
+from s3k_async.model import (
+    ROOT,
+    TRASH_ID,
+    UNCOMMITTED,
+    Deletion,
+    Entry,
+    Operation,
+    OperationKind,
+    TrashReason,
+    TrashState,
+)
 
 __all__ = [
     "FORMAT",
@@ -32,6 +42,9 @@ __all__ = [
     "SegmentKey",
     "committed_key",
     "decode",
+    "deletion_document",
+    "deletion_flaw",
+    "deletion_from",
     "encode",
     "entry_document",
     "entry_from",
@@ -107,6 +120,19 @@ _values_of_tree_entry: Final = attrgetter(*_TREE_FIELDS)
 _DIRECTORY: Final = b'"directory":'
 """What a line contains if and only if a state in it has a directory key: JSON escapes quotation
 marks within texts."""
+_TRASH: Final = "trash"
+_DELETION_NAMES: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
+    "why": ("why", _TEXT),
+    "from": ("origin", _TEXT),
+    "was": ("was", _TEXT),
+    "when": ("when_ms", _NUMBER),
+    "by": ("by", _TEXT),
+    "state": ("state", _TEXT),
+    "since": ("since_ms", _NUMBER),
+}
+"""Of an operation that leads into the trash: the names of the attributes of its item, those of
+`Deletion`, and their types."""
+_DELETION_FIELDS: Final = {name: kinds for name, (_, kinds) in _DELETION_NAMES.items()}
 _SIDE: Final = (dict, type(None))
 _OPERATION_FIELDS: Final[dict[str, tuple[type, ...]]] = {
     "id": _TEXT,
@@ -246,7 +272,7 @@ def decode(data: bytes, key: str) -> LogRecord:
 def operation_line(operation: Operation, key: str) -> bytes:
     """One operation as a line of a segment, without the newline. Raises LogFormatError for one
     that `operation_from` would refuse: both make the same checks."""
-    document = {
+    document: dict[str, Any] = {
         "id": operation.id,
         "kind": operation.kind,
         "object": operation.object_id,
@@ -256,6 +282,9 @@ def operation_line(operation: Operation, key: str) -> bytes:
         "after": _side(operation.after, key),
     }
     _require_fields(document, _OPERATION_FIELDS, key)
+    if operation.trash is not None:
+        document[_TRASH] = deletion_document(operation.trash)
+        _require_fields(document[_TRASH], _DELETION_FIELDS, key)
     if flaw := _flaw(operation):
         raise LogFormatError(flaw, path=key)
     return _line(document)
@@ -284,6 +313,20 @@ def entry_from(document: dict[str, Any], key: str) -> Entry:
     if flaw := _impossible(entry):
         raise LogFormatError(flaw, path=key)
     return entry
+
+
+def deletion_document(deletion: Deletion) -> dict[str, Any]:
+    """The attributes of a directory in the trash as a JSON object of a record."""
+    return {name: getattr(deletion, field) for name, (field, _) in _DELETION_NAMES.items()}
+
+
+def deletion_from(document: object, key: str) -> Deletion:
+    """The attributes of a directory in the trash in a JSON object. Raises LogFormatError, with the
+    key."""
+    if not isinstance(document, dict):
+        raise LogFormatError(f"the field {_TRASH!r} is no JSON object", path=key)
+    _require_fields(document, _DELETION_FIELDS, key)
+    return Deletion(**{field: document[name] for name, (field, _) in _DELETION_NAMES.items()})
 
 
 def seal(body: bytes) -> bytes:
@@ -390,6 +433,7 @@ def _operation(document: dict[str, Any], key: str) -> Operation:
         time_ms=document["time_ms"],
         before=None if before is None else entry_from(before, key),
         after=None if after is None else entry_from(after, key),
+        trash=deletion_from(document[_TRASH], key) if _TRASH in document else None,
     )
     if flaw := _flaw(operation):
         raise LogFormatError(flaw, path=key)
@@ -467,6 +511,27 @@ def _flaw(operation: Operation) -> str | None:
         before.version + 1 != version if after is None else before.version >= version
     ):
         return "the state before is not of an earlier version"
+    if (after is not None and after.directory == TRASH_ID) != (operation.trash is not None):
+        return "the attributes of a deletion belong to a state in the trash, and to no other"
+    if after is None or operation.trash is None:
+        return None
+    if not after.is_dir or after.path.rpartition("/")[2] != object_id:
+        return "a state in the trash that is no directory under its object id"
+    if operation.trash.why != "deleted":
+        return "a removal marker or a staged directory, which are not logged"
+    return deletion_flaw(operation.trash)
+
+
+def deletion_flaw(deletion: Deletion) -> str | None:
+    """The reason why no item in the trash has these attributes, or None."""
+    if deletion.why not in get_args(TrashReason):
+        return f"an unknown reason {deletion.why!r}"
+    if deletion.state not in get_args(TrashState):
+        return f"an unknown state {deletion.state!r}"
+    if not is_id(deletion.origin) or not deletion.was.startswith(ROOT):
+        return "no former place"
+    if not 0 < deletion.when_ms <= _LARGEST or not 0 <= deletion.since_ms <= _LARGEST:
+        return "no time of the deletion, or an invalid one of its reclamation"
     return None
 
 

@@ -24,7 +24,8 @@ from s3k_async._sync.loop_thread import current_bridge
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ItemFormatError
 from s3k_async.integrity.audit import AuditTrail
-from s3k_async.integrity.restore_plans.path import TreePlan, entry_of
+from s3k_async.integrity.restore_plans.path import PathPlan
+from s3k_async.integrity.restore_plans.tree_plan import entry_of
 from s3k_async.integrity.restore_report import (
     LISTED_OUTCOMES,
     UNTOLD,
@@ -33,6 +34,7 @@ from s3k_async.integrity.restore_report import (
 )
 from s3k_async.integrity.restore_rules import RestoreDecision
 from s3k_async.integrity.scope import Scope
+from s3k_async.namespace.layout import require_supported
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.log_writer import DisabledLog
@@ -95,6 +97,7 @@ def restore(
     frames: list[DataFrame] = []
 
     async def planned(lost: DamagedVolume) -> _Planned:
+        require_supported(lost.keys.layout, "a Spark job of restore")
         known = lost.config if lost.table is None else lost.table.config
         here, there = (
             LostPlace(
@@ -154,7 +157,7 @@ class LostPlace:
 class _Planned:
     """The plan of a restore: the entries that the driver writes, and the files that tasks write."""
 
-    tree: TreePlan
+    tree: PathPlan
     files: DataFrame
     outcomes: DataFrame
     config: VolumeConfig
@@ -217,7 +220,7 @@ def _plan(
     files = job.stage("files", "independent files", FILES, known.files)
     sorter = ExternalSort(temporary)
     try:
-        tree = lost.make_tree(sorter, lost.volume_id)
+        tree = PathPlan(sorter, lost.volume_id, lost.path)
         outcomes: list[RestoreOutcome] = []
         tree.report.heard = outcomes.append
         for damaged in scanned.collector.loose.log_objects:
@@ -290,12 +293,12 @@ class _Decided:
         return columns.join(self._touched, "path", "left_semi").select("path", "object_id", "isdir")
 
 
-def _make_a_tree(tree: TreePlan, known: _Decided, files: DataFrame) -> None:
+def _make_a_tree(tree: PathPlan, known: _Decided, files: DataFrame) -> None:
     """Build the tree from the claims that the driver needs, a partition at a time."""
     for rows in _rows(known.special):
         tree.claim((row.object_id, _decision_of(row)) for row in rows)
     for rows in _rows(known.removed()):
-        tree.remove(row.path for row in rows)
+        tree.remove(("", row.path) for row in rows)
     for rows in _rows(known.existing()):
         tree.add_existing((row.path, row.object_id, row.isdir) for row in rows)
     earliest = sf.min(sf.when(~sf.col("occupied"), sf.col("ctime"))).alias("earliest")
@@ -316,7 +319,7 @@ def _decision_of(row: Any) -> RestoreDecision:
 
 
 def _judged(
-    spark: SparkSession, tree: TreePlan, files: DataFrame
+    spark: SparkSession, tree: PathPlan, files: DataFrame
 ) -> tuple[DataFrame, list[DataFrame]]:
     """The files to write; the other outcomes as separate frames."""
     free = files.where(~sf.col("occupied"))

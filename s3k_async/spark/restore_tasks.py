@@ -15,7 +15,8 @@ from s3k_async import _native
 from s3k_async._sync.loop_thread import current_bridge
 from s3k_async.config import VolumeConfig
 from s3k_async.integrity.audit import AuditTrail
-from s3k_async.integrity.restore_plans.path import entry_line, entry_of, is_plain
+from s3k_async.integrity.restore_plans.path import is_plain
+from s3k_async.integrity.restore_plans.tree_plan import entry_line, entry_of
 from s3k_async.integrity.restore_rules import RestoreDecision, decide_object
 from s3k_async.integrity.shuffle import Shuffle
 from s3k_async.model import Entry

@@ -15,7 +15,7 @@ from s3k_async import _native
 from s3k_async._native import Entries
 from s3k_async.backends.ports.items import Key
 from s3k_async.errors import InvalidPathError
-from s3k_async.model import Entry, HashName, LayoutName
+from s3k_async.model import TRASH_ID, Entry, HashName, LayoutName
 
 __all__ = ["BY_ID", "ROOT_KEY", "TRASH_ID", "Directory", "KeyScheme", "is_entry_partition"]
 
@@ -27,9 +27,6 @@ BY_ID = "/.directory"
 ROOT_KEY = Key("s3k:root", "root")
 """Where the root's record is. The root has no item; a transaction that changes something in it
 writes its operation there."""
-
-TRASH_ID = "00000000-0000-4000-8000-000000000001"
-"""The directory key of the trash, in layout `tree`. It has no item, and no path leads to it."""
 
 
 @dataclass(frozen=True, slots=True)

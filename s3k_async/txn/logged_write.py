@@ -10,7 +10,7 @@ from s3k_async._core.active_calls import note_change
 from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.runtime import Runtime
 from s3k_async.errors import OutcomeUnknownError, S3kError
-from s3k_async.model import Entry
+from s3k_async.model import Deletion, Entry
 from s3k_async.oplog.entries import Operation, OperationKind
 from s3k_async.oplog.log_writer import HeldLog, OperationLog, PendingLog
 from s3k_async.oplog.segments import Operations
@@ -36,10 +36,14 @@ class LoggedWriter:
         self._runtime = runtime
 
     def operation(
-        self, kind: OperationKind, before: Entry | None, after: Entry | None
+        self,
+        kind: OperationKind,
+        before: Entry | None,
+        after: Entry | None,
+        trash: Deletion | None = None,
     ) -> Operation:
         """The log record of one change of one entry. The operation id is that of `after`; a removal
-        gets a new one."""
+        gets a new one. `trash`: of an entry that is in the trash after the change."""
         if after is not None:
             identity, object_id, version = after.operation, after.id, after.version
         else:
@@ -53,6 +57,7 @@ class LoggedWriter:
             time_ms=self._runtime.now_ms(),
             before=before,
             after=after,
+            trash=trash,
         )
 
     async def run(

@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeAlias, get_args
 
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.items import Value
 from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -20,11 +21,17 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.integrity.audit import AuditRecord, AuditTrail
-from s3k_async.integrity.local_restore import MakeTree, RestorePlan, plan_restore
-from s3k_async.integrity.restore_plans.path import TreePlan
+from s3k_async.integrity.local_restore import (
+    ExistingEntries,
+    MakeTree,
+    RestorePlan,
+    plan_restore,
+)
+from s3k_async.integrity.restore_plans.path import PathPlan
+from s3k_async.integrity.restore_plans.tree import IdPlan
+from s3k_async.integrity.restore_plans.tree_plan import TreePlan
 from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.model import ROOT, Entry, HashName, LayoutName, Progress
-from s3k_async.namespace.layout import require_supported
 from s3k_async.oplog.entries import Operation
 from s3k_async.table.codec import from_items, to_item
 from s3k_async.table.keys import KeyScheme
@@ -33,7 +40,7 @@ from s3k_async.txn.volume_record import LOCK_PURPOSE, RECORD_KEY, SCOPED, layout
 from s3k_async.volumes.claims import CLAIM, Claim, read_claim
 from s3k_async.volumes.connections import VolumeConnections, log_location
 from s3k_async.volumes.exclusive_volume import exclusive_volume
-from s3k_async.volumes.volume import Volume, open_volume
+from s3k_async.volumes.volume import Volume, open_volume, require_layout
 
 __all__ = [
     "DamagedVolume",
@@ -45,7 +52,7 @@ __all__ = [
 ]
 
 
-TREE_PLANS: Final[Mapping[LayoutName, MakeTree]] = {"path": TreePlan}
+TREE_PLANS: Final[Mapping[LayoutName, MakeTree]] = {"path": PathPlan, "tree": IdPlan}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,10 @@ class DamagedVolume:
         if self.table is not None:
             return self.table.store.keys
         return KeyScheme(
-            self.config.name or "-", self.config.suffix_count or 1, self.config.hash or "xxh3"
+            self.config.name or "-",
+            self.config.suffix_count or 1,
+            self.config.hash or "xxh3",
+            self.config.layout or "path",
         )
 
     @property
@@ -181,7 +191,7 @@ async def restore_volume(
         place = connections.blobs(config.data, "data")
         log_place = connections.blobs(log_location(config), "log")
         found = await _mark(place, log_place)
-        require_supported(layout_of(found.flags), "a restore")
+        require_layout(layout_of(found.flags), config, where)
         data, log = place.below(found.scope), log_place.below(found.scope)
         top = ROOT if subtree is None else subtree
 
@@ -272,8 +282,8 @@ async def _is_half_restored(volume: Volume) -> bool:
 
 async def _need_empty(volume: Volume, where: str) -> None:
     """Raises DirectoryNotEmptyError for a table with entries."""
-    async for entries in _entries(volume):
-        if entries:
+    async for page in _entries(volume):
+        if page.entries or page.removed:
             raise DirectoryNotEmptyError(
                 "the table holds entries; only lost entries below a path can be restored "
                 "(--subtree)",
@@ -281,11 +291,17 @@ async def _need_empty(volume: Volume, where: str) -> None:
             )
 
 
-async def _entries(volume: Volume) -> AsyncIterator[Sequence[Entry]]:
+async def _entries(volume: Volume) -> AsyncIterator[ExistingEntries]:
     """The entries of the table. Raises ItemFormatError for an invalid item, which must be repaired
     first."""
+    check = volume.store.layout.check()
     async for items in scan_all(volume.items):
-        yield from_items(items, volume.store.keys, records=True)
+        entries: list[Entry] = []
+        removed: list[Entry] = []
+        for item in items:
+            for entry in from_items([item], volume.store.keys, records=True):
+                (entries if check.is_object(item, entry) else removed).append(entry)
+        yield ExistingEntries(entries, [entry.id for entry in removed])
 
 
 async def write_tree(
@@ -302,17 +318,23 @@ async def write_tree(
         for entries in tree.made_parents()
     ]
     for entries in tree.entries():
-        await write_entries(volume, entries, trail)
+        await write_entries(volume, entries, trail, tree.item)
         report.written += len(entries)
         tell(Progress("restore", report.written, report.restored, path=entries[-1].path))
     for each in pending:
         await each.commit()
 
 
-async def write_entries(volume: Volume, entries: Sequence[Entry], trail: AuditTrail) -> None:
-    """Write some entries, under the lock, after recording them in the audit trail."""
+async def write_entries(
+    volume: Volume,
+    entries: Sequence[Entry],
+    trail: AuditTrail,
+    item: Callable[[Entry, KeyScheme], Mapping[str, Value]] = to_item,
+) -> None:
+    """Write some entries, under the lock, after recording them in the audit trail. `item`: makes
+    the item of an entry."""
     await trail.write([_audit_record(entry) for entry in entries])
-    await volume.items.load([to_item(entry, volume.store.keys) for entry in entries])
+    await volume.items.load([item(entry, volume.store.keys) for entry in entries])
 
 
 def _creation(entry: Entry) -> Operation:

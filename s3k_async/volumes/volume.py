@@ -283,13 +283,22 @@ async def _record(
             "the table holds a native volume, not one of S3-FileSystem 1.0", path=where
         )
     require_agreement(record, config, where)
-    if record.layout != (config.layout or "path"):
+    require_layout(record.layout, config, where)
+    return record
+
+
+def require_layout(layout: LayoutName, config: VolumeConfig, where: str) -> None:
+    """Raises VolumeMismatchError if the configuration names another layout than that of the volume,
+    VolumeFormatError if it does not name one that is a draft."""
+    if config.layout not in (None, layout):
+        raise VolumeMismatchError(
+            f"the volume has layout {layout}, not {config.layout}", path=where
+        )
+    if layout != (config.layout or "path"):
         raise VolumeFormatError(
-            f"the volume has layout {record.layout}, which is a draft and has to be named to be "
-            "opened",
+            f"the volume has layout {layout}, which is a draft and has to be named to be opened",
             path=where,
         )
-    return record
 
 
 async def _legacy_record(config: VolumeConfig, items: RetryingItems, where: str) -> VolumeRecord:

@@ -358,9 +358,34 @@ async def test_an_item_in_the_trash_is_logged_again_and_keeps_its_attributes(sce
     key, item = await trashed(scene, "/a/d0")
     await scene.lose_log(str(item["id"]))
     assert {done[1:] for done in await repaired(scene)} == {("log_again", "done")}
-    assert deletion(await scene.volume.items.get(key)) == deletion(item)
+    logged_again = await scene.volume.items.get(key)
+    assert deletion(logged_again) == deletion(item)
+    await scene.settled()
+    await scene.volume.items.write(Delete(key, Condition()))
+    assert await repaired(scene) == {("entry_missing", "restore_entry", "done")}
+    assert await scene.volume.items.get(key) == logged_again
     (found,) = await scene.volume.store.layout.trash().items()
     assert (found.id, found.was) == (item["id"], "/a/d0")
+
+
+@everywhere
+@pytest.mark.parametrize("state", ["", "reclaiming"])
+async def test_a_lost_item_in_the_trash_comes_back_with_every_attribute(
+    scene: Scene, state: str
+) -> None:
+    key, _ = await trashed(scene, "/a/d0")
+    store = scene.volume.store
+    if state:
+        await store.layout.trash().empty()
+        await scene.settled()
+    item = await scene.volume.items.get(key)
+    assert item is not None
+    assert item.get("state", "") == state
+    await scene.volume.items.write(Delete(key, Condition()))
+    assert await repaired(scene) == {("entry_missing", "restore_entry", "done")}
+    assert await scene.volume.items.get(key) == item
+    (found,) = await store.layout.trash().items()
+    assert found.state == state
 
 
 @everywhere

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import get_args
 
 import pytest
 
-from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.ports.pagination import list_all
-from s3k_async.integrity.local_restore import plan_restore
-from s3k_async.integrity.restore_plans.path import TreePlan
-from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.integrity.restore_rules import (
     OBJECTS,
     RestoreDecision,
@@ -21,100 +17,38 @@ from s3k_async.integrity.restore_rules import (
     decide_restore,
 )
 from s3k_async.integrity.rule_table import RuleCoverage
-from s3k_async.model import UNCOMMITTED, Entry
-from s3k_async.oplog.entries import LogRecord, Operation, OperationKind
-from s3k_async.oplog.log_writer import NativeLog
-from tests.oplog.operations import log_blobs
-from tests.support import FakeClock, fake_runtime
+from s3k_async.layouts.tree.trash_items import TrashedDirectory
+from s3k_async.model import (
+    UNCOMMITTED,
+    Entry,
+    LayoutName,
+)
+from s3k_async.oplog.entries import LogRecord, Operation
+from tests.integrity.restore_ground import REACHED, Ground, new_ground, rules
 
-REACHED: set[str] = set()
 
-
-@dataclass
-class Ground:
-    """A log and bytes, written to by hand."""
-
-    log_blobs: MemoryBlobs
-    data: MemoryBlobs
-    clock: FakeClock = field(default_factory=FakeClock)
-
-    def __post_init__(self) -> None:
-        self.runtime = fake_runtime(self.clock, seed=5)
-        self.log = NativeLog(self.log_blobs, self.runtime)
-
-    def directory(self, path: str) -> Entry:
-        return Entry(
-            path,
-            True,
-            self.runtime.uuid(),
-            1,
-            1_600_000_000,
-            1_600_000_000_000,
-            operation=self.runtime.uuid(),
-        )
-
-    async def file(self, path: str, size: int = 3, *, stored: bool = True) -> Entry:
-        identity = self.runtime.uuid()
-        physical = self.runtime.physical_key(identity)
-        if stored:
-            await self.data.put(physical, b"x" * size)
-        operation = self.runtime.uuid()
-        return Entry(
-            path, False, identity, 2, 1, 1000, size, physical, committed=True, operation=operation
-        )
-
-    def change(self, kind: OperationKind, before: Entry | None, after: Entry | None) -> Operation:
-        state = after or before
-        assert state is not None
-        version = after.version if after else state.version + 1
-        identity = after.operation if after else self.runtime.uuid()
-        return Operation(identity, kind, state.id, version, self.clock.now_ms(), before, after)
-
-    def moved(self, entry: Entry, path: str) -> Operation:
-        return self.change("rename", entry, entry.moved(path, operation=self.runtime.uuid()))
-
-    async def commit(self, *operations: Operation) -> None:
-        assert await (await self.log.begin(operations)).commit()
-
-    async def begin(self, *operations: Operation) -> None:
-        await self.log.begin(operations)
-
-    async def made(self, *entries: Entry) -> None:
-        for entry in entries:
-            await self.commit(self.change("create" if entry.is_dir else "update", None, entry))
-
-    async def restored(
-        self, path: str = "/", existing: Iterable[Entry] | None = None
-    ) -> tuple[dict[str, Entry], RestoreReport]:
-        async def pages() -> AsyncIterator[Sequence[Entry]]:
-            yield list(existing or ())
-
-        plan = await plan_restore(
-            self.log_blobs,
-            self.data,
-            self.runtime,
-            make_tree=TreePlan,
-            volume_id="v",
-            path=path,
-            existing=None if existing is None else pages(),
-        )
-        entries = [entry for batch in plan.tree.entries() for entry in batch]
-        plan.close()
-        paths = [entry.path for entry in entries]
-        assert len(set(paths)) == len(paths)
-        for place, one in enumerate(paths):
-            assert not any(other.startswith(one + "/") for other in paths[:place])
-        REACHED.update(rule for rule, count in plan.report.counts.items() if count)
-        return {entry.path: entry for entry in entries}, plan.report
+@pytest.fixture(params=["path", "tree"])
+async def ground(request: pytest.FixtureRequest) -> Ground:
+    """In both layouts."""
+    return await new_ground(request.param)
 
 
 @pytest.fixture
-async def ground() -> Ground:
-    return Ground(await log_blobs(), await log_blobs())
+async def path_ground() -> Ground:
+    return await new_ground("path")
 
 
-def rules(report: RestoreReport) -> list[tuple[str, str]]:
-    return sorted((outcome.rule, outcome.path) for outcome in report.outcomes)
+@pytest.fixture
+async def tree_ground() -> Ground:
+    return await new_ground("tree")
+
+
+LAYOUTS: Mapping[str, Sequence[LayoutName]] = {
+    "ground": ("path", "tree"),
+    "path_ground": ("path",),
+    "tree_ground": ("tree",),
+}
+"""The layouts of each fixture."""
 
 
 async def test_what_was_committed_comes_back_as_it_was(ground: Ground) -> None:
@@ -257,7 +191,10 @@ async def test_a_pending_removal_in_a_directory_that_was_removed_has_happened(
     assert rules(report) == [("delete_done", "/d/e/f")]
 
 
-async def test_a_directory_that_was_not_wholly_prepared_stays_where_it_was(ground: Ground) -> None:
+async def test_a_directory_that_was_not_wholly_prepared_stays_where_it_was(
+    path_ground: Ground,
+) -> None:
+    ground = path_ground
     top, below, one, two = (
         ground.directory("/a"),
         ground.directory("/a/x"),
@@ -282,7 +219,8 @@ async def test_a_directory_that_was_not_wholly_prepared_stays_where_it_was(groun
     assert report.clean
 
 
-async def test_a_directory_whose_every_part_was_prepared_is_moved(ground: Ground) -> None:
+async def test_a_directory_whose_every_part_was_prepared_is_moved(path_ground: Ground) -> None:
+    ground = path_ground
     top, file = ground.directory("/a"), await ground.file("/a/f")
     await ground.made(top, file)
     moves = [ground.moved(top, "/b"), ground.moved(file, "/b/f")]
@@ -292,8 +230,9 @@ async def test_a_directory_whose_every_part_was_prepared_is_moved(ground: Ground
 
 
 async def test_a_directory_made_anew_at_the_old_place_does_not_bring_the_moved_one_back(
-    ground: Ground,
+    path_ground: Ground,
 ) -> None:
+    ground = path_ground
     top, file = ground.directory("/a"), await ground.file("/a/f")
     await ground.made(top, file)
     moves = [ground.moved(top, "/b"), ground.moved(file, "/b/f")]
@@ -349,7 +288,8 @@ async def test_rivals_that_are_pending_are_told_and_what_was_before_is_restored(
     assert [outcome.rule for outcome in report.problems] == ["rivals"]
 
 
-async def test_missing_parents_are_made_the_same_every_time(ground: Ground) -> None:
+async def test_missing_parents_are_made_the_same_every_time(path_ground: Ground) -> None:
+    ground = path_ground
     file = replace(await ground.file("/a/b/c/f"), ctime=77)
     await ground.made(file)
     restored, report = await ground.restored()
@@ -361,7 +301,8 @@ async def test_missing_parents_are_made_the_same_every_time(ground: Ground) -> N
     assert (await ground.restored())[0] == restored
 
 
-async def test_what_is_below_a_file_is_told_and_not_restored(ground: Ground) -> None:
+async def test_what_is_below_a_file_is_told_and_not_restored(path_ground: Ground) -> None:
+    ground = path_ground
     file, below = await ground.file("/a"), await ground.file("/a/b/f")
     await ground.made(file, below)
     restored, report = await ground.restored()
@@ -460,9 +401,32 @@ def test_nothing_known_of_a_pending_reservation() -> None:
     entry = Entry("/f", False, "a", 1, 1, 1, physical=UNCOMMITTED, lease_ms=5)
     record = LogRecord(Operation("o", "create", "a", 1, 1, None, entry), "pending")
     assert decide_restore([record], {}, 4) == RestoreDecision(
-        "reservation_kept", entry, detail="create to version 1 is pending", path="/f"
+        "reservation_kept",
+        entry,
+        detail="create to version 1 is pending",
+        path="/f",
+        last=entry,
+        newest=1,
     )
     assert decide_restore([record], {}, 5).rule == "reservation_over"
+
+
+async def test_a_pending_reclamation_is_taken_as_done(tree_ground: Ground) -> None:
+    """Files below the directory may be deleted, so it must not come back as one that can be
+    restored."""
+    ground = tree_ground
+    directory, file = ground.directory("/d"), await ground.file("/d/f")
+    trashed = ground.trashed(directory)
+    await ground.made(directory, file)
+    await ground.commit(trashed)
+    begun = ground.trashed(trashed.after or directory, "reclaiming")
+    await ground.begin(begun)
+    restored, report = await ground.restored()
+    assert rules(report) == [("reclaimed", f"/.trash/{directory.id}")]
+    assert restored.keys() == {f"/.trash/{directory.id}", f"/.trash/{directory.id}/f"}
+    item = TrashedDirectory.from_item(ground.items[directory.id], ground.keys)
+    assert (item.entry, item.deletion) == (begun.after, begun.trash)
+    assert report.clean
 
 
 async def test_pending_reservations_are_kept_while_their_leases_run(ground: Ground) -> None:
@@ -478,6 +442,7 @@ async def test_pending_reservations_are_kept_while_their_leases_run(ground: Grou
             physical=UNCOMMITTED,
             lease_ms=lease_ms,
             operation=ground.runtime.uuid(),
+            directory=ground.parent(path),
         )
         for path, lease_ms in (("/running", now_ms + 1_000), ("/over", now_ms))
     )
@@ -505,9 +470,7 @@ async def test_every_rule_is_reached() -> None:
             arguments = (
                 list(inspect.signature(scene).parameters) if name.startswith("test_") else []
             )
-            if arguments[:1] == ["ground"]:
-                await scene(
-                    Ground(await log_blobs(), await log_blobs()), *([None] * (len(arguments) - 1))
-                )
+            for layout in LAYOUTS.get(arguments[0] if arguments else "", ()):
+                await scene(await new_ground(layout), *([None] * (len(arguments) - 1)))
     assert set(get_args(RuleName)) == REACHED
     assert {rule for _, rule in reached} == set(OBJECTS.rules)

@@ -19,6 +19,7 @@ from s3k_async.oplog.checkpoints import Checkpoint
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.log_reader import Finding, LogReader, entry_ranges
+from tests.oplog import operations as samples
 from tests.torture.damage import DAMAGES, GRACE, Scene
 
 DAMAGED = (
@@ -137,4 +138,8 @@ def test_a_line_is_the_thing_again_and_parts_are_the_same_everywhere() -> None:
     record = LogRecord(Operation("o", "create", "b", 2, 1, None, after), "committed", "key")
     lonely = LonelyEntry(child, (record, record))
     assert from_line("lonely", to_line("lonely", lonely)) == lonely
+    for operation in (samples.TREE_TRASH, samples.TREE_RECLAIM, samples.RENAME):
+        record = LogRecord(operation, "pending", "key")
+        read = from_line("records", to_line("records", record))
+        assert (read.operation, read.key) == (operation, "key")
     assert asdict(ScanCounts()) == dict.fromkeys(ScanCounts.__dataclass_fields__, 0)

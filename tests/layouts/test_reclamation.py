@@ -17,6 +17,7 @@ from s3k_async.errors import (
     PathNotFoundError,
     ReadOnlyVolumeError,
     ResponseLostError,
+    ServiceError,
 )
 from s3k_async.layouts.tree.trash_items import SETTLE_MS
 from s3k_async.layouts.tree.tree_parents import CONCLUSIVE_SECONDS
@@ -140,6 +141,67 @@ async def test_the_settle_time_begins_when_collection_first_sees_the_item() -> N
         assert [path for path in await volume.tree() if path.endswith("/b/c")]
     await collect_at(client, now + SETTLE_MS)
     assert await volume.trashed() == []
+
+
+@pytest.mark.parametrize("way", ["gc", "empty", "wait"])
+async def test_a_reclamation_is_in_the_log_before_anything_is_deleted(way: str) -> None:
+    """So a restore from the log does not make the directory restorable without its files."""
+    volume = await volume_of()
+    client, other = volume.client(), volume.client()
+    top = await client.need("/a")
+    if way != "wait":
+        await client.delete("/a")
+        (deleted_item,) = await volume.trashed()
+        truth = (await volume.truths())[top.id].committed
+        assert truth is not None
+        assert truth.operation.trash == deleted_item.deletion
+        assert deleted_item.deletion.was == "/a"
+    files = {each.id for each in await volume.stored() if not each.is_dir}
+    logged: list[bool] = []
+
+    async def look(call: Call) -> None:
+        left = {each.id for each in await volume.stored()}
+        if not files <= left:
+            known = await volume.truths()
+            assert known[top.id].entry is not None
+            states = [known[top.id].committed, *known[top.id].pending]
+            trash = [each.operation.trash for each in states if each is not None]
+            logged.append(any(each is not None and each.state == "reclaiming" for each in trash))
+
+    client.faults.gate = look
+    works = {
+        "gc": lambda: collect(client),
+        "empty": lambda: client.layout.trash().empty(),
+        "wait": lambda: client.layout.delete_directory(top, wait=True),
+    }
+    await works[way]()
+    client.faults.gate = None
+    assert logged
+    assert all(logged)
+    (item,) = await volume.trashed()
+    truth = (await volume.truths())[top.id].committed
+    assert truth is not None
+    assert truth.operation.trash == item.deletion
+    assert (truth.operation.after, truth.operation.kind) == (item.entry, "update")
+    now = volume.runtime.now_ms()
+    assert item.deletion.since_ms == (now if way == "gc" else 0)
+    await collect(other)
+    (item,) = await volume.trashed()
+    truth = (await volume.truths())[top.id].committed
+    assert truth is not None
+    assert truth.operation.trash == item.deletion
+    assert item.since_ms == now
+
+
+async def test_a_reclamation_that_cannot_be_logged_deletes_nothing() -> None:
+    volume, client = await deleted()
+    before = await volume.stored()
+    error = ServiceError("no", service_code="X")
+    client.faults.fail_when(lambda call: call.store == "blobs", error, times=1000)
+    result = await client.layout.trash().empty()
+    assert [path for path, _ in result.failures] == ["/a"]
+    assert await volume.stored() == before
+    assert [each.state for each in await volume.trashed()] == [""]
 
 
 def test_a_creator_relies_on_markers_for_half_of_the_settle_time() -> None:

@@ -11,11 +11,10 @@ from s3k_async.backends.ports.items import Value
 from s3k_async.errors import ItemFormatError
 from s3k_async.layouts.tree.trash_items import (
     TrashedDirectory,
-    TrashReason,
     deleted_by,
     moved_to_trash,
 )
-from s3k_async.model import Entry
+from s3k_async.model import Entry, TrashReason
 from s3k_async.table.codec import from_item
 from s3k_async.table.keys import TRASH_ID
 from s3k_async.table.stored_reader import ROOT_ENTRY

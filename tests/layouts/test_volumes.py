@@ -11,7 +11,6 @@ import pytest
 from s3k_async import S3kClient, VolumeConfig, destroy_volume, init_volume
 from s3k_async.config import LocalDirectory, SqliteFile
 from s3k_async.errors import (
-    UnsupportedError,
     VolumeFormatError,
     VolumeMismatchError,
     VolumeNotFoundError,
@@ -19,7 +18,7 @@ from s3k_async.errors import (
 from s3k_async.migrate.dump import dump_volume
 from s3k_async.migrate.load import load_volume
 from s3k_async.migrate.reshard import reshard_volume
-from s3k_async.model import LayoutName
+from s3k_async.txn import volume_lock
 from s3k_async.volumes.restoration import restore_volume
 from s3k_async.volumes.volume import open_volume
 
@@ -83,19 +82,24 @@ def table_files(directory: Path) -> list[Path]:
     return list(directory.glob("metadata.sqlite*"))
 
 
-@pytest.mark.parametrize("layout", ["tree", None], ids=["named", "not named"])
 @pytest.mark.parametrize("dry_run", [False, True], ids=["restore", "dry run"])
-async def test_a_lost_table_is_not_restored_and_no_other_is_created(
-    config: VolumeConfig, tmp_path: Path, layout: LayoutName | None, *, dry_run: bool
+async def test_a_lost_table_is_restored_only_if_its_layout_is_named(
+    config: VolumeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dry_run: bool
 ) -> None:
+    monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
     await init_volume(config=config)
     async with S3kClient(config=config) as fs:
         await fs.write("/a/b", b"1")
     for part in table_files(tmp_path):
         part.unlink()
-    with pytest.raises(UnsupportedError, match="a restore does not support layout tree"):
-        await restore_volume(replace(config, layout=layout), dry_run=dry_run)
+    with pytest.raises(VolumeFormatError, match="layout tree, which is a draft"):
+        await restore_volume(replace(config, layout=None), dry_run=dry_run)
     assert not table_files(tmp_path)
+    assert (await restore_volume(config, dry_run=dry_run)).clean
+    assert bool(table_files(tmp_path)) != dry_run
+    if not dry_run:
+        async with S3kClient(config=config) as fs:
+            assert await fs.read("/a/b") == b"1"
 
 
 async def test_it_is_destroyed_with_what_is_in_it(config: VolumeConfig) -> None:

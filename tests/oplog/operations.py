@@ -5,14 +5,21 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 from itertools import count
-from typing import Any, overload
+from typing import Any, get_args, overload
 
 from hypothesis import strategies as st
 
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.pagination import list_all
-from s3k_async.model import UNCOMMITTED, Content, Entry
+from s3k_async.model import (
+    TRASH_ID,
+    UNCOMMITTED,
+    Content,
+    Deletion,
+    Entry,
+    TrashState,
+)
 from s3k_async.oplog.entries import LogRecord, Operation, OperationKind
 from s3k_async.oplog.log_reader import DamagedLog
 from s3k_async.testing import FaultPlan
@@ -59,6 +66,23 @@ DELETE = Operation(THIRD, "delete", OBJECT, 4, 1_600_000_003_000, MOVED, None)
 TREE_WRITE = replace(WRITE_AT_ONCE, after=TREE_FILE)
 TREE_RENAME = replace(RENAME, before=TREE_FILE, after=TREE_MOVED)
 TREE_DELETE = replace(DELETE, before=replace(MOVED, directory=PLACE))
+TREE_DIRECTORY = replace(DIRECTORY, directory=PLACE)
+DELETION = Deletion("deleted", PLACE, "/d", 1_600_000_004_000, by="user@host")
+TRASHED = TREE_DIRECTORY.moved(f"/.trash/{OBJECT}", operation=SECOND, directory=TRASH_ID)
+RECLAIMED = TRASHED.moved(TRASHED.path, operation=THIRD, directory=TRASH_ID)
+TREE_TRASH = Operation(
+    SECOND, "rename", OBJECT, 2, 1_600_000_004_001, TREE_DIRECTORY, TRASHED, DELETION
+)
+TREE_RECLAIM = Operation(
+    THIRD,
+    "update",
+    OBJECT,
+    3,
+    1_600_000_005_000,
+    TRASHED,
+    RECLAIMED,
+    replace(DELETION, state="reclaiming", since_ms=1_600_000_005_001),
+)
 
 _names = (f"test-oplog-{number}" for number in count())
 
@@ -140,6 +164,24 @@ def entries(draw: st.DrawFn, object_id: str, version: int) -> Entry:
     return Entry(id=object_id, version=version, **fields)
 
 
+def trashed(entry: Entry) -> Entry:
+    """A directory in the trash that has the rest of the entry."""
+    path = f"/.trash/{entry.id}"
+    return replace(entry, path=path, is_dir=True, committed=False, directory=TRASH_ID)
+
+
+deletions = st.builds(
+    Deletion,
+    st.just("deleted"),
+    ids,
+    texts.map(lambda text: "/" + text),
+    st.integers(min_value=1, max_value=2**63 - 1),
+    texts,
+    st.sampled_from(get_args(TrashState)),
+    st.integers(min_value=0, max_value=2**63 - 1),
+)
+
+
 @st.composite
 def operations(draw: st.DrawFn) -> Operation:
     """Any operation that does not contradict itself."""
@@ -150,6 +192,10 @@ def operations(draw: st.DrawFn) -> Operation:
     earlier = (
         version - 1 if kind == "delete" else draw(st.integers(min_value=1, max_value=version - 1))
     )
+    after = None if kind == "delete" else draw(entries(object_id, version))
+    trash = None
+    if after is not None and draw(st.booleans()):
+        after, trash = trashed(after), draw(deletions)
     return Operation(
         id=draw(ids),
         kind=kind,
@@ -157,5 +203,6 @@ def operations(draw: st.DrawFn) -> Operation:
         version=version,
         time_ms=draw(numbers),
         before=draw(entries(object_id, earlier)) if has_before else None,
-        after=None if kind == "delete" else draw(entries(object_id, version)),
+        after=after,
+        trash=trash,
     )

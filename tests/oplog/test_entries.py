@@ -9,14 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from s3k_async.errors import LogFormatError
-from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.model import UNCOMMITTED, Entry, TrashState
 from s3k_async.oplog.entries import (
     EntryKey,
     LogRecord,
@@ -24,6 +24,7 @@ from s3k_async.oplog.entries import (
     Operation,
     SegmentKey,
     decode,
+    deletion_document,
     encode,
     entry_key,
     history_prefix,
@@ -46,6 +47,8 @@ GOLDEN: dict[str, tuple[Operation, LogState]] = {
     "entry-2-write-at-once-pending.jsonl": (sample.TREE_WRITE, "pending"),
     "entry-2-rename-committed.jsonl": (sample.TREE_RENAME, "committed"),
     "entry-2-delete-committed.jsonl": (sample.TREE_DELETE, "committed"),
+    "entry-2-trash-pending.jsonl": (sample.TREE_TRASH, "pending"),
+    "entry-2-reclaim-committed.jsonl": (sample.TREE_RECLAIM, "committed"),
 }
 KEY = entry_key(sample.UPDATE, "committed")
 WHOLE = encode(LogRecord(sample.UPDATE, "committed"))
@@ -90,6 +93,37 @@ def test_every_field_of_an_entry_is_logged() -> None:
     tree = json.loads(encode(LogRecord(sample.TREE_RENAME, "pending")).partition(b"\n")[0])
     for side in ("before", "after"):
         assert list(tree[side]) == [fields[0], "directory", *fields[1:]]
+
+
+def test_every_field_of_a_deletion_is_logged_under_the_name_of_its_attribute() -> None:
+    document = json.loads(encode(LogRecord(sample.TREE_RECLAIM, "pending")).partition(b"\n")[0])
+    assert list(document["trash"]) == ["why", "from", "was", "when", "by", "state", "since"]
+    assert list(document["trash"].values()) == list(
+        dataclasses.astuple(sample.TREE_RECLAIM.trash or sample.DELETION)
+    )
+    assert "trash" not in json.loads(WHOLE.partition(b"\n")[0])
+
+
+@pytest.mark.parametrize("field", ["why", "from", "was", "when", "by", "state", "since"])
+def test_every_missing_or_wrongly_typed_field_of_a_deletion_is_noticed(field: str) -> None:
+    whole, key = (
+        encode(LogRecord(sample.TREE_TRASH, "pending")),
+        entry_key(sample.TREE_TRASH, "pending"),
+    )
+
+    def changed(change: Callable[[dict[str, Any]], object]) -> bytes:
+        return resealed(lambda document: change(document["trash"]), whole)
+
+    assert decode(changed(lambda _: None), key).operation == sample.TREE_TRASH
+    values: tuple[object, ...] = (None, [], True, 1.0)
+    refused = [changed(lambda trash: trash.pop(field))]
+    refused += [
+        changed(lambda trash, value=value: trash.update({field: value}))  # type: ignore[misc]
+        for value in values
+    ]
+    for data in refused:
+        with pytest.raises(LogFormatError):
+            decode(data, key)
 
 
 @given(sample.operations())
@@ -247,6 +281,25 @@ CONTRADICTIONS: dict[str, Operation] = {
     "half a surrogate pair": replace(sample.CREATE, after=replace(sample.RESERVED, path="/\ud83d")),
     "a number as text": replace(sample.CREATE, after=replace(sample.RESERVED, size="1")),  # type: ignore[arg-type]
 }
+IN_TRASH: dict[str, dict[str, Any]] = {
+    "no attributes": {"trash": None},
+    "a reason that is not logged": {"trash": replace(sample.DELETION, why="empty")},
+    "an unknown state": {"trash": replace(sample.DELETION, state=cast("TrashState", "restored"))},
+    "no former parent": {"trash": replace(sample.DELETION, origin="")},
+    "no former path": {"trash": replace(sample.DELETION, was="d")},
+    "no time": {"trash": replace(sample.DELETION, when_ms=0)},
+    "a time beyond 64 bits": {"trash": replace(sample.DELETION, since_ms=2**63)},
+    "half a surrogate pair": {"trash": replace(sample.DELETION, by="\ud83d")},
+    "another name": {"after": replace(sample.TRASHED, path="/.trash/other")},
+    "a file": {"after": replace(sample.TRASHED, is_dir=False)},
+}
+CONTRADICTIONS |= {
+    f"in the trash with {what}": replace(sample.TREE_TRASH, **fields)
+    for what, fields in IN_TRASH.items()
+}
+CONTRADICTIONS["elsewhere with attributes of the trash"] = replace(
+    sample.TREE_RENAME, trash=sample.DELETION
+)
 IMPOSSIBLE: dict[str, dict[str, Any]] = {
     "path above the root": {"path": "/../x"},
     "path with NUL": {"path": "/a\0b"},
@@ -293,7 +346,7 @@ odd_values: st.SearchStrategy[Any] = st.sampled_from(
 
 @given(sample.operations(), st.data())
 def test_exactly_what_can_be_read_is_written(operation: Operation, data: st.DataObject) -> None:
-    sides = ("before", "after")
+    sides = ("before", "after", "trash")
     place = data.draw(st.sampled_from(["", *filter(partial(getattr, operation), sides)]))
     changed: Any = getattr(operation, place) if place else operation
     names = [field.name for field in dataclasses.fields(changed) if field.name not in sides]
@@ -304,6 +357,8 @@ def test_exactly_what_can_be_read_is_written(operation: Operation, data: st.Data
     except LogFormatError:
         document = dataclasses.asdict(changed)
         document["object"] = document.pop("object_id")
+        if document.pop("trash") is not None:
+            document["trash"] = deletion_document(changed.trash)
         with pytest.raises(LogFormatError):
             operation_from(json.dumps(document).encode(), KEY)
     else:

@@ -18,8 +18,8 @@ from s3k_async._core.concurrency import gather
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.ports.items import ABSENT, PARTITION, Item, Put
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import BusyError
-from s3k_async.integrity.restore_plans.path import entry_line
+from s3k_async.errors import BusyError, UnsupportedError
+from s3k_async.integrity.restore_plans.tree_plan import entry_line
 from s3k_async.integrity.restore_report import UNTOLD, RestoreOutcome, RestoreReport
 from s3k_async.integrity.restore_rules import RuleName
 from s3k_async.model import Entry
@@ -206,7 +206,8 @@ def same(report: RestoreReport, other: RestoreReport) -> None:
 def test_a_tangled_log_is_restored_as_by_one_machine(
     spark: SparkSession, tmp_path: Path, keep: bool
 ) -> None:
-    """Every rule is reached; the records of the tables are equal to the last field."""
+    """Every rule of the layout is reached; the records of both tables are equal to the last
+    field."""
     one, many = tmp_path / "one", tmp_path / "many"
     asyncio.run(tangle(embedded(one), 5, TREES, keep=keep))
     shutil.copytree(one, many)
@@ -224,7 +225,9 @@ def test_a_tangled_log_is_restored_as_by_one_machine(
     assert report.written == report.restored > 0
     assert on(embedded(many), items_of) == on(embedded(one), items_of)
     expected = (
-        set(get_args(RuleName)) - {"log_damaged"} - (set() if keep else {"present", "occupied"})
+        set(get_args(RuleName))
+        - {"log_damaged", "reclaimed"}
+        - (set() if keep else {"present", "occupied"})
     )
     assert {rule for rule, count in report.counts.items() if count} == expected
 
@@ -319,3 +322,21 @@ def test_a_restore_that_was_interrupted_is_finished_by_either_and_no_task_outliv
         rows.collect()
     with S3kSyncClient(config=many) as fs:
         assert not fs.exists("/late")
+
+
+def test_a_volume_of_layout_tree_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    config = replace(embedded(tmp_path / "tree"), layout="tree")
+
+    async def work() -> None:
+        await init_volume(config)
+        async with S3kClient(config=config) as fs:
+            await fs.write("/a/f", b"1")
+        volume = await open_volume(config)
+        await volume.table.drop()
+        await volume.close()
+
+    asyncio.run(work())
+    for dry_run in (True, False):
+        with pytest.raises(UnsupportedError, match="Spark job of restore does not support"):
+            restore(spark, config, dry_run=dry_run)
+    assert asyncio.run(restore_volume(config, dry_run=False)).clean

@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 from typing import Literal, TypeAlias
 
 from anyio import sleep_forever
-from anyio.lowlevel import checkpoint
 
 from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async._native import object_id_of
+from s3k_async.backends.ports.items import Item
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient, _Opened
 from s3k_async.config import MemoryBlobs, MemoryTable, Tuning, VolumeConfig
@@ -28,11 +28,10 @@ from s3k_async.integrity.verify_rules import Finding
 from s3k_async.model import Entry, LayoutName
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.testing import Died, FaultPlan
-from s3k_async.txn import volume_lock
 from s3k_async.txn.txn_record import RENEW_SECONDS
 from s3k_async.volumes import Volume, init_volume, open_volume
-from s3k_async.volumes.restoration import restore_volume
 from tests.engines.volumes import fresh_name
+from tests.integrity.restore_ground import objects_of, restore_at_once
 from tests.integrity.verifier import Verifier
 from tests.layouts.trees import contradictions, paths_of, stored_and_seen
 from tests.support import FakeClock, fake_runtime, under
@@ -247,16 +246,17 @@ class World:
         physical = {str(entry.physical) for entry in entries if entry.committed}
         return {key for key in physical if "://" not in key}
 
+    async def table(self) -> list[Item]:
+        """The items of all objects."""
+        async with self.volume() as volume:
+            return await objects_of(volume)
+
     async def lose_table(self) -> None:
         """The table is gone, and what `s3k fsck restore` does."""
         from s3k_async.backends.memory.memory_items import MemoryItems as Items
 
-        async def sleep(seconds: float) -> None:
-            # No time passes, so that the lock is held without being renewed.
-            await (sleep_forever() if seconds == volume_lock.RENEW_SECONDS else checkpoint())
-
         await Items(self.config.name).drop()
-        await restore_volume(self.config, dry_run=False, runtime=replace(self.runtime, sleep=sleep))
+        await restore_at_once(self.config, self.runtime)
 
     def _config(self, name: str) -> VolumeConfig:
         return VolumeConfig(

@@ -71,6 +71,8 @@ RECORDS = (
     samples.WRITE_AT_ONCE,
     samples.RENAME,
     samples.DELETE,
+    samples.TREE_TRASH,
+    samples.TREE_RECLAIM,
 )
 ENTRIES = (samples.RESERVED, samples.PUBLISHED, samples.MOVED, samples.DIRECTORY)
 KEYS = KeyScheme("v", 3)

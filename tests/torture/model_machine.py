@@ -215,10 +215,13 @@ class VolumeMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            self.whole_tree(0)
+            try:
+                self.whole_tree(0)
+            finally:
+                for member in self.members:
+                    self.do(member.close())
+            self.do(self.volume.lose_table())
         finally:
-            for member in self.members:
-                self.do(member.close())
             self.do(self.volume.drop())
             self.runner.close()
 

@@ -30,6 +30,7 @@ from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from tests.client.rig import TUNING
 from tests.engines.volumes import fresh_name
 from tests.integrity.garbage import gc_of
+from tests.integrity.restore_ground import lose_table, objects_of, restore_at_once
 from tests.integrity.verifier import Verifier
 from tests.layouts.trees import paths_of
 from tests.support import FakeClock, fake_runtime
@@ -209,6 +210,22 @@ class ModelVolume:
         """Everything that fsck can mend is mended, once it is old enough."""
         self.clock.advance(QUIET)
         await repair_volume(member.volume, dry_run=False, grace=GRACE)
+
+    async def lose_table(self) -> None:
+        """The table is lost after a repair, while no client has the volume open, and comes back
+        from the log to the last attribute."""
+        member = await self.join()
+        await self.repaired(member)
+        await member.volume.log.drained()
+        before = await objects_of(member.volume)
+        await member.close()
+        await lose_table(self.config)
+        report = await restore_at_once(self.config, self.runtime)
+        assert report.clean, report.problems
+        member = await self.join()
+        assert await objects_of(member.volume) == before
+        assert await self.findings(member) == []
+        await member.close()
 
     async def collected(self, member: Member) -> None:
         """Bytes that nobody names are marked, and after another grace period swept."""

@@ -34,7 +34,7 @@ from s3k_async.migrate.retirement import GRACE_SECONDS as RETIREMENT_GRACE
 from s3k_async.migrate.retirement import RETIRED, Retirement, retire_log
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.compaction import GRACE_SECONDS, Compaction, Compactor
-from s3k_async.oplog.entries import LogRecord
+from s3k_async.oplog.entries import LogRecord, deletion_document
 from s3k_async.oplog.log_reader import DamagedLog, Finding, JavaLogReader, LogReader
 from s3k_async.volumes import Volume, open_volume
 
@@ -377,7 +377,7 @@ def _state(entry: Entry | None) -> str:
 
 def _document(record: LogRecord) -> dict[str, Any]:
     operation = record.operation
-    return {
+    shown = {
         "object_id": operation.object_id,
         "version": operation.version,
         "kind": operation.kind,
@@ -388,6 +388,9 @@ def _document(record: LogRecord) -> dict[str, Any]:
         "before": _entry(operation.before),
         "after": _entry(operation.after),
     }
+    if operation.trash is not None:
+        shown["trash"] = deletion_document(operation.trash)
+    return shown
 
 
 def _entry(entry: Entry | None) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from s3k_async import _native
 from s3k_async.backends.ports.items import Item, Put, Value
 from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.errors import ItemFormatError
-from s3k_async.model import ROOT, Entry, Operation
+from s3k_async.model import ROOT, Deletion, Entry, Operation
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import to_item, unchanged
 from s3k_async.table.keys import Directory
@@ -88,6 +88,10 @@ class PathCheck:
         """The item of the entry."""
         assert operation.after is not None
         return to_item(operation.after, self._store.keys)
+
+    def deletion(self, put: Put) -> Deletion | None:
+        """None: there is no trash."""
+        return None
 
     def moved_item(self, item: Item, entry: Entry) -> Mapping[str, Value]:
         """The item of the entry."""

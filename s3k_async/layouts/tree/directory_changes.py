@@ -34,13 +34,11 @@ from s3k_async.errors import (
 from s3k_async.layouts.tree.resolved_path import ResolvedPath
 from s3k_async.layouts.tree.trash_items import (
     TrashedDirectory,
-    TrashReason,
-    TrashState,
     deleted_by,
     moved_to_trash,
 )
 from s3k_async.layouts.tree.tree_reads import TreeReads
-from s3k_async.model import ROOT, ChangeResult, Entry, Progress
+from s3k_async.model import ROOT, ChangeResult, Entry, Progress, TrashReason
 from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
 from s3k_async.namespace.directories import require_directories
 from s3k_async.namespace.layout import OnProgress
@@ -89,7 +87,7 @@ class DirectoryChanges:
         await self.move_to_trash(entry)
         return _one_directory("delete", entry.path, progress)
 
-    async def move_to_trash(self, entry: Entry, state: TrashState = "") -> TrashedDirectory:
+    async def move_to_trash(self, entry: Entry) -> TrashedDirectory:
         """Move a directory into the trash. Raises the errors of `Layout.delete_directory`."""
         self._store.require_writable(entry.path)
         above = self._reads.known_above(entry)
@@ -97,9 +95,9 @@ class DirectoryChanges:
             if above is None or entry.pending or not entry.is_dir:
                 raise ObstructedError(entry.path)
             # The caller has just read the entry. If anything has changed since, this is refused.
-            return await self._to_trash(entry, above, state)
+            return await self._to_trash(entry, above)
         except ObstructedError:
-            return await until_unobstructed(self._store, lambda: self._delete(entry, state))
+            return await until_unobstructed(self._store, lambda: self._delete(entry))
 
     async def remove_empty(self, held: Entry, txn: OwnedTransaction) -> None:
         """Remove an empty directory that carries the transaction's intent, and put a removal marker
@@ -171,20 +169,18 @@ class DirectoryChanges:
         self._reads.discard(store.keys.directory(entry))
         self._reads.remember(moved)
 
-    async def _delete(self, expected: Entry, state: TrashState) -> TrashedDirectory:
+    async def _delete(self, expected: Entry) -> TrashedDirectory:
         (found,) = await self._reads.resolve([expected.path])
         entry = _directory_at(found)
         if entry.id != expected.id:
             raise ConflictError("another directory is now at this path", path=expected.path)
         _require_no_intents(expected.path, [found])
-        return await self._to_trash(entry, self._above(found), state)
+        return await self._to_trash(entry, self._above(found))
 
-    async def _to_trash(
-        self, entry: Entry, above: Sequence[Directory], state: TrashState
-    ) -> TrashedDirectory:
+    async def _to_trash(self, entry: Entry, above: Sequence[Directory]) -> TrashedDirectory:
         store = self._store
-        trashed = replace(self.trashed(entry, "deleted", store.runtime.uuid()), state=state)
-        renaming = store.changes.operation("rename", entry, trashed.entry)
+        trashed = self.trashed(entry, "deleted", store.runtime.uuid())
+        renaming = store.changes.operation("rename", entry, trashed.entry, trashed.deletion)
         await self._commit(renaming, entry, trashed.item(store.keys), [above])
         self._reads.discard(store.keys.directory(entry))
         return trashed

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from s3k_async import _native
 from s3k_async._core.concurrency import Budget
 from s3k_async._native import Entries
-from s3k_async.backends.ports.items import OPERATION, Delete, Update
+from s3k_async.backends.ports.items import OPERATION, Delete, Put, Update, Value
 from s3k_async.errors import (
     BusyError,
     ConditionFailedError,
@@ -26,7 +26,12 @@ from s3k_async.errors import (
     S3kError,
     TransactionConflictError,
 )
-from s3k_async.layouts.tree.trash_items import TrashedDirectory, in_trash
+from s3k_async.layouts.tree.trash_items import (
+    SINCE,
+    TrashedDirectory,
+    in_trash,
+    moved_to_trash,
+)
 from s3k_async.model import ChangeTally, Entry, Progress
 from s3k_async.namespace.bulk_changes import delete_files
 from s3k_async.namespace.layout import OnProgress
@@ -111,7 +116,8 @@ class Reclamation:
             if marker.is_settled(now_ms):
                 await store.items.write(Delete(key, unchanged))
             elif not marker.since_ms:
-                await self._change(marker, replace(marker, since_ms=now_ms))
+                seen: dict[str, Value] = {SINCE: now_ms, OPERATION: store.runtime.uuid()}
+                await store.items.write(Update(key, unchanged, set=seen))
         except ConditionFailedError:
             return  # another client changed it first
         except S3kError as error:
@@ -124,34 +130,34 @@ class Reclamation:
         belongs to another deletion. Raises BusyError."""
         store, deadline, current = self._store, self._store.deadline(), trashed
         while True:
-            begun = replace(current, state="reclaiming", since_ms=current.since_ms or now_ms or 0)
-            if begun == current:
+            since_ms = current.since_ms or now_ms or 0
+            if current.state and since_ms == current.since_ms:
                 return current
             try:
-                await self._change(current, begun)
+                return await self._begin(current, since_ms)
             except (ConditionFailedError, TransactionConflictError):
                 store.still_time(deadline, trashed.was)
-            else:
-                return begun
             item = await store.items.get(trashed.key(trashed.entry.id, store.keys))
             if item is None:
                 return None
             current = TrashedDirectory.from_item(item, store.keys)
-            if current.entry.version != trashed.entry.version:
+            if current.entry.version != trashed.entry.version and not current.state:
                 return None
             if current.entry.pending:
                 raise _held(current.was)
 
-    async def _change(self, current: TrashedDirectory, changed: TrashedDirectory) -> None:
+    async def _begin(self, current: TrashedDirectory, since_ms: int) -> TrashedDirectory:
+        """Write the next version of the item. It is logged before anything below is deleted, so
+        that a restore from the log does not make the directory restorable without its files."""
         store = self._store
-        await store.items.write(
-            Update(
-                current.key(current.entry.id, store.keys),
-                current.is_stored(),
-                # By its operation id, a repeated write detects that it was applied before.
-                set=changed.changed_from(current) | {OPERATION: store.runtime.uuid()},
-            )
+        entry = moved_to_trash(current.entry, operation=store.runtime.uuid())
+        begun = replace(current, entry=entry, state="reclaiming", since_ms=since_ms)
+        put = Put(begun.item(store.keys), current.is_stored())
+        await store.changes.run(
+            [store.changes.operation("update", current.entry, entry, begun.deletion)],
+            lambda _: store.items.write(put),
         )
+        return begun
 
     async def _clear(self, place: _Place, *, last: bool) -> bool:
         """Delete everything below a directory, in the first phase only files. `last`: the second

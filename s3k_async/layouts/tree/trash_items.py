@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import getpass
 import socket
-from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias, cast, get_args
+from dataclasses import dataclass, fields, replace
+from typing import Final, cast
 
 from s3k_async.backends.ports.items import Condition, Item, Key, Value
 from s3k_async.errors import ItemFormatError
-from s3k_async.model import ROOT, Entry
-from s3k_async.oplog.entries import is_id
+from s3k_async.model import Deletion, Entry, TrashReason, TrashState
+from s3k_async.oplog.entries import deletion_flaw
 from s3k_async.table.codec import NEXT, from_item, to_item
 from s3k_async.table.keys import TRASH_ID, Directory, KeyScheme
 
 __all__ = [
     "SETTLE_MS",
+    "SINCE",
     "TRASH_FOLDER",
-    "TrashReason",
-    "TrashState",
     "TrashedDirectory",
     "deleted_by",
     "in_trash",
@@ -33,18 +32,12 @@ __all__ = [
 SETTLE_MS: Final = 20 * 60_000
 """The settle time, milliseconds. Once it has passed since garbage collection first saw an item in
 the trash, every call that began before the deletion has ended."""
+SINCE: Final = "since"
+"""The attribute with the time at which garbage collection first saw the item."""
 TRASH_FOLDER: Final = "/.trash"
 """The parent of the paths that are shown for directories in the trash."""
 
-TrashReason: TypeAlias = Literal["deleted", "empty", "staged"]
-"""`deleted`: a directory deleted with everything below it. `empty`: the removal marker of an empty
-directory, for clients that were creating an entry in it. `staged`: a directory that is not
-published yet."""
-TrashState: TypeAlias = Literal["", "reclaiming"]
-"""`reclaiming`: its content is being removed, so that it cannot be restored."""
-
 _STATE: Final = "state"
-_SINCE: Final = "since"
 _LARGEST: Final = 2**63 - 1
 
 
@@ -70,6 +63,17 @@ class TrashedDirectory:
     job: str = ""
     """The id of the transaction that publishes it; for staged directories only."""
 
+    @classmethod
+    def of(cls, entry: Entry, deletion: Deletion) -> TrashedDirectory:
+        """A deleted directory, from the log."""
+        values = (getattr(deletion, each.name) for each in fields(Deletion))
+        return cls(entry, *values)
+
+    @property
+    def deletion(self) -> Deletion:
+        """Its part in the log beside the entry."""
+        return Deletion(*(getattr(self, each.name) for each in fields(Deletion)))
+
     def item(self, keys: KeyScheme) -> dict[str, Value]:
         """The item that stores it."""
         item = to_item(self.entry, keys)
@@ -77,7 +81,7 @@ class TrashedDirectory:
         optional: dict[str, Value] = {
             "by": self.by,
             _STATE: self.state,
-            _SINCE: self.since_ms,
+            SINCE: self.since_ms,
             "job": self.job,
         }
         return item | {name: value for name, value in optional.items() if value}
@@ -100,7 +104,7 @@ class TrashedDirectory:
             when_ms=_number(item, entry, "when"),
             by=_text(item, entry, "by", optional=True),
             state=cast("TrashState", _text(item, entry, _STATE, optional=True)),
-            since_ms=_number(item, entry, _SINCE, optional=True),
+            since_ms=_number(item, entry, SINCE, optional=True),
             job=_text(item, entry, "job", optional=True),
         )
         if flaw := trashed.flaw():
@@ -109,12 +113,8 @@ class TrashedDirectory:
 
     def flaw(self) -> str | None:
         """The contradiction in it, or None."""
-        if self.why not in get_args(TrashReason):
-            return f"an unknown reason {self.why!r}"
-        if self.state not in get_args(TrashState):
-            return f"an unknown state {self.state!r}"
-        if not is_id(self.origin) or not self.was.startswith(ROOT):
-            return "no former place"
+        if found := deletion_flaw(self.deletion):
+            return found
         if (self.why == "staged") != bool(self.job):
             return "a transaction belongs to a staged directory, and to no other"
         return None
@@ -139,18 +139,12 @@ class TrashedDirectory:
             "why": self.why,
         }
         missing = [NEXT]
-        for name, value in ((_STATE, self.state), (_SINCE, self.since_ms)):
+        for name, value in ((_STATE, self.state), (SINCE, self.since_ms)):
             if value:
                 equals[name] = value
             else:
                 missing.append(name)
         return Condition(equals=equals, missing=tuple(missing))
-
-    def changed_from(self, other: TrashedDirectory) -> dict[str, Value]:
-        """The attributes of its reclamation that differ from those of another state."""
-        found: dict[str, Value] = {_STATE: self.state, _SINCE: self.since_ms}
-        known: dict[str, Value] = {_STATE: other.state, _SINCE: other.since_ms}
-        return {name: value for name, value in found.items() if value != known[name]}
 
     def is_settled(self, now_ms: int) -> bool:
         """Whether the settle time has passed, by the clock of the data store."""

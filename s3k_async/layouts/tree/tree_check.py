@@ -28,10 +28,10 @@ from s3k_async.errors import ConflictError, ItemFormatError, UnsupportedError
 from s3k_async.layouts.tree.directory_changes import DirectoryChanges
 from s3k_async.layouts.tree.path_index import PathIndex
 from s3k_async.layouts.tree.trash_items import SETTLE_MS, TrashedDirectory
-from s3k_async.model import ROOT, Entry, Operation
+from s3k_async.model import ROOT, TRASH_ID, Deletion, Entry, Operation
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import from_item, to_item, unchanged
-from s3k_async.table.keys import TRASH_ID, Directory
+from s3k_async.table.keys import Directory
 from s3k_async.table.stored_reader import ROOT_ENTRY, SUFFIX_STREAMS
 
 __all__ = ["LOST_AND_FOUND", "TreeCheck"]
@@ -178,20 +178,19 @@ class TreeCheck:
         return Put(replace(trashed, entry=after).item(keys), when)
 
     def logged_item(self, operation: Operation) -> Mapping[str, Value]:
-        """The item of the entry. The attributes of a deletion are made from its operation: the log
-        does not tell who deleted the directory."""
-        after, before = operation.after, operation.before
+        """The item of the entry, in the trash with the attributes of the deletion."""
+        after = operation.after
         assert after is not None
-        if after.directory != TRASH_ID:
+        if operation.trash is None:
             return to_item(after, self._store.keys)
-        trashed = TrashedDirectory(
-            after,
-            "deleted",
-            before.directory if before is not None else ROOT_ENTRY.id,
-            before.path if before is not None else after.path,
-            operation.time_ms,
-        )
-        return trashed.item(self._store.keys)
+        return TrashedDirectory.of(after, operation.trash).item(self._store.keys)
+
+    def deletion(self, put: Put) -> Deletion | None:
+        """The attributes of the deletion in an item in the trash; None for other items."""
+        item, keys = put.item, self._store.keys
+        if from_item(item, keys).directory != TRASH_ID:
+            return None
+        return TrashedDirectory.from_item(item, keys).deletion
 
     def moved_item(self, item: Item, entry: Entry) -> Mapping[str, Value]:
         """The item with another key, and all of its attributes."""
@@ -226,7 +225,8 @@ class TreeCheck:
             Delete(store.keys.of(entry), unchanged(entry)),
             Put(trashed.item(store.keys), ABSENT),
         ]
-        await store.transact([store.changes.operation("rename", entry, trashed.entry)], actions)
+        renaming = store.changes.operation("rename", entry, trashed.entry, trashed.deletion)
+        await store.transact([renaming], actions)
 
     async def break_cycle(self, entry: Entry, others: Sequence[Entry]) -> None:
         """Move the directory, on the condition that the others are unchanged."""

@@ -55,7 +55,7 @@ class TreeLayout(TreeParents):
         below it. Entries that are kept are left to garbage collection."""
         if not wait:
             return await self.changes.delete_directory(entry, atomic=atomic, progress=progress)
-        trashed = await self.changes.move_to_trash(entry, "reclaiming")
+        trashed = await self.changes.move_to_trash(entry)
         tally = ChangeTally()
         await Reclamation(self._store, tally, progress).run(trashed)
         for path, error in tally.failures:
@@ -88,7 +88,7 @@ class TreeLayout(TreeParents):
     def trashed(self, directory: Entry, operation: str, *, empty: bool) -> TrashedEntry | None:
         """The directory in the trash, or its removal marker."""
         trashed = self.changes.trashed(directory, "empty" if empty else "deleted", operation)
-        return TrashedEntry(trashed.entry, trashed.item(self._store.keys))
+        return TrashedEntry(trashed.entry, trashed.item(self._store.keys), trashed.deletion)
 
     async def prepare_subtree(
         self,

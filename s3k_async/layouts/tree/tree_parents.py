@@ -25,9 +25,9 @@ from s3k_async.errors import (
     TransactionConflictError,
 )
 from s3k_async.layouts.tree.resolved_path import ResolvedPath
-from s3k_async.layouts.tree.trash_items import TrashedDirectory, TrashReason
+from s3k_async.layouts.tree.trash_items import TrashedDirectory
 from s3k_async.layouts.tree.tree_reads import TreeReads
-from s3k_async.model import ROOT, Entry
+from s3k_async.model import ROOT, Entry, TrashReason
 from s3k_async.namespace.conflict_backoff import ConflictBackoff, ObstructedError
 from s3k_async.namespace.directories import require_directories
 from s3k_async.namespace.layout import ConfirmedChain, PreparedPaths

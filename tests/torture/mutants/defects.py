@@ -38,6 +38,7 @@ REPAIR_TREE = "tests/integrity/test_repair_tree.py"
 BETWEEN_LAYOUTS = "tests/migrate/test_between_layouts.py"
 RESHARD = "tests/migrate/test_reshard.py"
 LAYOUT_CHANGE = "tests/migrate/test_layout_change.py"
+RESTORE_TREE = "tests/integrity/test_restore_plan_tree.py"
 RECLAMATION = "tests/layouts/test_reclamation.py"
 RETENTION = "tests/layouts/test_retention.py"
 TRANSACTIONS = "tests/layouts/test_transactions.py"
@@ -1001,5 +1002,118 @@ DEFECTS: tuple[Defect, ...] = (
         "sorted(filter(store.keys.is_current, paths))",
         "sorted(paths)",
         f"{LAYOUT_CHANGE}::test_gc_deletes_nothing_that_lives[tree]",
+    ),
+    Defect(
+        "a reclamation that begins without the log",
+        "layouts/tree/reclamation.py",
+        "        await store.changes.run(\n"
+        '            [store.changes.operation("update", current.entry, entry, begun.deletion)],\n'
+        "            lambda _: store.items.write(put),\n"
+        "        )\n",
+        "        await store.items.write(put)\n",
+        f"{RECLAMATION}::test_a_reclamation_is_in_the_log_before_anything_is_deleted",
+    ),
+    Defect(
+        "a deletion that is logged without its attributes",
+        "oplog/entries.py",
+        "        document[_TRASH] = deletion_document(operation.trash)\n",
+        '        document[_TRASH] = deletion_document(replace(operation.trash, by=""))\n',
+        "tests/oplog/test_entries.py"
+        "::test_entries_written_by_every_version_are_read_and_written_the_same",
+    ),
+    Defect(
+        "a pending reclamation that is taken as not begun",
+        "integrity/restore_rules.py",
+        '        Rule(("reclamation pending",), "reclaimed", "apply", "{pending} is pending"),\n',
+        "",
+        f"{RESTORE_TREE}::test_of_two_pending_reclamations_one_is_taken_as_done",
+    ),
+    Defect(
+        "a restoration from the trash that yields to a reclamation which may not have begun",
+        "integrity/restore_rules.py",
+        "        return bool(self.pending) and all(\n"
+        '            each.trash is not None and each.trash.state == "reclaiming"',
+        "        return bool(self.pending) and any(\n"
+        '            each.trash is not None and each.trash.state == "reclaiming"',
+        f"{RESTORE_TREE}::test_a_reclamation_and_a_restoration_that_are_pending_delete_nothing",
+    ),
+    Defect(
+        "a pending move into the trash that is taken as done",
+        "integrity/restore_rules.py",
+        "            self.result is None or (_in_trash(self.result) "
+        "and not _in_trash(self.states[0]))\n",
+        "            self.result is None\n",
+        f"{RESTORE_TREE}::test_a_pending_move_into_the_trash_is_not_carried_out",
+    ),
+    Defect(
+        "a move into the trash that is forgotten if its path was taken",
+        "integrity/restore_plans/tree_plan.py",
+        "        if after is None:\n",
+        "        if True:\n",
+        f"{RESTORE_TREE}::test_a_pending_move_into_the_trash_has_happened_if_the_path_is_taken",
+    ),
+    Defect(
+        "a restored item in the trash without the attributes of the deletion",
+        "integrity/restore_plans/tree.py",
+        "        if entry.directory != TRASH_ID:\n",
+        "        if True:\n",
+        f"{RESTORE_TREE}::test_directories_in_the_trash_have_every_attribute",
+    ),
+    Defect(
+        "pending renames that are restored in a circle",
+        "integrity/restore_plans/tree.py",
+        "        for cycle in self._index.cycles():\n",
+        "        for cycle in ():\n",
+        f"{RESTORE_TREE}::test_pending_renames_into_each_other_are_not_both_taken_as_done",
+    ),
+    Defect(
+        "a missing directory that is restored under another id",
+        "integrity/restore_plans/tree.py",
+        "id=key, directory=home)",
+        "directory=home)",
+        f"{RESTORE_TREE}::test_of_two_directories_at_one_place_the_content_is_kept",
+    ),
+    Defect(
+        "a missing directory that is restored at a version that it had before",
+        "integrity/restore_plans/tree.py",
+        "1 if newest is None else newest[0] + 1",
+        "1",
+        f"{RESTORE_TREE}::test_a_made_directory_has_a_version_that_it_never_had",
+    ),
+    Defect(
+        "a directory that is written after its entries",
+        "integrity/restore_plans/tree.py",
+        "                (depth + 1, depth),\n",
+        "                (-depth - 1, depth),\n",
+        f"{RESTORE_TREE}::test_what_is_below_a_renamed_directory_is_at_its_new_path",
+    ),
+    Defect(
+        "a removal below a reclaimed directory that is undone",
+        "integrity/restore_plans/tree.py",
+        "        self._finish_reclaimed()\n",
+        "",
+        f"{RESTORE_TREE}::test_pending_removals_below_a_reclaimed_directory_are_taken_as_done",
+    ),
+    Defect(
+        "a reclaimed directory that is dropped before its entries",
+        "integrity/restore_plans/tree.py",
+        '            " AND NOT EXISTS (SELECT 1 FROM claims AS child '
+        'WHERE child.parent = claims.object)"\n',
+        "",
+        f"{RESTORE_TREE}::test_pending_removals_below_a_reclaimed_directory_are_taken_as_done",
+    ),
+    Defect(
+        "a part of the tree that is restored without the directories above it",
+        "integrity/restore_plans/tree.py",
+        '            " AND object NOT IN (SELECT object FROM above)"\n',
+        "",
+        f"{RESTORE_TREE}::test_a_part_of_the_tree_is_known_by_the_directories_of_today",
+    ),
+    Defect(
+        "a removal marker that a restore takes for a directory",
+        "integrity/restore_plans/tree.py",
+        "        self._drop_emptied()\n",
+        "",
+        f"{RESTORE_TREE}::test_a_removal_marker_shows_that_the_directory_was_removed",
     ),
 )

@@ -1,0 +1,268 @@
+"""The claims of objects to places in the restored tree: the part of a plan that does not depend on
+the layout of the volume.
+
+The rules have decided each object by itself (`restore_rules`). Here certain states win over assumed
+ones, and no two objects share a place. A place is an entry key, in layout `path` the path. The work
+is done in a temporary file, so that memory is bounded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby, islice
+from typing import Final
+
+from s3k_async.backends.ports.items import Value
+from s3k_async.integrity.restore_report import RestoreOutcome, RestoreReport
+from s3k_async.integrity.restore_rules import RestoreDecision, RuleName
+from s3k_async.model import Entry
+from s3k_async.oplog.entries import deletion_document, entry_document, entry_from
+from s3k_async.oplog.external_sort import ExternalSort
+from s3k_async.table.codec import to_item
+from s3k_async.table.keys import KeyScheme
+
+__all__ = ["ROWS_AT_ONCE", "TreePlan", "entry_line", "entry_of"]
+
+ROWS_AT_ONCE: Final = 1000
+_SCHEMA: Final = """
+CREATE TABLE claims (
+    object TEXT PRIMARY KEY, place TEXT NOT NULL, parent TEXT NOT NULL, depth INTEGER,
+    isdir INTEGER NOT NULL, rule TEXT NOT NULL, certain INTEGER NOT NULL, entry TEXT NOT NULL,
+    before TEXT, came_from TEXT, detail TEXT NOT NULL, after TEXT, trash TEXT,
+    newest INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE removed (directory TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE existing (
+    place TEXT PRIMARY KEY, object TEXT NOT NULL, isdir INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+_INDEXES: Final = """
+CREATE INDEX IF NOT EXISTS by_place ON claims (place);
+CREATE INDEX IF NOT EXISTS by_parent ON claims (parent);
+"""
+_CLAIM: Final = f"INSERT INTO claims VALUES ({', '.join('?' * 14)})"  # noqa: S608 - question marks
+
+
+class TreePlan(ABC):
+    """The claims, in a temporary file that may hold other tables as well."""
+
+    def __init__(self, sorter: ExternalSort, volume_id: str, path: str) -> None:
+        """`path`: entries at and below it are restored."""
+        self.report = RestoreReport()
+        self.path = path
+        self._sorter = sorter
+        self._volume_id = volume_id
+        self._database = sorter.database
+        self._database.executescript(_SCHEMA)
+
+    @property
+    @abstractmethod
+    def within(self) -> str:
+        """The path of the objects that have to be decided: those at and below it."""
+
+    # Input
+
+    def claim(self, decisions: Iterable[tuple[str, RestoreDecision]]) -> None:
+        """Add the decisions with an entry, by object id."""
+        rows = [
+            self._row(object_id, decision, decision.entry)
+            for object_id, decision in decisions
+            if decision.entry
+        ]
+        self._sorter.many(_CLAIM, rows)
+
+    @abstractmethod
+    def remove(self, directories: Iterable[tuple[str, str]]) -> None:
+        """Add directories that are certainly removed: object id and path."""
+
+    def add_existing(self, entries: Iterable[tuple[str, str, bool]]) -> None:
+        """Add existing entries of the table: entry key, object id, and whether it is a
+        directory."""
+        self._sorter.many("INSERT OR REPLACE INTO existing VALUES (?, ?, ?)", list(entries))
+
+    @abstractmethod
+    def add_removed(self, object_ids: Iterable[str]) -> None:
+        """Add directories whose removal the table shows, by their removal markers."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Remove temporary files other than that of the claims. Idempotent."""
+
+    # What comes out
+
+    def entries(self) -> Iterator[list[Entry]]:
+        """The entries to restore, in lists: a directory comes in an earlier list than its
+        children."""
+        rows = self._database.execute("SELECT depth, entry FROM claims ORDER BY depth, place")
+        for _, level in groupby(rows, key=lambda row: row[0]):
+            while some := list(islice(level, ROWS_AT_ONCE)):
+                yield [self._shown(entry_of(text)) for _, text in some]
+
+    def made_parents(self) -> Iterator[list[Entry]]:
+        """The created directories, which are in no log."""
+        rows = self._database.execute(
+            "SELECT entry FROM claims WHERE rule = 'parent_made' ORDER BY depth, place"
+        )
+        while some := rows.fetchmany(ROWS_AT_ONCE):
+            yield [self._shown(entry_of(text)) for (text,) in some]
+
+    def item(self, entry: Entry, keys: KeyScheme) -> Mapping[str, Value]:
+        """The item of an entry to restore."""
+        return to_item(entry, keys)
+
+    def is_present(self, object_id: str) -> bool:
+        """Whether the table has an entry of the object."""
+        return self._one("SELECT 1 FROM existing WHERE object = ?", object_id) is not None
+
+    def index_existing(self) -> None:
+        """Create the index for `is_present`, after all existing entries were added."""
+        self._database.execute("CREATE INDEX IF NOT EXISTS by_object_existing ON existing (object)")
+
+    def make_a_tree(self) -> None:
+        """Resolve conflicts between the claims, and count the result."""
+        self._database.executescript(_INDEXES)
+        self._resolve()
+        rows = self._database.execute("SELECT object, rule, entry, detail FROM claims")
+        for object_id, rule, text, detail in rows:
+            entry = self._shown(entry_of(text))
+            self.report.count(entry)
+            self.report.note(RestoreOutcome(rule, entry.path, object_id, detail))
+
+    def note(self, decision: RestoreDecision, object_id: str) -> None:
+        """Count the outcome for an object that is not restored."""
+        path = decision.entry.path if decision.entry else decision.path
+        self.report.note(RestoreOutcome(decision.rule, path, object_id, decision.detail))
+
+    # How
+
+    @abstractmethod
+    def _resolve(self) -> None:
+        """Resolve conflicts between the claims."""
+
+    @abstractmethod
+    def _place(self, entry: Entry) -> tuple[str, str, int | None]:
+        """The place of an entry, the directory key in it, and its depth if that is known."""
+
+    def _shown(self, entry: Entry) -> Entry:
+        """A restored entry with its path."""
+        return entry
+
+    def _row(self, object_id: str, decision: RestoreDecision, entry: Entry) -> tuple[object, ...]:
+        before, after = decision.before, decision.after
+        place, parent, depth = self._place(entry)
+        deletions = {
+            version: deletion_document(each) for version, each in decision.deletions.items()
+        }
+        return (
+            object_id,
+            place,
+            parent,
+            depth,
+            entry.is_dir,
+            decision.rule,
+            decision.is_certain,
+            entry_line(entry),
+            None if before is None else entry_line(before),
+            None if before is None else self._place(before)[0],
+            decision.detail,
+            None if after is None else entry_line(after),
+            json.dumps(deletions) if deletions else None,
+            max(decision.newest, entry.version),
+        )
+
+    def _one(self, statement: str, *values: object) -> tuple[int, ...] | None:
+        row: tuple[int, ...] | None = self._database.execute(statement, values).fetchone()
+        return row
+
+    def _yield_places(self) -> None:
+        """Certain states win over assumed ones; if several remain at a place, none is restored."""
+        shared = "SELECT place FROM claims GROUP BY place HAVING count(*) > 1"
+        for _ in range(3):
+            for (place,) in self._all(shared):
+                rows = self._all("SELECT object, rule, certain FROM claims WHERE place = ?", place)
+                others = [row for row in rows if row[1] != "delete_undone"]
+                for object_id, rule, certain in rows:
+                    if rule == "delete_undone" and others:
+                        self._finish_removal(object_id, "its path was taken")
+                    elif not certain and rule != "rename_undone" and any(row[2] for row in others):
+                        self._take_back(object_id, "yielded")
+        for (place,) in self._all(shared):
+            rows = self._all("SELECT object FROM claims WHERE place = ?", place)
+            ids = ", ".join(sorted(object_id for (object_id,) in rows))
+            for (object_id,) in rows:
+                self._drop(object_id, "path_conflict", f"claimed by {ids}")
+
+    def _refuse_occupied(self) -> None:
+        rows = self._all("SELECT claims.object FROM claims JOIN existing USING (place)")
+        for (object_id,) in rows:
+            self._drop(object_id, "occupied")
+
+    def _new_directory(self, path: str, ctime: int) -> Entry:
+        """A directory with a deterministic id, so that a repeated restore does not create a second
+        one at its path."""
+        identity, operation = self._ids(path)
+        return Entry(path, True, identity, 1, ctime, ctime * 1000, operation=operation)
+
+    def _ids(self, name: str) -> list[str]:
+        """Two ids that this volume has for a name."""
+        digest = hashlib.sha256(f"{self._volume_id}\n{name}".encode()).digest()
+        return [str(uuid.UUID(bytes=digest[start : start + 16], version=4)) for start in (0, 16)]
+
+    def _finish_removal(self, object_id: str, detail: str) -> None:
+        """Decide that a removal that was assumed not to have happened did: the object is dropped,
+        or is in the trash."""
+        (after, trash, newest) = self._all(
+            "SELECT after, trash, newest FROM claims WHERE object = ?", object_id
+        )[0]
+        if after is None:
+            self._drop(object_id, "delete_done", detail)
+        else:
+            self._replace(object_id, "delete_done", after, detail, trash, int(newest))
+
+    def _take_back(self, object_id: str, rule: RuleName, detail: str = "") -> None:
+        """Replace an assumed state by the state before it."""
+        ((before, known, trash, newest),) = self._all(
+            "SELECT before, detail, trash, newest FROM claims WHERE object = ?", object_id
+        )
+        if before is None:
+            self._drop(object_id, rule, detail or known)
+        else:
+            self._replace(object_id, rule, before, detail or known, trash, int(newest))
+
+    def _replace(
+        self,
+        object_id: str,
+        rule: RuleName,
+        line: str,
+        detail: str,
+        trash: str | None,
+        newest: int,
+    ) -> None:
+        self._database.execute("DELETE FROM claims WHERE object = ?", (object_id,))
+        decision = RestoreDecision(rule, entry_of(line), detail=detail, newest=newest)
+        self.claim([(object_id, decision)])
+        self._database.execute("UPDATE claims SET trash = ? WHERE object = ?", (trash, object_id))
+
+    def _drop(self, object_id: str, rule: RuleName, detail: str = "") -> None:
+        """Remove a claim, and count its outcome."""
+        ((text,),) = self._all("SELECT entry FROM claims WHERE object = ?", object_id)
+        self._database.execute("DELETE FROM claims WHERE object = ?", (object_id,))
+        entry = entry_of(text)
+        self.note(RestoreDecision(rule, None, path=entry.path, detail=detail), object_id)
+
+    def _all(self, statement: str, *values: object) -> list[tuple[str, ...]]:
+        return self._database.execute(statement, values).fetchall()
+
+
+def entry_line(entry: Entry) -> str:
+    """An entry as a line of JSON."""
+    return json.dumps(entry_document(entry))
+
+
+def entry_of(line: str | bytes) -> Entry:
+    """The entry in a line."""
+    return entry_from(json.loads(line), "restore")
