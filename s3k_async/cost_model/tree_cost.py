@@ -12,6 +12,7 @@ no difference. The content of a deleted directory is reclaimed later.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from s3k_async.backends.ports.items import MAX_TRANSACTION
@@ -182,10 +183,19 @@ def _fold(work: Workload, tree: LaidTree) -> None:
     """One side of the prepared changes is listed again, and its intents or items removed."""
     work.get(tree.top.own_item + INTENT_BYTES)
     for kind in tree.kinds:
-        read_children(work, kind)
+        read_children(work, _with_intents(kind))
         groups = _groups(kind, MAX_TRANSACTION)
         work.transact(_child_bytes(kind) + INTENT_BYTES, kind.count * _children(kind), groups)
     work.transact(tree.top.own_item + INTENT_BYTES, 1, _one(1))
+
+
+def _with_intents(kind: Kind) -> Kind:
+    """A directory whose children have intents."""
+    return replace(
+        kind,
+        file_item=kind.file_item + INTENT_BYTES,
+        directory_item=kind.directory_item + INTENT_BYTES,
+    )
 
 
 def _children(kind: Kind) -> int:

@@ -82,7 +82,8 @@ def _reads(work: Workload, tree: LaidTree, windows: Windows) -> None:
         likely = sum(-(-(size + each) // MAX_BATCH) * times for size, times in windows)
         batches = ChildCount(min(likely, most), fewest, most)
     work.count("table", "BatchGetItem", batches, work.latency.read)
-    work.read_units += tree.files + (filled + parents) * read_units(tree.top.directory_item)
+    read = above + (number - 1) * parents if filled else 0
+    work.read_units += tree.files + read * read_units(tree.top.directory_item)
 
 
 def _reads_by_id(work: Workload, tree: LaidTree, windows: Windows) -> None:

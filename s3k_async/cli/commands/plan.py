@@ -296,7 +296,8 @@ def _tell_mix(
 ) -> None:
     prices = {name: plan.cost.in_read_units(write_price) for name, plan in plans.items()}
     break_even = plans["path"].cost.break_even(plans["tree"].cost)
-    cheaper = None if prices["path"] == prices["tree"] else min(prices, key=prices.__getitem__)
+    cheapest = min(prices, key=lambda name: prices[name])
+    cheaper = cheapest if len(set(prices.values())) > 1 else None
     if invocation.json:
         first = plans["path"].prediction
         invocation.output.json(
