@@ -202,7 +202,10 @@ def _calls(shares: Iterable[str], total: int) -> dict[str, int]:
             raise click.UsageError(f"{text!r} is not VERB=SHARE: VERB is one of {', '.join(VERBS)}")
         if verb in given:
             raise click.UsageError(f"{verb} has two shares")
-        given[verb] = Amount().convert(number, None, None)
+        try:
+            given[verb] = Amount().convert(number, None, None)
+        except click.BadParameter as error:
+            raise click.UsageError(f"{text!r} is not VERB=SHARE: SHARE is a number") from error
     whole = sum(given.values())
     if not whole:
         raise click.UsageError("a mix needs shares of verbs, such as stat=60 read=20 write=15")
