@@ -7,7 +7,7 @@ clients. Times follow from published quotas and assumed latencies.
 from s3k_async.cost_model.chain_cost import Chain
 from s3k_async.cost_model.item_size import entry_size, item_size
 from s3k_async.cost_model.listing_cost import listing
-from s3k_async.cost_model.mix_cost import TREE_VERBS, CapacityCost, mixed, on_tree
+from s3k_async.cost_model.mix_cost import TREE_VERBS, CapacityCost, first_reads, mixed, on_tree
 from s3k_async.cost_model.partition_layout import ChildCount
 from s3k_async.cost_model.prediction import Bound, Prediction, predict, suggest_suffix_count
 from s3k_async.cost_model.service_limits import (
@@ -46,6 +46,7 @@ __all__ = [
     "Workload",
     "deletion",
     "entry_size",
+    "first_reads",
     "item_size",
     "lay_out",
     "listing",

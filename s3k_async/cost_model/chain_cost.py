@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from s3k_async.cost_model.item_size import read_units
-from s3k_async.cost_model.partition_layout import ChildCount
 from s3k_async.cost_model.work_load import Workload
 from s3k_async.model import LayoutName
 
@@ -41,11 +40,3 @@ class Chain:
         work.read_units += read_units(size) - 1 + self.directories * (read_units(self.item) - 1)
         if self.directories:
             work.topmost_read += read_units(self.item)
-
-    def discover(self, work: Workload, below: int = 0) -> None:
-        """In layout `tree`, the reads of a client that has cached no directory: the chain, and
-        `below` directories below it, one by one."""
-        if self.layout == "tree":
-            number = ChildCount.of(self.directories + below)
-            work.get(self.item, number)
-            work.topmost_read += read_units(self.item) * bool(number.likely)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from s3k_async.cost_model.listing_cost import listing
+from s3k_async.cost_model.partition_layout import ChildCount
 from s3k_async.cost_model.service_limits import Service
 from s3k_async.cost_model.tree_cost import deletion, reclamation, renaming
 from s3k_async.cost_model.tree_shape import LaidTree
@@ -14,7 +15,7 @@ from s3k_async.cost_model.verb_cost import SINGLE_VERBS, VerbArguments, on_files
 from s3k_async.cost_model.work_load import Workload
 from s3k_async.cost_model.write_cost import loading
 
-__all__ = ["TREE_VERBS", "CapacityCost", "mixed", "on_tree"]
+__all__ = ["TREE_VERBS", "CapacityCost", "first_reads", "mixed", "on_tree"]
 
 TREE_VERBS: Final = ("list", "rename", "delete", "load")
 """Verbs on a directory with everything below it: `S3kClient.list`, `rename`, `delete` and
@@ -39,6 +40,28 @@ def on_tree(
             return on_files(verb, tree, arguments, service)
 
 
+def first_reads(verb: str, tree: LaidTree, service: Service) -> Workload:
+    """In layout `tree`, the additional reads of a client that has cached no directory: of each
+    directory above what the verb of `on_tree` reads by path, once. Exact for calls one after the
+    other, and for a list of one window."""
+    work = Workload(service.latency)
+    if tree.layout == "path" or verb == "makedirs":
+        return work
+    levels = [1] * tree.above
+    if verb in SINGLE_VERBS or verb == "load":
+        for level in range(int(tree.is_root), tree.depth + 1):
+            levels.append(sum(kind.count for kind in tree.kinds if kind.level == level))
+    size = tree.lowest.own_item
+    for number in levels:
+        if verb == "load" and number > 1:
+            work.get_many(number, size)
+        else:
+            work.get(size, ChildCount.of(number))
+    work.topmost_read += bool(levels)
+    work.chain = service.latency.read * len(levels)
+    return work
+
+
 def mixed(
     calls: Mapping[str, int],
     tree: LaidTree,
@@ -54,7 +77,7 @@ def mixed(
     creates one directory in one of them. The tree is the same for all calls.
     """
     work, later = Workload(service.latency), Workload(service.latency)
-    leaf = tree.subtree(tree.kinds[-1])
+    leaf = tree.subtree(tree.lowest)
     for verb, number in calls.items():
         if not number:
             continue

@@ -179,6 +179,11 @@ class LaidTree:
         return next(kind for kind in self.kinds if kind.level == 0)
 
     @property
+    def lowest(self) -> Kind:
+        """The most frequent of the lowest directories with files."""
+        return max(self.kinds, key=lambda kind: (kind.files > 0, kind.level, kind.count))
+
+    @property
     def filled(self) -> int:
         """Directories with files."""
         return sum(kind.count for kind in self.kinds if kind.files)

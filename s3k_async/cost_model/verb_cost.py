@@ -46,7 +46,7 @@ class VerbArguments:
     @classmethod
     def below(cls, tree: LaidTree, tuning: Tuning) -> VerbArguments:
         """Those of the calls for the files of the lowest directories of a tree."""
-        kind = tree.kinds[-1]
+        kind = tree.lowest
         sizes = kind.file_item, kind.directory_item, tree.file_bytes
         return cls(tree.parents(kind), *sizes, tuning, layout=tree.layout)
 

@@ -127,6 +127,12 @@ class Workload:
                 )
             self.heats = list(loads.values())
 
+    def precede(self, first: Workload) -> None:
+        """Add requests for which the others wait."""
+        chain = self.chain + first.chain
+        self.add(first)
+        self.chain = chain
+
     def _write(self, operation: str, size: int, times: ChildCount) -> None:
         self.count("table", operation, times, self.latency.write)
         self.write_units += times.likely * write_units(size)

@@ -119,6 +119,21 @@ def test_a_directory_that_is_too_deep_is_refused(cli: Cli) -> None:
     assert "99 directories above it" in refused.errors
 
 
+def test_a_new_client_reads_the_directories_first(cli: Cli) -> None:
+    def told(*arguments: str) -> Any:
+        shape = ("--directories", "100", "--depth", "3", "--json")
+        return cli.ok("plan", *arguments, *shape).json()
+
+    for verb, directories in (("stat", 104), ("rename", 3), ("load", 104), ("makedirs", 0)):
+        known, new = (told(verb, "--layout", "tree", *more) for more in ((), ("--new-client",)))
+        assert new["read_units"] - known["read_units"] == directories, verb
+        assert (new["bounds"]["chain"] > known["bounds"]["chain"]) == (directories > 0)
+        assert told(verb) == told(verb, "--new-client"), "not in layout path"
+    known, new = (told("mix", "stat=1", *more) for more in ((), ("--new-client",)))
+    assert new["layouts"]["path"] == known["layouts"]["path"]
+    assert new["prices"]["tree"] - known["prices"]["tree"] == 104
+
+
 def test_a_mix(cli: Cli) -> None:
     lines = cli.ok("plan", "mix", "stat=3", "rename=1", "--calls", "400").lines
     assert lines[:2] == [

@@ -10,6 +10,7 @@ import pytest
 from s3k_async._core.concurrency import run_all
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.client import S3kClient
+from s3k_async.config import Tuning
 from s3k_async.cost_model import (
     SINGLE_VERBS,
     ChildCount,
@@ -18,10 +19,13 @@ from s3k_async.cost_model import (
     VerbArguments,
     Workload,
     deletion,
+    first_reads,
     lay_out,
     listing,
     loading,
+    mixed,
     on_files,
+    on_tree,
     reclamation,
     renaming,
     single,
@@ -30,6 +34,7 @@ from s3k_async.cost_model.service_limits import Service
 from s3k_async.layouts.tree.trash_items import SETTLE_MS
 from s3k_async.model import LayoutName
 from s3k_async.namespace import directories
+from s3k_async.table.keys import Directory
 from s3k_async.volumes import init_volume
 from tests.cost_model.counting import (
     LAYOUTS,
@@ -195,9 +200,47 @@ async def test_single_verbs(layout: LayoutName, verb: str, parents: int, known: 
                     layout=layout,
                 )
                 work = single(verb, subject, SERVICE)
-                if not known and verb != "makedirs":
-                    subject.chain.discover(work)
+                if layout == "tree" and not known and verb != "makedirs":
+                    work.get(times=ChildCount.of(parents))  # each directory once, to know its id
                 assert predicted(work) == await made(client, counter)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [SHAPES["two levels"], ["f"], [f"a/d{number}/f" for number in range(130)]],
+    ids=["two levels", "one file", "many directories"],
+)
+@pytest.mark.parametrize("verb", ["list", "rename", "delete", "load", "stat", "write"])
+async def test_a_new_client_in_layout_tree(verb: str, files: list[str]) -> None:
+    """It reads each directory once to know its id, and then as any other client."""
+    async with client_of(3, "tree") as maker:
+        if verb in {"load", "write"}:
+            await directories_of(maker, "/in/here/tree", files)
+        else:
+            await plant(maker, "/in/here/tree", files)
+        paths = [f"/in/here/tree/{file}" for file in files]
+        tree = None if verb in {"load", "write"} else await laid(maker, "/in/here/tree", MEMORY)
+        async with S3kClient(config=maker.config) as client:
+            await client._volume().store.touch(Directory.at("/"))
+            with client.count() as counter:
+                match verb:
+                    case "list":
+                        assert [each async for each in client.list("/in/here/tree", recursive=True)]
+                    case "rename":
+                        await client.rename("/in/here/tree", "/in/here/moved")
+                    case "delete":
+                        await client.delete("/in/here/tree", recursive=True)
+                    case "load":
+                        await client.write_many([(path, b"1") for path in paths])
+                    case _:
+                        for path in paths:
+                            await run_single(client, verb, path)
+                counts = await made(client, counter)
+        tree = tree or await laid(maker, "/in/here/tree", MEMORY)
+        subject = VerbArguments(3, file_bytes=1, tuning=maker.config.tuning)
+        work = on_tree(verb, tree, subject, SERVICE)
+        work.precede(first_reads(verb, tree, SERVICE))
+        within_bounds(work, counts, {"BatchGetItem"} if verb == "load" else {"GetItem"})
 
 
 @pytest.mark.parametrize("missing", [1, 2, 4, 95])
@@ -214,14 +257,14 @@ async def test_makedirs_below_a_directory(layout: LayoutName, existing: int, mis
             assert predicted(single("makedirs", subject, SERVICE)) == await made(client, counter)
 
 
-async def run_single(client: S3kClient, verb: str, path: str) -> None:
+async def run_single(client: S3kClient, verb: str, path: str, content: bytes = b"x" * 120) -> None:
     match verb:
         case "stat":
             await client.stat(path)
         case "read":
             await client.read(path)
         case "write" | "overwrite":
-            await client.write(path, b"x" * 120)
+            await client.write(path, content)
         case "rename-file":
             await client.rename(path, f"{path}-renamed")
         case "delete-file":
@@ -300,6 +343,42 @@ async def test_many_single_calls_at_once_are_within_bounds(layout: LayoutName, v
         subject = VerbArguments(2, file_bytes=5, tuning=maker.config.tuning)
         work = on_files(verb, tree, subject, SERVICE)
     within_bounds(work, counts, {"GetItem"} if verb == "write" else set())
+
+
+@both
+async def test_a_mixture(layout: LayoutName) -> None:
+    calls = {"stat": 35, "list": 5, "overwrite": 35, "rename": 5, "delete": 5}
+    files = SHAPES["two levels"]
+    days = [f"/in/tree/day={day}" for day in range(5)]
+    async with client_of(1, layout) as maker:
+        await plant(maker, "/in/tree", files)
+        tree = await laid(maker, "/in/tree", MEMORY)
+        async with S3kClient(config=maker.config) as client:
+            await client._volume().store.touch(Directory.at("/"))
+            if layout == "tree":
+                await client.stat_many(days)
+            with client.count() as counter:
+                for verb in ("stat", "overwrite"):
+                    for file in files:
+                        await run_single(client, verb, f"/in/tree/{file}", b"")
+                for day in days:
+                    assert len([each async for each in client.list(day, recursive=True)]) == 7
+                    await client.rename(day, f"{day}-2")
+                    await client.delete(f"{day}-2", recursive=True)
+                counts = await made(client, counter)
+        subject = VerbArguments.below(tree, maker.config.tuning)
+        work, later = mixed(calls, tree, subject, SERVICE)
+        assert predicted(work) == counts
+        assert bool(later.requests) == (layout == "tree")
+
+
+@both
+def test_a_mixture_makes_single_directories(layout: LayoutName) -> None:
+    tree = lay_out(TreeShape(100, leaves=10), 4, SERVICE, layout)
+    subject = VerbArguments.below(tree, Tuning())
+    work, _ = mixed({"makedirs": 3}, tree, subject, SERVICE)
+    one = single("makedirs", replace(subject, missing=1), SERVICE)
+    assert work.requests == {key: number * 3 for key, number in one.requests.items()}
 
 
 async def directories_of(maker: S3kClient, top: str, files: list[str]) -> list[str]:

@@ -72,6 +72,7 @@ class _Assumed:
     service: Service
     concurrency: int
     atomic: bool
+    new_client: bool
 
     def tree(self, layout: LayoutName, suffix_count: int) -> tuple[LaidTree, VerbArguments]:
         """The tree, and the arguments of calls on its files."""
@@ -125,6 +126,11 @@ class _Plan:
     metavar="N",
     help="Price of a write unit in read units, for the comparison of a mix.",
 )
+@click.option(
+    "--new-client",
+    is_flag=True,
+    help="Layout tree: assume that the client has not read the directories before.",
+)
 @click.option("--no-atomic", is_flag=True, help="Rename or delete entry by entry, not atomically.")
 @click.option(
     "--warm",
@@ -140,6 +146,7 @@ def plan(
     layout: LayoutName | None,
     warm: bool,
     no_atomic: bool,
+    new_client: bool,
     latency: float,
     s3_latency: float,
     write_price: float,
@@ -174,6 +181,7 @@ def plan(
         Service(quota=WARM if warm else COLD, latency=times),
         options["concurrency"],
         atomic=not no_atomic,
+        new_client=new_client,
     )
     suffix_count = options["suffix_count"]
     if verb == MIX:
@@ -213,11 +221,13 @@ def _calls(shares: Iterable[str], total: int) -> dict[str, int]:
 
 
 def _planned(verb: str, assumed: _Assumed, layout: LayoutName, suffix_count: int) -> _Plan:
-    from s3k_async.cost_model import CapacityCost, on_tree, predict, reclamation
+    from s3k_async.cost_model import CapacityCost, first_reads, on_tree, predict, reclamation
 
     tree, arguments = assumed.tree(layout, suffix_count)
     service, concurrency = assumed.service, assumed.concurrency
     work = on_tree(verb, tree, arguments, service, atomic=assumed.atomic)
+    if assumed.new_client:
+        work.precede(first_reads(verb, tree, service))
     prediction = predict(verb, tree, work, service, concurrency=concurrency)
     if verb != "delete" or layout == "path":
         return _Plan(prediction, None, CapacityCost.of(work))
@@ -229,11 +239,13 @@ def _planned(verb: str, assumed: _Assumed, layout: LayoutName, suffix_count: int
 def _mixed(
     calls: Mapping[str, int], assumed: _Assumed, layout: LayoutName, suffix_count: int
 ) -> _Plan:
-    from s3k_async.cost_model import CapacityCost, mixed, predict
+    from s3k_async.cost_model import CapacityCost, first_reads, mixed, predict
 
     tree, arguments = assumed.tree(layout, suffix_count)
     service, concurrency = assumed.service, assumed.concurrency
     work, later = mixed(calls, tree, arguments, service, atomic=assumed.atomic)
+    if assumed.new_client:
+        work.precede(first_reads("stat", tree, service))
     prediction = predict(MIX, tree, work, service, concurrency=concurrency)
     reclaimed = None
     if later.requests:
