@@ -45,7 +45,7 @@ def renaming(
     atomic: bool = True,
 ) -> Workload:
     """Rename a directory to another name in its directory, or to a path with `target_parents`
-    existing ancestors below the root. In layout `tree` these are not ancestors of the source, too.
+    existing ancestors below the root, in layout `tree` none of them an ancestor of the source.
 
     Raises UnsupportedError, in layout `tree`, for too many ancestors.
     """

@@ -190,7 +190,7 @@ SINGLE_VERBS: Final[dict[str, Callable[[_VerbCall], None]]] = {
     "makedirs": _makedirs,
 }
 """By name: `S3kClient.stat`, `read`, `write` of a new file and of an existing one, `rename` and
-`delete` of a file, `makedirs` of a path of which nothing exists unless the arguments say so."""
+`delete` of a file, `makedirs` (`VerbArguments.missing`)."""
 
 
 def single(verb: str, subject: VerbArguments, service: Service) -> Workload:
@@ -221,7 +221,7 @@ def on_files(
     firsts = min(tree.filled, calls)
     for call, times in ((first, firsts), (later, calls - firsts)):
         work.add(call.work, times)
-    if verb == "write" and subject.parents:
+    if verb == "write" and subject.parents and calls:
         looks = work.requests.get(("table", "GetItem"), ChildCount())
         work.requests["table", "GetItem"] = replace(looks, low=looks.low - calls + firsts)
     work.chain = first.work.chain

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from s3k_async.cli.commands.plan import VERBS
+from s3k_async.cli.commands.plan import LAYOUTS, VERBS
+from s3k_async.cost_model import SINGLE_VERBS, TREE_VERBS
+from s3k_async.model import LayoutName
 from tests.cli.conftest import Cli
 
 
@@ -35,6 +37,11 @@ def test_json(cli: Cli) -> None:
     assert told["bound"] == "partition"
     assert told["seconds"] == max(told["bounds"].values())
     assert told["suggested_suffix_count"] == 16
+
+
+def test_the_model_has_the_verbs_and_layouts() -> None:
+    assert (*TREE_VERBS, *SINGLE_VERBS) == VERBS
+    assert get_args(LayoutName) == LAYOUTS
 
 
 @pytest.mark.parametrize("verb", VERBS)

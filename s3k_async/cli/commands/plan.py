@@ -335,7 +335,7 @@ def _tell_mix(
     invocation.output.line("")
     invocation.output.line(_verdict(prices, cheaper, write_price))
     if cheaper is not None:
-        invocation.output.line(_reservation(plans, cheaper, break_even))
+        invocation.output.line(_validity(plans, cheaper, break_even))
 
 
 def _mix_lines(calls: Mapping[str, int], plans: Iterable[_Plan]) -> list[str]:
@@ -395,7 +395,7 @@ def _verdict(
     )
 
 
-def _reservation(
+def _validity(
     plans: Mapping[LayoutName, _Plan], cheaper: LayoutName, break_even: float | None
 ) -> str:
     """At which prices it costs less."""
