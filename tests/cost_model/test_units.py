@@ -69,7 +69,7 @@ async def test_single_verbs(
 
 
 @pytest.mark.parametrize("atomic", [True, False], ids=["atomic", "plain"])
-@pytest.mark.parametrize("top", ["/in/tree", "/a/b/c/tree"])
+@pytest.mark.parametrize("top", ["/tree", "/in/tree", "/a/b/c/tree"])
 @pytest.mark.parametrize("verb", TREE_VERBS)
 @both
 async def test_trees(
