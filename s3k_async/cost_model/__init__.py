@@ -4,8 +4,10 @@ The counts are those of this package's client, for a run without failures, retri
 clients. Times follow from published quotas and assumed latencies.
 """
 
+from s3k_async.cost_model.chain_cost import Chain
 from s3k_async.cost_model.item_size import entry_size, item_size
 from s3k_async.cost_model.listing_cost import listing
+from s3k_async.cost_model.mix_cost import TREE_VERBS, CapacityCost, first_reads, mixed, on_tree
 from s3k_async.cost_model.partition_layout import ChildCount
 from s3k_async.cost_model.prediction import Bound, Prediction, predict, suggest_suffix_count
 from s3k_async.cost_model.service_limits import (
@@ -16,17 +18,20 @@ from s3k_async.cost_model.service_limits import (
     Service,
     TableQuota,
 )
-from s3k_async.cost_model.tree_cost import deletion, renaming
+from s3k_async.cost_model.tree_cost import deletion, reclamation, renaming
 from s3k_async.cost_model.tree_shape import Kind, LaidTree, TreeShape, lay_out, measure
-from s3k_async.cost_model.verb_cost import SINGLE_VERBS, VerbArguments, on_every_file, single
+from s3k_async.cost_model.verb_cost import SINGLE_VERBS, VerbArguments, on_files, single
 from s3k_async.cost_model.work_load import PartitionLoad, Workload
 from s3k_async.cost_model.write_cost import loading
 
 __all__ = [
     "COLD",
     "SINGLE_VERBS",
+    "TREE_VERBS",
     "WARM",
     "Bound",
+    "CapacityCost",
+    "Chain",
     "ChildCount",
     "ClientSpeed",
     "Kind",
@@ -41,13 +46,17 @@ __all__ = [
     "Workload",
     "deletion",
     "entry_size",
+    "first_reads",
     "item_size",
     "lay_out",
     "listing",
     "loading",
     "measure",
-    "on_every_file",
+    "mixed",
+    "on_files",
+    "on_tree",
     "predict",
+    "reclamation",
     "renaming",
     "single",
     "suggest_suffix_count",

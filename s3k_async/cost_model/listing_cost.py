@@ -16,8 +16,11 @@ __all__ = ["listing", "longest_listing", "read_children"]
 def listing(tree: LaidTree, service: Service) -> Workload:
     """List a subtree, with concurrent reads of all suffixes of up to DIRECTORIES directories."""
     work = Workload(service.latency)
-    # The root has no item, but a record for transactions with changes in it.
-    work.get(tree.top.own_item)
+    if tree.is_root:
+        # It has no item, but a record for transactions with changes in it.
+        work.get()
+    else:
+        tree.chain.find(work, tree.top.own_item)
     work.chain += service.latency.read
     for kind in tree.kinds:
         read_children(work, kind)
@@ -42,8 +45,11 @@ def read_children(work: Workload, kind: Kind) -> None:
 
 
 def read_again(work: Workload, tree: LaidTree) -> None:
-    """Read all directories once more, before the first page is given."""
-    work.get_many(tree.directories)
+    """Read all directories once more, before the first page is given, in layout `tree` with those
+    above the top."""
+    above = tree.above if tree.layout == "tree" else 0
+    work.get_many(tree.directories + above)
+    work.topmost_read += above > 0
     work.read_units += sum(kind.count * (read_units(kind.own_item) - 1) for kind in tree.kinds)
 
 

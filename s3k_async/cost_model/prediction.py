@@ -11,6 +11,7 @@ from s3k_async.cost_model.partition_layout import ChildCount
 from s3k_async.cost_model.service_limits import Service
 from s3k_async.cost_model.tree_shape import LaidTree
 from s3k_async.cost_model.work_load import PartitionLoad, Workload
+from s3k_async.model import LayoutName
 
 __all__ = ["Bound", "Prediction", "predict", "suggest_suffix_count"]
 
@@ -40,6 +41,7 @@ class Prediction:
     files: int
     directories: int
     suffix_count: int
+    layout: LayoutName
     requests: Mapping[tuple[Part, str], ChildCount]
     """By part of the volume and operation, with the names of `s3k_async._core.metering`."""
     read_units: float
@@ -71,7 +73,10 @@ def predict(
             heat.read_units / service.partition_read, heat.write_units / service.partition_write
         )
 
-    hottest = max([*work.heats, PartitionLoad("none", 0.0, 0.0)], key=seconds)
+    topmost = PartitionLoad(
+        "the item of the topmost directory", work.topmost_read, work.topmost_write
+    )
+    hottest = max([*work.heats, topmost], key=seconds)
     bounds = [
         Bound(
             "partition",
@@ -95,6 +100,7 @@ def predict(
         tree.files,
         tree.directories,
         tree.suffix_count,
+        tree.layout,
         dict(sorted(work.requests.items())),
         work.read_units,
         work.write_units,

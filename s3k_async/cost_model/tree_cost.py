@@ -3,11 +3,16 @@
 
 Assumptions: no other client works in the tree, it has no reservations and no intents of interrupted
 transactions, and the work ends before the first renewal of the lease (one UpdateItem every
-RENEW_SECONDS). In the root, the first such change of a volume makes a record (one PutItem).
+RENEW_SECONDS). In the root, the first such change of a volume makes a record (one PutItem); in
+layout `tree` the first one of a client updates it (one UpdateItem).
+
+In layout `tree` the cost does not depend on the content of the directory, and `atomic=False` makes
+no difference. The content of a deleted directory is reclaimed later.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from s3k_async.backends.ports.items import MAX_TRANSACTION
@@ -17,9 +22,10 @@ from s3k_async.cost_model.partition_layout import ChildCount
 from s3k_async.cost_model.service_limits import Service
 from s3k_async.cost_model.tree_shape import Kind, LaidTree
 from s3k_async.cost_model.work_load import Workload
+from s3k_async.errors import UnsupportedError
 from s3k_async.txn.chunking import CHUNK
 
-__all__ = ["deletion", "renaming"]
+__all__ = ["deletion", "reclamation", "renaming"]
 
 MOVES: Final = MAX_TRANSACTION // 2
 """Files of one transaction of a rename: two actions each."""
@@ -27,18 +33,26 @@ RECORD_BYTES: Final = 250
 """Bytes of a transaction record, above those of any intent."""
 INTENT_BYTES: Final = 60
 """Bytes of a write intent in a directory's item."""
+TRASH_BYTES: Final = 200
+"""Bytes that the item of a directory has in addition in the trash."""
 
 
 def renaming(
     tree: LaidTree,
     service: Service,
     *,
-    target_parents: int = 1,
-    parents_touched: int = 1,
+    target_parents: int | None = None,
     atomic: bool = True,
 ) -> Workload:
-    """Rename a directory to a path with `target_parents` existing ancestors below the root;
-    `parents_touched`: 2 if the target is in another directory than the source."""
+    """Rename a directory to another name in its directory, or to a path with `target_parents`
+    existing ancestors below the root, in layout `tree` none of them an ancestor of the source.
+
+    Raises UnsupportedError, in layout `tree`, for too many ancestors.
+    """
+    elsewhere = target_parents is not None
+    if tree.layout == "tree":
+        return _renaming_by_id(tree, service, target_parents)
+    target_parents = tree.above if target_parents is None else target_parents
     if not atomic:
         return _renaming_plainly(tree, service, target_parents)
     work, top = Workload(service.latency), tree.top
@@ -48,7 +62,7 @@ def renaming(
     work.log(_one(1))
     work.transact(top.own_item + INTENT_BYTES, 2 if target_parents else 1, _one(1))
     _prepare(work, tree, MOVES, actions=2)
-    work.update(top.own_item, _one(parents_touched))
+    work.update(top.own_item, _one(2 if elsewhere else 1))
     work.update(RECORD_BYTES)
     for _ in ("source", "target"):
         _fold(work, tree)
@@ -61,7 +75,10 @@ def renaming(
 
 
 def deletion(tree: LaidTree, service: Service, *, atomic: bool = True) -> Workload:
-    """Delete a directory and its subtree."""
+    """Delete a directory and its subtree. Raises UnsupportedError, in layout `tree`, for too many
+    ancestors."""
+    if tree.layout == "tree":
+        return _deletion_by_id(tree, service)
     if not atomic:
         return _deletion_plainly(tree, service)
     work, top = Workload(service.latency), tree.top
@@ -76,6 +93,77 @@ def deletion(tree: LaidTree, service: Service, *, atomic: bool = True) -> Worklo
         _heat_of_changes(work, kind, "", 2)
     work.chain = _chain(tree, service, listings=2)
     return work
+
+
+def reclamation(tree: LaidTree, service: Service) -> Workload:
+    """Reclaim a deleted directory in layout `tree`: two runs of gc, of which the first deletes
+    files and the second directories. The requests with which each run reads the trash are not
+    counted. Nothing in layout `path`."""
+    work = Workload(service.latency)
+    if tree.layout == "path":
+        return work
+    work.update(tree.top.own_item + TRASH_BYTES)
+    for kind in tree.kinds:
+        # Only directories are left for the second run; those of each page are deleted together.
+        emptied = kind.without_files(service)
+        read_children(work, kind)
+        read_children(work, emptied)
+        work.entries_changed += kind.count * _children(kind)
+        work.log((kind.segments() + emptied.groups_of_pages()) * kind.count)
+        files = kind.transactions(MAX_TRANSACTION) * kind.count
+        directories = emptied.groups_of_pages(MAX_TRANSACTION) * kind.count
+        work.transact(kind.file_item, kind.count * kind.files, files)
+        work.transact(kind.directory_item, kind.count * kind.directories, directories)
+        most_files, most_directories = kind.fullest()
+        work.heat(
+            _suffix_of(kind),
+            read_units(kind.bytes_of(most_files, most_directories))
+            + read_units(kind.bytes_of(0, most_directories)),
+            2 * most_files * write_units(kind.file_item)
+            + 2 * most_directories * write_units(kind.directory_item),
+        )
+    work.log(_one(1))
+    work.transact(tree.top.own_item + TRASH_BYTES, 1, _one(1))
+    latency = service.latency
+    each = latency.put * 2 + latency.transaction * 2
+    work.chain = each * (tree.depth + 1) + 2 * longest_listing(tree, service)
+    return work
+
+
+def _renaming_by_id(tree: LaidTree, service: Service, target_parents: int | None) -> Workload:
+    """Both paths are read in one batch, after the read of the verb."""
+    work = Workload(service.latency)
+    tree.chain.find(work, tree.top.own_item)
+    others = 0 if target_parents is None else target_parents
+    tree.chain.read(work, tree.top.own_item, others=others + 1)
+    in_root = not tree.above or target_parents == 0
+    _move_item(work, tree, tree.above + others, in_root=in_root)
+    work.chain += service.latency.read * 2
+    return work
+
+
+def _deletion_by_id(tree: LaidTree, service: Service) -> Workload:
+    work = Workload(service.latency)
+    tree.chain.find(work, tree.top.own_item)
+    _move_item(work, tree, tree.above, in_root=not tree.above)
+    work.chain += service.latency.read
+    return work
+
+
+def _move_item(work: Workload, tree: LaidTree, ancestors: int, *, in_root: bool) -> None:
+    """A directory's item is moved in one transaction that touches or checks the ancestors of both
+    of its places, and the record of the root if a parent is the root."""
+    actions = 2 + ancestors + in_root
+    if actions > MAX_TRANSACTION:
+        raise UnsupportedError(
+            f"a directory with {ancestors:,} directories above it is not renamed or deleted in one "
+            "transaction of layout tree; assume fewer"
+        )
+    work.log(_one(1))
+    work.transact(tree.top.own_item, actions, _one(1))
+    work.topmost_write += 2
+    work.entries_changed += 1
+    work.chain += work.latency.put + work.latency.transaction
 
 
 def _prepare(work: Workload, tree: LaidTree, size: int, *, actions: int) -> None:
@@ -95,10 +183,19 @@ def _fold(work: Workload, tree: LaidTree) -> None:
     """One side of the prepared changes is listed again, and its intents or items removed."""
     work.get(tree.top.own_item + INTENT_BYTES)
     for kind in tree.kinds:
-        read_children(work, kind)
+        read_children(work, _with_intents(kind))
         groups = _groups(kind, MAX_TRANSACTION)
         work.transact(_child_bytes(kind) + INTENT_BYTES, kind.count * _children(kind), groups)
     work.transact(tree.top.own_item + INTENT_BYTES, 1, _one(1))
+
+
+def _with_intents(kind: Kind) -> Kind:
+    """A directory whose children have intents."""
+    return replace(
+        kind,
+        file_item=kind.file_item + INTENT_BYTES,
+        directory_item=kind.directory_item + INTENT_BYTES,
+    )
 
 
 def _children(kind: Kind) -> int:

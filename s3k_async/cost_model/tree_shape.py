@@ -8,17 +8,19 @@ from math import log, sqrt
 from typing import Final
 
 from s3k_async import _native
+from s3k_async.cost_model.chain_cost import Chain
 from s3k_async.cost_model.item_size import entry_size, read_units
 from s3k_async.cost_model.partition_layout import (
     ChildCount,
     Partition,
     alike,
     even_partitions,
+    page_runs,
     paged,
 )
 from s3k_async.cost_model.service_limits import Service
 from s3k_async.errors import InvalidArgumentError
-from s3k_async.model import ROOT, Content, Entry
+from s3k_async.model import ROOT, Content, Entry, LayoutName
 from s3k_async.oplog.log_writer import SEGMENT_BYTES
 from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.chunking import CHUNK
@@ -95,6 +97,30 @@ class Kind:
         """Groups of at most `size` files."""
         return ChildCount.of(-(-self.files // size))
 
+    def without_files(self, service: Service) -> Kind:
+        """The same directory after its files were deleted."""
+        capacity = service.page_capacity(self.directory_item)
+        partitions = tuple(
+            Partition(page_runs(0, each.directories, capacity), each.times)
+            for each in self.partitions
+        )
+        return replace(self, files=0, partitions=partitions, capacity=capacity)
+
+    def groups_of_pages(self, size: int = 0) -> ChildCount:
+        """Pages that are not empty; with `size`, groups of at most so many children of a page."""
+        number, suffixes = self.files + self.directories, self.suffix_count
+        likely = sum(
+            partition.times * page.times * (-(-children // size) if size else 1)
+            for partition in self.partitions
+            for page in partition.pages
+            if (children := page.files + page.directories)
+        )
+        if self.certain:
+            return ChildCount.of(likely)
+        least = min(size or self.capacity, self.capacity)
+        low = -(-number // least)
+        return ChildCount(likely, low, max(likely, min(number, low + suffixes)))
+
     def fullest(self) -> tuple[int, int]:
         """Files and directories in its fullest partition; for unknown names the expected maximum:
         the mean and sqrt(2 mean ln N) more."""
@@ -120,6 +146,19 @@ class LaidTree:
     """Mean bytes of a file."""
     page_items: int | None
     """As `Service.page_items`."""
+    layout: LayoutName = "path"
+    above: int = 1
+    """Directories above the top, without the root."""
+
+    @property
+    def chain(self) -> Chain:
+        """The directories above the top."""
+        return Chain(self.above, self.layout, self.top.own_item)
+
+    @property
+    def is_root(self) -> bool:
+        """Whether the top is the root."""
+        return not self.top.own_item
 
     @property
     def files(self) -> int:
@@ -139,6 +178,25 @@ class LaidTree:
         """The directory of the call."""
         return next(kind for kind in self.kinds if kind.level == 0)
 
+    @property
+    def lowest(self) -> Kind:
+        """The most frequent of the lowest directories with files."""
+        return max(self.kinds, key=lambda kind: (kind.files > 0, kind.level, kind.count))
+
+    @property
+    def filled(self) -> int:
+        """Directories with files."""
+        return sum(kind.count for kind in self.kinds if kind.files)
+
+    def parents(self, kind: Kind) -> int:
+        """Directories above the children of a directory, without the root."""
+        return kind.level + (0 if self.is_root else self.above + 1)
+
+    def subtree(self, kind: Kind) -> LaidTree:
+        """A directory of the lowest level as a tree."""
+        above = max(0, self.parents(kind) - 1)
+        return replace(self, kinds=(replace(kind, count=1, level=0),), above=above)
+
 
 @dataclass(frozen=True, slots=True)
 class TreeShape:
@@ -153,6 +211,8 @@ class TreeShape:
     """Mean bytes of a name."""
     path_bytes: int = 24
     """Bytes of the top directory's path."""
+    above: int = 1
+    """Directories above the top directory, without the root."""
     item_bytes: int | None = None
     """Bytes of the item of a file; None: those of this package for such names."""
     file_bytes: int = 1_000_000
@@ -160,7 +220,12 @@ class TreeShape:
     def __post_init__(self) -> None:
         """Raises InvalidArgumentError for an impossible tree."""
         low = min(
-            self.files, self.leaves - 1, self.name_bytes - 1, self.path_bytes - 1, self.file_bytes
+            self.files,
+            self.leaves - 1,
+            self.name_bytes - 1,
+            self.path_bytes - 1,
+            self.above,
+            self.file_bytes,
         )
         if low < 0 or (self.item_bytes is not None and self.item_bytes < 1):
             raise InvalidArgumentError(
@@ -181,9 +246,12 @@ class TreeShape:
         return levels
 
 
-def lay_out(shape: TreeShape, suffix_count: int, service: Service) -> LaidTree:
+def lay_out(
+    shape: TreeShape, suffix_count: int, service: Service, layout: LayoutName = "path"
+) -> LaidTree:
     """Divide the children of a described tree evenly into partitions and pages, in a few steps for
     each level."""
+    keys = KeyScheme("analytics", suffix_count, layout=layout)
     levels = shape.levels()
     kinds: list[Kind] = []
     for level, count in enumerate(levels):
@@ -193,13 +261,14 @@ def lay_out(shape: TreeShape, suffix_count: int, service: Service) -> LaidTree:
         for each, number in ((few + 1, more), (few, count - more)):
             if number:
                 files, directories = (each, 0) if bottom else (0, each)
-                kinds.append(_kind(shape, suffix_count, service, level, number, files, directories))
-    return LaidTree(tuple(kinds), suffix_count, shape.file_bytes, service.page_items)
+                kinds.append(_kind(shape, keys, service, level, number, files, directories))
+    above = 0 if shape.path_bytes == len(ROOT) else shape.above
+    return LaidTree(tuple(kinds), suffix_count, shape.file_bytes, service.page_items, layout, above)
 
 
 def _kind(
     shape: TreeShape,
-    suffix_count: int,
+    keys: KeyScheme,
     service: Service,
     level: int,
     count: int,
@@ -207,8 +276,8 @@ def _kind(
     directories: int,
 ) -> Kind:
     path = shape.path_bytes + level * (shape.name_bytes + 1)
-    file_item = shape.item_bytes or _item_bytes(path, shape.name_bytes, suffix_count, is_dir=False)
-    directory_item = _item_bytes(path, shape.name_bytes, suffix_count, is_dir=True)
+    file_item = shape.item_bytes or _item_bytes(path, shape.name_bytes, keys, is_dir=False)
+    directory_item = _item_bytes(path, shape.name_bytes, keys, is_dir=True)
     capacity = service.page_capacity(file_item if files else directory_item)
     named = shape.name_bytes + 1
     return Kind(
@@ -216,29 +285,32 @@ def _kind(
         level,
         files,
         directories,
-        even_partitions(files, directories, suffix_count, capacity),
+        even_partitions(files, directories, keys.suffix_count, capacity),
         capacity=capacity,
-        certain=suffix_count == 1,
+        certain=keys.suffix_count == 1,
         file_item=file_item,
         directory_item=directory_item,
         own_item=0
         if path == len(ROOT)
-        else _item_bytes(path - named, shape.name_bytes, suffix_count, is_dir=True),
+        else _item_bytes(path - named, shape.name_bytes, keys, is_dir=True),
     )
 
 
-def _item_bytes(parent_bytes: int, name_bytes: int, suffix_count: int, *, is_dir: bool) -> int:
-    """Bytes of a child's item, from a sample of this package."""
-    keys = KeyScheme("analytics", suffix_count)
+def _item_bytes(parent_bytes: int, name_bytes: int, keys: KeyScheme, *, is_dir: bool) -> int:
+    """Bytes of a child's item, from a sample of this package. Only in layout `path` they depend on
+    the length of its path."""
+    in_tree = keys.layout == "tree"
     blank = Entry("/p/n", is_dir, _UUID, 1, 1_800_000_000, 1_800_000_000_123, operation=_UUID)
+    blank = replace(blank, directory=_UUID if in_tree else "")
     if is_dir:
         entry = blank
     else:
         content = Content(f"{_UUID}.id={_UUID}", 1_234_567, "0" * 32, "xxh128:" + "0" * 32)
         entry = blank.with_content(content, mtime_ms=blank.mtime_ms, operation=_UUID)
     sample = entry_size(entry, keys)
-    longest = len(str(suffix_count - 1)) - len(keys.of(entry).partition.rpartition("-sf")[2])
-    return sample + max(0, parent_bytes - len("/p")) + name_bytes - len("n") + longest
+    longest = len(str(keys.suffix_count - 1)) - len(keys.of(entry).partition.rpartition("-sf")[2])
+    parent = 0 if in_tree else max(0, parent_bytes - len("/p"))
+    return sample + parent + name_bytes - len("n") + longest
 
 
 def measure(entries: Iterable[Entry], top: Entry, keys: KeyScheme, service: Service) -> LaidTree:
@@ -252,26 +324,23 @@ def measure(entries: Iterable[Entry], top: Entry, keys: KeyScheme, service: Serv
             below.setdefault(entry.path, [])
         files += not entry.is_dir
         size += entry.size
-    own = {
-        entry.path: entry_size(entry, keys)
-        for children in below.values()
-        for entry in children
-        if entry.is_dir
-    }
-    own[top.path] = 0 if top.path == ROOT else entry_size(top, keys)
+    directories = [top, *(each for some in below.values() for each in some if each.is_dir)]
     counted: dict[Kind, int] = {}
-    for path, children in below.items():
-        kind = _measured(path, children, top, own[path], keys, service)
+    for directory in directories:
+        kind = _measured(directory, below[directory.path], top, keys, service)
         counted[kind] = counted.get(kind, 0) + 1
     kinds = tuple(replace(kind, count=count) for kind, count in counted.items())
-    return LaidTree(kinds, keys.suffix_count, size // max(1, files), service.page_items)
+    above = max(0, top.path.count("/") - 1)
+    mean = size // max(1, files)
+    return LaidTree(kinds, keys.suffix_count, mean, service.page_items, keys.layout, above)
 
 
 def _measured(
-    path: str, children: list[Entry], top: Entry, own: int, keys: KeyScheme, service: Service
+    directory: Entry, children: list[Entry], top: Entry, keys: KeyScheme, service: Service
 ) -> Kind:
+    path = directory.path
     partitions: dict[str, list[tuple[str, bool, int]]] = {
-        partition: [] for partition in keys.partitions(path)
+        partition: [] for partition in keys.partitions(keys.directory(directory).key)
     }
     sizes: dict[bool, list[int]] = {True: [], False: []}
     for entry in children:
@@ -297,7 +366,7 @@ def _measured(
         certain=True,
         file_item=_mean(sizes[False]),
         directory_item=_mean(sizes[True]),
-        own_item=own,
+        own_item=0 if path == ROOT else entry_size(directory, keys),
     )
 
 

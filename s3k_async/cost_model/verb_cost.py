@@ -11,14 +11,16 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from s3k_async.config import Tuning
+from s3k_async.cost_model.chain_cost import Chain
 from s3k_async.cost_model.item_size import read_units, write_units
 from s3k_async.cost_model.partition_layout import ChildCount
 from s3k_async.cost_model.service_limits import Service
 from s3k_async.cost_model.tree_shape import LaidTree
 from s3k_async.cost_model.work_load import PartitionLoad, Workload
+from s3k_async.model import LayoutName
 from s3k_async.namespace.directories import CHAIN_PART
 
-__all__ = ["SINGLE_VERBS", "VerbArguments", "on_every_file", "single", "store_bytes"]
+__all__ = ["SINGLE_VERBS", "VerbArguments", "on_files", "single", "store_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,23 @@ class VerbArguments:
     tuning: Tuning = field(default_factory=Tuning)
     """Multipart settings of the client."""
     known_parent: bool = False
-    """Whether the parent is in the client's cache."""
+    """Whether the parent is in the client's cache. In layout `tree` all directories are, and are
+    read nevertheless."""
+    missing: int | None = None
+    """Directories that `makedirs` creates; None: all of the path."""
+    layout: LayoutName = "path"
+
+    @classmethod
+    def below(cls, tree: LaidTree, tuning: Tuning) -> VerbArguments:
+        """Those of the calls for the files of the lowest directories of a tree."""
+        kind = tree.lowest
+        sizes = kind.file_item, kind.directory_item, tree.file_bytes
+        return cls(tree.parents(kind), *sizes, tuning, layout=tree.layout)
+
+    @property
+    def chain(self) -> Chain:
+        """The directories above the path."""
+        return Chain(self.parents, self.layout, self.directory_item)
 
 
 @dataclass(slots=True)
@@ -47,51 +65,71 @@ class _VerbCall:
     own: PartitionLoad = field(default_factory=lambda: PartitionLoad("own", 0.0, 0.0))
     parent: PartitionLoad = field(default_factory=lambda: PartitionLoad("parent", 0.0, 0.0))
 
+    def find(self) -> None:
+        """Read the file by its path."""
+        subject = self.subject
+        subject.chain.find(self.work, subject.file_item)
+        self.load(own_read=1, parent_read=subject.layout == "tree")
+
+    def read(self, size: int) -> None:
+        """Read the path's item, of `size` bytes, with all directories above it."""
+        self.subject.chain.read(self.work, size)
+        self.load(own_read=1, parent_read=1)
+
+    def look(self) -> None:
+        """Read the parent after a creation; the root always exists."""
+        if self.subject.parents:
+            self.work.get(self.subject.directory_item)
+            self.load(parent_read=1)
+
     def load(
-        self, *, reads: int, writes: int = 0, parent_reads: int = 0, parent_writes: int = 0
+        self, *, own_read: int = 0, own_write: int = 0, parent_read: int = 0, parent_write: int = 0
     ) -> None:
         """Reads and writes of the path's item, and of the parent's."""
-        subject = self.subject
-        own_read, own_write = read_units(subject.file_item), write_units(subject.file_item)
-        self.own = PartitionLoad("own", reads * own_read, writes * own_write)
+        subject, own, parent = self.subject, self.own, self.parent
+        self.own = replace(
+            own,
+            read_units=own.read_units + own_read * read_units(subject.file_item),
+            write_units=own.write_units + own_write * write_units(subject.file_item),
+        )
         if subject.parents:
-            read, write = read_units(subject.directory_item), write_units(subject.directory_item)
-            self.parent = PartitionLoad("parent", parent_reads * read, parent_writes * write)
+            self.parent = replace(
+                parent,
+                read_units=parent.read_units + parent_read * read_units(subject.directory_item),
+                write_units=parent.write_units + parent_write * write_units(subject.directory_item),
+            )
 
 
 def _stat(call: _VerbCall) -> None:
-    call.work.get(call.subject.file_item)
-    call.load(reads=1)
+    call.find()
 
 
 def _read(call: _VerbCall) -> None:
     subject = call.subject
-    call.work.get(subject.file_item)
+    call.find()
     call.work.data("GetObject", ChildCount.of(-(-subject.file_bytes // subject.tuning.part_size)))
-    call.load(reads=1)
 
 
 def _write(call: _VerbCall) -> None:
-    work, subject = call.work, call.subject
-    if subject.parents and not subject.known_parent:
-        work.get_many(subject.parents + 1, subject.directory_item)
+    subject = call.subject
+    if subject.layout == "path" and (subject.known_parent or not subject.parents):
+        call.work.get(0)
+        call.load(own_read=1)
     else:
-        work.get(subject.file_item)
+        call.read(0)
     _publish(call)
-    if subject.parents:
-        work.get(subject.directory_item)
-    call.load(reads=1, writes=1, parent_reads=1 if subject.known_parent else 2)
+    call.look()
 
 
 def _overwrite(call: _VerbCall) -> None:
-    work, subject = call.work, call.subject
-    # Below a cached parent, the entry is read, and then again together with its ancestors.
-    if subject.known_parent or not subject.parents:
-        work.get(subject.file_item)
-    if subject.parents:
-        work.get_many(subject.parents + 1, subject.directory_item)
+    subject = call.subject
+    # In layout `path`, below a cached parent, the entry is read, and then again together with its
+    # ancestors.
+    if subject.layout == "path" and (subject.known_parent or not subject.parents):
+        call.find()
+    if subject.layout == "tree" or subject.parents:
+        call.read(subject.file_item)
     _publish(call)
-    call.load(reads=1 + subject.known_parent, writes=1, parent_reads=1)
 
 
 def _publish(call: _VerbCall) -> None:
@@ -100,36 +138,46 @@ def _publish(call: _VerbCall) -> None:
     work.log(ChildCount.of(1))
     work.put(subject.file_item)
     work.files_written += 1
+    call.load(own_write=1)
 
 
 def _rename(call: _VerbCall) -> None:
     work, subject = call.work, call.subject
-    work.get(subject.file_item)
-    work.get_many(subject.parents + 1, subject.directory_item)
+    call.find()
+    subject.chain.read(work)
     work.log(ChildCount.of(1))
     work.transact(subject.file_item, 2 + bool(subject.parents), ChildCount.of(1))
     work.entries_changed += 1
     # The transaction checks the target's parent; a check costs as much as a write.
-    call.load(reads=1, writes=2, parent_reads=1, parent_writes=2)
+    call.load(own_write=2, parent_read=1, parent_write=2)
 
 
 def _delete(call: _VerbCall) -> None:
-    call.work.get(call.subject.file_item)
+    call.find()
     call.work.log(ChildCount.of(1))
     call.work.transact(call.subject.file_item, 1, ChildCount.of(1))
     call.work.entries_changed += 1
-    call.load(reads=1, writes=2)
+    call.load(own_write=2)
 
 
 def _makedirs(call: _VerbCall) -> None:
-    made = call.subject.parents + 1
-    call.work.get_many(made)
+    work, subject = call.work, call.subject
+    levels = subject.parents + 1
+    made = levels if subject.missing is None else min(levels, subject.missing)
+    existing = replace(subject.chain, directories=levels - made)
+    if subject.layout == "path":
+        existing.read(work, others=made - 1)
+    else:
+        # The first missing directory is read for itself: it may have been created since.
+        if made > 1:
+            work.get(0)
+        existing.read(work)
+    # Each transaction checks the directory above the first that it creates.
     transactions = -(-made // CHAIN_PART)
-    call.work.log(ChildCount.of(transactions))
-    call.work.transact(
-        call.subject.directory_item, made + transactions - 1, ChildCount.of(transactions)
-    )
-    call.load(reads=1, writes=2, parent_reads=1, parent_writes=2)
+    checks = transactions - (not existing.directories)
+    work.log(ChildCount.of(transactions))
+    work.transact(subject.directory_item, made + checks, ChildCount.of(transactions))
+    call.load(own_read=1, own_write=2, parent_read=1, parent_write=2)
 
 
 SINGLE_VERBS: Final[dict[str, Callable[[_VerbCall], None]]] = {
@@ -142,7 +190,7 @@ SINGLE_VERBS: Final[dict[str, Callable[[_VerbCall], None]]] = {
     "makedirs": _makedirs,
 }
 """By name: `S3kClient.stat`, `read`, `write` of a new file and of an existing one, `rename` and
-`delete` of a file, `makedirs` with all parents missing."""
+`delete` of a file, `makedirs` (`VerbArguments.missing`)."""
 
 
 def single(verb: str, subject: VerbArguments, service: Service) -> Workload:
@@ -150,46 +198,44 @@ def single(verb: str, subject: VerbArguments, service: Service) -> Workload:
     return _call(verb, subject, service).work
 
 
-def on_every_file(verb: str, tree: LaidTree, subject: VerbArguments, service: Service) -> Workload:
-    """The requests of concurrent calls of the verb, one for every file of a tree.
+def on_files(
+    verb: str,
+    tree: LaidTree,
+    subject: VerbArguments,
+    service: Service,
+    *,
+    calls: int | None = None,
+) -> Workload:
+    """The requests of concurrent calls of the verb, spread evenly over the files of a tree; by
+    default one for each file.
 
     The first call in a directory reads its parents, the others have them in the cache. Concurrent
     calls share these reads, so that there may be fewer.
     """
+    calls = tree.files if calls is None else calls
     work = Workload(service.latency)
-    filled = sum(kind.count for kind in tree.kinds if kind.files)
+    subject = replace(subject, layout=tree.layout)
     first, later = (
         _call(verb, replace(subject, known_parent=known), service) for known in (False, True)
     )
-    for call, times in ((first, filled), (later, tree.files - filled)):
-        _repeat(work, call.work, times)
-    if verb == "write" and subject.parents:
-        looks = work.requests["table", "GetItem"]
-        work.requests["table", "GetItem"] = replace(looks, low=looks.low - tree.files + filled)
+    firsts = min(tree.filled, calls)
+    for call, times in ((first, firsts), (later, calls - firsts)):
+        work.add(call.work, times)
+    if verb == "write" and subject.parents and calls:
+        looks = work.requests.get(("table", "GetItem"), ChildCount())
+        work.requests["table", "GetItem"] = replace(looks, low=looks.low - calls + firsts)
     work.chain = first.work.chain
+    rate = calls / max(1, tree.files)
     for kind in tree.kinds:
         if not kind.files:
             continue
-        files = kind.fullest()[0]
+        files = rate * kind.fullest()[0]
         where = f"a directory with {kind.files:,} files"
         own, parent = later.own, later.parent
         work.heat(f"one suffix of {where}", files * own.read_units, files * own.write_units)
-        work.heat(
-            f"the item of {where}", kind.files * parent.read_units, kind.files * parent.write_units
-        )
+        files = rate * kind.files
+        work.heat(f"the item of {where}", files * parent.read_units, files * parent.write_units)
     return work
-
-
-def _repeat(work: Workload, once: Workload, times: int) -> None:
-    """Add a multiple of the work of one call."""
-    for key, number in once.requests.items():
-        work.requests[key] = work.requests.get(key, ChildCount()) + number * times
-    for part, seconds in once.waits.items():
-        work.waits[part] = work.waits.get(part, 0.0) + seconds * times
-    work.read_units += once.read_units * times
-    work.write_units += once.write_units * times
-    work.entries_changed += once.entries_changed * times
-    work.files_written += once.files_written * times
 
 
 def _call(verb: str, subject: VerbArguments, service: Service) -> _VerbCall:

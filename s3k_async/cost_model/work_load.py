@@ -3,7 +3,7 @@ chain."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from s3k_async._core.metering import Part
 from s3k_async.backends.ports.items import MAX_BATCH
@@ -38,6 +38,9 @@ class Workload:
     read_units: float = 0.0
     write_units: float = 0.0
     heats: list[PartitionLoad] = field(default_factory=list)
+    topmost_read: float = 0.0
+    """Read units on the item of the topmost directory, the one in the root."""
+    topmost_write: float = 0.0
     chain: float = 0.0
     """Seconds of the longest chain of sequential requests."""
     streams: int = 1_000_000
@@ -96,6 +99,39 @@ class Workload:
     def heat(self, partition: str, reads: float, writes: float) -> None:
         """The load of one partition."""
         self.heats.append(PartitionLoad(partition, reads, writes))
+
+    def add(self, other: Workload, times: int = 1, *, at_one_place: float = 0.0) -> None:
+        """Add the work of concurrent calls. `at_one_place`: how many of them load the same
+        partitions; all of them load the topmost directory."""
+        for key, number in other.requests.items():
+            self.requests[key] = self.requests.get(key, ChildCount()) + number * times
+        for part, seconds in other.waits.items():
+            self.waits[part] = self.waits.get(part, 0.0) + seconds * times
+        self.read_units += other.read_units * times
+        self.write_units += other.write_units * times
+        self.topmost_read += other.topmost_read * times
+        self.topmost_write += other.topmost_write * times
+        self.entries_read += other.entries_read * times
+        self.entries_changed += other.entries_changed * times
+        self.files_written += other.files_written * times
+        if times:
+            self.chain = max(self.chain, other.chain)
+        if at_one_place:
+            loads = {heat.partition: heat for heat in self.heats}
+            for heat in other.heats:
+                before = loads.get(heat.partition, PartitionLoad(heat.partition, 0.0, 0.0))
+                loads[heat.partition] = replace(
+                    before,
+                    read_units=before.read_units + heat.read_units * at_one_place,
+                    write_units=before.write_units + heat.write_units * at_one_place,
+                )
+            self.heats = list(loads.values())
+
+    def precede(self, first: Workload) -> None:
+        """Add requests for which the others wait."""
+        chain = self.chain + first.chain
+        self.add(first)
+        self.chain = chain
 
     def _write(self, operation: str, size: int, times: ChildCount) -> None:
         self.count("table", operation, times, self.latency.write)

@@ -1,10 +1,13 @@
 """Cost of writing many files: the requests of `S3kClient.write_many` into directories that exist.
 
 The list is in the order of the directories, each with files below it. Files are new and of one
-size, and the client's parent cache is empty.
+size, and the client's parent cache is empty; in layout `tree` it has cached the directories.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from s3k_async.backends.ports.items import MAX_BATCH, MAX_TRANSACTION
 from s3k_async.bulk.file_writes import UPLOADS, WINDOW_BYTES, WINDOW_FILES, WINDOWS
@@ -18,12 +21,17 @@ from s3k_async.cost_model.work_load import Workload
 
 __all__ = ["loading"]
 
+Windows: TypeAlias = Sequence[tuple[int, int]]
+"""Files of a window, and the number of such windows."""
 
-def loading(tree: LaidTree, service: Service, tuning: Tuning, *, parents: int = 1) -> Workload:
-    """Write all files of a tree, whose top has `parents` path components, in one call.
+
+def loading(tree: LaidTree, service: Service, tuning: Tuning) -> Workload:
+    """Write all files of a tree in one call.
 
     Exact for a list that fits into one window. For longer ones it depends on the ends of windows,
-    and on the cache for a directory common to two windows.
+    and in layout `path` on the cache for a directory common to two windows. In layout `tree`, each
+    batch of reads has the chains of its files, so that their number is exact for one directory
+    only. No chain is confirmed again, as it is for a window whose upload takes five seconds.
     """
     work = Workload(service.latency)
     files = tree.files
@@ -31,7 +39,7 @@ def loading(tree: LaidTree, service: Service, tuning: Tuning, *, parents: int = 
         return work
     window = min(WINDOW_FILES, -(-WINDOW_BYTES // max(1, tree.file_bytes)), files)
     whole, rest = divmod(files, window)
-    windows = [(window, whole), (rest, 1)] if rest else [(window, whole)]
+    windows: Windows = [(window, whole), (rest, 1)] if rest else [(window, whole)]
     store_bytes(work, tree.file_bytes, tuning, files)
     work.files_written += files
     number = whole + (rest > 0)
@@ -39,7 +47,9 @@ def loading(tree: LaidTree, service: Service, tuning: Tuning, *, parents: int = 
     file_item = max(kind.file_item for kind in tree.kinds)
     transactions = sum(-(-size // MAX_TRANSACTION) * times for size, times in windows)
     work.transact(file_item, files, ChildCount.of(transactions))
-    _reads(work, tree, windows, number, parents)
+    read = _reads_by_id if tree.layout == "tree" else _reads
+    read(work, tree, windows)
+    _looks(work, tree, number)
     for kind in tree.kinds:
         most = kind.fullest()[0]
         if most:
@@ -56,11 +66,9 @@ def loading(tree: LaidTree, service: Service, tuning: Tuning, *, parents: int = 
     return work
 
 
-def _reads(
-    work: Workload, tree: LaidTree, windows: list[tuple[int, int]], number: int, parents: int
-) -> None:
-    """Reads of the paths and their parents, and later of each directory of a window."""
-    filled = sum(kind.count for kind in tree.kinds if kind.files and (parents or kind.level))
+def _reads(work: Workload, tree: LaidTree, windows: Windows) -> None:
+    """Reads of the paths and their parents."""
+    filled, parents, number = _filled(tree), tree.parents(tree.top), _number(windows)
     above = tree.directories - 1 + parents
     fewest = sum(-(-size // MAX_BATCH) * times for size, times in windows)
     if number == 1:
@@ -74,11 +82,52 @@ def _reads(
         likely = sum(-(-(size + each) // MAX_BATCH) * times for size, times in windows)
         batches = ChildCount(min(likely, most), fewest, most)
     work.count("table", "BatchGetItem", batches, work.latency.read)
-    item = tree.top.directory_item
-    work.read_units += tree.files + (filled + parents) * read_units(item)
+    read = above + (number - 1) * parents if filled else 0
+    work.read_units += tree.files + read * read_units(tree.top.directory_item)
+
+
+def _reads_by_id(work: Workload, tree: LaidTree, windows: Windows) -> None:
+    """The same in layout `tree`: each batch has the directories above its files."""
+    depths = [tree.parents(kind) for kind in tree.kinds if kind.files]
+    deepest, number = max(depths), _number(windows)
+    # The directories that a window has beside those above one of its files.
+    below = tree.directories - tree.is_root + tree.above - deepest
+    others = -(-below // number)
+    batches = ChildCount()
+    for size, times in windows:
+        if size + others + deepest == 1:
+            work.get(0, ChildCount.of(times))
+            continue
+        room = MAX_BATCH - deepest
+        likely = -(-(size + others) // max(1, room))
+        if below and size + below > room:
+            # A batch ends before a path that does not fit, and the next one repeats its chain.
+            low = -(-size // max(1, MAX_BATCH - min(depths)))
+            high = min(size, (size + below + room) // max(1, room - deepest))
+            each = ChildCount(min(likely, high), low, high)
+        else:
+            each = ChildCount.of(likely)
+        batches += each * times
+        work.read_units += times * (size + others + likely * deepest)
+    work.count("table", "BatchGetItem", batches, work.latency.read)
+    work.topmost_read += batches.likely * (deepest > 0)
+
+
+def _looks(work: Workload, tree: LaidTree, number: int) -> None:
+    """Each directory is read after the files of a window in it were created."""
+    filled = _filled(tree)
     looks = (
         ChildCount.of(filled)
         if number == 1
         else ChildCount(filled + number - 1, filled, filled + number - 1)
     )
-    work.get(item, looks if filled else ChildCount())
+    work.get(tree.top.directory_item, looks if filled else ChildCount())
+
+
+def _filled(tree: LaidTree) -> int:
+    """Directories with files, without the root, which is not read."""
+    return sum(kind.count for kind in tree.kinds if kind.files and tree.parents(kind))
+
+
+def _number(windows: Windows) -> int:
+    return sum(times for _, times in windows)

@@ -18,7 +18,7 @@ from s3k_async.cost_model import (
     deletion,
     lay_out,
     listing,
-    on_every_file,
+    on_files,
     predict,
     renaming,
     suggest_suffix_count,
@@ -87,7 +87,7 @@ def test_a_hot_parent_bounds_single_renames() -> None:
     """Each checks its target's directory, which is two write units on one item."""
     service = Service(quota=WARM, latency=Latency(1e-6, 1e-6, 1e-6, 1e-6, 1e-6))
     tree = lay_out(TreeShape(10_000), 100, service)
-    work = on_every_file("rename-file", tree, VerbArguments(), service)
+    work = on_files("rename-file", tree, VerbArguments(), service)
     found = predict("rename-file", tree, work, service, concurrency=1000)
     assert found.bounds[0].name == "partition"
     assert found.seconds == pytest.approx(20)
