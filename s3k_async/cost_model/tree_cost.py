@@ -102,7 +102,8 @@ def reclamation(tree: LaidTree, service: Service) -> Workload:
     work = Workload(service.latency)
     if tree.layout == "path":
         return work
-    work.update(tree.top.own_item + TRASH_BYTES)
+    work.log(_one(1))
+    work.put(tree.top.own_item + TRASH_BYTES)
     for kind in tree.kinds:
         # Only directories are left for the second run; those of each page are deleted together.
         emptied = kind.without_files(service)
@@ -126,7 +127,8 @@ def reclamation(tree: LaidTree, service: Service) -> Workload:
     work.transact(tree.top.own_item + TRASH_BYTES, 1, _one(1))
     latency = service.latency
     each = latency.put * 2 + latency.transaction * 2
-    work.chain = each * (tree.depth + 1) + 2 * longest_listing(tree, service)
+    begin = latency.put * 2 + latency.write
+    work.chain = begin + each * (tree.depth + 1) + 2 * longest_listing(tree, service)
     return work
 
 
