@@ -16,8 +16,9 @@ from s3k_async.cost_model.item_size import (
 )
 from s3k_async.cost_model.service_limits import Service
 from s3k_async.cost_model.tree_shape import TreeShape, lay_out
-from s3k_async.model import UNCOMMITTED, Content, Entry
+from s3k_async.model import UNCOMMITTED, Content, Entry, LayoutName
 from s3k_async.table.keys import KeyScheme
+from tests.cost_model.counting import LAYOUTS
 
 UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
@@ -79,23 +80,25 @@ def test_units() -> None:
 
 
 @pytest.mark.parametrize("suffix_count", [1, 10, 200])
-def test_a_described_tree_has_the_items_that_would_be_stored(suffix_count: int) -> None:
-    keys = KeyScheme("analytics", suffix_count)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_described_tree_has_the_items_that_would_be_stored(
+    layout: LayoutName, suffix_count: int
+) -> None:
+    keys = KeyScheme("analytics", suffix_count, layout=layout)
+    parent = UUID if layout == "tree" else ""
     shape = TreeShape(files=10, leaves=3, name_bytes=7, path_bytes=len("/raw/top"))
     top, bottom = (
-        lay_out(shape, suffix_count, Service()).kinds[0],
-        lay_out(shape, suffix_count, Service()).kinds[-1],
+        lay_out(shape, suffix_count, Service(), layout).kinds[0],
+        lay_out(shape, suffix_count, Service(), layout).kinds[-1],
     )
     content = Content(f"{UUID}.id={UUID}", 1_234_567, "0" * 32, "xxh128:" + "0" * 32)
     blank = Entry("/raw/top/day=001/file-01", False, UUID, 1, 1_800_000_000, 1_800_000_000_123)
     longest = len(str(suffix_count - 1))
 
     def size(entry: Entry) -> int:
-        return (
-            entry_size(entry, keys)
-            + longest
-            - len(keys.key(entry.path).partition.rpartition("-sf")[2])
-        )
+        placed = replace(entry, directory=parent)
+        shortest = len(keys.of(placed).partition.rpartition("-sf")[2])
+        return entry_size(placed, keys) + longest - shortest
 
     directory = Entry(
         "/raw/top/day=001", True, UUID, 1, 1_800_000_000, 1_800_000_000_123, operation=UUID
