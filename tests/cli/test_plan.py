@@ -103,7 +103,7 @@ def test_the_layouts_of_a_verb(cli: Cli) -> None:
     assert later["reclamation"]["requests"]["table"] == {
         "Query": {"likely": 2, "low": 2, "high": 2},
         "TransactWriteItems": {"likely": 4, "low": 4, "high": 4},
-        "UpdateItem": {"likely": 1, "low": 1, "high": 1},
+        "PutItem": {"likely": 1, "low": 1, "high": 1},
     }
 
 
