@@ -69,7 +69,6 @@ from s3k_async.model import (
     status_of,
 )
 from s3k_async.namespace.addresses import SCHEME, Path, inside
-from s3k_async.namespace.entry_reader import existing
 from s3k_async.transaction import Transaction
 from s3k_async.txn.txn_record import TransactionRecord
 
@@ -258,23 +257,23 @@ class S3kClient:
 
         Raises PathNotFoundError.
         """
-        return status_of(await existing(self._volume().store, self._path(path)))
+        return status_of(await self._volume().store.seen_at(self._path(path)))
 
     @call
     async def exists(self, path: Path) -> bool:
         """Whether the path exists, including a new file that is still being written."""
-        return await self._volume().store.get(self._path(path)) is not None
+        return await self._volume().store.get(self._path(path), trusting=True) is not None
 
     @call
     async def is_file(self, path: Path) -> bool:
         """Whether the path is a file, including a new file that is still being written."""
-        entry = await self._volume().store.get(self._path(path))
+        entry = await self._volume().store.get(self._path(path), trusting=True)
         return entry is not None and not entry.is_dir
 
     @call
     async def is_dir(self, path: Path) -> bool:
         """Whether the path is a directory."""
-        entry = await self._volume().store.get(self._path(path))
+        entry = await self._volume().store.get(self._path(path), trusting=True)
         return entry is not None and entry.is_dir
 
     def list(

@@ -63,6 +63,10 @@ class Tuning:
     between changes of its directories, before BusyError."""
     close_timeout: float = 30.0
     """Seconds that closing waits for calls under way before it cancels them."""
+    directory_trust: float = 0.0
+    """In layout `tree`: seconds, at most 60, for which reads of single paths do without the
+    directories above the parent after these were confirmed. For as long they may show what is at
+    the former path of a directory that another client has renamed or deleted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from s3k_async.files.file_ranges import LOOKS, need_readable, read_span
 from s3k_async.files.open_files import FileReader, FileWriter
 from s3k_async.listing.listings import pages_of
 from s3k_async.model import ROOT, Entry, FileStatus
-from s3k_async.namespace.entry_reader import existing
 
 __all__ = [
     "GAP",
@@ -224,12 +223,12 @@ async def read_ranges(
     IsDirectoryError, DataMissingError, CorruptDataError.
     """
     volume = volume_of(client)
-    entry = readable(await existing(volume.store, path))
+    entry = readable(await volume.store.seen_at(path))
     for _ in range(LOOKS):
         try:
             return await _read_ranges(client, entry, ranges, gap)
         except (CorruptDataError, DataMissingError):
-            gone, entry = entry, readable(await existing(volume.store, path))
+            gone, entry = entry, readable(await volume.store.seen_at(path))
             if entry.content == gone.content:
                 raise
     return await _read_ranges(client, entry, ranges, gap)

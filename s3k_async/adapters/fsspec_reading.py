@@ -28,7 +28,6 @@ from s3k_async.errors import (
 )
 from s3k_async.files.file_ranges import fetch_span
 from s3k_async.model import Entry
-from s3k_async.namespace.entry_reader import existing
 
 __all__ = ["FILES", "ReadableFileSystem"]
 
@@ -343,7 +342,7 @@ class ReadableFileSystem(VolumeFileSystem):
     async def _entry(self, path: str) -> Entry:
         volume = volume_of(await self._client())
         with volume.calls.running():
-            return looking.readable(await existing(volume.store, self._strip_protocol(path)))
+            return looking.readable(await volume.store.seen_at(self._strip_protocol(path)))
 
     async def fetch_span(self, entry: Entry, start: int, end: int) -> bytes:
         volume = volume_of(await self._client())

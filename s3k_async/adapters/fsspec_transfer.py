@@ -14,7 +14,6 @@ from s3k_async.bulk import local_tree
 from s3k_async.bulk.transfer import verified
 from s3k_async.client import S3kClient, reader_of, volume_of
 from s3k_async.files.open_files import FileReader
-from s3k_async.namespace.entry_reader import existing
 
 __all__ = ["download", "download_into", "upload"]
 
@@ -77,4 +76,4 @@ async def download_into(client: S3kClient, source: str, file: Any, callback: Any
 
 @call
 async def _opened(client: S3kClient, source: str) -> FileReader:
-    return reader_of(client, readable(await existing(volume_of(client).store, source)))
+    return reader_of(client, readable(await volume_of(client).store.seen_at(source)))

@@ -16,7 +16,6 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.model import Content, Entry, FileStatus
-from s3k_async.namespace.entry_reader import existing
 from s3k_async.storage.physical import PhysicalStorage, checksum_of, is_uri
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 from s3k_async.volumes.volume import Volume
@@ -169,7 +168,7 @@ async def read_spans(
     gone: CorruptDataError | DataMissingError | None = None
     seen: Content | None = None
     for _ in range(LOOKS):
-        entry = await existing(volume.store, path)
+        entry = await volume.store.seen_at(path)
         need_readable(entry)
         if gone is not None and entry.content == seen:
             break

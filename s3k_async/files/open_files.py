@@ -42,7 +42,6 @@ from s3k_async.files.file_ranges import (
 )
 from s3k_async.model import Content, Entry, FileStatus, status_of
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
-from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.layout import ConfirmedChain
 from s3k_async.namespace.store import MetadataStore, WriteTarget
 from s3k_async.storage.physical import PhysicalStorage
@@ -171,7 +170,7 @@ async def open_reader(volume: Callable[[], Volume], path: str) -> FileReader:
     """Open the file at a path. Raises PathNotFoundError, IsDirectoryError, UncommittedFileError."""
     opened = volume()
     with opened.calls.running():
-        entry = await opened.store.get(path)
+        entry = await opened.store.get(path, trusting=True)
         if entry is None:
             raise PathNotFoundError("no such file", path=path)
         return FileReader(volume, entry)
@@ -179,7 +178,7 @@ async def open_reader(volume: Callable[[], Volume], path: str) -> FileReader:
 
 async def checksum(volume: Volume, path: str) -> str:
     """The recorded checksum of a file, or one computed now."""
-    entry = await existing(volume.store, path)
+    entry = await volume.store.seen_at(path)
     need_readable(entry)
     if entry.checksum:
         return entry.checksum

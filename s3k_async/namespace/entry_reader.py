@@ -37,7 +37,10 @@ class PathReader(Protocol):
 
 async def existing(store: PathReader, path: str) -> Entry:
     """The entry at a path. Raises PathNotFoundError."""
-    entry = await store.get(path)
+    return _found(await store.get(path), path)
+
+
+def _found(entry: Entry | None, path: str) -> Entry:
     if entry is None:
         raise PathNotFoundError("no such file or directory", path=path)
     return entry
@@ -54,19 +57,27 @@ class EntryReader(StoredReader):
     layout: Layout
     """Reads by path depend on it; set by the store."""
 
-    def get(self, path: str, see: Seeing | None = None) -> _Read[Entry | None]:
+    def get(
+        self, path: str, see: Seeing | None = None, *, trusting: bool = False
+    ) -> _Read[Entry | None]:
         """`Layout.get`."""
-        return self.layout.get(path, see)
+        return self.layout.get(path, see, trusting=trusting)
 
     def get_many(
-        self, paths: Sequence[str], see: Seeing | None = None
+        self, paths: Sequence[str], see: Seeing | None = None, *, trusting: bool = False
     ) -> _Read[list[Entry | None]]:
         """`Layout.get_many`."""
-        return self.layout.get_many(paths, see)
+        return self.layout.get_many(paths, see, trusting=trusting)
 
-    def get_each(self, paths: Sequence[str]) -> _Read[list[Entry | ItemFormatError | None]]:
+    def get_each(
+        self, paths: Sequence[str], *, trusting: bool = False
+    ) -> _Read[list[Entry | ItemFormatError | None]]:
         """`Layout.get_each`."""
-        return self.layout.get_each(paths)
+        return self.layout.get_each(paths, trusting=trusting)
+
+    async def seen_at(self, path: str) -> Entry:
+        """As `existing`, for verbs that change nothing: directories may be trusted."""
+        return _found(await self.get(path, trusting=True), path)
 
     async def children(
         self, directory: Directory, see: Seeing | None = None

@@ -119,14 +119,21 @@ class Layout(Protocol):
 
     # Reads by path
 
-    async def get(self, path: str, see: Seeing | None = None) -> Entry | None:
-        """The entry at a path, or None. Raises InvalidPathError, ItemFormatError."""
+    async def get(
+        self, path: str, see: Seeing | None = None, *, trusting: bool = False
+    ) -> Entry | None:
+        """The entry at a path, or None. `trusting`: as permitted by `Tuning.directory_trust`; for
+        verbs that change nothing. Raises InvalidPathError, ItemFormatError."""
 
-    async def get_many(self, paths: Sequence[str], see: Seeing | None = None) -> list[Entry | None]:
+    async def get_many(
+        self, paths: Sequence[str], see: Seeing | None = None, *, trusting: bool = False
+    ) -> list[Entry | None]:
         """The entries at the paths, in their order, in as few requests as possible. Not a
         snapshot."""
 
-    async def get_each(self, paths: Sequence[str]) -> list[Entry | ItemFormatError | None]:
+    async def get_each(
+        self, paths: Sequence[str], *, trusting: bool = False
+    ) -> list[Entry | ItemFormatError | None]:
         """As `get_many`; for an invalid item the error takes the place of the entry."""
 
     async def locate(self, path: str, see: Seeing | None = None) -> LocatedEntry:

@@ -302,3 +302,6 @@ class Settings(TypedDict, total=False):
 
     close_timeout: float | None
     """Seconds that closing the client waits for running calls."""
+
+    directory_trust: float | None
+    """Layout tree: seconds for which reads trust directories above the parent, 0 to 60."""

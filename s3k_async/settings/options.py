@@ -57,6 +57,7 @@ class Option:
     doc: str
     choices: tuple[str, ...] = ()
     minimum: float | None = None
+    maximum: float | None = None
     part: str | None = None
     """For an option of one part: `table`, `data` or `log`; of one kind of requests: `read`, `write`
     or `scan`."""
@@ -284,6 +285,14 @@ _CLIENT: Final = (
         "Seconds that closing the client waits for running calls.",
         minimum=0,
     ),
+    Option(
+        "directory_trust",
+        "number",
+        "client",
+        "Layout tree: seconds for which reads trust directories above the parent, 0 to 60.",
+        minimum=0,
+        maximum=60,
+    ),
 )
 
 
@@ -322,6 +331,10 @@ def parse(option: Option, value: object, source: str) -> Setting:
     ):
         raise ConfigError(
             f"{source}: {value!r} is not {_wanted(option)} of at least {option.minimum}"
+        )
+    if option.maximum is not None and isinstance(result, int | float) and result > option.maximum:
+        raise ConfigError(
+            f"{source}: {value!r} is not {_wanted(option)} of at most {option.maximum}"
         )
     return result
 

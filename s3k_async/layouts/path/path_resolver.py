@@ -23,7 +23,9 @@ class PathResolver:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
-    async def get(self, path: str, see: Seeing | None = None) -> Entry | None:
+    async def get(
+        self, path: str, see: Seeing | None = None, *, trusting: bool = False
+    ) -> Entry | None:
         """The entry at a path, or None. Raises InvalidPathError, ItemFormatError."""
         if path == ROOT:
             return ROOT_ENTRY
@@ -35,7 +37,9 @@ class PathResolver:
             found = await (see or self._store.view())(found)
         return found[0] if found else None
 
-    async def get_many(self, paths: Sequence[str], see: Seeing | None = None) -> list[Entry | None]:
+    async def get_many(
+        self, paths: Sequence[str], see: Seeing | None = None, *, trusting: bool = False
+    ) -> list[Entry | None]:
         """The entries at the paths, in their order, in as few requests as possible. Not a
         snapshot."""
         stored = await self._store.items_at(paths)
@@ -46,7 +50,9 @@ class PathResolver:
         entries.update(zip(found.paths(), found, strict=True))
         return [entries.get(path) for path in paths]
 
-    async def get_each(self, paths: Sequence[str]) -> list[Entry | ItemFormatError | None]:
+    async def get_each(
+        self, paths: Sequence[str], *, trusting: bool = False
+    ) -> list[Entry | ItemFormatError | None]:
         """As `get_many`; for an invalid item the error takes the place of the entry."""
         stored = await self._store.items_at(paths)
         entries: dict[str, Entry | ItemFormatError] = {ROOT: ROOT_ENTRY}

@@ -45,6 +45,8 @@ class _Route:
     """Entry keys of the directories above `next`."""
     directory: str = ROOT_ENTRY.id
     """The id of the directory that holds `next`."""
+    trusted: int = 0
+    """The number of known directories, from the topmost on, that are not read again."""
 
     @property
     def next(self) -> str:
@@ -58,7 +60,14 @@ class _Route:
 
     @property
     def keys(self) -> list[str]:
-        return [*(key for key, _ in self.known), self.next]
+        return [*(key for key, _ in self.known[self.trusted :]), self.next]
+
+    def trust(self, since: float) -> None:
+        """Do not read the directories above the parent, if all of them were confirmed since then.
+        The parent is read: a file in it is not shown while the parent is being removed."""
+        above = self.known[:-1] if self.is_complete else []
+        if all(known.confirmed >= since for _, known in above):
+            self.trusted = len(above)
 
     def follow(self, directory: KnownDirectory) -> None:
         """Continue below a directory at `next`."""
@@ -69,16 +78,24 @@ class _Route:
 class ChainResolver:
     """Resolves paths for one client."""
 
-    def __init__(self, read: Read, runtime: Runtime, busy_timeout: float) -> None:
+    def __init__(
+        self, read: Read, runtime: Runtime, busy_timeout: float, trust: float = 0.0
+    ) -> None:
+        """`trust`: as `Tuning.directory_trust`."""
         self.cache = DirectoryCache()
+        self._trust = trust
         self._read = read
         self._runtime = runtime
         self._busy_timeout = busy_timeout
 
     async def resolve(
-        self, paths: Sequence[str], see: Seeing | None = None
+        self, paths: Sequence[str], see: Seeing | None = None, *, trusting: bool = False
     ) -> list[ResolvedPath | ItemFormatError]:
         """What is at the paths, in their order; for a path with an invalid item, its error.
+
+        `trusting`: directories above the parent that were confirmed within the client's
+        `directory_trust` are neither read nor in the result. If nothing is found below them, they
+        are read.
 
         Raises BusyError if directories of a path kept moving for the busy timeout.
         """
@@ -90,14 +107,18 @@ class ChainResolver:
         while left:
             routes = await self._predict(left, see)
             sent = self._runtime.monotonic()
+            if trusting and self._trust:
+                for route in routes:
+                    route.trust(sent - self._trust)
             entries = await self._read_packed(routes, see)
             left = []
             for route in routes:
                 resolved = self._confirm(route, entries, sent)
-                if resolved is None:
+                if resolved is None or (route.trusted and not _is_there(resolved)):
                     left.append(route.path)
                 else:
                     found[route.path] = resolved
+            trusting = False
             if left and sent >= deadline:
                 raise BusyError("gave up: concurrent changes to this path", path=left[0])
         return [found[path] for path in paths]
@@ -158,21 +179,30 @@ class ChainResolver:
         """The result, if the entries that were read agree with the prediction; None: resolve
         again."""
         steps: list[tuple[str, Entry | None]] = []
-        for place, (key, known) in zip(route.places, route.known, strict=False):
+        read = route.known[route.trusted :]
+        for place, (key, known) in zip(route.places[route.trusted :], read, strict=False):
             entry = found.get(key)
             if not known.is_still(entry):
                 self.cache.update(key, entry)
                 return _at(entry, place) if isinstance(entry, ItemFormatError) else None
             assert isinstance(entry, Entry)
             steps.append((place, replace(entry, path=place)))
-        place, last = route.places[len(steps)], found.get(route.next)
+        if self._trust and not route.trusted:
+            for key, known in read:
+                self.cache.confirm(key, known, sent)
+        reached = len(route.known)
+        place, last = route.places[reached], found.get(route.next)
         if isinstance(last, ItemFormatError):
             return _at(last, place)
         if self.cache.update(route.next, last) is not None and not route.is_complete:
             return None  # a directory that was missing when the route was predicted
         steps.append((place, None if last is None else replace(last, path=place)))
-        steps += [(place, None) for place in route.places[len(steps) :]]
+        steps += [(place, None) for place in route.places[reached + 1 :]]
         return ResolvedPath([(ROOT, ROOT_ENTRY), *steps], sent)
+
+
+def _is_there(resolved: ResolvedPath | ItemFormatError) -> bool:
+    return isinstance(resolved, ResolvedPath) and resolved.entry is not None
 
 
 def _at(error: ItemFormatError, path: str) -> ItemFormatError:

@@ -1,13 +1,14 @@
 """The directory cache of layout `tree`: ids and versions under which a client last saw directories.
 
 No decision depends on the cache. It predicts the keys to read for a path, and the entries that are
-read are compared with it.
+read are compared with it; unless `Tuning.directory_trust` is set, for reads alone.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final
 
 from s3k_async.model import Entry
@@ -24,6 +25,9 @@ class KnownDirectory:
 
     id: str
     version: int
+    confirmed: float = field(default=-inf, compare=False)
+    """Monotonic time at which a read was sent that has found it in place with all directories
+    above; not noted unless the client trusts directories."""
 
     def is_still(self, entry: object) -> bool:
         """Whether an entry that was read later is this directory and was not moved: a directory
@@ -52,6 +56,11 @@ class DirectoryCache:
         if known is not None:
             self._known.move_to_end(entry_key)
         return known
+
+    def confirm(self, entry_key: str, known: KnownDirectory, sent: float) -> None:
+        """Note that the directory was in place, with all directories above it."""
+        if self._known.get(entry_key) == known:
+            self._known[entry_key] = replace(known, confirmed=sent)
 
     def update(self, entry_key: str, entry: object) -> KnownDirectory | None:
         """Store the directory that was read at the key; for anything else, remove the key."""

@@ -16,7 +16,8 @@ class ResolvedPath:
     """The root, the other ancestors of a path, and the path itself, topmost first; None for missing
     entries. Below a missing entry or a file everything is missing.
 
-    All directories above the entry were in place at one moment, `read_at`.
+    All directories above the entry were in place at one moment, `read_at`. A reader that trusts
+    directories may have the root, the parent and the path alone.
     """
 
     chain: Sequence[tuple[str, Entry | None]]

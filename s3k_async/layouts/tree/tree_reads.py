@@ -26,7 +26,10 @@ class TreeReads:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
-        self._resolver = ChainResolver(self._read, store.runtime, store.tuning.busy_timeout)
+        tuning = store.tuning
+        self._resolver = ChainResolver(
+            self._read, store.runtime, tuning.busy_timeout, tuning.directory_trust
+        )
 
     def check_path(self, path: str) -> None:
         """Raise InvalidPathError for a path that is too long, or contains a name that is too long.
@@ -37,20 +40,27 @@ class TreeReads:
         for name in path.split("/")[1:]:
             self._store.keys.key(self._store.keys.child(ROOT_ENTRY.id, name))
 
-    async def get(self, path: str, see: Seeing | None = None) -> Entry | None:
+    async def get(
+        self, path: str, see: Seeing | None = None, *, trusting: bool = False
+    ) -> Entry | None:
         """The entry at a path, or None. Raises InvalidPathError, ItemFormatError, BusyError."""
-        return (await self.resolve([path], see))[0].entry
+        return (await self.resolve([path], see, trusting=trusting))[0].entry
 
-    async def get_many(self, paths: Sequence[str], see: Seeing | None = None) -> list[Entry | None]:
+    async def get_many(
+        self, paths: Sequence[str], see: Seeing | None = None, *, trusting: bool = False
+    ) -> list[Entry | None]:
         """The entries at the paths, in their order, in as few requests as possible. Not a
         snapshot."""
-        return [resolved.entry for resolved in await self.resolve(paths, see)]
+        found = await self.resolve(paths, see, trusting=trusting)
+        return [resolved.entry for resolved in found]
 
-    async def get_each(self, paths: Sequence[str]) -> list[Entry | ItemFormatError | None]:
+    async def get_each(
+        self, paths: Sequence[str], *, trusting: bool = False
+    ) -> list[Entry | ItemFormatError | None]:
         """As `get_many`; for an invalid item the error takes the place of the entry."""
         return [
             resolved if isinstance(resolved, ItemFormatError) else resolved.entry
-            for resolved in await self._resolve(paths)
+            for resolved in await self._resolve(paths, trusting=trusting)
         ]
 
     async def chain(self, path: str) -> Chain:
@@ -77,24 +87,26 @@ class TreeReads:
             above.append(entry)
         return LocatedEntry(ROOT_ENTRY, ROOT)
 
-    async def resolve(self, paths: Sequence[str], see: Seeing | None = None) -> list[ResolvedPath]:
+    async def resolve(
+        self, paths: Sequence[str], see: Seeing | None = None, *, trusting: bool = False
+    ) -> list[ResolvedPath]:
         """The paths with their directories, in their order. Raises ItemFormatError."""
         found = []
-        for resolved in await self._resolve(paths, see):
+        for resolved in await self._resolve(paths, see, trusting=trusting):
             if isinstance(resolved, ItemFormatError):
                 raise resolved
             found.append(resolved)
         return found
 
     async def _resolve(
-        self, paths: Sequence[str], see: Seeing | None = None
+        self, paths: Sequence[str], see: Seeing | None = None, *, trusting: bool = False
     ) -> list[ResolvedPath | ItemFormatError]:
         """The paths with their directories. If a client is removing a directory as empty, a file in
         it may be new, and its creator may move it into another directory. Such a file is not
         returned before the removal has ended, or, if this client may not write, before the lease of
         the removal has expired."""
         store = self._store
-        found = await self._resolver.resolve(paths, see)
+        found = await self._resolver.resolve(paths, see, trusting=trusting)
         deadline = store.deadline()
         ended: set[str] = set()
         while removed := {

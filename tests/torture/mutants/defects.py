@@ -33,6 +33,7 @@ RELIABLE = "tests/backends/test_retrying_items.py"
 PIPELINE = "tests/backends/test_request_pipeline.py"
 LOCAL = "tests/backends/test_local.py"
 CHAINS = "tests/layouts/test_chain_resolver.py"
+TRUST = "tests/layouts/test_directory_trust.py"
 REMOVALS = "tests/layouts/test_removals.py"
 REPAIR_TREE = "tests/integrity/test_repair_tree.py"
 BETWEEN_LAYOUTS = "tests/migrate/test_between_layouts.py"
@@ -546,6 +547,34 @@ DEFECTS: tuple[Defect, ...] = (
         "            and entry.version == self.version\n",
         "",
         f"{CHAINS}::test_the_directories_of_a_chain_were_in_place_at_one_moment",
+    ),
+    Defect(
+        "a change that trusts directories",
+        "layouts/tree/chain_resolver.py",
+        "            if trusting and self._trust:",
+        "            if self._trust:",
+        f"{TRUST}::test_no_change_and_no_listing_trusts",
+    ),
+    Defect(
+        "directories that are trusted for ever",
+        "layouts/tree/chain_resolver.py",
+        "                    route.trust(sent - self._trust)",
+        "                    route.trust(0.0)",
+        f"{TRUST}::test_a_former_path_is_shown_for_the_time_and_no_longer",
+    ),
+    Defect(
+        "a path that is missing below trusted directories",
+        "layouts/tree/chain_resolver.py",
+        "(route.trusted and not _is_there(resolved))",
+        "False",
+        f"{TRUST}::test_what_is_not_found_is_resolved_from_the_root",
+    ),
+    Defect(
+        "a parent that is trusted",
+        "layouts/tree/chain_resolver.py",
+        "self.known[:-1] if self.is_complete",
+        "self.known if self.is_complete",
+        f"{TRUST}::test_a_change_of_the_parent_and_changes_of_the_client_itself_are_seen",
     ),
     Defect(
         "a directory cache that is believed",
