@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, get_args
 
 from s3k_async.config import LogMode
-from s3k_async.model import HashName, VolumeKind
+from s3k_async.model import HashName, LayoutName, VolumeKind
 from s3k_async.settings.options import OPTIONS, Option, OptionType
 
 __all__ = ["TARGET", "source"]
@@ -28,6 +28,7 @@ TYPES: Final[dict[OptionType, str]] = {
 }
 CHOICES: Final = {
     get_args(HashName): "HashName",
+    get_args(LayoutName): "LayoutName",
     get_args(LogMode): "LogMode",
     get_args(VolumeKind): "VolumeKind",
 }
@@ -44,7 +45,7 @@ import os
 from typing import Literal, TypedDict
 
 from s3k_async.config import LogMode, Secret
-from s3k_async.model import HashName, VolumeKind
+from s3k_async.model import HashName, LayoutName, VolumeKind
 
 __all__ = ["Settings"]
 

@@ -16,7 +16,7 @@ from s3k_async import _native
 from s3k_async._core.metering import RequestCounter, Requests, counted
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import BlobExistsError, BusyError, VolumeMismatchError
+from s3k_async.errors import BlobExistsError, BusyError
 from s3k_async.migrate.layout_pass import (
     LayoutPass,
     LayoutPassName,
@@ -32,7 +32,7 @@ from s3k_async.oplog.segments import SegmentCommit, encode_segment_commit
 from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import LOCK_DONE, TREE, VolumeRecord, write_tag
-from s3k_async.volumes import Volume, open_volume
+from s3k_async.volumes import Volume
 from s3k_async.volumes.claims import renew
 from s3k_async.volumes.exclusive_volume import exclusive_volume
 from s3k_async.volumes.volume import metadata_store
@@ -74,11 +74,10 @@ async def change_layout(
     for an unfinished transaction), PermissionDeniedError (the table's tag cannot be written), with
     nothing changed; LeaseExpiredError; and the services' errors.
     """
-    config = replace(config, suffix_count=None, hash=None)
-    current = await _layout(config, runtime, session)
+    config = replace(config, suffix_count=None, hash=None, layout=None)
     lock = VolumeLock("migration", layout, runtime)
     async with exclusive_volume(
-        replace(config, layout=current), lock, runtime=runtime, session=session, counter=counter
+        config, lock, runtime=runtime, session=session, counter=counter
     ) as volume:
         if volume.record.layout == layout and not lock.touched:
             return LayoutResult(layout, 0, 0)
@@ -86,26 +85,6 @@ async def change_layout(
         change.target.to_tag()  # checked before the first change
         await lock.wait_for_clients_to_stop()
         return await change.run(runtime)
-
-
-async def _layout(
-    config: VolumeConfig, runtime: Runtime, session: object | Mapping[str, object] | None
-) -> LayoutName:
-    """The layout in the volume's record."""
-
-    async def named(layout: LayoutName) -> LayoutName:
-        opened = await open_volume(
-            replace(config, layout=layout), runtime=runtime, session=session, locked=True
-        )
-        await opened.close()
-        return layout
-
-    try:
-        return await named("path")
-    except VolumeMismatchError:
-        with suppress(VolumeMismatchError):
-            return await named("tree")
-        raise
 
 
 class _LayoutChange:

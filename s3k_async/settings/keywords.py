@@ -9,7 +9,7 @@ import os
 from typing import Literal, TypedDict
 
 from s3k_async.config import LogMode, Secret
-from s3k_async.model import HashName, VolumeKind
+from s3k_async.model import HashName, LayoutName, VolumeKind
 
 __all__ = ["Settings"]
 
@@ -54,6 +54,10 @@ class Settings(TypedDict, total=False):
 
     hash: HashName | None
     """Hash that distributes names to partitions. Fixed at init; s3k reshard changes it."""
+
+    layout: LayoutName | None
+    """Layout of the tree in the table; tree is experimental. Fixed at init; s3k migrate changes it.
+    """
 
     log_mode: LogMode | None
     """Mode of the operation log. Fixed at init."""

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from s3k_async.config import ENCRYPTIONS, LogMode, Secret
 from s3k_async.errors import ConfigError
-from s3k_async.model import HashName, VolumeKind
+from s3k_async.model import HashName, LayoutName, VolumeKind
 
 __all__ = [
     "CREDENTIALS",
@@ -129,6 +129,14 @@ _VOLUME: Final = (
         "volume",
         "Hash that distributes names to partitions. Fixed at init; s3k reshard changes it.",
         choices=get_args(HashName),
+    ),
+    Option(
+        "layout",
+        "choice",
+        "volume",
+        "Layout of the tree in the table; tree is experimental. Fixed at init; s3k migrate "
+        "changes it.",
+        choices=get_args(LayoutName),
     ),
     Option(
         "log_mode",

@@ -36,7 +36,7 @@ from s3k_async.config import (
     VolumeConfig,
 )
 from s3k_async.errors import ConfigError
-from s3k_async.model import HashName, VolumeKind
+from s3k_async.model import HashName, LayoutName, VolumeKind
 from s3k_async.settings.config_file import ConfigFile, config_path, read_config
 from s3k_async.settings.hadoop_mapping import HadoopSettings, read_hadoop
 from s3k_async.settings.locations import (
@@ -308,6 +308,7 @@ def _built(values: Values, kind: VolumeKind | None) -> VolumeConfig:
         kind=kind,
         suffix_count=cast("int | None", values.get("suffix_count")),
         hash=cast("HashName | None", values.get("hash")),
+        layout=cast("LayoutName | None", values.get("layout")),
         log_mode=cast("LogMode | None", values.get("log_mode")),
         tuning=_tuning(values),
     )

@@ -103,8 +103,8 @@ SCOPED: Final = "scoped"
 """The flag of a volume whose data keys and log keys lie below its own `scope` in their locations.
 """
 TREE: Final = "tree-draft"
-"""The flag of a volume of layout `tree`. A draft: some Spark jobs do not support the layout yet,
-so that later versions, which call it `tree`, and this one refuse each other's volumes."""
+"""The flag of a volume of layout `tree`. Experimental: its format may change, so that
+later versions, which call the flag `tree`, and this one refuse each other's volumes."""
 FLAGS: Final = frozenset({SCOPED, TREE})
 """Features that this version supports. A record with any other is refused."""
 SCOPE: Final = "s3k-"

@@ -265,6 +265,7 @@ async def _mark(data: BlobStore, log: BlobStore) -> Claim:
 
 def _as_marked(config: VolumeConfig, found: Claim) -> VolumeConfig:
     """The configuration for the new table, with the settings of the lost one in the mark."""
+    config = replace(config, layout=layout_of(found.flags))
     count, name = found.document.get("suffix_count"), found.document.get("name")
     if config.suffix_count is None and isinstance(count, int):
         config = replace(config, suffix_count=count)

@@ -19,7 +19,6 @@ from s3k_async.config import BlobLocation, Tuning, VolumeConfig
 from s3k_async.errors import (
     ConfigError,
     PermissionDeniedError,
-    VolumeFormatError,
     VolumeMismatchError,
     VolumeNotFoundError,
 )
@@ -288,16 +287,11 @@ async def _record(
 
 
 def require_layout(layout: LayoutName, config: VolumeConfig, where: str) -> None:
-    """Raises VolumeMismatchError if the configuration names another layout than that of the volume,
-    VolumeFormatError if it does not name one that is a draft."""
+    """Raises VolumeMismatchError if the configuration names another layout than that of the
+    volume."""
     if config.layout not in (None, layout):
         raise VolumeMismatchError(
             f"the volume has layout {layout}, not {config.layout}", path=where
-        )
-    if layout != (config.layout or "path"):
-        raise VolumeFormatError(
-            f"the volume has layout {layout}, which is a draft and has to be named to be opened",
-            path=where,
         )
 
 

@@ -7,15 +7,13 @@ import itertools
 import json
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from s3k_async.cli import main
-from s3k_async.cli.invocation import Invocation
-from s3k_async.config import VolumeConfig
 
 _numbers = itertools.count(1)
 
@@ -100,27 +98,17 @@ def cli(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPa
 
 
 @pytest.fixture
-def volume(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> str:
+def volume(request: pytest.FixtureRequest, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> str:
     """A new volume, in memory, which is the default one."""
     name = f"memory://cli-{os.getpid()}-{next(_numbers)}"
-    cli.ok("init", name, "--suffix-count", "3")
+    layout = "tree" if "tree_volume" in request.fixturenames else "path"
+    cli.ok("init", name, "--suffix-count", "3", "--layout", layout)
     monkeypatch.setenv("S3K_VOLUME", name)
     return name
 
 
 @pytest.fixture
-def naming_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands create and open volumes of layout `tree`, which no option names."""
-    resolve = Invocation.resolve
-
-    def resolved(self: Invocation, volume: str | None) -> VolumeConfig:
-        return replace(resolve(self, volume), layout="tree")
-
-    monkeypatch.setattr(Invocation, "resolve", resolved)
-
-
-@pytest.fixture
-def tree_volume(naming_tree: None, volume: str) -> str:
+def tree_volume(volume: str) -> str:
     """A new volume of layout `tree`, in memory, which is the default one."""
     return volume
 

@@ -131,8 +131,12 @@ def test_new_ids_of_a_load_are_told(
 
 def test_migrate(cli: Cli, volume: str) -> None:
     done = cli.ok("migrate", volume, "--layout", "tree")
-    assert done.out.startswith(f"{volume} has layout tree; moved 4 entries; layout tree is a draft")
-    assert "layout tree" in cli.fails(11, "ls", f"{volume}:/").errors
+    assert done.out.startswith(f"{volume} has layout tree; moved 4 entries\n")
+    assert cli.ok("cat", f"{volume}:/a/b/1").out == "one"
+    assert (
+        "layout ('tree', not 'path')"
+        in cli.fails(11, "--layout", "path", "ls", f"{volume}:/").errors
+    )
     assert "moved 0 entries" in cli.ok("migrate", volume, "--layout", "tree").out
     done = cli.ok("migrate", volume, "--layout", "path", "--json").json()
     assert done == {"volume": volume, "layout": "path", "entries": 4, "moved": 4}

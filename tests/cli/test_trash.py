@@ -50,13 +50,13 @@ def test_what_is_no_duration(cli: Cli, tree_volume: str, text: str) -> None:
     assert cli.ok("trash", "retention", "--json").json()["trash_retention"] == 86_400
 
 
-def test_init_takes_a_retention(cli: Cli, naming_tree: None) -> None:
-    volume = "memory://cli-retention"
-    cli.ok("init", volume, "--trash-retention", "2d")
+def test_init_takes_a_retention(cli: Cli) -> None:
+    volume, tree = "memory://cli-retention", ("--layout", "tree")
+    cli.ok("init", volume, *tree, "--trash-retention", "2d")
     assert cli.ok("trash", "retention", volume, "--json").json()["trash_retention"] == 172_800
     cli.ok("init", volume, "--exist-ok")
-    cli.ok("init", volume, "--exist-ok", "--trash-retention", "48h")
-    done = cli.fails(11, "init", volume, "--exist-ok", "--trash-retention", "0")
+    cli.ok("init", volume, *tree, "--exist-ok", "--trash-retention", "48h")
+    done = cli.fails(11, "init", volume, *tree, "--exist-ok", "--trash-retention", "0")
     assert "s3k trash retention changes it" in done.errors
 
 

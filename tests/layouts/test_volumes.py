@@ -1,5 +1,4 @@
-"""Volumes of layout `tree`: made and opened only where the layout is named, and refused by work
-that does not support it."""
+"""Volumes of layout `tree`: made where the layout is named, and opened in that of their record."""
 
 from __future__ import annotations
 
@@ -10,17 +9,12 @@ import pytest
 
 from s3k_async import S3kClient, VolumeConfig, destroy_volume, init_volume
 from s3k_async.config import LocalDirectory, SqliteFile
-from s3k_async.errors import (
-    VolumeFormatError,
-    VolumeMismatchError,
-    VolumeNotFoundError,
-)
+from s3k_async.errors import ConfigError, VolumeMismatchError, VolumeNotFoundError
 from s3k_async.migrate.dump import dump_volume
 from s3k_async.migrate.load import load_volume
 from s3k_async.migrate.reshard import reshard_volume
 from s3k_async.txn import volume_lock
 from s3k_async.volumes.restoration import restore_volume
-from s3k_async.volumes.volume import open_volume
 
 
 @pytest.fixture
@@ -43,12 +37,23 @@ async def test_the_layout_is_in_the_record_and_the_configuration(config: VolumeC
         assert not await fs.exists("/a")
 
 
-async def test_it_is_opened_only_where_the_layout_is_named(config: VolumeConfig) -> None:
+async def test_it_is_opened_in_the_layout_of_its_record(config: VolumeConfig) -> None:
     await init_volume(config=config)
-    with pytest.raises(VolumeFormatError, match="layout tree"):
-        await S3kClient(config=replace(config, layout=None)).open_volume()
+    async with S3kClient(config=replace(config, layout=None)) as fs:
+        assert fs.config.layout == "tree"
     with pytest.raises(VolumeMismatchError, match="layout"):
         await S3kClient(config=replace(config, layout="path")).open_volume()
+
+
+async def test_the_layout_is_a_setting(tmp_path: Path) -> None:
+    place = tmp_path / "v"
+    assert (await init_volume(place, layout="tree")).layout == "tree"
+    async with S3kClient(place) as fs:
+        assert fs.config.layout == "tree"
+    with pytest.raises(VolumeMismatchError, match="layout"):
+        await S3kClient(place, layout="path").open_volume()
+    with pytest.raises(ConfigError, match="one of path, tree"):
+        S3kClient(place, layout="graph")  # type: ignore[arg-type]
 
 
 async def test_a_volume_of_layout_path_is_not_opened_as_one_of_layout_tree(
@@ -60,22 +65,25 @@ async def test_a_volume_of_layout_path_is_not_opened_as_one_of_layout_tree(
         await S3kClient(config=config).open_volume()
 
 
-async def test_it_is_resharded_and_loaded_only_where_the_layout_is_named(
-    config: VolumeConfig, tmp_path: Path
+async def test_it_is_resharded_and_loaded_in_its_layout(
+    config: VolumeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
     await init_volume(config=config)
     dump, unnamed = str(tmp_path / "dump.jsonl"), replace(config, layout=None)
-    volume = await open_volume(config)
-    try:
-        await dump_volume(volume, dump)
-    finally:
-        await volume.close()
-    with pytest.raises(VolumeFormatError, match="layout tree"):
-        await reshard_volume(unnamed, 8)
-    with pytest.raises(VolumeFormatError, match="layout tree"):
-        await load_volume(dump, unnamed)
     async with S3kClient(config=config) as fs:
-        await fs.write("/a", b"still open")
+        await fs.makedirs("/a/b")
+        await dump_volume(fs._volume(), dump)
+        await fs.delete("/a", recursive=True)
+        item, *_ = await fs.trash().list()
+        await fs.trash().restore(item)
+    assert (await reshard_volume(unnamed, 8)).suffix_count == 8
+    await destroy_volume(config=config, force=True)
+    await init_volume(config=config)
+    await load_volume(dump, unnamed)
+    async with S3kClient(config=unnamed) as fs:
+        assert fs.config.layout == "tree"
+        assert await fs.is_dir("/a/b")
 
 
 def table_files(directory: Path) -> list[Path]:
@@ -83,7 +91,7 @@ def table_files(directory: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("dry_run", [False, True], ids=["restore", "dry run"])
-async def test_a_lost_table_is_restored_only_if_its_layout_is_named(
+async def test_a_lost_table_is_restored_in_the_layout_of_its_mark(
     config: VolumeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dry_run: bool
 ) -> None:
     monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
@@ -92,13 +100,15 @@ async def test_a_lost_table_is_restored_only_if_its_layout_is_named(
         await fs.write("/a/b", b"1")
     for part in table_files(tmp_path):
         part.unlink()
-    with pytest.raises(VolumeFormatError, match="layout tree, which is a draft"):
-        await restore_volume(replace(config, layout=None), dry_run=dry_run)
+    with pytest.raises(VolumeMismatchError, match="has layout tree"):
+        await restore_volume(replace(config, layout="path"), dry_run=dry_run)
     assert not table_files(tmp_path)
-    assert (await restore_volume(config, dry_run=dry_run)).clean
+    unnamed = replace(config, layout=None)
+    assert (await restore_volume(unnamed, dry_run=dry_run)).clean
     assert bool(table_files(tmp_path)) != dry_run
     if not dry_run:
-        async with S3kClient(config=config) as fs:
+        async with S3kClient(config=unnamed) as fs:
+            assert fs.config.layout == "tree"
             assert await fs.read("/a/b") == b"1"
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from s3k_async import S3kClient
 from s3k_async._native import Xxh3_128
@@ -82,7 +82,13 @@ def told(result: ChangeResult) -> tuple[Failures, int, int]:
     return failures, result.files, result.directories
 
 
-def in_turn(tree: Tree, steps: Iterable[tuple[str, Operation]]) -> tuple[Tree, Failed]:
+class Step(Protocol):
+    """An operation, or how it is applied in another layout."""
+
+    def apply(self, tree: Tree, /) -> Answer | Refusal: ...
+
+
+def in_turn(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Tree, Failed]:
     """The tree after each step that is not refused, and the refusals by the step's name."""
     failed = Failed()
     for name, step in steps:
@@ -152,8 +158,12 @@ class RenameMany:
         )
         return failures
 
-    def apply(self, tree: Tree) -> Answer | Refusal:
-        after, failed = in_turn(tree, self._steps(tree))
+    def apply(
+        self, tree: Tree, step: Callable[[Operation], Step] = lambda operation: operation
+    ) -> Answer | Refusal:
+        """`step`: each rename as it is in the layout of the volume."""
+        steps = ((name, step(operation)) for name, operation in self._steps(tree))
+        after, failed = in_turn(tree, steps)
         for source, target in self._apart():
             if (
                 self.missing_ok

@@ -689,13 +689,25 @@ class TreeMachine(VolumeMachine):
     """A volume of layout `tree`."""
 
     def applied(self, operation: Operation, tree: Tree) -> Answer | Refusal:
-        result = apply_in_tree(operation, tree, ())
-        return result if isinstance(result, Refusal) else Answer(result.value, result.tree)
+        return InTree(operation).apply(tree)
 
     def discarded(self, writing: Commit, tree: Tree) -> Tree:
         placed = locate(writing, tree)
         assert isinstance(placed, Commit)
         return placed.discarded(tree)
+
+
+@dataclass(frozen=True)
+class InTree:
+    """An operation as it is in layout `tree`: a renamed directory takes reservations along."""
+
+    operation: Operation
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        if isinstance(self.operation, RenameMany):
+            return self.operation.apply(tree, InTree)
+        result = apply_in_tree(self.operation, tree, ())
+        return result if isinstance(result, Refusal) else Answer(result.value, result.tree)
 
 
 def without_expired(tree: Tree) -> Tree:

@@ -40,11 +40,6 @@ __all__ = [
     "resharding",
 ]
 
-_DRAFT = (
-    "; layout tree is a draft: only a configuration that names it opens the volume, and no option "
-    "does"
-)
-
 
 def _volume(text: str) -> Address:
     address = parse_volume_address(text)
@@ -290,7 +285,7 @@ def migrate(invocation: Invocation, volume: str, layout: LayoutName) -> None:
 
     The volume is locked: other clients cannot use it, and must open it again afterwards. The
     command first waits 40 seconds, until open clients have stopped. Repeat it to finish an
-    interrupted run. Layout tree is experimental: other commands cannot open such a volume.
+    interrupted run. Layout tree is experimental.
     """
     config = invocation.resolve(_volume(volume).volume)
 
@@ -299,9 +294,10 @@ def migrate(invocation: Invocation, volume: str, layout: LayoutName) -> None:
             return await change_layout(config, layout, progress=meter.part())
 
     done = anyio.run(work)
+    differs = config.layout not in (None, done.layout)
+    advice = "; the settings of the volume name another, change them" if differs else ""
     invocation.say(
-        f"{volume} has layout {done.layout}; moved {plural(done.moved, 'entry')}"
-        f"{_DRAFT if done.layout == 'tree' else ''}",
+        f"{volume} has layout {done.layout}; moved {plural(done.moved, 'entry')}{advice}",
         volume=volume,
         layout=done.layout,
         entries=done.entries,
