@@ -40,17 +40,19 @@ def on_tree(
             return on_files(verb, tree, arguments, service)
 
 
-def first_reads(verb: str, tree: LaidTree, service: Service) -> Workload:
+def first_reads(verb: str, tree: LaidTree, service: Service, calls: int | None = None) -> Workload:
     """In layout `tree`, the additional reads of a client that has cached no directory: of each
     directory above what the verb of `on_tree` reads by path, once. Exact for calls one after the
-    other, and for a list of one window."""
+    other, and for a list of one window. `calls`: of a verb on single paths, if they are fewer than
+    the files."""
     work = Workload(service.latency)
     if tree.layout == "path" or verb == "makedirs":
         return work
     levels = [1] * tree.above
     if verb in SINGLE_VERBS or verb == "load":
         for level in range(int(tree.is_root), tree.depth + 1):
-            levels.append(sum(kind.count for kind in tree.kinds if kind.level == level))
+            number = sum(kind.count for kind in tree.kinds if kind.level == level)
+            levels.append(number if calls is None else min(number, calls))
     size = tree.lowest.own_item
     for number in levels:
         if verb == "load" and number > 1:

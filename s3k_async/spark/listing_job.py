@@ -62,7 +62,9 @@ def listing(
 
     In layout `tree` the table is read twice: by the call, for the paths of the directories, and
     when the frame is used. Entries in directories that were created in between, and those to which
-    no path leads, are left out; directories have the paths that they had when the call was made.
+    no path leads, are left out; directories have the paths that they had when the call was made. If
+    parents of directories are missing, since directories are renamed or damaged, the first scan is
+    repeated, twice at most.
 
     Lazy: the tasks run each time that the frame is used. Raises PathNotFoundError,
     InvalidPathError.
@@ -211,6 +213,8 @@ class _Segments:
                 yield await view.seen(page)
 
 
+_SCANS = 3
+"""Scans for directories at most, while the parents of some are missing."""
 _DIRECTORIES = pa.schema([("id", pa.string()), ("entry_key", pa.string())])
 
 
@@ -221,10 +225,17 @@ def _scanned_paths(job: JobRun) -> Broadcast[dict[str, str]] | None:
         layout = volume.store.layout
         if layout.scanned_paths(()) is None:
             return None
+        roots = layout.check().roots
         scan = each_partition(job.volume.executors, _Segments(ROOT, job.tasks).directories)
-        rows = job.over_splits(range(job.tasks), scan, _DIRECTORIES).collect()
-        found = layout.scanned_paths((row.id, row.entry_key) for row in rows) or {}
-    return job.spark.sparkContext.broadcast(found)
+        found: dict[str, str] = {}
+        # A directory that moves during a scan may be missed by it, with everything below.
+        for _ in range(_SCANS):
+            rows = job.over_splits(range(job.tasks), scan, _DIRECTORIES).collect()
+            found.update((row.id, row.entry_key) for row in rows)
+            parents = {entry_key.partition("/")[0] for entry_key in found.values()}
+            if not parents - found.keys() - set(roots):
+                break
+    return job.spark.sparkContext.broadcast(layout.scanned_paths(found.items()) or {})
 
 
 def for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:

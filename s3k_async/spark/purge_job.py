@@ -64,7 +64,8 @@ def purge(
     its content.
 
     Not atomic, as `delete(path, recursive=True, atomic=False)`: a concurrent reader sees a part of
-    the tree. Nothing of it can be restored from the trash. The data is left to garbage
+    the tree. The trash, in layout `tree`, keeps nothing of it, but for a subtree whose task died
+    after it had moved it there: gc reclaims that after the retention. The data is left to garbage
     collection. The driver divides the tree into subtrees (see
     `listing`); the result has a row for each of them and for each directory above them: `path files
     directories bytes outcome error message`, counting what was removed, or in a dry run what

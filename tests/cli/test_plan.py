@@ -139,6 +139,11 @@ def test_a_new_client_reads_the_directories_first(cli: Cli) -> None:
     known, new = (told("mix", "stat=1", *more) for more in ((), ("--new-client",)))
     assert new["layouts"]["path"] == known["layouts"]["path"]
     assert new["prices"]["tree"] - known["prices"]["tree"] == 104
+    for mix, directories in (("stat=1", 3 + 2 * 10 + 1), ("rename=1", 3), ("makedirs=1", 0)):
+        calls = ("--calls", "10")
+        known, new = (told("mix", mix, *calls, *more) for more in ((), ("--new-client",)))
+        assert new["prices"]["tree"] - known["prices"]["tree"] <= directories, mix
+        assert (new["prices"] == known["prices"]) == (directories == 0)
 
 
 def test_a_mix(cli: Cli) -> None:

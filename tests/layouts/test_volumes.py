@@ -9,10 +9,16 @@ import pytest
 
 from s3k_async import S3kClient, VolumeConfig, destroy_volume, init_volume
 from s3k_async.config import LocalDirectory, SqliteFile
-from s3k_async.errors import ConfigError, VolumeMismatchError, VolumeNotFoundError
+from s3k_async.errors import (
+    ConfigError,
+    InvalidPathError,
+    VolumeMismatchError,
+    VolumeNotFoundError,
+)
 from s3k_async.migrate.dump import dump_volume
 from s3k_async.migrate.load import load_volume
 from s3k_async.migrate.reshard import reshard_volume
+from s3k_async.model import LayoutName
 from s3k_async.txn import volume_lock
 from s3k_async.volumes.restoration import restore_volume
 
@@ -84,6 +90,21 @@ async def test_it_is_resharded_and_loaded_in_its_layout(
     async with S3kClient(config=unnamed) as fs:
         assert fs.config.layout == "tree"
         assert await fs.is_dir("/a/b")
+
+
+@pytest.mark.parametrize("layout", ["path", "tree"])
+async def test_paths_have_the_same_limit_in_both_layouts(
+    config: VolumeConfig, layout: LayoutName
+) -> None:
+    await init_volume(config=replace(config, layout=layout))
+    deep = "/" + "/".join("d" * 500 for _ in range(4))
+    async with S3kClient(config=replace(config, layout=layout)) as fs:
+        await fs.write(f"{deep[:-30]}/f", b"1")
+        for path in (f"{deep}/{'e' * 500}/f", f"/{'n' * 1025}"):
+            with pytest.raises(InvalidPathError):
+                await fs.write(path, b"2")
+            with pytest.raises(InvalidPathError):
+                await fs.makedirs(path)
 
 
 def table_files(directory: Path) -> list[Path]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
 
-from s3k_async import S3kSyncClient
+from s3k_async import S3kSyncClient, init_volume
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
-from s3k_async.spark import du, listing
+from s3k_async.spark import du, listing, listing_job
+from s3k_async.table.stored_reader import ROOT_ENTRY
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.spark.places import five_levels
 
@@ -67,6 +71,29 @@ async def test_a_listing_of_layout_tree_by_segments(
         found = listing(spark, volume, path, by="segments", tasks=3).toArrow().to_pylist()
         assert sorted(found, key=lambda row: str(row["path"])) == rows_of(fs, path)
         assert found
+
+
+def test_directories_that_a_scan_has_missed_are_found_by_the_next(tmp_path: Path) -> None:
+    root = ROOT_ENTRY.id
+    everything = [("a", f"{root}/a"), ("b", "a/b"), ("lost", "missing/lost")]
+    scans = [[everything[1], everything[2]], everything[:1], []]
+
+    class Job:
+        tasks = 2
+        volume = SimpleNamespace(driver=None, executors=None)
+        spark = SimpleNamespace(sparkContext=SimpleNamespace(broadcast=lambda found: found))
+
+        def over_splits(self, *_: object) -> SimpleNamespace:
+            rows = [SimpleNamespace(id=key, entry_key=place) for key, place in scans.pop(0)]
+            return SimpleNamespace(collect=lambda: rows)
+
+    place = tmp_path / "v"
+    asyncio.run(init_volume(place, layout="tree"))
+    with S3kSyncClient(place) as fs:
+        Job.volume.driver = fs.config
+    paths = listing_job._scanned_paths(cast("Any", Job()))
+    assert cast("Any", paths) == {root: "/", "a": "/a", "b": "/a/b"}
+    assert scans == []
 
 
 @embedded

@@ -239,13 +239,19 @@ def _planned(verb: str, assumed: _Assumed, layout: LayoutName, suffix_count: int
 def _mixed(
     calls: Mapping[str, int], assumed: _Assumed, layout: LayoutName, suffix_count: int
 ) -> _Plan:
-    from s3k_async.cost_model import CapacityCost, first_reads, mixed, predict
+    from s3k_async.cost_model import SINGLE_VERBS, CapacityCost, first_reads, mixed, predict
 
     tree, arguments = assumed.tree(layout, suffix_count)
     service, concurrency = assumed.service, assumed.concurrency
     work, later = mixed(calls, tree, arguments, service, atomic=assumed.atomic)
     if assumed.new_client:
-        work.precede(first_reads("stat", tree, service))
+        single = sum(
+            number for verb, number in calls.items() if verb in SINGLE_VERBS and verb != "makedirs"
+        )
+        if single or calls.get("load"):
+            work.precede(first_reads("stat", tree, service, None if calls.get("load") else single))
+        elif any(number for verb, number in calls.items() if verb != "makedirs"):
+            work.precede(first_reads("rename", tree, service))
     prediction = predict(MIX, tree, work, service, concurrency=concurrency)
     reclaimed = None
     if later.requests:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from s3k_async import _native
 from s3k_async._native import Entries
@@ -20,6 +21,9 @@ from s3k_async.txn.intent_view import Seeing
 
 __all__ = ["TreeReads"]
 
+_SURELY_VALID: Final = 400
+"""Characters of a path that cannot be too long: each has at most four bytes of UTF-8."""
+
 
 class TreeReads:
     """The reads of `namespace.layout.Layout`."""
@@ -36,9 +40,12 @@ class TreeReads:
         Keys contain no paths, but the limit for paths is that of layout `path`, so that every valid
         path can be used in both layouts. The rename of an ancestor may make a path too long; it is
         invalid until an ancestor gets a shorter name."""
+        keys = self._store.keys
         _native.ancestors(path)
         for name in path.split("/")[1:]:
-            self._store.keys.key(self._store.keys.child(ROOT_ENTRY.id, name))
+            keys.key(keys.child(ROOT_ENTRY.id, name))
+        if path != ROOT:
+            _native.item_key(keys.volume, path, keys.suffix_count, keys.hash)  # in layout `path`
 
     async def get(
         self, path: str, see: Seeing | None = None, *, trusting: bool = False
@@ -106,6 +113,9 @@ class TreeReads:
         returned before the removal has ended, or, if this client may not write, before the lease of
         the removal has expired."""
         store = self._store
+        for path in paths:
+            if len(path) > _SURELY_VALID:
+                self.check_path(path)
         found = await self._resolver.resolve(paths, see, trusting=trusting)
         deadline = store.deadline()
         ended: set[str] = set()
