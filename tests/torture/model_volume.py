@@ -221,7 +221,14 @@ class ModelVolume:
         await member.close()
         await lose_table(self.config)
         report = await restore_at_once(self.config, self.runtime)
-        assert report.clean, report.problems
+        # A repair leaves what is pending about a file whose writer may still be alive.
+        reserved = {item["id"] for item in before if item.get("physcommitted") is False}
+        problems = [
+            each
+            for each in report.problems
+            if each.rule != "delete_undone" or each.object_id not in reserved
+        ]
+        assert problems == []
         member = await self.join()
         assert await objects_of(member.volume) == before
         assert await self.findings(member) == []
