@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
-from s3k_async.model import Entry
+from s3k_async.model import Entry, TrashState
 from s3k_async.oplog.entries import Operation
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from tests.integrity.restore_ground import Ground, new_ground, rules
@@ -34,6 +34,14 @@ async def tree_with_file(ground: Ground, path: str = "/d") -> tuple[Entry, Entry
     file = await ground.file(f"{path}/f")
     await ground.made(directory, file)
     return directory, file
+
+
+async def delete(ground: Ground, directory: Entry, state: TrashState = "") -> None:
+    """Move a directory into the trash, and begin its reclamation if `state` says so."""
+    trashed = ground.trashed(directory)
+    await ground.commit(trashed)
+    if state:
+        await ground.commit(ground.trashed(after(trashed), state))
 
 
 async def test_what_is_below_a_renamed_directory_is_at_its_new_path(ground: Ground) -> None:
@@ -378,3 +386,73 @@ async def test_existing_directories_hold_what_is_restored_below_them(ground: Gro
     restored, report = await ground.restored("/", [elsewhere])
     assert restored == {"/elsewhere/f": replace(file, path="/elsewhere/f")}
     assert report.counts == {"committed": 1, "present": 1}
+
+
+@pytest.mark.parametrize("state", ["", "reclaiming"])
+async def test_a_pending_rename_into_a_deleted_directory_is_taken_back(
+    ground: Ground, state: TrashState
+) -> None:
+    """Its client died before it; otherwise garbage collection would delete what nobody deleted."""
+    top, file = await tree_with_file(ground, "/x")
+    other, _ = await tree_with_file(ground, "/y")
+    target, _ = await tree_with_file(ground)
+    below = ground.directory("/d/e")
+    await ground.made(below)
+    await ground.begin(ground.moved(file, "/d/e/f"), ground.moved(other, "/d/y"))
+    await delete(ground, target, state)
+    restored, report = await ground.restored()
+    assert (restored["/x"], restored["/x/f"], restored["/y"]) == (top, file, other)
+    assert rules(report) == [("rename_undone", "/x/f"), ("rename_undone", "/y")]
+    assert report.clean
+
+
+async def test_a_pending_rename_into_a_deleted_directory_has_happened_if_the_path_is_taken(
+    ground: Ground,
+) -> None:
+    """Or if the directory that it came from was removed."""
+    _, file = await tree_with_file(ground, "/x")
+    gone, other = await tree_with_file(ground, "/gone")
+    target = ground.directory("/d")
+    await ground.made(target)
+    await ground.begin(ground.moved(file, "/d/f"), ground.moved(other, "/d/g"))
+    again = await ground.file("/x/f")
+    await ground.made(again)
+    await ground.commit(ground.change("delete", gone, None))
+    await delete(ground, target)
+    restored, report = await ground.restored()
+    place = f"/.trash/{target.id}"
+    assert restored.keys() == {"/x", "/x/f", place, f"{place}/f", f"{place}/g"}
+    assert restored["/x/f"] == again
+    assert [rule for rule, _ in rules(report)] == ["rename_done", "rename_done"]
+
+
+@pytest.mark.parametrize("state", ["", "reclaiming"])
+async def test_a_pending_restoration_into_a_deleted_directory_is_taken_back(
+    ground: Ground, state: TrashState
+) -> None:
+    directory, _ = await tree_with_file(ground, "/x")
+    target = ground.directory("/d")
+    await ground.made(target)
+    trashed = ground.trashed(directory)
+    await ground.commit(trashed)
+    await ground.begin(ground.moved(after(trashed), "/d/x"))
+    await delete(ground, target, state)
+    restored, _ = await ground.restored()
+    place = f"/.trash/{directory.id}"
+    assert restored.keys() == {f"/.trash/{target.id}", place, f"{place}/f"}
+    assert in_trash(ground, directory.id).deletion == trashed.trash
+
+
+async def test_a_pending_rename_into_a_directory_is_taken_back_once_that_is_deleted(
+    ground: Ground,
+) -> None:
+    """The deletion is pending too, and is found to have happened later."""
+    top, file = await tree_with_file(ground, "/x")
+    target, _ = await tree_with_file(ground)
+    await ground.begin(ground.moved(file, "/d/m"), ground.trashed(target))
+    again, _ = await tree_with_file(ground)
+    restored, report = await ground.restored()
+    place = f"/.trash/{target.id}"
+    assert restored.keys() == {"/x", "/x/f", "/d", "/d/f", place, f"{place}/f"}
+    assert (restored["/x"], restored["/x/f"], restored["/d"]) == (top, file, again)
+    assert rules(report) == [("delete_done", place), ("rename_undone", "/x/f")]
