@@ -456,3 +456,53 @@ async def test_a_pending_rename_into_a_directory_is_taken_back_once_that_is_dele
     assert restored.keys() == {"/x", "/x/f", "/d", "/d/f", place, f"{place}/f"}
     assert (restored["/x"], restored["/x/f"], restored["/d"]) == (top, file, again)
     assert rules(report) == [("delete_done", place), ("rename_undone", "/x/f")]
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+async def test_pending_moves_out_of_a_reclaimed_directory_have_happened(
+    ground: Ground, is_empty: bool
+) -> None:
+    """The directory can still be restored, and its files are not deleted with the other."""
+    top, inner, below = (ground.directory(path) for path in ("/d", "/d/e", "/d/e/sub"))
+    files = [] if is_empty else [await ground.file("/d/e/sub/f")]
+    await ground.made(top, inner, below, *files)
+    going = ground.trashed(below)
+    await ground.begin(going)
+    await delete(ground, top, "reclaiming")
+    restored, report = await ground.restored()
+    place = f"/.trash/{below.id}"
+    assert restored.keys() == {
+        f"/.trash/{top.id}",
+        f"/.trash/{top.id}/e",
+        place,
+        *(f"{place}/f" for _ in files),
+    }
+    assert in_trash(ground, below.id).deletion == going.trash
+    assert rules(report) == [("delete_done", place)]
+    assert report.clean
+
+
+async def test_of_several_pending_moves_out_of_a_reclaimed_directory_one_has_happened(
+    ground: Ground,
+) -> None:
+    """Into the trash, if one is. A state that gc would not delete is restored as it was."""
+    top, below = ground.directory("/d"), ground.directory("/d/sub")
+    file, stays = await ground.file("/d/f"), await ground.file("/d/g")
+    await ground.made(top, below, file, stays, await ground.file("/d/sub/h"))
+    going = ground.trashed(below)
+    await ground.begin(ground.moved(below, "/one"), going)
+    await ground.begin(ground.moved(file, "/f"), ground.change("delete", file, None))
+    taken = await ground.file("/taken")
+    await ground.made(taken)
+    await ground.begin(ground.moved(stays, "/taken"), ground.change("delete", stays, None))
+    first, report = await ground.restored()
+    assert first.keys() == {"/d", "/d/f", "/d/g", "/d/sub", "/d/sub/h", "/taken"}
+    assert report.counts["rivals"] == 3
+    await delete(ground, top, "reclaiming")
+    restored, report = await ground.restored()
+    place = f"/.trash/{below.id}"
+    left = f"/.trash/{top.id}"
+    assert restored.keys() == {left, f"{left}/g", place, f"{place}/h", "/f", "/taken"}
+    assert restored["/taken"] == taken
+    assert in_trash(ground, below.id).deletion == going.trash
+    assert [outcome.rule for outcome in report.problems] == ["rivals"] * 3

@@ -156,11 +156,12 @@ class IdPlan(TreePlan):
         self._finish_removals()
         changed = True
         while changed:
+            self._leave_reclaimed()
             self._leave_trash()
             self._yield_places()
             self._refuse_occupied()
             self._make_parents()
-            changed = self._break_cycles() or self._leave_trash()
+            changed = self._break_cycles() or self._leave_reclaimed() or self._leave_trash()
         self._finish_reclaimed()
         self._set_depths()
         self._report_outcomes(self._keep_scope())
@@ -205,6 +206,29 @@ class IdPlan(TreePlan):
             if self._is_free(before.entry_key) and not self._is_removed(before.directory):
                 self._take_back(object_id, "rename_undone", "it would be in the trash")
                 changed = True
+        return changed
+
+    def _leave_reclaimed(self) -> bool:
+        """Take pending moves out of a directory that is being reclaimed as done: into the trash,
+        from which a directory can be restored, and if several are pending one to another place.
+        Otherwise garbage collection would delete the content. Returns whether there were any."""
+        changed = False
+        for object_id, rule, after, detail, trash, newest in [
+            row
+            for parent, *row in self._all(
+                "SELECT parent, object, rule, after, detail, trash, newest FROM claims"
+                " WHERE rule IN ('delete_undone', 'rivals') AND after IS NOT NULL ORDER BY object"
+            )
+            if self._loss(parent) == _RECLAIMED
+        ]:
+            moved = entry_of(after)
+            if rule == "delete_undone":
+                self._finish_removal(object_id, "its directory is being reclaimed")
+            elif self._loss(moved.directory) < _RECLAIMED and self._is_free(moved.entry_key):
+                self._replace(object_id, "rivals", after, detail, trash, int(newest))
+            else:
+                continue
+            changed = True
         return changed
 
     def _loss(self, directory: str) -> int:
@@ -356,7 +380,7 @@ class IdPlan(TreePlan):
             " AND NOT EXISTS (SELECT 1 FROM claims AS child WHERE child.parent = claims.object)"
         ):
             for (object_id,) in found:
-                self._drop(object_id, "delete_done", "its directory is being reclaimed")
+                self._finish_removal(object_id, "its directory is being reclaimed")
         self._database.execute("DELETE FROM scope")
 
     def _add_below(self) -> None:

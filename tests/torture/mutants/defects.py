@@ -1091,8 +1091,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a pending rename into a deleted directory that is taken as done",
         "integrity/restore_plans/tree.py",
-        "            changed = self._break_cycles() or self._leave_trash()\n",
-        "            changed = self._break_cycles()\n",
+        "self._break_cycles() or self._leave_reclaimed() or self._leave_trash()\n",
+        "self._break_cycles() or self._leave_reclaimed()\n",
         f"{RESTORE_TREE}::test_a_pending_rename_into_a_directory_is_taken_back_once_that_is_deleted",
     ),
     Defect(
@@ -1101,6 +1101,13 @@ DEFECTS: tuple[Defect, ...] = (
         "            if self._is_free(before.entry_key) and ",
         "            if ",
         f"{RESTORE_TREE}::test_a_pending_rename_into_a_deleted_directory_has_happened_if_the_path_is_taken",
+    ),
+    Defect(
+        "a move into the trash that is undone into a reclaimed directory",
+        "integrity/restore_plans/tree.py",
+        "            if self._loss(parent) == _RECLAIMED\n",
+        "            if False\n",
+        f"{RESTORE_TREE}::test_pending_moves_out_of_a_reclaimed_directory_have_happened",
     ),
     Defect(
         "pending renames that are restored in a circle",
