@@ -506,3 +506,80 @@ async def test_of_several_pending_moves_out_of_a_reclaimed_directory_one_has_hap
     assert restored["/taken"] == taken
     assert in_trash(ground, below.id).deletion == going.trash
     assert [outcome.rule for outcome in report.problems] == ["rivals"] * 3
+
+
+async def found(ground: Ground) -> tuple[Entry, Entry, Entry]:
+    """`/lost+found` and a directory in it, which a restore made and logged, and the file for which
+    that was necessary."""
+    file = await ground.file("/unknown/f")
+    await ground.made(file)
+    restored, _ = await ground.restored()
+    home = restored["/lost+found"]
+    made = restored[f"/lost+found/{ground.ids['/unknown']}"]
+    await ground.made(home, made)
+    return home, made, file
+
+
+@pytest.mark.parametrize("way", ["renamed", "deleted"])
+async def test_a_made_directory_never_has_the_id_of_another_object(
+    ground: Ground, way: str
+) -> None:
+    """`/lost+found` of an earlier restore, which has been moved since."""
+    home, made, file = await found(ground)
+    moved = ground.moved(home, "/rescued") if way == "renamed" else ground.trashed(home)
+    await ground.commit(moved)
+    other = await ground.file("/other/g")
+    await ground.made(other)
+    top = "/rescued" if way == "renamed" else f"/.trash/{home.id}"
+    old = {top, f"{top}/{made.id}", f"{top}/{made.id}/f"}
+    place = f"/lost+found/{other.directory}"
+    new = {"/lost+found", place, f"{place}/g"}
+    restored, report = await ground.restored()
+    assert restored.keys() == old | new
+    assert restored[top].id == home.id
+    assert report.counts["parent_made"] == 2
+    assert (await ground.restored())[0] == restored, "the same every time"
+    partly, _ = await ground.restored("/", [after(moved), made, file])
+    assert partly == {path: restored[path] for path in new}
+    await ground.made(restored["/lost+found"])
+    again, report = await ground.restored()
+    assert again.keys() == restored.keys()
+    assert report.counts["parent_made"] == 1
+    await ground.commit(ground.moved(restored["/lost+found"], "/again"))
+    third, _ = await ground.restored()
+    assert len({third[path].id for path in (top, "/again", "/lost+found")}) == 3
+
+
+async def test_a_made_directory_never_has_the_id_of_a_removal_marker(ground: Ground) -> None:
+    home, made, file = await found(ground)
+    await ground.commit(ground.moved(made, "/taken"), ground.change("delete", home, None))
+    other = await ground.file("/other/g")
+    await ground.made(other)
+    moved = replace(made, path="/taken", directory=ROOT_ENTRY.id, version=2)
+    restored, _ = await ground.restored("/", [moved, file], [home.id])
+    place = f"/lost+found/{other.directory}"
+    assert restored.keys() == {"/lost+found", place, f"{place}/g"}
+    assert restored["/lost+found"].id != home.id
+
+
+async def test_a_lost_and_found_directory_that_the_log_has_lost_is_made_with_its_id(
+    ground: Ground,
+) -> None:
+    """It is missing itself, with entries in it, and is needed for another missing directory. Which
+    of them comes first depends on their ids."""
+    file = await ground.file("/unknown/f")
+    await ground.made(file)
+    home = (await ground.restored())[0]["/lost+found"]
+    ground.ids["/lost+found"] = home.id
+    inside = await ground.file("/lost+found/mine")
+    await ground.made(inside)
+    for path, is_later in (("/early/f", False), ("/late/f", True)):
+        other = await ground.file(path)
+        while (other.directory > home.id) is not is_later:
+            other = replace(other, directory=ground.runtime.uuid())
+        await ground.made(other)
+    restored, report = await ground.restored()
+    assert restored["/lost+found"] == home
+    assert restored["/lost+found/mine"] == inside
+    assert len(restored) == 8
+    assert report.clean

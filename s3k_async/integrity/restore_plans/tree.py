@@ -292,9 +292,13 @@ class IdPlan(TreePlan):
 
     def _make_parent(self, key: str, ctime: int) -> str:
         """Create a missing directory. Returns the reason why that is impossible, or nothing."""
+        if self._one("SELECT 1 FROM claims WHERE object = ? AND isdir", key):
+            return ""  # `/lost+found` itself, created for another one
         if self._one("SELECT 1 FROM claims WHERE object = ?", key) or self.is_present(key):
             return "a file has the id of its directory"
         home = self._lost_and_found(ctime)
+        if home == key:
+            return ""
         if home is None:
             return f"its directory is missing, and {LOST_AND_FOUND} is a file"
         path = _native.join(LOST_AND_FOUND, key)
@@ -394,6 +398,12 @@ class IdPlan(TreePlan):
             " WITH RECURSIVE below(object) AS (SELECT object FROM scope"
             " UNION SELECT nodes.object FROM nodes JOIN below ON nodes.parent = below.object)"
             " SELECT object FROM below;"
+        )
+
+    def _is_used(self, object_id: str) -> bool:
+        """As for all layouts; nor may a directory that is created have a removal marker."""
+        return super()._is_used(object_id) or bool(
+            self._one("SELECT 1 FROM emptied WHERE object = ?", object_id)
         )
 
     def _set_depths(self) -> None:

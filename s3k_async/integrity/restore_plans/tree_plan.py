@@ -13,7 +13,7 @@ import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby, islice
+from itertools import count, groupby, islice
 from typing import Final
 
 from s3k_async.backends.ports.items import Value
@@ -203,9 +203,20 @@ class TreePlan(ABC):
 
     def _new_directory(self, path: str, ctime: int) -> Entry:
         """A directory with a deterministic id, so that a repeated restore does not create a second
-        one at its path."""
+        one at its path. An id that an earlier restore gave a directory, which has been moved since,
+        is not used again."""
         identity, operation = self._ids(path)
+        for number in count(1):
+            if not self._is_used(identity):
+                break
+            identity, operation = self._ids(f"{path}\n{number}")
         return Entry(path, True, identity, 1, ctime, ctime * 1000, operation=operation)
+
+    def _is_used(self, object_id: str) -> bool:
+        """Whether an object with that id is restored, or in the table."""
+        return self._one(
+            "SELECT 1 FROM claims WHERE object = ?", object_id
+        ) is not None or self.is_present(object_id)
 
     def _ids(self, name: str) -> list[str]:
         """Two ids that this volume has for a name."""
