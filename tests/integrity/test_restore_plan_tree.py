@@ -583,3 +583,21 @@ async def test_a_lost_and_found_directory_that_the_log_has_lost_is_made_with_its
     assert restored["/lost+found/mine"] == inside
     assert len(restored) == 8
     assert report.clean
+
+
+async def test_a_pending_move_into_the_trash_that_is_assumed_counts_from_now(
+    ground: Ground,
+) -> None:
+    """What is at its path may not have happened either, so gc must not reclaim it at once."""
+    directory, _ = await tree_with_file(ground)
+    trashed = ground.trashed(directory)
+    await ground.begin(trashed)
+    again = ground.directory("/d")
+    await ground.begin(ground.change("create", None, again))
+    restored, report = await ground.restored()
+    place = f"/.trash/{directory.id}"
+    assert restored.keys() == {"/d", place, f"{place}/f"}
+    assert trashed.trash is not None
+    now_ms = ground.clock.now_ms()
+    assert in_trash(ground, directory.id).deletion == replace(trashed.trash, when_ms=now_ms)
+    assert rules(report) == [("create_done", "/d"), ("delete_done", place)]

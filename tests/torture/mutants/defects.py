@@ -1117,6 +1117,13 @@ DEFECTS: tuple[Defect, ...] = (
         f"{RESTORE_TREE}::test_a_made_directory_never_has_the_id_of_another_object",
     ),
     Defect(
+        "a deletion that is dated back although it may not have happened",
+        "integrity/restore_plans/tree_plan.py",
+        "            if not certain:\n",
+        "            if False:\n",
+        f"{RESTORE_TREE}::test_a_pending_move_into_the_trash_that_is_assumed_counts_from_now",
+    ),
+    Defect(
         "pending renames that are restored in a circle",
         "integrity/restore_plans/tree.py",
         "        for cycle in self._index.cycles():\n",
