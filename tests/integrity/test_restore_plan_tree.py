@@ -601,3 +601,38 @@ async def test_a_pending_move_into_the_trash_that_is_assumed_counts_from_now(
     now_ms = ground.clock.now_ms()
     assert in_trash(ground, directory.id).deletion == replace(trashed.trash, when_ms=now_ms)
     assert rules(report) == [("create_done", "/d"), ("delete_done", place)]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+async def test_of_pending_renames_in_a_circle_one_whose_place_is_free_is_taken_back(
+    ground: Ground, swapped: bool
+) -> None:
+    """Whichever has the least id: the taken place shows that the other rename has happened."""
+    made = sorted([ground.directory("/a"), ground.directory("/b")], key=lambda each: each.id)
+    one, two = (
+        replace(each, path=path)
+        for each, path in zip(reversed(made) if swapped else made, ("/a", "/b"), strict=True)
+    )
+    await ground.made(one, two)
+    await ground.begin(ground.moved(one, "/b/a", two.id), ground.moved(two, "/a/b", one.id))
+    again, _ = await tree_with_file(ground, "/a")
+    restored, report = await ground.restored()
+    assert restored.keys() == {"/a", "/a/f", "/b", "/b/a"}
+    assert (restored["/a"], restored["/b"]) == (again, two)
+    assert rules(report) == [("rename_done", "/b/a"), ("rename_undone", "/b")]
+
+
+async def test_a_circle_of_pending_renames_whose_places_are_all_taken_is_broken(
+    ground: Ground,
+) -> None:
+    """What took the places is restored, and everything is reachable."""
+    one, _ = await tree_with_file(ground, "/a")
+    two, _ = await tree_with_file(ground, "/b")
+    await ground.begin(ground.moved(one, "/b/a", two.id), ground.moved(two, "/a/b", one.id))
+    again = [(await tree_with_file(ground, path))[0] for path in ("/a", "/b")]
+    restored, report = await ground.restored()
+    assert [restored[path] for path in ("/a", "/b")] == again
+    top = min(one, two, key=lambda each: each.id)
+    assert restored[f"/lost+found/{top.id}"].version == 3
+    assert len(restored) == 9
+    assert report.clean

@@ -334,19 +334,30 @@ class IdPlan(TreePlan):
 
     def _break_cycles(self) -> bool:
         """Pending renames that are taken as done can lead in a circle, although only some of them
-        have happened: one of each circle is taken back. Without one the log is damaged: a directory
-        is moved to `/lost+found`. Returns whether there were any."""
+        have happened: one of each circle whose former place is free is taken back. Without such a
+        one the log is damaged: a directory is moved to `/lost+found`. Returns whether there were
+        any."""
         self._index_directories()
         broken = False
         for cycle in self._index.cycles():
             members = [each for each in cycle if self._claim_of(each) is not None]
-            renamed = [each for each in members if self._claim_of(each) == "rename_done"]
+            renamed = [each for each in members if self._can_go_back(each)]
             if renamed:
                 self._take_back(min(renamed), "rename_undone", "it would be below itself")
             elif members:
                 self._discard(min(members))
             broken = broken or bool(members)
         return broken
+
+    def _can_go_back(self, object_id: str) -> bool:
+        """Whether an object has a pending rename that is taken as done, and its former place is
+        free."""
+        rows = self._all(
+            "SELECT came_from FROM claims WHERE object = ? AND rule = 'rename_done'"
+            " AND came_from IS NOT NULL",
+            object_id,
+        )
+        return bool(rows) and self._is_free(rows[0][0])
 
     def _claim_of(self, object_id: str) -> str | None:
         """The rule of the claim of an object, if it has one."""
