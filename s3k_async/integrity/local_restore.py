@@ -78,8 +78,9 @@ async def plan_restore(
             async for page in existing:
                 plan.add_existing(page)
         # In a thread, so that the lock can be renewed meanwhile.
-        await anyio.to_thread.run_sync(plan.decide, runtime.now_ms())
-        await anyio.to_thread.run_sync(plan.tree.make_a_tree)
+        now_ms = runtime.now_ms()
+        await anyio.to_thread.run_sync(plan.decide, now_ms)
+        await anyio.to_thread.run_sync(plan.tree.make_a_tree, now_ms)
     except BaseException:
         plan.close()
         raise

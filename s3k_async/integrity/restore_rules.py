@@ -91,7 +91,8 @@ class RestoreDecision:
     path: str = ""
     """The last known path of the object."""
     after: Entry | None = None
-    """The state in the trash after the removal that was assumed not to have happened, if any."""
+    """The state in the trash after the removal that was assumed not to have happened, if any; of
+    `rivals`, the state after one that moves the object."""
     deletions: Mapping[int, Deletion] = field(default_factory=dict)
     """The attributes of the states in the trash among `entry`, `before` and `after`, by version."""
     last: Entry | None = None
@@ -170,6 +171,21 @@ class RestoreFacts:
         return bool(self.pending) and (
             self.result is None or (_in_trash(self.result) and not _in_trash(self.states[0]))
         )
+
+    @property
+    def moved(self) -> Entry | None:
+        """The state after the first pending operation that moves the object, into the trash rather
+        than to another place."""
+        known = self.states[0]
+        moved = [
+            each.after
+            for each in self.pending
+            if known is not None
+            and each.after is not None
+            and each.after.entry_key != known.entry_key
+            and _is_whole(each.after, self.sizes)
+        ]
+        return min(moved, key=lambda each: not _in_trash(each), default=None)
 
     @property
     def is_reclamation(self) -> bool:
@@ -302,6 +318,8 @@ def decide_restore(
     entry = entries[rule.action]
     before = facts.entry_before if rule.action in {"apply", "undo"} else None
     after = facts.result if rule.action == "undo" else None
+    if rule.outcome == "rivals":
+        after = facts.moved
     last = _last_state(records)
     return RestoreDecision(
         rule.outcome,

@@ -226,7 +226,7 @@ def _plan(
         for damaged in scanned.collector.loose.log_objects:
             tree.report.note(RestoreOutcome("log_damaged", damaged.key, detail=damaged.problem))
         with job.described("the tree"):
-            _make_a_tree(tree, known, files)
+            _make_a_tree(tree, known, files, job.now_ms)
             kept, frames = _judged(job.spark, tree, files)
             frames.append(known.tag("outcome"))
             tree.report.log_records = scanned.collector.counts.log_records
@@ -293,7 +293,7 @@ class _Decided:
         return columns.join(self._touched, "path", "left_semi").select("path", "object_id", "isdir")
 
 
-def _make_a_tree(tree: PathPlan, known: _Decided, files: DataFrame) -> None:
+def _make_a_tree(tree: PathPlan, known: _Decided, files: DataFrame, now_ms: int) -> None:
     """Build the tree from the claims that the driver needs, a partition at a time."""
     for rows in _rows(known.special):
         tree.claim((row.object_id, _decision_of(row)) for row in rows)
@@ -304,7 +304,7 @@ def _make_a_tree(tree: PathPlan, known: _Decided, files: DataFrame) -> None:
     earliest = sf.min(sf.when(~sf.col("occupied"), sf.col("ctime"))).alias("earliest")
     for rows in _rows(files.groupBy("parent").agg(earliest)):
         tree.summarise((row.parent, row.earliest) for row in rows)
-    tree.make_a_tree()
+    tree.make_a_tree(now_ms)
 
 
 def _rows(frame: DataFrame) -> Iterator[list[Any]]:

@@ -474,3 +474,24 @@ async def test_every_rule_is_reached() -> None:
                 await scene(await new_ground(layout), *([None] * (len(arguments) - 1)))
     assert set(get_args(RuleName)) == REACHED
     assert {rule for _, rule in reached} == set(OBJECTS.rules)
+
+
+async def test_a_made_directory_that_was_renamed_keeps_its_id(path_ground: Ground) -> None:
+    """Another one that is made at its path has another id."""
+    ground = path_ground
+    file = await ground.file("/d/f")
+    await ground.made(file)
+    made = (await ground.restored())[0]["/d"]
+    await ground.made(made)
+    moves = ground.moved(made, "/x"), ground.moved(file, "/x/f")
+    await ground.commit(*moves)
+    other = await ground.file("/d/g")
+    await ground.made(other)
+    restored, report = await ground.restored()
+    assert restored.keys() == {"/x", "/x/f", "/d", "/d/g"}
+    assert restored["/x"].id == made.id != restored["/d"].id
+    assert rules(report) == [("parent_made", "/d")]
+    existing = [move.after for move in moves if move.after is not None]
+    assert (await ground.restored("/", existing))[0] == {
+        path: restored[path] for path in ("/d", "/d/g")
+    }

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
-from s3k_async.model import Entry
+from s3k_async.model import Entry, TrashState
 from s3k_async.oplog.entries import Operation
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from tests.integrity.restore_ground import Ground, new_ground, rules
@@ -34,6 +34,14 @@ async def tree_with_file(ground: Ground, path: str = "/d") -> tuple[Entry, Entry
     file = await ground.file(f"{path}/f")
     await ground.made(directory, file)
     return directory, file
+
+
+async def delete(ground: Ground, directory: Entry, state: TrashState = "") -> None:
+    """Move a directory into the trash, and begin its reclamation if `state` says so."""
+    trashed = ground.trashed(directory)
+    await ground.commit(trashed)
+    if state:
+        await ground.commit(ground.trashed(after(trashed), state))
 
 
 async def test_what_is_below_a_renamed_directory_is_at_its_new_path(ground: Ground) -> None:
@@ -378,3 +386,253 @@ async def test_existing_directories_hold_what_is_restored_below_them(ground: Gro
     restored, report = await ground.restored("/", [elsewhere])
     assert restored == {"/elsewhere/f": replace(file, path="/elsewhere/f")}
     assert report.counts == {"committed": 1, "present": 1}
+
+
+@pytest.mark.parametrize("state", ["", "reclaiming"])
+async def test_a_pending_rename_into_a_deleted_directory_is_taken_back(
+    ground: Ground, state: TrashState
+) -> None:
+    """Its client died before it; otherwise garbage collection would delete what nobody deleted."""
+    top, file = await tree_with_file(ground, "/x")
+    other, _ = await tree_with_file(ground, "/y")
+    target, _ = await tree_with_file(ground)
+    below = ground.directory("/d/e")
+    await ground.made(below)
+    await ground.begin(ground.moved(file, "/d/e/f"), ground.moved(other, "/d/y"))
+    await delete(ground, target, state)
+    restored, report = await ground.restored()
+    assert (restored["/x"], restored["/x/f"], restored["/y"]) == (top, file, other)
+    assert rules(report) == [("rename_undone", "/x/f"), ("rename_undone", "/y")]
+    assert report.clean
+
+
+async def test_a_pending_rename_into_a_deleted_directory_has_happened_if_the_path_is_taken(
+    ground: Ground,
+) -> None:
+    """Or if the directory that it came from was removed."""
+    _, file = await tree_with_file(ground, "/x")
+    gone, other = await tree_with_file(ground, "/gone")
+    target = ground.directory("/d")
+    await ground.made(target)
+    await ground.begin(ground.moved(file, "/d/f"), ground.moved(other, "/d/g"))
+    again = await ground.file("/x/f")
+    await ground.made(again)
+    await ground.commit(ground.change("delete", gone, None))
+    await delete(ground, target)
+    restored, report = await ground.restored()
+    place = f"/.trash/{target.id}"
+    assert restored.keys() == {"/x", "/x/f", place, f"{place}/f", f"{place}/g"}
+    assert restored["/x/f"] == again
+    assert [rule for rule, _ in rules(report)] == ["rename_done", "rename_done"]
+
+
+@pytest.mark.parametrize("state", ["", "reclaiming"])
+async def test_a_pending_restoration_into_a_deleted_directory_is_taken_back(
+    ground: Ground, state: TrashState
+) -> None:
+    directory, _ = await tree_with_file(ground, "/x")
+    target = ground.directory("/d")
+    await ground.made(target)
+    trashed = ground.trashed(directory)
+    await ground.commit(trashed)
+    await ground.begin(ground.moved(after(trashed), "/d/x"))
+    await delete(ground, target, state)
+    restored, _ = await ground.restored()
+    place = f"/.trash/{directory.id}"
+    assert restored.keys() == {f"/.trash/{target.id}", place, f"{place}/f"}
+    assert in_trash(ground, directory.id).deletion == trashed.trash
+
+
+async def test_a_pending_rename_into_a_directory_is_taken_back_once_that_is_deleted(
+    ground: Ground,
+) -> None:
+    """The deletion is pending too, and is found to have happened later."""
+    top, file = await tree_with_file(ground, "/x")
+    target, _ = await tree_with_file(ground)
+    await ground.begin(ground.moved(file, "/d/m"), ground.trashed(target))
+    again, _ = await tree_with_file(ground)
+    restored, report = await ground.restored()
+    place = f"/.trash/{target.id}"
+    assert restored.keys() == {"/x", "/x/f", "/d", "/d/f", place, f"{place}/f"}
+    assert (restored["/x"], restored["/x/f"], restored["/d"]) == (top, file, again)
+    assert rules(report) == [("delete_done", place), ("rename_undone", "/x/f")]
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+async def test_pending_moves_out_of_a_reclaimed_directory_have_happened(
+    ground: Ground, is_empty: bool
+) -> None:
+    """The directory can still be restored, and its files are not deleted with the other."""
+    top, inner, below = (ground.directory(path) for path in ("/d", "/d/e", "/d/e/sub"))
+    files = [] if is_empty else [await ground.file("/d/e/sub/f")]
+    await ground.made(top, inner, below, *files)
+    going = ground.trashed(below)
+    await ground.begin(going)
+    await delete(ground, top, "reclaiming")
+    restored, report = await ground.restored()
+    place = f"/.trash/{below.id}"
+    assert restored.keys() == {
+        f"/.trash/{top.id}",
+        f"/.trash/{top.id}/e",
+        place,
+        *(f"{place}/f" for _ in files),
+    }
+    assert in_trash(ground, below.id).deletion == going.trash
+    assert rules(report) == [("delete_done", place)]
+    assert report.clean
+
+
+async def test_of_several_pending_moves_out_of_a_reclaimed_directory_one_has_happened(
+    ground: Ground,
+) -> None:
+    """Into the trash, if one is. A state that gc would not delete is restored as it was."""
+    top, below = ground.directory("/d"), ground.directory("/d/sub")
+    file, stays = await ground.file("/d/f"), await ground.file("/d/g")
+    await ground.made(top, below, file, stays, await ground.file("/d/sub/h"))
+    going = ground.trashed(below)
+    await ground.begin(ground.moved(below, "/one"), going)
+    await ground.begin(ground.moved(file, "/f"), ground.change("delete", file, None))
+    taken = await ground.file("/taken")
+    await ground.made(taken)
+    await ground.begin(ground.moved(stays, "/taken"), ground.change("delete", stays, None))
+    first, report = await ground.restored()
+    assert first.keys() == {"/d", "/d/f", "/d/g", "/d/sub", "/d/sub/h", "/taken"}
+    assert report.counts["rivals"] == 3
+    await delete(ground, top, "reclaiming")
+    restored, report = await ground.restored()
+    place = f"/.trash/{below.id}"
+    left = f"/.trash/{top.id}"
+    assert restored.keys() == {left, f"{left}/g", place, f"{place}/h", "/f", "/taken"}
+    assert restored["/taken"] == taken
+    assert in_trash(ground, below.id).deletion == going.trash
+    assert [outcome.rule for outcome in report.problems] == ["rivals"] * 3
+
+
+async def found(ground: Ground) -> tuple[Entry, Entry, Entry]:
+    """`/lost+found` and a directory in it, which a restore made and logged, and the file for which
+    that was necessary."""
+    file = await ground.file("/unknown/f")
+    await ground.made(file)
+    restored, _ = await ground.restored()
+    home = restored["/lost+found"]
+    made = restored[f"/lost+found/{ground.ids['/unknown']}"]
+    await ground.made(home, made)
+    return home, made, file
+
+
+@pytest.mark.parametrize("way", ["renamed", "deleted"])
+async def test_a_made_directory_never_has_the_id_of_another_object(
+    ground: Ground, way: str
+) -> None:
+    """`/lost+found` of an earlier restore, which has been moved since."""
+    home, made, file = await found(ground)
+    moved = ground.moved(home, "/rescued") if way == "renamed" else ground.trashed(home)
+    await ground.commit(moved)
+    other = await ground.file("/other/g")
+    await ground.made(other)
+    top = "/rescued" if way == "renamed" else f"/.trash/{home.id}"
+    old = {top, f"{top}/{made.id}", f"{top}/{made.id}/f"}
+    place = f"/lost+found/{other.directory}"
+    new = {"/lost+found", place, f"{place}/g"}
+    restored, report = await ground.restored()
+    assert restored.keys() == old | new
+    assert restored[top].id == home.id
+    assert report.counts["parent_made"] == 2
+    assert (await ground.restored())[0] == restored, "the same every time"
+    partly, _ = await ground.restored("/", [after(moved), made, file])
+    assert partly == {path: restored[path] for path in new}
+    await ground.made(restored["/lost+found"])
+    again, report = await ground.restored()
+    assert again.keys() == restored.keys()
+    assert report.counts["parent_made"] == 1
+    await ground.commit(ground.moved(restored["/lost+found"], "/again"))
+    third, _ = await ground.restored()
+    assert len({third[path].id for path in (top, "/again", "/lost+found")}) == 3
+
+
+async def test_a_made_directory_never_has_the_id_of_a_removal_marker(ground: Ground) -> None:
+    home, made, file = await found(ground)
+    await ground.commit(ground.moved(made, "/taken"), ground.change("delete", home, None))
+    other = await ground.file("/other/g")
+    await ground.made(other)
+    moved = replace(made, path="/taken", directory=ROOT_ENTRY.id, version=2)
+    restored, _ = await ground.restored("/", [moved, file], [home.id])
+    place = f"/lost+found/{other.directory}"
+    assert restored.keys() == {"/lost+found", place, f"{place}/g"}
+    assert restored["/lost+found"].id != home.id
+
+
+async def test_a_lost_and_found_directory_that_the_log_has_lost_is_made_with_its_id(
+    ground: Ground,
+) -> None:
+    """It is missing itself, with entries in it, and is needed for another missing directory. Which
+    of them comes first depends on their ids."""
+    file = await ground.file("/unknown/f")
+    await ground.made(file)
+    home = (await ground.restored())[0]["/lost+found"]
+    ground.ids["/lost+found"] = home.id
+    inside = await ground.file("/lost+found/mine")
+    await ground.made(inside)
+    for path, is_later in (("/early/f", False), ("/late/f", True)):
+        other = await ground.file(path)
+        while (other.directory > home.id) is not is_later:
+            other = replace(other, directory=ground.runtime.uuid())
+        await ground.made(other)
+    restored, report = await ground.restored()
+    assert restored["/lost+found"] == home
+    assert restored["/lost+found/mine"] == inside
+    assert len(restored) == 8
+    assert report.clean
+
+
+async def test_a_pending_move_into_the_trash_that_is_assumed_counts_from_now(
+    ground: Ground,
+) -> None:
+    """What is at its path may not have happened either, so gc must not reclaim it at once."""
+    directory, _ = await tree_with_file(ground)
+    trashed = ground.trashed(directory)
+    await ground.begin(trashed)
+    again = ground.directory("/d")
+    await ground.begin(ground.change("create", None, again))
+    restored, report = await ground.restored()
+    place = f"/.trash/{directory.id}"
+    assert restored.keys() == {"/d", place, f"{place}/f"}
+    assert trashed.trash is not None
+    now_ms = ground.clock.now_ms()
+    assert in_trash(ground, directory.id).deletion == replace(trashed.trash, when_ms=now_ms)
+    assert rules(report) == [("create_done", "/d"), ("delete_done", place)]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+async def test_of_pending_renames_in_a_circle_one_whose_place_is_free_is_taken_back(
+    ground: Ground, swapped: bool
+) -> None:
+    """Whichever has the least id: the taken place shows that the other rename has happened."""
+    made = sorted([ground.directory("/a"), ground.directory("/b")], key=lambda each: each.id)
+    one, two = (
+        replace(each, path=path)
+        for each, path in zip(reversed(made) if swapped else made, ("/a", "/b"), strict=True)
+    )
+    await ground.made(one, two)
+    await ground.begin(ground.moved(one, "/b/a", two.id), ground.moved(two, "/a/b", one.id))
+    again, _ = await tree_with_file(ground, "/a")
+    restored, report = await ground.restored()
+    assert restored.keys() == {"/a", "/a/f", "/b", "/b/a"}
+    assert (restored["/a"], restored["/b"]) == (again, two)
+    assert rules(report) == [("rename_done", "/b/a"), ("rename_undone", "/b")]
+
+
+async def test_a_circle_of_pending_renames_whose_places_are_all_taken_is_broken(
+    ground: Ground,
+) -> None:
+    """What took the places is restored, and everything is reachable."""
+    one, _ = await tree_with_file(ground, "/a")
+    two, _ = await tree_with_file(ground, "/b")
+    await ground.begin(ground.moved(one, "/b/a", two.id), ground.moved(two, "/a/b", one.id))
+    again = [(await tree_with_file(ground, path))[0] for path in ("/a", "/b")]
+    restored, report = await ground.restored()
+    assert [restored[path] for path in ("/a", "/b")] == again
+    top = min(one, two, key=lambda each: each.id)
+    assert restored[f"/lost+found/{top.id}"].version == 3
+    assert len(restored) == 9
+    assert report.clean

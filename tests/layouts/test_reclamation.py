@@ -269,6 +269,33 @@ async def test_the_settle_time_does_not_begin_before_the_deletion() -> None:
     assert [each for each in found if each.since_ms]
 
 
+async def test_the_settle_time_does_not_begin_before_a_second_deletion() -> None:
+    """A directory is restored, deleted again and its reclamation begun, after a collection read
+    its item and the time. The next collection finishes it."""
+    volume = await volume_of()
+    client, other = volume.client(), volume.client()
+    await other.delete("/a")
+
+    async def clock() -> int:
+        now_ms = volume.runtime.now_ms()
+        trash = other.layout.trash()
+        await trash.restore(await only(trash), "/a")
+        volume.clock.advance(DAY / 1000)
+        again = await other.need("/a")
+        await other.layout.delete_directory(again, atomic=True, wait=True)
+        return now_ms
+
+    await client.layout.trash().collect(clock, retention_ms=0)
+    (found,) = await volume.trashed()
+    assert (found.state, found.since_ms) == ("reclaiming", 0)
+    await collect(client)
+    (found,) = await volume.trashed()
+    assert found.since_ms >= found.when_ms
+    settle(volume)
+    await collect(client)
+    assert await volume.trashed() == []
+
+
 async def test_emptying_keeps_removal_markers() -> None:
     volume = await volume_of()
     client = volume.client()

@@ -72,6 +72,7 @@ class PathPlan(TreePlan):
         return entry.path, _native.split(entry.path)[0], entry.path.count("/")
 
     def _resolve(self) -> None:
+        self.index_existing()
         self._remove_below_removed()
         self._move_back_what_was_not_moved_wholly()
         self._yield_places()

@@ -64,6 +64,9 @@ SELECT parent, min(json_extract(entry, '$.ctime')) FROM claims
 WHERE parent NOT IN (?, ?) {_WITHOUT_DIRECTORY} GROUP BY parent
 """  # noqa: S608 - constants
 """Missing directories, and the earliest ctime of their entries."""
+_KEPT, _DELETED, _BELOW_DELETED, _RECLAIMED = range(4)
+"""In the tree, in the trash itself, below a directory there, and below one that is being reclaimed:
+what is further on is deleted earlier, or cannot be restored by itself."""
 
 
 class IdPlan(TreePlan):
@@ -151,12 +154,14 @@ class IdPlan(TreePlan):
         self._database.executescript(_INDEXES)
         self._drop_emptied()
         self._finish_removals()
-        while True:
+        changed = True
+        while changed:
+            self._leave_reclaimed()
+            self._leave_trash()
             self._yield_places()
             self._refuse_occupied()
             self._make_parents()
-            if not self._break_cycles():
-                break
+            changed = self._break_cycles() or self._leave_reclaimed() or self._leave_trash()
         self._finish_reclaimed()
         self._set_depths()
         self._report_outcomes(self._keep_scope())
@@ -179,6 +184,101 @@ class IdPlan(TreePlan):
                     self.remove([(object_id, "")])
             rows = bool(found)
 
+    def _leave_trash(self) -> bool:
+        """Take back pending renames that would lead into a directory in the trash: they were begun
+        before its deletion, and may not have happened, so that garbage collection would delete what
+        no client has deleted. Not if the former place was taken, or its directory removed, which
+        show that they have. Returns whether there were any."""
+        pending = [
+            (object_id, parent, entry_of(before))
+            for object_id, parent, before in self._all(
+                "SELECT object, parent, before FROM claims WHERE rule = 'rename_done'"
+                " AND before IS NOT NULL ORDER BY object"
+            )
+        ]
+        lost = [
+            (object_id, before)
+            for object_id, parent, before in pending
+            if self._loss(parent) > self._loss(before.directory)
+        ]
+        changed = False
+        for object_id, before in lost:
+            if self._is_free(before.entry_key) and not self._is_removed(before.directory):
+                self._take_back(object_id, "rename_undone", "it would be in the trash")
+                changed = True
+        return changed
+
+    def _leave_reclaimed(self) -> bool:
+        """Take pending moves out of a directory that is being reclaimed as done: into the trash,
+        from which a directory can be restored, and if several are pending one to another place.
+        Otherwise garbage collection would delete the content. Returns whether there were any."""
+        changed = False
+        for object_id, rule, after, detail, trash, newest in [
+            row
+            for parent, *row in self._all(
+                "SELECT parent, object, rule, after, detail, trash, newest FROM claims"
+                " WHERE rule IN ('delete_undone', 'rivals') AND after IS NOT NULL ORDER BY object"
+            )
+            if self._loss(parent) == _RECLAIMED
+        ]:
+            moved = entry_of(after)
+            if rule == "delete_undone":
+                self._finish_removal(object_id, "its directory is being reclaimed")
+            elif self._loss(moved.directory) < _RECLAIMED and self._is_free(moved.entry_key):
+                self._replace(object_id, "rivals", after, detail, trash, int(newest))
+            else:
+                continue
+            changed = True
+        return changed
+
+    def _loss(self, directory: str) -> int:
+        """How near to their deletion entries of a directory are, by what is above them: one of the
+        numbers _KEPT to _RECLAIMED."""
+        if directory == TRASH_ID:
+            return _DELETED
+        seen: set[str] = set()
+        while directory != ROOT_ENTRY.id and directory not in seen:
+            seen.add(directory)
+            rows = self._all(
+                "SELECT parent, entry, trash FROM claims WHERE object = ? AND isdir", directory
+            )
+            if rows:
+                ((parent, text, trash),) = rows
+                if parent == TRASH_ID:
+                    return _RECLAIMED if _is_reclaimed(text, trash) else _BELOW_DELETED
+            else:
+                rows = self._all(
+                    "SELECT substr(place, 1, instr(place, '/') - 1) FROM existing"
+                    " WHERE object = ? AND isdir",
+                    directory,
+                )
+                if not rows:
+                    break
+                ((parent,),) = rows
+                if parent == TRASH_ID:
+                    return _BELOW_DELETED
+            directory = parent
+        return _KEPT
+
+    def _is_free(self, place: str) -> bool:
+        """Whether nothing is restored at a place, nor is there."""
+        return not self._one(
+            "SELECT 1 FROM claims WHERE place = ? UNION SELECT 1 FROM existing WHERE place = ?",
+            place,
+            place,
+        )
+
+    def _is_removed(self, directory: str) -> bool:
+        """Whether a directory was certainly removed, after everything in it."""
+        return self._claim_of(directory) is None and bool(
+            self._one(
+                "SELECT 1 FROM removed WHERE directory = ?"
+                " UNION SELECT 1 FROM emptied WHERE object = ?",
+                directory,
+                directory,
+            )
+        )
+
     def _make_parents(self) -> None:
         """Create the missing directories with their ids, in `/lost+found`."""
         missing = self._all(_MISSING, *_ROOTS)
@@ -192,18 +292,18 @@ class IdPlan(TreePlan):
 
     def _make_parent(self, key: str, ctime: int) -> str:
         """Create a missing directory. Returns the reason why that is impossible, or nothing."""
+        if self._one("SELECT 1 FROM claims WHERE object = ? AND isdir", key):
+            return ""  # `/lost+found` itself, created for another one
         if self._one("SELECT 1 FROM claims WHERE object = ?", key) or self.is_present(key):
             return "a file has the id of its directory"
         home = self._lost_and_found(ctime)
+        if home == key:
+            return ""
         if home is None:
             return f"its directory is missing, and {LOST_AND_FOUND} is a file"
         path = _native.join(LOST_AND_FOUND, key)
         made = replace(self._new_directory(path, ctime), id=key, directory=home)
-        if self._one(
-            "SELECT 1 FROM claims WHERE place = ? UNION SELECT 1 FROM existing WHERE place = ?",
-            made.entry_key,
-            made.entry_key,
-        ):
+        if not self._is_free(made.entry_key):
             return f"its directory is missing, and {path} is taken"
         self._claim_made(made)
         return ""
@@ -234,19 +334,30 @@ class IdPlan(TreePlan):
 
     def _break_cycles(self) -> bool:
         """Pending renames that are taken as done can lead in a circle, although only some of them
-        have happened: one of each circle is taken back. Without one the log is damaged: a directory
-        is moved to `/lost+found`. Returns whether there were any."""
+        have happened: one of each circle whose former place is free is taken back. Without such a
+        one the log is damaged: a directory is moved to `/lost+found`. Returns whether there were
+        any."""
         self._index_directories()
         broken = False
         for cycle in self._index.cycles():
             members = [each for each in cycle if self._claim_of(each) is not None]
-            renamed = [each for each in members if self._claim_of(each) == "rename_done"]
+            renamed = [each for each in members if self._can_go_back(each)]
             if renamed:
                 self._take_back(min(renamed), "rename_undone", "it would be below itself")
             elif members:
                 self._discard(min(members))
             broken = broken or bool(members)
         return broken
+
+    def _can_go_back(self, object_id: str) -> bool:
+        """Whether an object has a pending rename that is taken as done, and its former place is
+        free."""
+        rows = self._all(
+            "SELECT came_from FROM claims WHERE object = ? AND rule = 'rename_done'"
+            " AND came_from IS NOT NULL",
+            object_id,
+        )
+        return bool(rows) and self._is_free(rows[0][0])
 
     def _claim_of(self, object_id: str) -> str | None:
         """The rule of the claim of an object, if it has one."""
@@ -274,7 +385,7 @@ class IdPlan(TreePlan):
             for object_id, text, trash in self._all(
                 "SELECT object, entry, trash FROM claims WHERE parent = ?", TRASH_ID
             )
-            if json.loads(trash)[str(entry_of(text).version)]["state"]
+            if _is_reclaimed(text, trash)
         ]
         self._sorter.many("INSERT OR REPLACE INTO scope VALUES (?)", [(each,) for each in tops])
         self._add_below()
@@ -284,7 +395,7 @@ class IdPlan(TreePlan):
             " AND NOT EXISTS (SELECT 1 FROM claims AS child WHERE child.parent = claims.object)"
         ):
             for (object_id,) in found:
-                self._drop(object_id, "delete_done", "its directory is being reclaimed")
+                self._finish_removal(object_id, "its directory is being reclaimed")
         self._database.execute("DELETE FROM scope")
 
     def _add_below(self) -> None:
@@ -298,6 +409,12 @@ class IdPlan(TreePlan):
             " WITH RECURSIVE below(object) AS (SELECT object FROM scope"
             " UNION SELECT nodes.object FROM nodes JOIN below ON nodes.parent = below.object)"
             " SELECT object FROM below;"
+        )
+
+    def _is_used(self, object_id: str) -> bool:
+        """As for all layouts; nor may a directory that is created have a removal marker."""
+        return super()._is_used(object_id) or bool(
+            self._one("SELECT 1 FROM emptied WHERE object = ?", object_id)
         )
 
     def _set_depths(self) -> None:
@@ -370,3 +487,8 @@ class IdPlan(TreePlan):
         directory, _, name = place.partition("/")
         known = directory in {ROOT_ENTRY.id, TRASH_ID} or self._index.place(directory) is not None
         return _native.join(self._index.path(directory), name) if known else path
+
+
+def _is_reclaimed(text: str, trash: str) -> bool:
+    """Whether a claimed directory in the trash is being reclaimed."""
+    return bool(json.loads(trash)[str(entry_of(text).version)]["state"])

@@ -13,14 +13,15 @@ import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby, islice
+from dataclasses import replace
+from itertools import count, groupby, islice
 from typing import Final
 
 from s3k_async.backends.ports.items import Value
 from s3k_async.integrity.restore_report import RestoreOutcome, RestoreReport
 from s3k_async.integrity.restore_rules import RestoreDecision, RuleName
 from s3k_async.model import Entry
-from s3k_async.oplog.entries import deletion_document, entry_document, entry_from
+from s3k_async.oplog.entries import deletion_document, deletion_from, entry_document, entry_from
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.table.codec import to_item
 from s3k_async.table.keys import KeyScheme
@@ -57,6 +58,7 @@ class TreePlan(ABC):
         self._sorter = sorter
         self._volume_id = volume_id
         self._database = sorter.database
+        self._now_ms = 0
         self._database.executescript(_SCHEMA)
 
     @property
@@ -122,8 +124,10 @@ class TreePlan(ABC):
         """Create the index for `is_present`, after all existing entries were added."""
         self._database.execute("CREATE INDEX IF NOT EXISTS by_object_existing ON existing (object)")
 
-    def make_a_tree(self) -> None:
-        """Resolve conflicts between the claims, and count the result."""
+    def make_a_tree(self, now_ms: int) -> None:
+        """Resolve conflicts between the claims, and count the result. `now_ms`: the time of the
+        restore."""
+        self._now_ms = now_ms
         self._database.executescript(_INDEXES)
         self._resolve()
         rows = self._database.execute("SELECT object, rule, entry, detail FROM claims")
@@ -185,10 +189,11 @@ class TreePlan(ABC):
             for (place,) in self._all(shared):
                 rows = self._all("SELECT object, rule, certain FROM claims WHERE place = ?", place)
                 others = [row for row in rows if row[1] != "delete_undone"]
+                is_taken = any(row[2] for row in others)
                 for object_id, rule, certain in rows:
                     if rule == "delete_undone" and others:
-                        self._finish_removal(object_id, "its path was taken")
-                    elif not certain and rule != "rename_undone" and any(row[2] for row in others):
+                        self._finish_removal(object_id, "its path was taken", certain=is_taken)
+                    elif not certain and rule != "rename_undone" and is_taken:
                         self._take_back(object_id, "yielded")
         for (place,) in self._all(shared):
             rows = self._all("SELECT object FROM claims WHERE place = ?", place)
@@ -203,25 +208,45 @@ class TreePlan(ABC):
 
     def _new_directory(self, path: str, ctime: int) -> Entry:
         """A directory with a deterministic id, so that a repeated restore does not create a second
-        one at its path."""
+        one at its path. An id that an earlier restore gave a directory, which has been moved since,
+        is not used again."""
         identity, operation = self._ids(path)
+        for number in count(1):
+            if not self._is_used(identity):
+                break
+            identity, operation = self._ids(f"{path}\n{number}")
         return Entry(path, True, identity, 1, ctime, ctime * 1000, operation=operation)
+
+    def _is_used(self, object_id: str) -> bool:
+        """Whether an object with that id is restored, or in the table."""
+        return self._one(
+            "SELECT 1 FROM claims WHERE object = ?", object_id
+        ) is not None or self.is_present(object_id)
 
     def _ids(self, name: str) -> list[str]:
         """Two ids that this volume has for a name."""
         digest = hashlib.sha256(f"{self._volume_id}\n{name}".encode()).digest()
         return [str(uuid.UUID(bytes=digest[start : start + 16], version=4)) for start in (0, 16)]
 
-    def _finish_removal(self, object_id: str, detail: str) -> None:
+    def _finish_removal(self, object_id: str, detail: str, *, certain: bool = True) -> None:
         """Decide that a removal that was assumed not to have happened did: the object is dropped,
-        or is in the trash."""
+        or is in the trash. Unless that is certain, it counts as deleted now: it stays for the
+        whole retention."""
         (after, trash, newest) = self._all(
             "SELECT after, trash, newest FROM claims WHERE object = ?", object_id
         )[0]
         if after is None:
             self._drop(object_id, "delete_done", detail)
         else:
+            if not certain:
+                trash = self._deleted_now(json.loads(trash), entry_of(after).version)
             self._replace(object_id, "delete_done", after, detail, trash, int(newest))
+
+    def _deleted_now(self, deletions: Mapping[str, object], version: int) -> str:
+        """The attributes of a directory in the trash, deleted now instead of earlier."""
+        deletion = deletion_from(deletions[str(version)], "restore")
+        now_ms = max(deletion.when_ms, self._now_ms)
+        return json.dumps({version: deletion_document(replace(deletion, when_ms=now_ms))})
 
     def _take_back(self, object_id: str, rule: RuleName, detail: str = "") -> None:
         """Replace an assumed state by the state before it."""

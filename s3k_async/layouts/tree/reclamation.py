@@ -141,8 +141,10 @@ class Reclamation:
             if item is None:
                 return None
             current = TrashedDirectory.from_item(item, store.keys)
-            if current.entry.version != trashed.entry.version and not current.state:
-                return None
+            if current.entry.version != trashed.entry.version:
+                if not current.state:
+                    return None
+                now_ms = None  # may be before this deletion: the settle time would be too short
             if current.entry.pending:
                 raise _held(current.was)
 
