@@ -204,6 +204,32 @@ async def test_a_lost_table_is_restored_after_a_change_to_layout_path() -> None:
 
 
 @both
+async def test_what_the_table_did_not_have_does_not_keep_a_restore_from_the_rest(
+    layout: LayoutName,
+) -> None:
+    """Neither what it had lost, nor what a client that died had not finished."""
+    before = await full(config(4, layout=other(layout)))
+    async with opened(before) as volume:
+        lost, kept = await volume.store.get("/a/2"), await volume.store.get("/a/1")
+        assert lost is not None
+        assert kept is not None
+        await volume.items.write(Delete(volume.store.keys.of(lost), Condition()))
+        new = replace(kept, path="/a/new", id=HURRIED.uuid(), operation=HURRIED.uuid())
+        await volume.log.begin([volume.store.changes.operation("update", None, new)])
+    after = await change(before, layout)
+    wanted = plain(await entries(after))
+    unsure = replace(after, suffix_count=None, hash=None)
+    report = await restore_volume(unsure, subtree="/a", dry_run=False, runtime=HURRIED)
+    assert report.counts["other_layout"] == 2
+    assert plain(await entries(after)) == wanted
+    await MemoryItems(after.name).drop()
+    report = await restore_volume(unsure, dry_run=False, runtime=HURRIED)
+    assert {each.rule for each in report.problems} == {"other_layout"}
+    assert report.counts["other_layout"] == 2
+    assert plain(await entries(after)) == wanted
+
+
+@both
 async def test_a_reservation_is_kept(layout: LayoutName) -> None:
     before = await full(config(4, layout=other(layout)))
     async with opened(before) as volume:
