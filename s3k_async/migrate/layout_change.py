@@ -33,7 +33,7 @@ from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import LOCK_DONE, TREE, VolumeRecord, write_tag
 from s3k_async.volumes import Volume
-from s3k_async.volumes.claims import renew
+from s3k_async.volumes.claims import rewrite
 from s3k_async.volumes.exclusive_volume import exclusive_volume
 from s3k_async.volumes.volume import metadata_store
 
@@ -71,8 +71,9 @@ async def change_layout(
     Raises ItemFormatError (the table has damaged or misplaced items, entries without a parent, or a
     directory id twice: run fsck first), DirectoryNotEmptyError (to layout `path`, which has no
     trash: there are directories in it), InvalidPathError (a key would be too long), BusyError (also
-    for an unfinished transaction), PermissionDeniedError (the table's tag cannot be written), with
-    nothing changed; LeaseExpiredError; and the services' errors.
+    for an unfinished transaction), PermissionDeniedError (the table's tag or the mark of the data
+    location cannot be written), NotAVolumeError (the mark is damaged), with nothing changed;
+    LeaseExpiredError; and the services' errors.
     """
     config = replace(config, suffix_count=None, hash=None, layout=None)
     lock = VolumeLock("migration", layout, runtime)
@@ -120,6 +121,7 @@ class _LayoutChange:
                     await self._walk("check", places, self._old)
                     # checks that must not fail later
                     await write_tag(volume.table, volume.record, runtime, policy)
+                    await self._mark(volume.record)
                     lock.touched = True
                     lock.done = runtime.now_ms()
                     await lock.change(volume.items, {LOCK_DONE: lock.done})
@@ -127,7 +129,7 @@ class _LayoutChange:
             await lock.change(volume.items, {"flags": " ".join(target.flags)})
         lock.check()
         await write_tag(volume.table, target, runtime, policy)
-        await renew(volume.place, target.volume_id, {"flags": " ".join(target.flags)})
+        await self._mark(target)
         await self._commit_segments()
         with closing(self._places(self._new)) as places:
             if not self._new.by_id:
@@ -138,6 +140,10 @@ class _LayoutChange:
             max(copied.entries, cleaned.entries),
             max(copied.moved, cleaned.moved),
         )
+
+    async def _mark(self, record: VolumeRecord) -> None:
+        """Write the flags of a record into the mark, from which a restore takes the layout."""
+        await rewrite(self._volume.place, record.volume_id, {"flags": " ".join(record.flags)})
 
     @property
     def _txn(self) -> str:

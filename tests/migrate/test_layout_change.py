@@ -37,7 +37,7 @@ from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.volume_lock import LOOK_SECONDS
 from s3k_async.txn.volume_record import TAG
 from s3k_async.volumes import Volume, init_volume, open_volume
-from s3k_async.volumes.claims import read_claim
+from s3k_async.volumes.claims import CLAIM, read_claim
 from s3k_async.volumes.restoration import restore_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.integrity.garbage import gc_of
@@ -476,6 +476,36 @@ async def test_a_change_that_dies_at_any_call_is_finished_by_the_same_call(
         await sound(after, interrupted=True)
         async with S3kClient(config=replace(after, suffix_count=None)) as fs:
             assert await fs.read("/a/b/f") == b"f"
+
+
+@both
+@pytest.mark.parametrize("written", [0, 1])
+async def test_a_mark_that_cannot_be_written_is_an_error(layout: LayoutName, written: int) -> None:
+    """A restore takes the layout from it. Before the first change, and after the last."""
+    before, plan = await full(config(4, layout=other(layout))), FaultPlan()
+    items = await stored(before)
+
+    def is_mark(call: Call) -> bool:
+        return call.method == "put" and call.key.endswith(CLAIM)
+
+    plan.fail_when(
+        lambda call: is_mark(call) and sum(map(is_mark, plan.calls)) > written,
+        PermissionDeniedError("no"),
+        times=100,
+    )
+    with pytest.raises(PermissionDeniedError):
+        await under(plan, change_layout(before, layout, runtime=HURRIED))
+    if written == 0:
+        assert await stored(before) == items
+    else:
+        with pytest.raises(BusyError, match="interrupted"):
+            await entries(before)
+    after = await change(before, layout)
+    await sound(after)
+    async with opened(after) as volume:
+        claim = await read_claim(volume.place)
+        assert claim is not None
+        assert claim.flags == volume.record.flags
 
 
 async def test_an_interrupted_change_is_finished_to_the_same_layout_only() -> None:
