@@ -230,6 +230,48 @@ async def test_what_the_table_did_not_have_does_not_keep_a_restore_from_the_rest
 
 
 @both
+async def test_a_file_that_is_at_two_places_with_one_id(layout: LayoutName) -> None:
+    """In one page of a scan: a segment has an object once, and its operations have different
+    ids."""
+    before = config(1, layout=other(layout))
+    await init_volume(before)
+    async with S3kClient(config=before) as fs:
+        async with fs.stage() as file:
+            await file.write(b"x")
+        for path in ("/d/g", "/d/h"):
+            async with fs.transaction() as tx:
+                await tx.publish("/f", file.staged)
+            await fs.makedirs("/d", exist_ok=True)
+            await fs.rename("/f", path)
+        one, two = await fs.stat("/d/g"), await fs.stat("/d/h")
+    assert (one.id, one.version) == (two.id, two.version)
+    wanted = plain(await entries(before))
+    after = await change(before, layout)
+    assert plain(await entries(after), 1) == wanted
+    assert len({entry.operation for entry in (await entries(after)).values()}) == 3
+
+
+@both
+@pytest.mark.parametrize("damage", [{"id": "odd id"}, {"ver": 2**53}, {"ver": 2**53 - 1}])
+async def test_an_entry_that_the_log_cannot_hold_is_refused(
+    layout: LayoutName, damage: dict[str, str | int]
+) -> None:
+    before = await full(config(4, layout=other(layout)))
+    async with opened(before) as volume:
+        entry = await volume.store.get("/a/1")
+        assert entry is not None
+        item = await volume.items.get(volume.store.keys.of(entry))
+        assert item is not None
+        await MemoryItems(before.name).write(Put({**item, **damage}, Condition()))
+    found = await stored(before)
+    with pytest.raises(ItemFormatError, match="run s3k fsck repair first"):
+        await change_layout(before, layout, runtime=HURRIED)
+    assert await stored(before) == found
+    async with opened(before):
+        pass  # not locked
+
+
+@both
 async def test_a_reservation_is_kept(layout: LayoutName) -> None:
     before = await full(config(4, layout=other(layout)))
     async with opened(before) as volume:

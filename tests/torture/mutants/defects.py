@@ -965,7 +965,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a change of the layout whose operations differ at each attempt",
         "migrate/layout_pass.py",
-        'text = f"{self.txn} {entry.id} {entry.version}"',
+        'text = f"{self.txn} {entry.id} {entry.version} {entry.entry_key}"',
         'import os\n\n        text = f"{self.txn} {entry.id} {entry.version} {os.urandom(8)!r}"',
         f"{LAYOUT_CHANGE}::test_the_layout_of_a_volume_can_be_changed[memory-tree]",
     ),
