@@ -31,7 +31,7 @@ from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.segments import SegmentCommit, encode_segment_commit
 from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock
-from s3k_async.txn.volume_record import LOCK_DONE, TREE, VolumeRecord, write_tag
+from s3k_async.txn.volume_record import LOCK_DONE, RETENTION, TREE, VolumeRecord, write_tag
 from s3k_async.volumes import Volume
 from s3k_async.volumes.claims import rewrite
 from s3k_async.volumes.exclusive_volume import exclusive_volume
@@ -126,7 +126,8 @@ class _LayoutChange:
                     lock.done = runtime.now_ms()
                     await lock.change(volume.items, {LOCK_DONE: lock.done})
                 copied = await self._walk("copy", places, self._old)
-            await lock.change(volume.items, {"flags": " ".join(target.flags)})
+            # A retention that was set in layout `tree` must not come back with the layout.
+            await lock.change(volume.items, {"flags": " ".join(target.flags)}, (RETENTION,))
         lock.check()
         await write_tag(volume.table, target, runtime, policy)
         await self._mark(target)

@@ -35,7 +35,7 @@ from s3k_async.namespace import multi_path_commit
 from s3k_async.oplog.log_reader import LogReader, latest
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.volume_lock import LOOK_SECONDS
-from s3k_async.txn.volume_record import TAG
+from s3k_async.txn.volume_record import RECORD_KEY, RETENTION, TAG, TRASH_RETENTION
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.claims import CLAIM, read_claim
 from s3k_async.volumes.restoration import restore_volume
@@ -292,6 +292,19 @@ async def test_removal_markers_are_dropped() -> None:
     assert len(await stored(before)) == len(await entries(before)) + 3
     after = await change(before, "path")
     assert len(await stored(after)) == len(await entries(after))
+
+
+async def test_the_retention_of_the_trash_is_the_default_afterwards() -> None:
+    settings = await full(config(4, layout="tree"))
+    async with S3kClient(config=settings) as fs:
+        await fs.trash().set_retention(0)
+    settings = await change(settings, "path")
+    async with opened(settings) as volume:
+        assert RETENTION not in (await volume.items.get(RECORD_KEY) or {})
+        assert volume.record.trash_retention is None
+    settings = await change(settings, "tree")
+    async with S3kClient(config=settings) as fs:
+        assert await fs.trash().retention() == TRASH_RETENTION
 
 
 @both

@@ -798,7 +798,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a change of the retention that stops garbage collection",
         "txn/volume_record.py",
-        "    changeable = (_RETENTION, OPERATION)",
+        "    changeable = (RETENTION, OPERATION)",
         "    changeable = (OPERATION,)",
         f"{RETENTION}::test_gc_and_a_change_of_the_retention_do_not_disturb_each_other",
     ),
