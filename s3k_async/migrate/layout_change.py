@@ -31,11 +31,19 @@ from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.segments import SegmentCommit, encode_segment_commit
 from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock
-from s3k_async.txn.volume_record import LOCK_DONE, RETENTION, TREE, VolumeRecord, write_tag
+from s3k_async.txn.volume_record import (
+    LOCK,
+    LOCK_DONE,
+    RECORD_KEY,
+    RETENTION,
+    TREE,
+    VolumeRecord,
+    write_tag,
+)
 from s3k_async.volumes import Volume
 from s3k_async.volumes.claims import rewrite
 from s3k_async.volumes.exclusive_volume import exclusive_volume
-from s3k_async.volumes.volume import metadata_store
+from s3k_async.volumes.volume import metadata_store, open_volume
 
 __all__ = ["LayoutResult", "change_layout"]
 
@@ -76,6 +84,14 @@ async def change_layout(
     LeaseExpiredError; and the services' errors.
     """
     config = replace(config, suffix_count=None, hash=None, layout=None)
+    opened = await open_volume(
+        config, runtime=runtime, session=session, counter=counter, locked=True
+    )
+    try:
+        if not opened.read_only and await _has_layout(opened, layout):
+            return LayoutResult(layout, 0, 0)
+    finally:
+        await opened.close()
     lock = VolumeLock("migration", layout, runtime)
     async with exclusive_volume(
         config, lock, runtime=runtime, session=session, counter=counter
@@ -209,6 +225,13 @@ class _LayoutChange:
                         encode_segment_commit(commit),
                         if_absent=True,
                     )
+
+
+async def _has_layout(volume: Volume, layout: LayoutName) -> bool:
+    """Whether there is nothing to change or to finish, which is seen without the lock: taking it
+    ends all open clients."""
+    item = await volume.items.get(RECORD_KEY)
+    return volume.record.layout == layout and item is not None and LOCK not in item
 
 
 def _in_layout(record: VolumeRecord, layout: LayoutName) -> VolumeRecord:

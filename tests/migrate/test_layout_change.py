@@ -159,10 +159,15 @@ async def test_there_and_back_and_there_again() -> None:
 @both
 async def test_no_effect_on_a_volume_of_the_layout(layout: LayoutName) -> None:
     settings = await full(config(4, layout=layout))
-    before = await stored(settings)
+    before, clock = await stored(settings), FakeClock()
+    runtime = replace(HURRIED, monotonic=clock.monotonic, now_ms=clock.now_ms)
+    client = await open_volume(settings, runtime=runtime)
     done = await change_layout(settings, layout, runtime=HURRIED)
     assert done == LayoutResult(layout, 0, 0)
     assert await stored(settings) == before
+    clock.advance(LOOK_SECONDS + 1)
+    await client.store.make_directory("/x")  # no client has to open the volume again
+    await client.close()
 
 
 @both
