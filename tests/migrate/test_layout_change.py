@@ -26,7 +26,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
 )
 from s3k_async.integrity.gc_rules import Ages
-from s3k_async.integrity.repair import verify_volume
+from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.layouts.tree import path_index
 from s3k_async.migrate import layout_change, layout_pass
 from s3k_async.migrate.layout_change import LayoutResult, change_layout
@@ -274,6 +274,32 @@ async def test_an_entry_that_the_log_cannot_hold_is_refused(
     assert await stored(before) == found
     async with opened(before):
         pass  # not locked
+
+
+@both
+async def test_fsck_of_a_path_where_something_was_unfinished_before(layout: LayoutName) -> None:
+    before = await full(config(4, layout=other(layout)))
+    async with opened(before) as volume:
+        removed, lost = await volume.store.get("/a/1"), await volume.store.get("/a/deep/er/3")
+        assert removed is not None
+        assert lost is not None
+        for entry in (removed, lost):
+            await volume.items.write(Delete(volume.store.keys.of(entry), Condition()))
+        await volume.log.begin([volume.store.changes.operation("delete", removed, None)])
+    after = await change(before, layout)
+    async with opened(after) as volume:
+
+        async def found(path: str) -> set[tuple[str, str]]:
+            report = await verify_volume(volume, grace=ALL_AGES, path=path)
+            return {(each.kind, each.path) for each in report.problems}
+
+        unfinished = {("log_pending", "/a/1")}
+        missing = {("entry_missing", "/a/deep/er/3")}
+        assert await found("/a") == await found("/") == unfinished | missing
+        assert await found("/a/deep") == missing
+        assert await found("/c") == set()
+        await repair_volume(volume, dry_run=False, grace=ALL_AGES, path="/a")
+        assert await found("/a") == await found("/") == missing
 
 
 @both
