@@ -303,6 +303,37 @@ async def test_fsck_of_a_path_where_something_was_unfinished_before(layout: Layo
 
 
 @both
+@pytest.mark.parametrize("moment", ["copied", "marked"])
+async def test_a_table_that_is_lost_during_a_change_is_restored_as_it_was_before(
+    layout: LayoutName, moment: str
+) -> None:
+    """The mark names the old layout, and the copies are pending."""
+    before, plan = await full(config(4, layout=other(layout))), FaultPlan()
+    wanted = plain(await entries(before))
+
+    def is_mark(call: Call) -> bool:
+        return call.method == "put" and call.key.endswith(CLAIM)
+
+    plan.fail_when(
+        lambda call: (
+            call.method == "load"
+            if moment == "copied"
+            else is_mark(call) and sum(map(is_mark, plan.calls)) == 2
+        ),
+        PermissionDeniedError("no"),
+        times=100,
+    )
+    with pytest.raises(PermissionDeniedError):
+        await under(plan, change_layout(before, layout, runtime=HURRIED))
+    await MemoryItems(before.name).drop()
+    lost = replace(before, suffix_count=None, hash=None)
+    report = await restore_volume(lost, dry_run=False, runtime=HURRIED)
+    assert report.clean
+    assert report.counts["update_undone"] > 0
+    assert plain(await entries(before)) == wanted
+
+
+@both
 async def test_a_reservation_is_kept(layout: LayoutName) -> None:
     before = await full(config(4, layout=other(layout)))
     async with opened(before) as volume:
