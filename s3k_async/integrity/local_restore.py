@@ -155,7 +155,12 @@ class RestorePlan:
             object_id = records[0].operation.object_id
             sizes = self._sizes(named_keys(records))
             decision, was_removed = decide_object(
-                records, sizes, now_ms, self.tree.within, self.tree.is_present
+                records,
+                sizes,
+                now_ms,
+                self.tree.within,
+                self.tree.is_present,
+                self.tree.is_current,
             )
             if decision is None:
                 continue

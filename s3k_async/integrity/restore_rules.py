@@ -42,6 +42,7 @@ RuleName = Literal[
     "log_conflict",
     "log_damaged",
     "occupied",
+    "other_layout",
     "parent_is_file",
     "parent_made",
     "path_conflict",
@@ -69,6 +70,7 @@ PROBLEMS: Final[frozenset[RuleName]] = frozenset(
         "log_conflict",
         "log_damaged",
         "occupied",
+        "other_layout",
         "parent_is_file",
         "path_conflict",
         "rivals",
@@ -354,9 +356,11 @@ def decide_object(
     now_ms: int,
     within: str,
     is_present: Callable[[str], bool],
+    is_current: Callable[[str], bool],
 ) -> tuple[RestoreDecision | None, bool]:
     """As `decide_restore`, for an object at or below the path `within` (None for others), which may
-    already have an entry in the table (`is_present`). Also returns whether the object was a
+    already have an entry in the table (`is_present`). States whose entry key is not of the volume's
+    layout (`is_current`) are not restored. Also returns whether the object was a
     directory that is certainly removed.
     """
     object_id = records[0].operation.object_id
@@ -370,9 +374,30 @@ def decide_object(
         return None, False
     if is_present(object_id):
         return RestoreDecision("present", None, path=decision.path, last=decision.last), False
-    return decision, decision.rule == "deleted" and any(
+    return _of_layout(decision, is_current), decision.rule == "deleted" and any(
         _removes_directory(record.operation) for record in records
     )
+
+
+def _of_layout(decision: RestoreDecision, is_current: Callable[[str], bool]) -> RestoreDecision:
+    """The decision without states of another layout, which the log has of the time before a change
+    of the layout. The change logged every entry that the table had: an object that has such states
+    alone was not in it."""
+
+    def kept(state: Entry | None) -> Entry | None:
+        return state if state is not None and is_current(state.entry_key) else None
+
+    decision = replace(decision, before=kept(decision.before), after=kept(decision.after))
+    if decision.entry is None or is_current(decision.entry.entry_key):
+        return decision
+    if decision.before is not None:
+        detail = "a change of the layout was not finished"
+        return replace(
+            decision, rule="update_undone", entry=decision.before, before=None, detail=detail
+        )
+    detail = f"{decision.rule}: its last state is of the layout that the volume had before"
+    path = decision.entry.path
+    return replace(decision, rule="other_layout", entry=None, detail=detail, path=path)
 
 
 def _removes_directory(operation: Operation) -> bool:

@@ -24,7 +24,7 @@ from s3k_async.model import ROOT, Entry, Progress
 from s3k_async.table.codec import in_columns
 from s3k_async.volumes import Volume
 
-__all__ = ["DumpResult", "dump_top", "dump_volume"]
+__all__ = ["DumpResult", "dump_top", "dump_volume", "require_valid"]
 
 _SURELY_VALID = 500
 """Characters of a path that cannot be too long: each has at most four bytes of UTF-8."""
@@ -73,7 +73,7 @@ async def dump_volume(
 
         async def add(page: Entries) -> None:
             nonlocal end
-            _require_valid(page, volume)
+            require_valid(page, volume)
             for start in range(0, len(page), CHUNK):
                 more = await run_sync(writer.write, page[start : start + CHUNK])
                 end = end.plus(more.files, more.directories, more.bytes)
@@ -87,7 +87,7 @@ async def dump_volume(
     return DumpResult(end.entries, end.files, end.directories, end.bytes)
 
 
-def _require_valid(page: Entries, volume: Volume) -> None:
+def require_valid(page: Entries, volume: Volume) -> None:
     """Raise InvalidPathError for a path that no volume can load. In layout `tree`, the rename of a
     directory can make the paths below it too long."""
     for path in page.paths():

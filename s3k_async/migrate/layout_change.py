@@ -31,11 +31,19 @@ from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.segments import SegmentCommit, encode_segment_commit
 from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock
-from s3k_async.txn.volume_record import LOCK_DONE, TREE, VolumeRecord, write_tag
+from s3k_async.txn.volume_record import (
+    LOCK,
+    LOCK_DONE,
+    RECORD_KEY,
+    RETENTION,
+    TREE,
+    VolumeRecord,
+    write_tag,
+)
 from s3k_async.volumes import Volume
-from s3k_async.volumes.claims import renew
+from s3k_async.volumes.claims import rewrite
 from s3k_async.volumes.exclusive_volume import exclusive_volume
-from s3k_async.volumes.volume import metadata_store
+from s3k_async.volumes.volume import metadata_store, open_volume
 
 __all__ = ["LayoutResult", "change_layout"]
 
@@ -71,10 +79,19 @@ async def change_layout(
     Raises ItemFormatError (the table has damaged or misplaced items, entries without a parent, or a
     directory id twice: run fsck first), DirectoryNotEmptyError (to layout `path`, which has no
     trash: there are directories in it), InvalidPathError (a key would be too long), BusyError (also
-    for an unfinished transaction), PermissionDeniedError (the table's tag cannot be written), with
-    nothing changed; LeaseExpiredError; and the services' errors.
+    for an unfinished transaction), PermissionDeniedError (the table's tag or the mark of the data
+    location cannot be written), NotAVolumeError (the mark is damaged), with nothing changed;
+    LeaseExpiredError; and the services' errors.
     """
     config = replace(config, suffix_count=None, hash=None, layout=None)
+    opened = await open_volume(
+        config, runtime=runtime, session=session, counter=counter, locked=True
+    )
+    try:
+        if not opened.read_only and await _has_layout(opened, layout):
+            return LayoutResult(layout, 0, 0)
+    finally:
+        await opened.close()
     lock = VolumeLock("migration", layout, runtime)
     async with exclusive_volume(
         config, lock, runtime=runtime, session=session, counter=counter
@@ -120,14 +137,16 @@ class _LayoutChange:
                     await self._walk("check", places, self._old)
                     # checks that must not fail later
                     await write_tag(volume.table, volume.record, runtime, policy)
+                    await self._mark(volume.record)
                     lock.touched = True
                     lock.done = runtime.now_ms()
                     await lock.change(volume.items, {LOCK_DONE: lock.done})
                 copied = await self._walk("copy", places, self._old)
-            await lock.change(volume.items, {"flags": " ".join(target.flags)})
+            # A retention that was set in layout `tree` must not come back with the layout.
+            await lock.change(volume.items, {"flags": " ".join(target.flags)}, (RETENTION,))
         lock.check()
         await write_tag(volume.table, target, runtime, policy)
-        await renew(volume.place, target.volume_id, {"flags": " ".join(target.flags)})
+        await self._mark(target)
         await self._commit_segments()
         with closing(self._places(self._new)) as places:
             if not self._new.by_id:
@@ -138,6 +157,10 @@ class _LayoutChange:
             max(copied.entries, cleaned.entries),
             max(copied.moved, cleaned.moved),
         )
+
+    async def _mark(self, record: VolumeRecord) -> None:
+        """Write the flags of a record into the mark, from which a restore takes the layout."""
+        await rewrite(self._volume.place, record.volume_id, {"flags": " ".join(record.flags)})
 
     @property
     def _txn(self) -> str:
@@ -202,6 +225,13 @@ class _LayoutChange:
                         encode_segment_commit(commit),
                         if_absent=True,
                     )
+
+
+async def _has_layout(volume: Volume, layout: LayoutName) -> bool:
+    """Whether there is nothing to change or to finish, which is seen without the lock: taking it
+    ends all open clients."""
+    item = await volume.items.get(RECORD_KEY)
+    return volume.record.layout == layout and item is not None and LOCK not in item
 
 
 def _in_layout(record: VolumeRecord, layout: LayoutName) -> VolumeRecord:

@@ -8,7 +8,7 @@ while the volume lock is held: no other client changes an entry meanwhile, so co
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -20,12 +20,14 @@ from s3k_async.errors import (
     CorruptDataError,
     DirectoryNotEmptyError,
     ItemFormatError,
+    LogFormatError,
 )
 from s3k_async.layouts.tree.path_index import PathIndex
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
 from s3k_async.migrate.table_walk import PassResult, key_of, remove_items
 from s3k_async.model import ROOT, Entry, Operation
 from s3k_async.namespace.store import MetadataStore
+from s3k_async.oplog.entries import operation_line
 from s3k_async.table.codec import from_items
 from s3k_async.table.keys import TRASH_ID, KeyScheme, is_entry_partition
 from s3k_async.table.stored_reader import ROOT_ENTRY
@@ -196,9 +198,13 @@ class LayoutPass:
         copies = [self._copy_of(item, entry) for item, entry in zip(objects, entries, strict=True)]
         if self.name == "check":
             self._check(mine, objects, copies)
+            self._check_operations(entries)
         elif copies:
-            held()
-            await volume.log.begin(list(map(self._operation, entries)), together=True, txn=self.txn)
+            for some in _each_object_once(entries):
+                held()
+                await volume.log.begin(
+                    list(map(self._operation, some)), together=True, txn=self.txn
+                )
             held()
             await volume.items.load(copies)
         return PassResult(len(objects), len(copies))
@@ -268,8 +274,9 @@ class LayoutPass:
         )
 
     def _derived(self, entry: Entry) -> str:
-        """The id of the operation: the same in every attempt."""
-        text = f"{self.txn} {entry.id} {entry.version}"
+        """The id of the operation: the same in every attempt. A file can be at two places with one
+        id, for example if it was staged once and published twice."""
+        text = f"{self.txn} {entry.id} {entry.version} {entry.entry_key}"
         return _native.uuid_text(hashlib.sha256(text.encode()).digest()[:16])
 
     def _check(
@@ -292,6 +299,15 @@ class LayoutPass:
             directories = [str(each["id"]) for each in copies if each["isdir"]]
             self.new.keys([self.new.child(each, "x") for each in directories])
 
+    def _check_operations(self, entries: Sequence[Entry]) -> None:
+        """Refuse entries that the log cannot hold."""
+        for entry in entries:
+            try:
+                # The time is not known yet.
+                operation_line(replace(self._operation(entry), time_ms=1), entry.path)
+            except LogFormatError as error:
+                raise ItemFormatError(f"{error.message}; {_REPAIR}", path=entry.path) from error
+
     async def _clean(
         self,
         volume: Volume,
@@ -311,6 +327,15 @@ class LayoutPass:
                 raise CorruptDataError("an entry has no copy at its new place", path=_place(each))
         await remove_items(volume, leftover, held)
         return PassResult(len(items) - len(leftover), len(objects))
+
+
+def _each_object_once(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """The entries in lists: a segment of the log has an object once."""
+    left = list(entries)
+    while left:
+        first = {entry.id: entry for entry in reversed(left)}
+        yield list(first.values())
+        left = [entry for entry in left if first[entry.id] is not entry]
 
 
 def _place(item: Item) -> str:

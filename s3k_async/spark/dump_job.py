@@ -22,7 +22,7 @@ from s3k_async._native import Entries
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 from s3k_async.listing.listings import Listing
-from s3k_async.migrate.dump import DumpResult, dump_top
+from s3k_async.migrate.dump import DumpResult, dump_top, require_valid
 from s3k_async.migrate.dump_format import CHUNK, DumpHeader
 from s3k_async.migrate.dump_parts import (
     DumpPart,
@@ -140,7 +140,8 @@ class Dumper:
 
 @dataclass(frozen=True, slots=True)
 class _PagesOf:
-    """The pages of a directory at or below the dumped one; none if it no longer exists."""
+    """The pages of a directory at or below the dumped one; none if it no longer exists. Raises
+    InvalidPathError as `require_valid`."""
 
     header: DumpHeader
     directory: str
@@ -158,6 +159,7 @@ class _PagesOf:
                 async for page in pages:
                     if not is_top and page[0].path == self.directory:
                         return  # it is a file now, and listed among the children of its directory
+                    require_valid(page, volume)
                     yield [page]
         except PathNotFoundError:
             return

@@ -15,7 +15,7 @@ from s3k_async import _native
 from s3k_async._sync.loop_thread import current_bridge
 from s3k_async.config import VolumeConfig
 from s3k_async.integrity.audit import AuditTrail
-from s3k_async.integrity.restore_plans.path import is_plain
+from s3k_async.integrity.restore_plans.path import is_path, is_plain
 from s3k_async.integrity.restore_plans.tree_plan import entry_line, entry_of
 from s3k_async.integrity.restore_rules import RestoreDecision, decide_object
 from s3k_async.integrity.shuffle import Shuffle
@@ -89,7 +89,9 @@ def _of_part(parts: Shuffle, now_ms: int, within: str) -> Iterator[Row]:
     for record in parts.read("records", 0):
         objects.setdefault(record.operation.object_id, []).append(record)
     for object_id, records in objects.items():
-        decision, was_removed = decide_object(records, sizes, now_ms, within, existing.__contains__)
+        decision, was_removed = decide_object(
+            records, sizes, now_ms, within, existing.__contains__, is_path
+        )
         if decision is None:
             continue
         if was_removed:

@@ -180,17 +180,21 @@ class VolumeLock:
             with anyio.CancelScope(shield=True):
                 await self._give_up(items, finished=finished)
 
-    async def change(self, items: RetryingItems, fields: dict[str, Value]) -> None:
-        """Change the volume record under the lock. Raises LeaseExpiredError if it was lost."""
+    async def change(
+        self, items: RetryingItems, fields: dict[str, Value], gone: tuple[str, ...] = ()
+    ) -> None:
+        """Change the volume record under the lock, and remove the fields `gone`. Raises
+        LeaseExpiredError if it was lost."""
         async with self._turn:
-            await self._change(items, fields)
+            await self._change(items, fields, gone)
 
-    async def _change(self, items: RetryingItems, fields: dict[str, Value]) -> None:
+    async def _change(
+        self, items: RetryingItems, fields: dict[str, Value], gone: tuple[str, ...] = ()
+    ) -> None:
         self.check()
+        new = {**fields, OPERATION: self._runtime.uuid()}
         try:
-            await items.write(
-                Update(RECORD_KEY, self._ours(), {**fields, OPERATION: self._runtime.uuid()})
-            )
+            await items.write(Update(RECORD_KEY, self._ours(), new, gone))
         except ConditionFailedError as error:
             raise self._lose() from error
 

@@ -69,6 +69,7 @@ __all__ = [
     "LOCK_SUBJECT",
     "PROTOCOL",
     "RECORD_KEY",
+    "RETENTION",
     "SCOPE",
     "SCOPED",
     "STATE",
@@ -115,7 +116,8 @@ TAG: Final = "s3k-volume"
 
 TRASH_RETENTION: Final = 86_400
 """The retention of the trash unless a volume has another one, seconds."""
-_RETENTION: Final = "trash_retention"
+RETENTION: Final = "trash_retention"
+"""The field of the retention of the trash."""
 _LONGEST_RETENTION: Final = 10**10
 """Seconds; more than three hundred years."""
 _ATTEMPTS: Final = 10
@@ -197,7 +199,7 @@ class VolumeRecord:
             OPERATION: operation,
         }
         if self.layout == "tree" and self.trash_retention is not None:
-            item[_RETENTION] = self.trash_retention
+            item[RETENTION] = self.trash_retention
         return item
 
     @classmethod
@@ -209,9 +211,9 @@ class VolumeRecord:
         record = replace(record, epoch=str(item.get(LOCK_EPOCH, "")))
         if record.trash_retention is None:
             return record
-        retention = item.get(_RETENTION, record.trash_retention)
+        retention = item.get(RETENTION, record.trash_retention)
         if type(retention) is not int or retention < 0:
-            raise NotAVolumeError(f"{what} is damaged: {_RETENTION} is {retention!r}", path=where)
+            raise NotAVolumeError(f"{what} is damaged: {RETENTION} is {retention!r}", path=where)
         return replace(record, trash_retention=retention)
 
     def to_tag(self) -> str:
@@ -550,7 +552,7 @@ async def mark_destroying(
 def same_record(item: Item, other: Item) -> bool:
     """Whether nothing but the retention of the trash was changed between two reads of the record
     item."""
-    changeable = (_RETENTION, OPERATION)
+    changeable = (RETENTION, OPERATION)
     one, two = (
         {name: value for name, value in each.items() if name not in changeable}
         for each in (item, other)
@@ -600,7 +602,7 @@ async def change_trash_retention(
         unchanged = Condition(equals={OPERATION: item[OPERATION]}, missing=(STATE, LOCK))
         try:
             await store.write(
-                Update(RECORD_KEY, unchanged, {_RETENTION: seconds, OPERATION: runtime.uuid()})
+                Update(RECORD_KEY, unchanged, {RETENTION: seconds, OPERATION: runtime.uuid()})
             )
         except ConditionFailedError:
             continue

@@ -41,6 +41,7 @@ __all__ = [
     "renew",
     "require_claim",
     "require_unclaimed",
+    "rewrite",
     "table_identity",
     "take_over",
 ]
@@ -239,13 +240,22 @@ async def renew(blobs: BlobStore, volume_id: str, layout: Mapping[str, object]) 
     """Update a mark after a change of the volume's layout. The volume works without it, so a
     failure is only logged: a restore of a lost table would start with the old layout."""
     try:
-        info, found = await blobs.head(CLAIM), await read_claim(blobs)
-        if info is not None and found is not None and found.volume_id == volume_id:
-            await blobs.put(
-                CLAIM, json.dumps({**found.document, **layout}).encode(), if_match=info.etag
-            )
+        await rewrite(blobs, volume_id, layout)
     except S3kError as error:
         _LOG.warning("the mark %s could not be renewed: %s", blobs.uri(CLAIM), error)
+
+
+async def rewrite(blobs: BlobStore, volume_id: str, layout: Mapping[str, object]) -> None:
+    """As `renew`, but a failure is an error. No effect without a mark of this volume. Raises
+    NotAVolumeError (the mark is damaged), PermissionDeniedError, and the store's errors."""
+    info, found = await blobs.head(CLAIM), await read_claim(blobs)
+    if info is None or found is None or found.volume_id != volume_id:
+        return
+    document = json.dumps({**found.document, **layout}).encode()
+    try:
+        await blobs.put(CLAIM, document, if_match=info.etag)
+    except BlobChangedError:
+        await rewrite(blobs, volume_id, layout)
 
 
 async def read_claim(blobs: BlobStore) -> Claim | None:

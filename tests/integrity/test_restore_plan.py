@@ -24,6 +24,7 @@ from s3k_async.model import (
     LayoutName,
 )
 from s3k_async.oplog.entries import LogRecord, Operation
+from s3k_async.table.stored_reader import ROOT_ENTRY
 from tests.integrity.restore_ground import REACHED, Ground, new_ground, rules
 
 
@@ -460,6 +461,40 @@ async def test_a_pending_rename_of_a_file_without_bytes_restores_nothing(ground:
     restored, report = await ground.restored()
     assert restored == {}
     assert rules(report) == [("bytes_missing", "/g")]
+
+
+async def test_states_of_the_layout_before_a_change_are_not_restored(ground: Ground) -> None:
+    """The log has them of objects that the table did not have when its layout was changed."""
+
+    def was(entry: Entry) -> Entry:
+        return replace(entry, directory=ROOT_ENTRY.id if ground.layout == "path" else "")
+
+    directory = ground.directory("/d")
+    kept, lost, removed, new = [await ground.file(f"/d/{name}") for name in "klrn"]
+    await ground.made(directory, kept)
+    await ground.made(was(lost), was(removed))
+    await ground.begin(ground.change("delete", was(removed), None))
+    await ground.begin(ground.change("update", None, was(new)))
+    for path in ("/", "/d"):
+        restored, report = await ground.restored(path)
+        assert restored == {"/d": directory, "/d/k": kept}
+        assert rules(report) == [("other_layout", f"/d/{name}") for name in "lnr"]
+        assert not report.clean
+    _, report = await ground.restored("/elsewhere")
+    assert rules(report) == []
+
+
+async def test_a_change_of_the_layout_that_was_not_finished_is_undone(ground: Ground) -> None:
+    """The mark names the old layout until all copies are committed."""
+    file = await ground.file("/f")
+    await ground.made(file)
+    directory = ROOT_ENTRY.id if ground.layout == "path" else ""
+    copy = replace(file, version=3, operation=ground.runtime.uuid(), directory=directory)
+    await ground.begin(ground.change("update", None, copy))
+    restored, report = await ground.restored()
+    assert restored == {"/f": file}
+    assert rules(report) == [("update_undone", "/f")]
+    assert report.clean
 
 
 async def test_every_rule_is_reached() -> None:

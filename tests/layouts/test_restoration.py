@@ -226,6 +226,9 @@ async def test_the_layout_of_the_lost_table_is_that_of_the_mark(new_volume: Volu
     config = tree_of(new_volume)
     await lived(config)
     await lose_table(config)
+    report = await restore_volume(replace(config, layout=None))
+    assert report.clean
+    assert report.directories > 0
     with pytest.raises(VolumeMismatchError, match="layout tree, not path"):
         await restore_volume(replace(config, layout="path"), dry_run=False)
     assert (await restore_volume(replace(config, layout=None), dry_run=False)).clean

@@ -26,7 +26,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
 )
 from s3k_async.integrity.gc_rules import Ages
-from s3k_async.integrity.repair import verify_volume
+from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.layouts.tree import path_index
 from s3k_async.migrate import layout_change, layout_pass
 from s3k_async.migrate.layout_change import LayoutResult, change_layout
@@ -35,9 +35,9 @@ from s3k_async.namespace import multi_path_commit
 from s3k_async.oplog.log_reader import LogReader, latest
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.volume_lock import LOOK_SECONDS
-from s3k_async.txn.volume_record import TAG
+from s3k_async.txn.volume_record import RECORD_KEY, RETENTION, TAG, TRASH_RETENTION
 from s3k_async.volumes import Volume, init_volume, open_volume
-from s3k_async.volumes.claims import read_claim
+from s3k_async.volumes.claims import CLAIM, read_claim
 from s3k_async.volumes.restoration import restore_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.integrity.garbage import gc_of
@@ -159,10 +159,15 @@ async def test_there_and_back_and_there_again() -> None:
 @both
 async def test_no_effect_on_a_volume_of_the_layout(layout: LayoutName) -> None:
     settings = await full(config(4, layout=layout))
-    before = await stored(settings)
+    before, clock = await stored(settings), FakeClock()
+    runtime = replace(HURRIED, monotonic=clock.monotonic, now_ms=clock.now_ms)
+    client = await open_volume(settings, runtime=runtime)
     done = await change_layout(settings, layout, runtime=HURRIED)
     assert done == LayoutResult(layout, 0, 0)
     assert await stored(settings) == before
+    clock.advance(LOOK_SECONDS + 1)
+    await client.store.make_directory("/x")  # no client has to open the volume again
+    await client.close()
 
 
 @both
@@ -204,6 +209,131 @@ async def test_a_lost_table_is_restored_after_a_change_to_layout_path() -> None:
 
 
 @both
+async def test_what_the_table_did_not_have_does_not_keep_a_restore_from_the_rest(
+    layout: LayoutName,
+) -> None:
+    """Neither what it had lost, nor what a client that died had not finished."""
+    before = await full(config(4, layout=other(layout)))
+    async with opened(before) as volume:
+        lost, kept = await volume.store.get("/a/2"), await volume.store.get("/a/1")
+        assert lost is not None
+        assert kept is not None
+        await volume.items.write(Delete(volume.store.keys.of(lost), Condition()))
+        new = replace(kept, path="/a/new", id=HURRIED.uuid(), operation=HURRIED.uuid())
+        await volume.log.begin([volume.store.changes.operation("update", None, new)])
+    after = await change(before, layout)
+    wanted = plain(await entries(after))
+    unsure = replace(after, suffix_count=None, hash=None)
+    report = await restore_volume(unsure, subtree="/a", dry_run=False, runtime=HURRIED)
+    assert report.counts["other_layout"] == 2
+    assert plain(await entries(after)) == wanted
+    await MemoryItems(after.name).drop()
+    report = await restore_volume(unsure, dry_run=False, runtime=HURRIED)
+    assert {each.rule for each in report.problems} == {"other_layout"}
+    assert report.counts["other_layout"] == 2
+    assert plain(await entries(after)) == wanted
+
+
+@both
+async def test_a_file_that_is_at_two_places_with_one_id(layout: LayoutName) -> None:
+    """In one page of a scan: a segment has an object once, and its operations have different
+    ids."""
+    before = config(1, layout=other(layout))
+    await init_volume(before)
+    async with S3kClient(config=before) as fs:
+        async with fs.stage() as file:
+            await file.write(b"x")
+        for path in ("/d/g", "/d/h"):
+            async with fs.transaction() as tx:
+                await tx.publish("/f", file.staged)
+            await fs.makedirs("/d", exist_ok=True)
+            await fs.rename("/f", path)
+        one, two = await fs.stat("/d/g"), await fs.stat("/d/h")
+    assert (one.id, one.version) == (two.id, two.version)
+    wanted = plain(await entries(before))
+    after = await change(before, layout)
+    assert plain(await entries(after), 1) == wanted
+    assert len({entry.operation for entry in (await entries(after)).values()}) == 3
+
+
+@both
+@pytest.mark.parametrize("damage", [{"id": "odd id"}, {"ver": 2**53}, {"ver": 2**53 - 1}])
+async def test_an_entry_that_the_log_cannot_hold_is_refused(
+    layout: LayoutName, damage: dict[str, str | int]
+) -> None:
+    before = await full(config(4, layout=other(layout)))
+    async with opened(before) as volume:
+        entry = await volume.store.get("/a/1")
+        assert entry is not None
+        item = await volume.items.get(volume.store.keys.of(entry))
+        assert item is not None
+        await MemoryItems(before.name).write(Put({**item, **damage}, Condition()))
+    found = await stored(before)
+    with pytest.raises(ItemFormatError, match="run s3k fsck repair first"):
+        await change_layout(before, layout, runtime=HURRIED)
+    assert await stored(before) == found
+    async with opened(before):
+        pass  # not locked
+
+
+@both
+async def test_fsck_of_a_path_where_something_was_unfinished_before(layout: LayoutName) -> None:
+    before = await full(config(4, layout=other(layout)))
+    async with opened(before) as volume:
+        removed, lost = await volume.store.get("/a/1"), await volume.store.get("/a/deep/er/3")
+        assert removed is not None
+        assert lost is not None
+        for entry in (removed, lost):
+            await volume.items.write(Delete(volume.store.keys.of(entry), Condition()))
+        await volume.log.begin([volume.store.changes.operation("delete", removed, None)])
+    after = await change(before, layout)
+    async with opened(after) as volume:
+
+        async def found(path: str) -> set[tuple[str, str]]:
+            report = await verify_volume(volume, grace=ALL_AGES, path=path)
+            return {(each.kind, each.path) for each in report.problems}
+
+        unfinished = {("log_pending", "/a/1")}
+        missing = {("entry_missing", "/a/deep/er/3")}
+        assert await found("/a") == await found("/") == unfinished | missing
+        assert await found("/a/deep") == missing
+        assert await found("/c") == set()
+        await repair_volume(volume, dry_run=False, grace=ALL_AGES, path="/a")
+        assert await found("/a") == await found("/") == missing
+
+
+@both
+@pytest.mark.parametrize("moment", ["copied", "marked"])
+async def test_a_table_that_is_lost_during_a_change_is_restored_as_it_was_before(
+    layout: LayoutName, moment: str
+) -> None:
+    """The mark names the old layout, and the copies are pending."""
+    before, plan = await full(config(4, layout=other(layout))), FaultPlan()
+    wanted = plain(await entries(before))
+
+    def is_mark(call: Call) -> bool:
+        return call.method == "put" and call.key.endswith(CLAIM)
+
+    plan.fail_when(
+        lambda call: (
+            call.method == "load"
+            if moment == "copied"
+            else is_mark(call) and sum(map(is_mark, plan.calls)) == 2
+        ),
+        PermissionDeniedError("no"),
+        times=100,
+    )
+    with pytest.raises(PermissionDeniedError):
+        await under(plan, change_layout(before, layout, runtime=HURRIED))
+    await MemoryItems(before.name).drop()
+    lost = replace(before, suffix_count=None, hash=None)
+    report = await restore_volume(lost, dry_run=False, runtime=HURRIED)
+    assert report.clean
+    assert report.counts["update_undone"] > 0
+    assert plain(await entries(before)) == wanted
+
+
+@both
 async def test_a_reservation_is_kept(layout: LayoutName) -> None:
     before = await full(config(4, layout=other(layout)))
     async with opened(before) as volume:
@@ -224,6 +354,19 @@ async def test_removal_markers_are_dropped() -> None:
     assert len(await stored(before)) == len(await entries(before)) + 3
     after = await change(before, "path")
     assert len(await stored(after)) == len(await entries(after))
+
+
+async def test_the_retention_of_the_trash_is_the_default_afterwards() -> None:
+    settings = await full(config(4, layout="tree"))
+    async with S3kClient(config=settings) as fs:
+        await fs.trash().set_retention(0)
+    settings = await change(settings, "path")
+    async with opened(settings) as volume:
+        assert RETENTION not in (await volume.items.get(RECORD_KEY) or {})
+        assert volume.record.trash_retention is None
+    settings = await change(settings, "tree")
+    async with S3kClient(config=settings) as fs:
+        assert await fs.trash().retention() == TRASH_RETENTION
 
 
 @both
@@ -450,6 +593,36 @@ async def test_a_change_that_dies_at_any_call_is_finished_by_the_same_call(
         await sound(after, interrupted=True)
         async with S3kClient(config=replace(after, suffix_count=None)) as fs:
             assert await fs.read("/a/b/f") == b"f"
+
+
+@both
+@pytest.mark.parametrize("written", [0, 1])
+async def test_a_mark_that_cannot_be_written_is_an_error(layout: LayoutName, written: int) -> None:
+    """A restore takes the layout from it. Before the first change, and after the last."""
+    before, plan = await full(config(4, layout=other(layout))), FaultPlan()
+    items = await stored(before)
+
+    def is_mark(call: Call) -> bool:
+        return call.method == "put" and call.key.endswith(CLAIM)
+
+    plan.fail_when(
+        lambda call: is_mark(call) and sum(map(is_mark, plan.calls)) > written,
+        PermissionDeniedError("no"),
+        times=100,
+    )
+    with pytest.raises(PermissionDeniedError):
+        await under(plan, change_layout(before, layout, runtime=HURRIED))
+    if written == 0:
+        assert await stored(before) == items
+    else:
+        with pytest.raises(BusyError, match="interrupted"):
+            await entries(before)
+    after = await change(before, layout)
+    await sound(after)
+    async with opened(after) as volume:
+        claim = await read_claim(volume.place)
+        assert claim is not None
+        assert claim.flags == volume.record.flags
 
 
 async def test_an_interrupted_change_is_finished_to_the_same_layout_only() -> None:

@@ -15,7 +15,7 @@ from s3k_async import S3kClient, S3kSyncClient
 from s3k_async._core.metering import Requests
 from s3k_async._sync.sync_client import S3kSyncClient as Blocking
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import InvalidArgumentError, PathNotFoundError
+from s3k_async.errors import InvalidArgumentError, InvalidPathError, PathNotFoundError
 from s3k_async.migrate import dump_volume, load_volume
 from s3k_async.migrate.dump import dump_top
 from s3k_async.migrate.dump_parts import (
@@ -31,9 +31,9 @@ from s3k_async.migrate.dump_reader import open_dump
 from s3k_async.model import Entry, Progress
 from s3k_async.spark import dump, dump_job
 from s3k_async.spark.listing_job import subtrees
-from s3k_async.volumes import open_volume
+from s3k_async.volumes import init_volume, open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
-from tests.migrate.rig import HURRIED
+from tests.migrate.rig import HURRIED, config, opened
 from tests.spark.places import FIVE_LEVELS, five_levels
 
 if TYPE_CHECKING:
@@ -226,3 +226,19 @@ async def test_a_task_that_outlives_its_driver_leaves_the_next_dump_alone(
         list(dumped(Outlived))
     write_manifest(target, Manifest.of(header, written))
     assert by_path(entries(target)) == by_path(await alone(volume, f"{target}.parquet"))
+
+
+async def test_a_path_that_has_become_too_long_is_not_dumped_by_tasks() -> None:
+    """No volume could load it."""
+    long, source = "/" + "d" * 1000, config(layout="tree")
+    await init_volume(source)
+    async with S3kClient(config=source) as fs:
+        await fs.write(f"/a{long}{long}/f", b"x")
+        await fs.makedirs(long)
+        await fs.rename("/a", f"{long}{long}")
+    async with opened(source) as volume:
+        _, header = await dump_top(volume, "/", include_uncommitted=False)
+        with pytest.raises(InvalidPathError, match="rename a directory above it"):
+            _ = [page async for page in dump_job._PagesOf(header, "/", whole=True)(volume)]
+        pages = [page async for page in dump_job._PagesOf(header, "/", whole=False)(volume)]
+    assert [each.paths() for (each,) in pages] == [[long]]

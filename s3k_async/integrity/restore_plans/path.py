@@ -15,10 +15,10 @@ from typing import Final
 from s3k_async import _native
 from s3k_async.integrity.restore_plans.tree_plan import ROWS_AT_ONCE, TreePlan
 from s3k_async.integrity.restore_rules import RestoreDecision
-from s3k_async.model import Entry
+from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.external_sort import ExternalSort
 
-__all__ = ["PathPlan", "is_plain"]
+__all__ = ["PathPlan", "is_path", "is_plain"]
 
 _SCHEMA: Final = """
 CREATE TABLE files (parent TEXT PRIMARY KEY, ctime INTEGER) WITHOUT ROWID;
@@ -37,6 +37,10 @@ class PathPlan(TreePlan):
     def within(self) -> str:
         """The path that is restored."""
         return self.path
+
+    def is_current(self, entry_key: str) -> bool:
+        """Whether it is a path."""
+        return is_path(entry_key)
 
     def remove(self, directories: Iterable[tuple[str, str]]) -> None:
         """Add the paths."""
@@ -160,6 +164,11 @@ class PathPlan(TreePlan):
             or self._one("SELECT 1 FROM existing WHERE place = ? AND NOT isdir", path)
             for path in [*_native.ancestors(directory), directory]
         )
+
+
+def is_path(entry_key: str) -> bool:
+    """Whether an entry key is a path: those of layout `tree` begin with an id."""
+    return entry_key.startswith(ROOT)
 
 
 def is_plain(decision: RestoreDecision) -> bool:

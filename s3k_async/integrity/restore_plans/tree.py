@@ -83,6 +83,10 @@ class IdPlan(TreePlan):
         them may have been renamed later."""
         return ROOT
 
+    def is_current(self, entry_key: str) -> bool:
+        """Whether it begins with an id: those of layout `path` are paths."""
+        return not entry_key.startswith(ROOT)
+
     def remove(self, directories: Iterable[tuple[str, str]]) -> None:
         """Add the ids."""
         self._sorter.many(
@@ -110,10 +114,13 @@ class IdPlan(TreePlan):
         """Note the outcome for an object that is not restored. It is counted at the end, if it was
         at or below the path to restore."""
         last = decision.last
-        if last is not None:
+        if decision.rule == "other_layout":
+            if self.path in {ROOT, decision.path} or decision.path.startswith(self.path + "/"):
+                super().note(decision, object_id)
+        elif last is not None:
             self._note(object_id, decision.rule, last, decision.detail)
-            if last.is_dir:
-                self._forget(object_id, decision.newest)
+        if last is not None and last.is_dir:
+            self._forget(object_id, decision.newest)
 
     def _note(self, object_id: str, rule: RuleName, entry: Entry, detail: str) -> None:
         row = (object_id, rule, entry.entry_key, entry.path, detail)

@@ -66,6 +66,10 @@ class TreePlan(ABC):
     def within(self) -> str:
         """The path of the objects that have to be decided: those at and below it."""
 
+    @abstractmethod
+    def is_current(self, entry_key: str) -> bool:
+        """As `KeyScheme.is_current`."""
+
     # Input
 
     def claim(self, decisions: Iterable[tuple[str, RestoreDecision]]) -> None:

@@ -138,7 +138,10 @@ class TreeCheck:
         return None if place is None else Directory(key, self._index.path(key), place)
 
     def with_path(self, entry: Entry) -> Entry:
-        """The entry with the path of its directory in the path index."""
+        """The entry with the path of its directory in the path index, or as it was logged before a
+        change of the layout."""
+        if not self._store.keys.is_current(entry.entry_key):
+            return entry
         name = entry.entry_key.partition("/")[2]
         return replace(entry, path=_native.join(self._index.path(entry.directory), name))
 
