@@ -179,10 +179,13 @@ class ModelVolume:
 
     async def scanned(self, member: Member) -> dict[str, Entry]:
         """Every item of the table that is an entry, whether or not it can be reached from the
-        root; in layout `tree` without the trash."""
-        entries = [entry async for page in member.volume.store.scan("/") for entry in page]
+        root; in layout `tree` without the trash, and without what an interrupted transaction has
+        put there or is to remove: a directory would be at two places."""
+        store = member.volume.store
         if self.config.layout != "tree":
-            return {entry.path: entry for entry in entries}
+            return {entry.path: entry async for page in store.scan("/") for entry in page}
+        view = store.view()
+        entries = [entry async for page in store.scan("/") for entry in await view(page)]
         by_id = {entry.id: entry for entry in entries}
         return {
             path: by_id[object_id]
