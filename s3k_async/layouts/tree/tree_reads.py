@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from s3k_async import _native
@@ -30,6 +31,8 @@ class TreeReads:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
+        self._path_keys = replace(store.keys, layout="path")
+        """Those that the paths would have in layout `path`."""
         tuning = store.tuning
         self._resolver = ChainResolver(
             self._read, store.runtime, tuning.busy_timeout, tuning.directory_trust
@@ -45,7 +48,7 @@ class TreeReads:
         for name in path.split("/")[1:]:
             keys.key(keys.child(ROOT_ENTRY.id, name))
         if path != ROOT:
-            _native.item_key(keys.volume, path, keys.suffix_count, keys.hash)  # in layout `path`
+            self._path_keys.key(path)
 
     async def get(
         self, path: str, see: Seeing | None = None, *, trusting: bool = False
