@@ -257,7 +257,7 @@ class S3kClient:
 
         Raises PathNotFoundError.
         """
-        return status_of(await self._volume().store.seen_at(self._path(path)))
+        return status_of(await self._volume().store.lookup(self._path(path)))
 
     @call
     async def exists(self, path: Path) -> bool:

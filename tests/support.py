@@ -19,7 +19,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from s3k_async._core.runtime import Runtime
-from s3k_async.testing import FaultPlan
+from s3k_async.testing import Call, FaultPlan
 
 __all__ = ["FakeClock", "fake_runtime", "fork_and_run", "run_program", "under"]
 
@@ -115,3 +115,13 @@ async def under(faults: FaultPlan | None, call: Awaitable[T]) -> T:
     """What the call returns; the volumes that it opens go through the plan."""
     with (faults or FaultPlan()).injected():
         return await call
+
+
+def from_call(number: int) -> Callable[[Call], bool]:
+    """Whether a call is that of a number, or a later one; for `FaultPlan.fail_when`."""
+    return lambda call: call.number >= number
+
+
+def after_call(number: int) -> Callable[[Call], bool]:
+    """Whether a call is later than that of a number."""
+    return lambda call: call.number > number

@@ -223,12 +223,12 @@ async def read_ranges(
     IsDirectoryError, DataMissingError, CorruptDataError.
     """
     volume = volume_of(client)
-    entry = readable(await volume.store.seen_at(path))
+    entry = readable(await volume.store.lookup(path))
     for _ in range(LOOKS):
         try:
             return await _read_ranges(client, entry, ranges, gap)
         except (CorruptDataError, DataMissingError):
-            gone, entry = entry, readable(await volume.store.seen_at(path))
+            gone, entry = entry, readable(await volume.store.lookup(path))
             if entry.content == gone.content:
                 raise
     return await _read_ranges(client, entry, ranges, gap)

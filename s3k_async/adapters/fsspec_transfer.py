@@ -76,4 +76,4 @@ async def download_into(client: S3kClient, source: str, file: Any, callback: Any
 
 @call
 async def _opened(client: S3kClient, source: str) -> FileReader:
-    return reader_of(client, readable(await volume_of(client).store.seen_at(source)))
+    return reader_of(client, readable(await volume_of(client).store.lookup(source)))

@@ -168,7 +168,7 @@ async def read_spans(
     gone: CorruptDataError | DataMissingError | None = None
     seen: Content | None = None
     for _ in range(LOOKS):
-        entry = await volume.store.seen_at(path)
+        entry = await volume.store.lookup(path)
         need_readable(entry)
         if gone is not None and entry.content == seen:
             break

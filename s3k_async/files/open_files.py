@@ -178,7 +178,7 @@ async def open_reader(volume: Callable[[], Volume], path: str) -> FileReader:
 
 async def checksum(volume: Volume, path: str) -> str:
     """The recorded checksum of a file, or one computed now."""
-    entry = await volume.store.seen_at(path)
+    entry = await volume.store.lookup(path)
     need_readable(entry)
     if entry.checksum:
         return entry.checksum

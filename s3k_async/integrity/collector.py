@@ -324,7 +324,8 @@ class Collector:
 
     def _identity(self) -> list[Any]:
         keys = self.scope.store.keys
-        return [keys.volume, keys.suffix_count, self.scope.path, self.scope.grace_ms]
+        layout = [keys.layout] if keys.by_id else []  # none in states of earlier versions
+        return [keys.volume, keys.suffix_count, self.scope.path, self.scope.grace_ms, *layout]
 
     def _resume(self, state: State) -> None:
         if not state:

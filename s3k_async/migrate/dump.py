@@ -26,9 +26,6 @@ from s3k_async.volumes import Volume
 
 __all__ = ["DumpResult", "dump_top", "dump_volume", "require_valid"]
 
-_SURELY_VALID = 500
-"""Characters of a path that cannot be too long: each has at most four bytes of UTF-8."""
-
 
 @dataclass(frozen=True, slots=True)
 class DumpResult:
@@ -91,14 +88,13 @@ def require_valid(page: Entries, volume: Volume) -> None:
     """Raise InvalidPathError for a path that no volume can load. In layout `tree`, the rename of a
     directory can make the paths below it too long."""
     for path in page.paths():
-        if len(path) > _SURELY_VALID:
-            try:
-                volume.store.layout.check_path(path)
-            except InvalidPathError as error:
-                raise InvalidPathError(
-                    f"the path cannot be dumped: {error.message}; rename a directory above it",
-                    path=path,
-                ) from error
+        try:
+            volume.store.layout.check_path(path)
+        except InvalidPathError as error:
+            raise InvalidPathError(
+                f"the path cannot be dumped: {error.message}; rename a directory above it",
+                path=path,
+            ) from error
 
 
 async def dump_top(

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
+from anyio.to_thread import run_sync
+
 from s3k_async import _native
 from s3k_async._core.metering import RequestCounter, Requests, counted
 from s3k_async._core.runtime import SYSTEM, Runtime
@@ -130,7 +132,8 @@ class _LayoutChange:
         if target != volume.record:
             with closing(self._places(self._old)) as places:
                 await self._walk("index", places, self._old)
-                places.end()
+                # In a thread, so that the lock can be renewed.
+                await run_sync(places.end)
                 if not lock.done:
                     lock.touched = False  # the interrupted run had not started to copy
                     await self._require_no_transaction()

@@ -8,13 +8,12 @@ while the volume lock is held: no other client changes an entry meanwhile, so co
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
 from s3k_async import _native
 from s3k_async.backends.ports.items import OPERATION, PARTITION, SORT, Item, Value
-from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.errors import (
     BusyError,
     CorruptDataError,
@@ -24,12 +23,13 @@ from s3k_async.errors import (
 )
 from s3k_async.layouts.tree.path_index import PathIndex
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
-from s3k_async.migrate.table_walk import PassResult, key_of, remove_items
+from s3k_async.migrate.table_walk import PassResult, entry_pages, key_of, remove_items
 from s3k_async.model import ROOT, Entry, Operation
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import operation_line
+from s3k_async.oplog.segments import each_object_once
 from s3k_async.table.codec import from_items
-from s3k_async.table.keys import TRASH_ID, KeyScheme, is_entry_partition
+from s3k_async.table.keys import TRASH_ID, KeyScheme
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.volumes import Volume
 
@@ -175,10 +175,8 @@ class LayoutPass:
         Raises ItemFormatError, InvalidPathError, BusyError and DirectoryNotEmptyError (`index`,
         `check`), CorruptDataError (`clean`), the errors of `held`, of the log and of the table.
         """
-        async for page in scan_all(volume.items, segment, segments):
-            items = [item for item in page if is_entry_partition(str(item[PARTITION]))]
-            if items:
-                yield await self._do(volume, items, held)
+        async for items in entry_pages(volume, segment, segments):
+            yield await self._do(volume, items, held)
 
     async def _do(
         self, volume: Volume, items: Sequence[Item], held: Callable[[], object]
@@ -200,7 +198,7 @@ class LayoutPass:
             self._check(mine, objects, copies)
             self._check_operations(entries)
         elif copies:
-            for some in _each_object_once(entries):
+            for some in each_object_once(entries):
                 held()
                 await volume.log.begin(
                     list(map(self._operation, some)), together=True, txn=self.txn
@@ -327,15 +325,6 @@ class LayoutPass:
                 raise CorruptDataError("an entry has no copy at its new place", path=_place(each))
         await remove_items(volume, leftover, held)
         return PassResult(len(items) - len(leftover), len(objects))
-
-
-def _each_object_once(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """The entries in lists: a segment of the log has an object once."""
-    left = list(entries)
-    while left:
-        first = {entry.id: entry for entry in reversed(left)}
-        yield list(first.values())
-        left = [entry for entry in left if first[entry.id] is not entry]
 
 
 def _place(item: Item) -> str:

@@ -22,6 +22,7 @@ from s3k_async.errors import (
 )
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation, operation_line
+from s3k_async.oplog.segments import each_object_once
 from s3k_async.table.codec import from_items, to_item
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.volumes import Volume
@@ -99,13 +100,11 @@ class LoadTarget:
     async def load(self, entries: Sequence[Entry], held: Callable[[], object]) -> None:
         """Log and write entries. Idempotent, also concurrently: items and operations are the same.
         `held` raises unless the volume's exclusive lock certainly is held."""
-        left = {entry.id: entry for entry in reversed(entries)}
-        if len(left) < len(entries):
-            # An object that was renamed during the dump, at both paths: a segment has it once.
-            first = [entry for entry in entries if left[entry.id] is entry]
-            await self.load(first, held)
-            await self.load([entry for entry in entries if left[entry.id] is not entry], held)
-            return
+        # An object that was renamed during the dump is in it at both paths.
+        for some in each_object_once(entries):
+            await self._load(some, held)
+
+    async def _load(self, entries: Sequence[Entry], held: Callable[[], object]) -> None:
         operations = [self._operation(entry) for entry in entries]
         store = self.volume.store
         held()

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from s3k_async.backends.ports.items import PARTITION, SORT, Item, Key
-from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.errors import CorruptDataError, ItemFormatError
-from s3k_async.migrate.table_walk import PassResult, key_of, remove_items
+from s3k_async.migrate.table_walk import PassResult, entry_pages, key_of, remove_items
 from s3k_async.table.codec import from_items
-from s3k_async.table.keys import KeyScheme, is_entry_partition
+from s3k_async.table.keys import KeyScheme
 from s3k_async.volumes import Volume
 
 __all__ = ["PassName", "PassResult", "ReshardPass"]
@@ -42,10 +41,8 @@ class ReshardPass:
         Raises ItemFormatError and InvalidPathError (`check`), CorruptDataError (`clean`), the
         errors of `held`, and the store's.
         """
-        async for page in scan_all(volume.items, segment, segments):
-            items = [item for item in page if is_entry_partition(str(item[PARTITION]))]
-            if items:
-                yield await self._do(volume, items, held)
+        async for items in entry_pages(volume, segment, segments):
+            yield await self._do(volume, items, held)
 
     async def _do(
         self, volume: Volume, items: Sequence[Item], held: Callable[[], object]

@@ -17,11 +17,13 @@ from s3k_async.backends.ports.items import (
     Item,
     Key,
 )
+from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.errors import ConditionFailedError
+from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.volumes import Volume
 
-__all__ = ["PassResult", "TablePass", "key_of", "remove_items", "walk_table"]
+__all__ = ["PassResult", "TablePass", "entry_pages", "key_of", "remove_items", "walk_table"]
 
 _SEGMENTS: Final = 4
 
@@ -63,6 +65,16 @@ async def walk_table(
 
     await run_all(segment, range(_SEGMENTS), limit=_SEGMENTS)
     return total
+
+
+async def entry_pages(
+    volume: Volume, segment: int, segments: int
+) -> AsyncGenerator[list[Item], None]:
+    """The items of entries in one segment of the table, of every layout, page by page."""
+    async for page in scan_all(volume.items, segment, segments):
+        items = [item for item in page if is_entry_partition(str(item[PARTITION]))]
+        if items:
+            yield items
 
 
 def key_of(item: Item) -> Key:

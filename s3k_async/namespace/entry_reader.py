@@ -75,7 +75,7 @@ class EntryReader(StoredReader):
         """`Layout.get_each`."""
         return self.layout.get_each(paths, trusting=trusting)
 
-    async def seen_at(self, path: str) -> Entry:
+    async def lookup(self, path: str) -> Entry:
         """As `existing`, for verbs that change nothing: directories may be trusted."""
         return _found(await self.get(path, trusting=True), path)
 

@@ -12,11 +12,12 @@ In format 1 the committed object held the operations that succeeded, in full; it
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from s3k_async.errors import LogFormatError
+from s3k_async.model import Entry
 from s3k_async.oplog.entries import (
     LogRecord,
     LogState,
@@ -39,6 +40,7 @@ __all__ = [
     "SegmentCommit",
     "cut_lines",
     "decode_segment",
+    "each_object_once",
     "encode_segment",
     "encode_segment_commit",
     "operation_ids",
@@ -279,3 +281,12 @@ def _check_distinct(operations: Sequence[Operation], key: str) -> None:
     objects = {(operation.object_id, operation.version, operation.id) for operation in operations}
     if len(objects) != len(operations):
         raise LogFormatError("the segment holds an operation twice", path=key)
+
+
+def each_object_once(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """The entries in lists in which each object is once, as in a segment."""
+    left = list(entries)
+    while left:
+        first = {entry.id: entry for entry in reversed(left)}
+        yield [entry for entry in left if first[entry.id] is entry]
+        left = [entry for entry in left if first[entry.id] is not entry]

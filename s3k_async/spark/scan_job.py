@@ -208,6 +208,7 @@ def job_on(
             keys.suffix_count,
             path,
             int(grace * 1000),
+            *([keys.layout] if keys.by_id else []),
         ]
         job.resume(checkpoint, whole, driver.store.runtime.now_ms())
         target = VolumeTarget(job.volume.executors, grace, path)

@@ -18,6 +18,7 @@ from s3k_async.errors import (
     NotAVolumeError,
     ReadOnlyVolumeError,
     UnsupportedError,
+    VolumeMismatchError,
     VolumeNotFoundError,
 )
 from s3k_async.integrity.audit import AuditRecord, AuditTrail
@@ -34,13 +35,13 @@ from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.model import ROOT, Entry, HashName, LayoutName, Progress
 from s3k_async.oplog.entries import Operation
 from s3k_async.table.codec import from_items, to_item
-from s3k_async.table.keys import KeyScheme
+from s3k_async.table.keys import TRASH_ID, KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import LOCK_PURPOSE, RECORD_KEY, SCOPED, layout_of, scope_of
 from s3k_async.volumes.claims import CLAIM, Claim, read_claim
 from s3k_async.volumes.connections import VolumeConnections, log_location
 from s3k_async.volumes.exclusive_volume import exclusive_volume
-from s3k_async.volumes.volume import Volume, open_volume, require_layout
+from s3k_async.volumes.volume import Volume, open_volume
 
 __all__ = [
     "DamagedVolume",
@@ -191,7 +192,7 @@ async def restore_volume(
         place = connections.blobs(config.data, "data")
         log_place = connections.blobs(log_location(config), "log")
         found = await _mark(place, log_place)
-        require_layout(layout_of(found.flags), config, where)
+        _require_layout(layout_of(found.flags), config, where)
         data, log = place.below(found.scope), log_place.below(found.scope)
         top = ROOT if subtree is None else subtree
 
@@ -237,6 +238,14 @@ async def restore_volume(
             finally:
                 decided.close()
             return decided.report
+
+
+def _require_layout(layout: LayoutName, config: VolumeConfig, where: str) -> None:
+    """Raises VolumeMismatchError if the configuration names another layout than the mark."""
+    if config.layout not in (None, layout):
+        raise VolumeMismatchError(
+            f"the volume has layout {layout}, not {config.layout}", path=where
+        )
 
 
 async def _mark(data: BlobStore, log: BlobStore) -> Claim:
@@ -297,6 +306,10 @@ async def _entries(volume: Volume) -> AsyncIterator[ExistingEntries]:
     first."""
     check = volume.store.layout.check()
     async for items in scan_all(volume.items):
+        found = from_items(items, volume.store.keys, records=True)
+        if TRASH_ID not in found.directory_keys():
+            yield ExistingEntries(found, ())
+            continue
         entries: list[Entry] = []
         removed: list[Entry] = []
         for item in items:

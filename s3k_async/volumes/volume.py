@@ -282,17 +282,7 @@ async def _record(
             "the table holds a native volume, not one of S3-FileSystem 1.0", path=where
         )
     require_agreement(record, config, where)
-    require_layout(record.layout, config, where)
     return record
-
-
-def require_layout(layout: LayoutName, config: VolumeConfig, where: str) -> None:
-    """Raises VolumeMismatchError if the configuration names another layout than that of the
-    volume."""
-    if config.layout not in (None, layout):
-        raise VolumeMismatchError(
-            f"the volume has layout {layout}, not {config.layout}", path=where
-        )
 
 
 async def _legacy_record(config: VolumeConfig, items: RetryingItems, where: str) -> VolumeRecord:

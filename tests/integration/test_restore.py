@@ -35,6 +35,7 @@ from s3k_async.txn import volume_lock
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoration import restore_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.integrity.restore_ground import deaths_of_a_restore, lose_table
 from tests.support import under
 
 Tree = dict[str, tuple[Entry, bytes | None]]
@@ -85,12 +86,6 @@ async def lived(config: VolumeConfig, number: int) -> None:
         for name in names[4::70]:
             await fs.delete(name)
         await fs.delete("/empty/two")
-
-
-async def lose_table(config: VolumeConfig) -> None:
-    volume = await open_volume(config)
-    await volume.table.drop()
-    await volume.close()
 
 
 async def interrupt_a_rename(config: VolumeConfig) -> None:
@@ -176,16 +171,7 @@ async def test_death_at_every_call_of_a_restore_is_finished_by_restoring_again(
     await lose_table(config)
     await under(probe, restore_volume(config, dry_run=False))
     assert await tree_of(config) == before
-    for number in range(1 if when == "before" else 2, len(probe.calls) + 1, 2):
-        await lose_table(config)
-        faults = FaultPlan()
-        faults.die(number, when=when)
-        with pytest.raises(Died):
-            await under(faults, restore_volume(config, dry_run=False))
-        try:
-            await restore_volume(config, dry_run=False)
-        except DirectoryNotEmptyError:
-            assert number >= len(probe.calls) - 2, "only what was finished by then"
+    async for number in deaths_of_a_restore(config, len(probe.calls), when):
         assert await tree_of(config) == before, number
 
 

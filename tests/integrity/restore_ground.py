@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import pytest
 from anyio import sleep_forever
 from anyio.lowlevel import checkpoint
 
@@ -13,6 +14,7 @@ from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.ports.items import OPERATION, PARTITION, SORT, Item, Value
 from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.config import VolumeConfig
+from s3k_async.errors import DirectoryNotEmptyError
 from s3k_async.integrity.local_restore import ExistingEntries, plan_restore
 from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.layouts.tree.trash_items import moved_to_trash
@@ -28,11 +30,12 @@ from s3k_async.oplog.log_writer import NativeLog
 from s3k_async.table.codec import from_item
 from s3k_async.table.keys import KeyScheme, is_entry_partition
 from s3k_async.table.stored_reader import ROOT_ENTRY
+from s3k_async.testing import Died, FaultPlan, Moment
 from s3k_async.txn import volume_lock
 from s3k_async.volumes import Volume, open_volume
 from s3k_async.volumes.restoration import TREE_PLANS, restore_volume
 from tests.oplog.operations import log_blobs
-from tests.support import FakeClock, fake_runtime
+from tests.support import FakeClock, fake_runtime, under
 
 REACHED: set[str] = set()
 """The outcomes in the reports of all plans."""
@@ -206,3 +209,19 @@ async def lose_table(config: VolumeConfig) -> None:
     volume = await open_volume(config)
     await volume.table.drop()
     await volume.close()
+
+
+async def deaths_of_a_restore(config: VolumeConfig, calls: int, when: Moment) -> AsyncIterator[int]:
+    """Lose the table, die at one of the calls of its restore, and restore it again, for every
+    second call; the number of each."""
+    for number in range(1 if when == "before" else 2, calls + 1, 2):
+        await lose_table(config)
+        faults = FaultPlan()
+        faults.die(number, when=when)
+        with pytest.raises(Died):
+            await under(faults, restore_volume(config, dry_run=False))
+        try:
+            await restore_volume(config, dry_run=False)
+        except DirectoryNotEmptyError:
+            assert number >= calls - 2, "only what was finished by then"
+        yield number

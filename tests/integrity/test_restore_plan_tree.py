@@ -392,7 +392,8 @@ async def test_existing_directories_hold_what_is_restored_below_them(ground: Gro
 async def test_a_pending_rename_into_a_deleted_directory_is_taken_back(
     ground: Ground, state: TrashState
 ) -> None:
-    """Its client died before it; otherwise garbage collection would delete what nobody deleted."""
+    """Its client died before it; otherwise garbage collection would delete what no client has
+    deleted."""
     top, file = await tree_with_file(ground, "/x")
     other, _ = await tree_with_file(ground, "/y")
     target, _ = await tree_with_file(ground)
@@ -437,10 +438,13 @@ async def test_a_pending_restoration_into_a_deleted_directory_is_taken_back(
     await ground.commit(trashed)
     await ground.begin(ground.moved(after(trashed), "/d/x"))
     await delete(ground, target, state)
+    ground.clock.advance(10**6)
     restored, _ = await ground.restored()
     place = f"/.trash/{directory.id}"
     assert restored.keys() == {f"/.trash/{target.id}", place, f"{place}/f"}
-    assert in_trash(ground, directory.id).deletion == trashed.trash
+    assert trashed.trash is not None
+    now = replace(trashed.trash, when_ms=ground.clock.now_ms())
+    assert in_trash(ground, directory.id).deletion == now
 
 
 async def test_a_pending_rename_into_a_directory_is_taken_back_once_that_is_deleted(

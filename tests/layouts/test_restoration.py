@@ -24,19 +24,19 @@ from s3k_async.integrity.repair import verify_volume
 from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.layouts.tree.trash_items import SETTLE_MS
 from s3k_async.oplog.compaction import Compactor
-from s3k_async.testing import Died, FaultPlan, Moment
+from s3k_async.testing import FaultPlan, Moment
 from s3k_async.txn import volume_lock
 from s3k_async.volumes import init_volume, open_volume
 from s3k_async.volumes.restoration import restore_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
-from tests.integrity.restore_ground import lose_table, objects_of
+from tests.integrity.restore_ground import deaths_of_a_restore, lose_table, objects_of
 from tests.layouts.trees import paths_of
 from tests.support import under
 
 
 @pytest.fixture(autouse=True)
 def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else has these volumes open."""
+    """No other client has these volumes open."""
     monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
 
 
@@ -180,16 +180,7 @@ async def test_death_at_every_call_of_a_restore_is_finished_by_restoring_again(
     before = await items_of(config)
     async with S3kClient(config=config) as fs:
         assert await fs.read(f"/lost+found/{lost.id}/f") == b"f"
-    for number in range(1 if when == "before" else 2, len(probe.calls) + 1, 2):
-        await lose_table(config)
-        faults = FaultPlan()
-        faults.die(number, when=when)
-        with pytest.raises(Died):
-            await under(faults, restore_volume(config, dry_run=False))
-        try:
-            await restore_volume(config, dry_run=False)
-        except DirectoryNotEmptyError:
-            assert number >= len(probe.calls) - 2, "only what was finished by then"
+    async for number in deaths_of_a_restore(config, len(probe.calls), when):
         assert await items_of(config) == before, number
     await require_sound(config)
 

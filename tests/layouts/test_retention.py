@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,12 @@ def test_the_blocking_client_has_it_too() -> None:
         assert fs.trash().retention() == 0
 
 
+async def _set_at(moment: int, other: S3kClient, befores: list[int], call: Call) -> None:
+    """At one of the calls, let another client set the retention."""
+    if call.number == moment:
+        befores.append(await other.trash().set_retention(2))
+
+
 async def test_of_two_setters_each_takes_effect_once() -> None:
     """Whatever the moment of the other change, the values before and after form a chain."""
     moment, calls = 1, 100
@@ -214,13 +221,9 @@ async def test_of_two_setters_each_takes_effect_once() -> None:
         async with S3kClient(config=config) as other:
             befores: list[int] = []
 
-            async def gate(call: Call, moment: int = moment, other: S3kClient = other) -> None:
-                if call.number == moment:
-                    befores.append(await other.trash().set_retention(2))  # noqa: B023
-
             plan = FaultPlan()
             async with faulty_client(plan, config) as fs:
-                plan.gate = gate
+                plan.gate = partial(_set_at, moment, other, befores)
                 before = await fs.trash().set_retention(1)
                 plan.gate = None
                 calls = min(calls, len(plan.calls))

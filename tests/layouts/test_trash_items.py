@@ -23,7 +23,11 @@ from tests.layouts.trees import KEYS
 OBJECT = "3f3a4ad0-6f0f-4bb9-9bd7-0a7c2f8d2a11"
 DIRECTORY = Entry("/a/b", True, OBJECT, 3, 1, 1000, operation="o1", directory="parent-1")
 DELETED = TrashedDirectory(
-    moved_to_trash(DIRECTORY, operation="o2"), "deleted", "parent-1", "/a/b", 1_700_000_000_000
+    "deleted",
+    "parent-1",
+    "/a/b",
+    1_700_000_000_000,
+    entry=moved_to_trash(DIRECTORY, operation="o2"),
 )
 
 

@@ -50,7 +50,7 @@ from tests.migrate.rig import (
     share,
     stored,
 )
-from tests.support import under
+from tests.support import after_call, under
 
 ALL_AGES = -3600.0
 """A grace under which nothing is young."""
@@ -461,7 +461,7 @@ async def test_a_load_that_makes_parents_and_dies_at_any_call_is_finished(
             return call.number >= number
 
         plan.fail_when(is_late, Died("died"), when=moment)
-        plan.fail_when(lambda call, number=number: call.number > number, Died("dead"), times=10**9)  # type: ignore[misc]
+        plan.fail_when(after_call(number), Died("dead"), times=10**9)
         with suppress(Died, BaseExceptionGroup):
             await under(plan, load_shared(target, other))
         with suppress(DirectoryNotEmptyError):  # it died at the very end

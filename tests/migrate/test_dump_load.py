@@ -53,7 +53,7 @@ from tests.migrate.rig import (
     share,
     stored,
 )
-from tests.support import under
+from tests.support import after_call, from_call, under
 
 pytestmark = pytest.mark.layouts("path", "tree")
 FORMS: list[DumpForm] = ["jsonl", "parquet"]
@@ -502,11 +502,11 @@ async def test_a_load_that_dies_at_any_call_is_finished_by_loading_again(
     for number in range(1, len(await calls_of_a_load(target, source)) + 1):
         other, plan = config(3), FaultPlan()
         plan.fail_when(
-            lambda call, number=number: call.number >= number,  # type: ignore[misc]
+            from_call(number),
             Died("died"),
             when=moment,
         )
-        plan.fail_when(lambda call, number=number: call.number > number, Died("dead"), times=10**9)  # type: ignore[misc]
+        plan.fail_when(after_call(number), Died("dead"), times=10**9)
         async with opened(source) as volume:
             with suppress(Died, BaseExceptionGroup):  # no two loads make exactly as many calls
                 await under(plan, load(target, other, bytes_from=volume))

@@ -18,6 +18,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     BusyError,
     DirectoryNotEmptyError,
+    InvalidArgumentError,
     InvalidPathError,
     ItemFormatError,
     PermissionDeniedError,
@@ -42,7 +43,7 @@ from s3k_async.volumes.restoration import restore_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.integrity.garbage import gc_of
 from tests.migrate.rig import FILES, HURRIED, config, entries, fill, keys, opened, stored
-from tests.support import FakeClock, under
+from tests.support import FakeClock, after_call, from_call, under
 
 LATER = replace(HURRIED, now_ms=lambda: HURRIED.now_ms() + 100_000)
 ALL_AGES = -100.0
@@ -580,11 +581,11 @@ async def test_a_change_that_dies_at_any_call_is_finished_by_the_same_call(
         before, plan = await small(config(2, layout=other(layout))), FaultPlan()
         wanted = plain(await entries(before))
         plan.fail_when(
-            lambda call, number=number: call.number >= number,  # type: ignore[misc]
+            from_call(number),
             Died("died"),
             when=moment,
         )
-        plan.fail_when(lambda call, number=number: call.number > number, Died("dead"), times=10**9)  # type: ignore[misc]
+        plan.fail_when(after_call(number), Died("dead"), times=10**9)
         with suppress(Died, BaseExceptionGroup):
             await under(plan, change_layout(before, layout, runtime=HURRIED))
         await change_layout(before, layout, runtime=LATER)
@@ -655,3 +656,15 @@ async def test_an_old_item_without_an_equal_copy_is_not_removed(
     monkeypatch.setattr(layout_change._LayoutChange, "_commit_segments", lose)
     with pytest.raises(S3kError, match="no copy at its new place"):
         await change_layout(settings, "tree", runtime=HURRIED)
+
+
+@both
+async def test_a_check_of_before_the_change_is_not_resumed(
+    layout: LayoutName, tmp_path: Path
+) -> None:
+    before = await full(config(4, layout=other(layout)))
+    async with opened(before) as volume:
+        await verify_volume(volume, directory=str(tmp_path))
+    async with opened(await change(before, layout)) as volume:
+        with pytest.raises(InvalidArgumentError, match="another volume"):
+            await verify_volume(volume, directory=str(tmp_path))

@@ -37,7 +37,7 @@ from s3k_async.volumes import Volume, init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.integrity.garbage import gc_of
 from tests.migrate.rig import FILES, HURRIED, config, entries, keys, made, opened, stored
-from tests.support import FakeClock, under
+from tests.support import FakeClock, after_call, from_call, under
 
 pytestmark = pytest.mark.layouts("path", "tree")
 LATER = replace(HURRIED, now_ms=lambda: HURRIED.now_ms() + 100_000)
@@ -279,11 +279,11 @@ async def test_a_reshard_that_dies_at_any_call_is_finished_by_the_same_call(mome
         settings, plan = await made(config(2)), FaultPlan()
         wanted, before = await entries(settings), await plain_items(settings)
         plan.fail_when(
-            lambda call, number=number: call.number >= number,  # type: ignore[misc]
+            from_call(number),
             Died("died"),
             when=moment,
         )
-        plan.fail_when(lambda call, number=number: call.number > number, Died("dead"), times=10**9)  # type: ignore[misc]
+        plan.fail_when(after_call(number), Died("dead"), times=10**9)
         with suppress(Died, BaseExceptionGroup):  # no two make exactly as many calls
             await under(plan, reshard_volume(settings, 5, runtime=HURRIED))
         await reshard_volume(settings, 5, runtime=LATER)

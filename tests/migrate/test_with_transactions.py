@@ -21,7 +21,7 @@ from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.migrate.rig import HURRIED, config, entries, keys, opened
 from tests.namespace.manual_transactions import Hand, a_directory, a_file
-from tests.support import under
+from tests.support import from_call, under
 
 OLD = {"/d", "/d/a", "/d/b"}
 NEW = {"/e", "/e/a", "/e/b"}
@@ -120,7 +120,7 @@ async def test_a_transaction_of_layout_tree_survives_a_reshard(
     await changing(config(4, layout="tree"), calls)
     for number in range(1, len(calls.calls) + 1):
         plan = FaultPlan()
-        plan.fail_when(lambda call, number=number: call.number >= number, Died("died"), times=10**9)  # type: ignore[misc]
+        plan.fail_when(from_call(number), Died("died"), times=10**9)
         settings = await changing(config(4, layout="tree"), plan)
         before = await entries(settings)
         found.add(frozenset(before))

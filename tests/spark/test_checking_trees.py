@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,22 +14,21 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
-from s3k_async.integrity.facts import Finding
 from s3k_async.integrity.repair import RepairReport, repair_volume, verify_volume
 from s3k_async.integrity.scans import FactRecord
 from s3k_async.integrity.shuffle import from_line
 from s3k_async.integrity.verify import VerifyReport
-from s3k_async.model import Progress
 from s3k_async.spark.fsck_job import repair, verify
 from s3k_async.spark.shuffle_rows import batch_of, without_children
 from s3k_async.volumes import Volume
 from tests.spark.places import all_items, embedded, on
+from tests.spark.test_checking import findings_in, in_order
 from tests.support import FakeClock
 from tests.torture.damage import GRACE, Scene
 from tests.torture.damage_tree import DAMAGED_TREES, plant
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -64,14 +63,6 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def in_order(findings: list[Finding]) -> list[Finding]:
-    return sorted(findings, key=astuple)
-
-
-def findings_in(frame: DataFrame) -> list[Finding]:
-    return in_order([Finding(**row.asDict()) for row in frame.collect()])
-
-
 async def files(volume: Volume) -> dict[str, bytes]:
     async with S3kClient(config=volume.config) as fs:
         return {each.path: await fs.read(each.path) async for each in fs.find("/", type="file")}
@@ -96,8 +87,7 @@ def test_the_children_of_known_directories_are_not_shuffled(spark: SparkSession)
 )
 def test_verify_finds_what_one_machine_does(spark: SparkSession, damaged: Path, path: str) -> None:
     place = place_at(damaged)
-    told: list[Progress] = []
-    frame, report = verify(spark, place, path=path, grace=GRACE, tasks=3, progress=told.append)
+    frame, report = verify(spark, place, path=path, grace=GRACE, tasks=3)
     expected: VerifyReport = on(place, lambda volume: verify_volume(volume, path=path, grace=GRACE))
     kinds = {finding.kind for finding in expected.problems}
     assert kinds >= (

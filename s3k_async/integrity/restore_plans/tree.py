@@ -212,8 +212,18 @@ class IdPlan(TreePlan):
         for object_id, before in lost:
             if self._is_free(before.entry_key) and not self._is_removed(before.directory):
                 self._take_back(object_id, "rename_undone", "it would be in the trash")
+                if before.directory == TRASH_ID:  # it may have been restored: the retention begins
+                    self._delete_now(object_id, before.version)
                 changed = True
         return changed
+
+    def _delete_now(self, object_id: str, version: int) -> None:
+        """Let the deletion of a directory in the trash count from the time of the restore."""
+        ((trash,),) = self._all("SELECT trash FROM claims WHERE object = ?", object_id)
+        self._database.execute(
+            "UPDATE claims SET trash = ? WHERE object = ?",
+            (self._deleted_now(json.loads(trash), version), object_id),
+        )
 
     def _leave_reclaimed(self) -> bool:
         """Take pending moves out of a directory that is being reclaimed as done: into the trash,

@@ -41,25 +41,12 @@ _STATE: Final = "state"
 _LARGEST: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class TrashedDirectory:
-    """An item in the trash."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrashedDirectory(Deletion):
+    """An item in the trash: a directory, and its deletion."""
 
     entry: Entry
     """The directory at its place in the trash: `moved_to_trash`."""
-    why: TrashReason
-    origin: str
-    """The directory key of its former parent."""
-    was: str
-    """Its path when it was deleted, for information: an ancestor may have been renamed since."""
-    when_ms: int
-    """When it was deleted, epoch milliseconds, by the clock of the deleting client."""
-    by: str = ""
-    """`<user>@<host>` of that client; empty if unknown."""
-    state: TrashState = ""
-    since_ms: int = 0
-    """When garbage collection first saw it, epoch milliseconds by the clock of the data store; 0:
-    not yet."""
     job: str = ""
     """The id of the transaction that publishes it; for staged directories only."""
 
@@ -67,7 +54,7 @@ class TrashedDirectory:
     def of(cls, entry: Entry, deletion: Deletion) -> TrashedDirectory:
         """A deleted directory, from the log."""
         values = (getattr(deletion, each.name) for each in fields(Deletion))
-        return cls(entry, *values)
+        return cls(*values, entry=entry)
 
     @property
     def deletion(self) -> Deletion:

@@ -22,8 +22,9 @@ from s3k_async.txn.intent_view import Seeing
 
 __all__ = ["TreeReads"]
 
-_SURELY_VALID: Final = 400
-"""Characters of a path that cannot be too long: each has at most four bytes of UTF-8."""
+_SURELY_VALID: Final = 256
+"""Characters of a path that neither is too long nor has a name that is: each has at most four bytes
+of UTF-8."""
 
 
 class TreeReads:
@@ -43,6 +44,8 @@ class TreeReads:
         Keys contain no paths, but the limit for paths is that of layout `path`, so that every valid
         path can be used in both layouts. The rename of an ancestor may make a path too long; it is
         invalid until an ancestor gets a shorter name."""
+        if len(path) <= _SURELY_VALID:
+            return
         keys = self._store.keys
         _native.ancestors(path)
         for name in path.split("/")[1:]:
@@ -117,8 +120,7 @@ class TreeReads:
         the removal has expired."""
         store = self._store
         for path in paths:
-            if len(path) > _SURELY_VALID:
-                self.check_path(path)
+            self.check_path(path)
         found = await self._resolver.resolve(paths, see, trusting=trusting)
         deadline = store.deadline()
         ended: set[str] = set()

@@ -1070,7 +1070,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a cycle in a change of the layout",
         "migrate/layout_change.py",
-        "                places.end()\n",
+        "                await run_sync(places.end)\n",
         "",
         f"{LAYOUT_CHANGE}::test_a_cycle_is_refused",
     ),
