@@ -25,7 +25,7 @@ from tests.engines import extenddb as extenddb_engine
 from tests.engines import moto_s3 as moto_s3_engine
 from tests.engines import seaweedfs as seaweedfs_engine
 from tests.engines.process import Engine
-from tests.engines.selection import in_short_run
+from tests.engines.selection import in_short_run, needs_no_engine
 from tests.engines.sharing import shared
 from tests.engines.volumes import BACKENDS, Rooms, VolumeMaker, backend_params
 from tests.level import FULL
@@ -49,6 +49,13 @@ def unavailable(reason: str) -> NoReturn:
 
 @pytest.hookimpl(tryfirst=True)  # before groups and marks are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    twins = {
+        _name(item)
+        for item in items
+        if isinstance(item, pytest.Function)
+        and hasattr(item, "callspec")
+        and needs_no_engine(item.callspec.id.split("-"))
+    }
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if fixtures & ENGINE_FIXTURES:
@@ -56,13 +63,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" in fixtures:
             item.add_marker(pytest.mark.xdist_group("spark"))  # one session in one worker
         if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
-            name = item.nodeid.partition("[")[0].removeprefix("tests/")
+            name = _name(item)
             # Layout `tree` on engines is for the full run; `tests/layouts` has a sample.
             in_tree = item.callspec.params.get("layout") == "tree"
             is_long = in_tree and item.get_closest_marker("engine") is not None
-            if is_long or not in_short_run(name, item.callspec.id.split("-")):
+            ids = item.callspec.id.split("-")
+            if is_long or not in_short_run(name, ids, has_twin=name in twins):
                 item.add_marker("slow")
     items.sort(key=_turn)
+
+
+def _name(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0].removeprefix("tests/")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

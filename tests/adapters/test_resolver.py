@@ -57,6 +57,7 @@ def newest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return resolved(BESIDE, tmp_path_factory.mktemp("newest"), "--no-deps")
 
 
+@pytest.mark.slow
 def test_all_extras_resolve_beside_the_newest_s3fs_pandas_pyspark_and_moto(
     newest: dict[str, str], tmp_path: Path
 ) -> None:

@@ -27,7 +27,7 @@ TYPES = {
 def type_tests(tree: ast.Module) -> Iterator[int]:
     """Lines that test for a location class: `isinstance`, `issubclass`, a comparison with the
     class, or a class pattern."""
-    known = {alias for name in TYPES for alias in (name, *_aliases(tree, name))}
+    known = TYPES | set(_aliases(tree))
 
     def names(node: ast.AST) -> bool:
         return any(
@@ -53,11 +53,11 @@ def _tested(node: ast.expr | ast.pattern) -> list[ast.expr]:
     return []
 
 
-def _aliases(tree: ast.Module, name: str) -> Iterator[str]:
+def _aliases(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             yield from (
-                each.asname for each in node.names if each.name == name and each.asname is not None
+                each.asname for each in node.names if each.name in TYPES and each.asname is not None
             )
 
 

@@ -12,8 +12,19 @@ from tests.support import run_program
 LIMIT_SECONDS = 20
 
 
-@pytest.mark.parametrize("state", CASES)
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    ("method", "state"),
+    [
+        pytest.param(
+            method,
+            state,
+            marks=[] if method == "fork" or state == "used" else [pytest.mark.slow],
+            id=f"{method}-{state}",
+        )
+        for method in ("fork", "spawn", "forkserver")
+        for state in CASES
+    ],
+)
 def test_a_client_and_its_children(tmp_path: Path, method: str, state: str) -> None:
     volume = str(tmp_path / "volume")
     assert (

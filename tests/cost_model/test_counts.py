@@ -113,7 +113,7 @@ def test_nothing_is_reclaimed_in_layout_path() -> None:
 
 
 @volume_backends("dynoxide+seaweedfs")
-@pytest.mark.parametrize("suffix_count", [1, 4])
+@pytest.mark.parametrize("suffix_count", [1, pytest.param(4, marks=pytest.mark.slow)])
 @both
 async def test_trees_on_an_engine(
     new_volume: VolumeMaker, suffix_count: int, layout: LayoutName

@@ -1,15 +1,16 @@
 """Which tests of the parametrised engines belong to `make test`.
 
-Every test that needs an engine runs on dynoxide and SeaweedFS. The other engines, and the adapters
-over aioboto3, answer the same requests: on them, `make test` runs SAMPLE, and `make test-full`
-everything.
+Tests of the backends, and of what depends on their timing, run on dynoxide and SeaweedFS. The other
+engines, and the adapters over aioboto3, answer the same requests: on them, `make test` runs SAMPLE,
+and `make test-full` everything. So it is with tests of the client and of the libraries that run on
+a volume without engines too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-__all__ = ["SAMPLED", "in_short_run"]
+__all__ = ["SAMPLED", "in_short_run", "needs_no_engine"]
 
 SAMPLED = frozenset({"dynamodb_local", "extenddb", "moto", "moto_s3", "reference", "reference_s3"})
 """Ids of parameters, or parts of them, that name such an engine or adapter."""
@@ -41,12 +42,40 @@ SAMPLE = frozenset(
         "engines/test_engines.py::test_engines_listen_on_loopback_only",
         "backends/test_dynamodb_lost_answers.py::test_put",
         "test_volumes.py::test_a_volume_is_opened_as_it_was_made",
+        "adapters/test_arrow_datasets.py::test_a_filter_on_a_partition_opens_nothing_else",
+        "adapters/test_libraries.py::test_pandas_reads_what_it_wrote",
+        "client/test_adopting.py::test_a_replaced_object_is_never_read",
+        "client/test_adopting.py::test_gc_and_fsck_leave_adopted_bytes_alone",
+        "client/test_adopting.py::test_many_are_adopted_together",
+        "client/test_expected_objects.py::test_what_comes_after_the_look_is_not_deleted",
+        "client/test_lists.py::test_files_and_directories_are_deleted",
+        "client/test_lists.py::test_files_are_renamed_from_and_to_many_directories",
+        "client/test_many.py::test_a_large_file_among_small_ones",
+        "client/test_many.py::test_bytes_that_are_gone_or_wrong",
+        "client/test_sorted_listing.py::test_sorted_is_the_same_in_order",
+        "client/test_staging.py::test_what_one_client_stages_another_publishes",
+        "client/test_transaction.py::test_all_of_it_happens_at_the_end",
+        "client/test_write_many.py::test_the_files_of_a_list_are_there",
     }
 )
 
+ABOVE_THE_BACKENDS = ("adapters/", "client/")
+"""Folders of the tests of the client and of the libraries."""
 
-def in_short_run(test: str, parameters: Collection[str]) -> bool:
+_WITHOUT_ENGINE = frozenset({"memory", "embedded"})
+
+
+def in_short_run(test: str, parameters: Collection[str], *, has_twin: bool) -> bool:
     """Whether `make test` runs a test, named from `tests/` and without parameters, with the
-    parameters of these ids."""
+    parameters of these ids; `has_twin`: the test runs without an engine, too."""
+    if test in SAMPLE:
+        return True
     named = {part for each in parameters for part in each.split("+")}
-    return test in SAMPLE or not named & SAMPLED
+    if has_twin and test.startswith(ABOVE_THE_BACKENDS) and "seaweedfs" in named:
+        return False
+    return not named & SAMPLED
+
+
+def needs_no_engine(parameters: Collection[str]) -> bool:
+    """Whether one of these ids names a volume without engines."""
+    return not _WITHOUT_ENGINE.isdisjoint(parameters)

@@ -592,6 +592,7 @@ async def test_repair_beside_renames_of_directories_touches_nothing_that_lives(
         await volume.close()
 
 
+@everywhere
 async def test_an_entry_is_restored_beside_a_rename_of_its_directory(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -617,6 +618,7 @@ async def test_an_entry_is_restored_beside_a_rename_of_its_directory(
     assert not any(path.startswith("/lost+found/") for path in found)
 
 
+@everywhere
 async def test_an_entry_is_restored_whose_directory_the_log_does_not_know(scene: Scene) -> None:
     directory = await at(scene, "/a/d1")
     await scene.lose_log(directory.id)
@@ -626,6 +628,7 @@ async def test_an_entry_is_restored_whose_directory_the_log_does_not_know(scene:
     assert (await contents(scene))[f"/lost+found/{directory.id}/f0"] == b"/a/d1/f0"
 
 
+@everywhere
 async def test_a_misplaced_directory_that_the_log_does_not_know_keeps_its_path(
     scene: Scene,
 ) -> None:
@@ -642,6 +645,7 @@ async def test_a_misplaced_directory_that_the_log_does_not_know_keeps_its_path(
     assert await contents(scene) == before
 
 
+@everywhere
 async def test_repair_leaves_a_reclamation_that_has_begun(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -665,6 +669,7 @@ async def test_repair_leaves_a_reclamation_that_has_begun(
     assert TrashedDirectory.from_item(item, store.keys).state == "reclaiming"
 
 
+@everywhere
 async def test_an_unreachable_directory_with_the_intent_of_a_live_transaction_is_left(
     scene: Scene,
 ) -> None:
@@ -685,6 +690,7 @@ async def test_an_unreachable_directory_with_the_intent_of_a_live_transaction_is
     assert await store.stored(held.entry_key) is not None
 
 
+@everywhere
 async def test_a_check_of_a_subtree_goes_on_after_an_interruption(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -707,6 +713,7 @@ async def test_a_check_of_a_subtree_goes_on_after_an_interruption(
     assert await check() == [("entry_missing", "/a/d0/f0")]
 
 
+@everywhere
 @pytest.mark.parametrize("name", ["again", *(f"again{number}" for number in range(5))])
 async def test_a_second_item_of_a_directory_below_itself_is_removed(
     scene: Scene, name: str
@@ -719,6 +726,7 @@ async def test_a_second_item_of_a_directory_below_itself_is_removed(
     assert await contents(scene) == before
 
 
+@everywhere
 async def test_of_a_lost_directory_one_entry_is_read_again(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -739,6 +747,7 @@ async def test_of_a_lost_directory_one_entry_is_read_again(
     assert {each for each in reads if each.startswith(directory.id)} == {f"{directory.id}/f0"}
 
 
+@everywhere
 async def test_a_check_of_a_subtree_writes_nothing(scene: Scene) -> None:
     directory = await at(scene, "/a/d0")
     held = replace(directory, pending=WriteIntent(scene.uuid()).text())
@@ -752,6 +761,7 @@ async def test_a_check_of_a_subtree_writes_nothing(scene: Scene) -> None:
     assert stored.pending == held.pending
 
 
+@everywhere
 async def test_an_entry_whose_path_has_become_too_long_is_repaired(scene: Scene) -> None:
     deep, below = "/n" + 9 * f"/{'n' * 200}", "/m" + 9 * f"/{'m' * 200}"
     async with client(scene) as fs:
@@ -765,6 +775,7 @@ async def test_an_entry_whose_path_has_become_too_long_is_repaired(scene: Scene)
         assert await fs.read(f"{deep}/f") == b"deep"
 
 
+@everywhere
 async def test_a_directory_with_the_id_of_a_file_keeps_its_item(scene: Scene) -> None:
     """What is in it has no other way."""
     directory, file = await at(scene, "/a/d1"), await at(scene, "/top")

@@ -361,7 +361,7 @@ def is_ordered(call: Call) -> bool:
     )
 
 
-@pytest.mark.parametrize("read", [by_path, by_wildcard])
+@pytest.mark.parametrize("read", [by_path, pytest.param(by_wildcard, marks=pytest.mark.slow)])
 async def test_a_file_that_was_seen_stays(read: Read) -> None:
     """A file is created in a directory that is being removed, in every order of the relevant
     requests."""

@@ -232,6 +232,7 @@ def test_a_volume_without_a_log(spark: SparkSession, tmp_path: Path) -> None:
     assert same_counts(report, expected)
 
 
+@pytest.mark.slow
 def test_repair_leaves_what_one_machine_does(
     spark: SparkSession, damaged: Path, tmp_path: Path
 ) -> None:

@@ -180,7 +180,8 @@ def place(littered: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(littered, tmp_path / "volume"))
 
 
-@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.slow), 5])
+@pytest.mark.slow
+@pytest.mark.parametrize("partitions", [1, 5])
 def test_it_finds_and_deletes_what_one_machine_does(
     spark: SparkSession, littered: Path, place: Path, tmp_path: Path, partitions: int
 ) -> None:

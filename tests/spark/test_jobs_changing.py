@@ -178,6 +178,7 @@ def test_a_job_that_failed_in_the_middle_goes_on_from_its_state(
     assert result.report.done == COUNT - len(moved)
 
 
+@pytest.mark.slow
 @embedded
 def test_a_state_belongs_to_its_rows(
     spark: SparkSession, volume: VolumeConfig, tmp_path: Path
@@ -217,6 +218,7 @@ def test_pairs_that_depend_on_their_order_are_refused(
     assert files(volume) == before
 
 
+@pytest.mark.slow
 @embedded
 def test_rows_that_cannot_be_meant_fail_by_themselves(
     spark: SparkSession, volume: VolumeConfig
@@ -395,7 +397,7 @@ def test_what_an_attempt_held_that_died_is_waited_for(
 
 
 @embedded
-@pytest.mark.parametrize("tasks", [1, 5])
+@pytest.mark.parametrize("tasks", [1, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_purge_of_the_root_leaves_the_root(
     spark: SparkSession, volume: VolumeConfig, tasks: int
 ) -> None:

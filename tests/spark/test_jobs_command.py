@@ -239,6 +239,7 @@ def test_fsck_is_that_of_one_machine(
     assert (found.code, found.out) == (repair.code, repair.out)
 
 
+@pytest.mark.slow
 def test_a_directory_is_told_as_one_with_what_is_in_it(
     spark: SparkSession, cli: Cli, directory: str, tmp_path: Path
 ) -> None:

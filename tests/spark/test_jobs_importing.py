@@ -144,13 +144,10 @@ def test_what_cannot_be_imported(spark: SparkSession, volume: VolumeConfig) -> N
         objects_below(spark, volume, "s3://else/where", "/in")
 
 
+@pytest.mark.slow
 @everywhere
 @pytest.mark.parametrize(
-    "columns",
-    [
-        pytest.param("uri string, path string", marks=pytest.mark.slow),
-        "uri string, path string, size long",
-    ],
+    "columns", ["uri string, path string", "uri string, path string, size long"]
 )
 def test_an_object_that_was_replaced_in_place_is_not_already_imported(
     spark: SparkSession, volume: VolumeConfig, columns: str

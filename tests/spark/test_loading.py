@@ -132,6 +132,7 @@ def test_what_is_loaded_is_what_one_machine_loads(
         load(spark, many, source)
 
 
+@pytest.mark.slow
 def test_parents_that_the_dump_lacks_are_made(
     spark: SparkSession, dumped: Path, tmp_path: Path
 ) -> None:
@@ -147,6 +148,7 @@ def test_parents_that_the_dump_lacks_are_made(
     } == found.keys()
 
 
+@pytest.mark.slow
 @volume_backends("dynoxide+seaweedfs")
 async def test_on_services(spark: SparkSession, new_volume: VolumeMaker, tmp_path: Path) -> None:
     place, source = new_volume(), str(tmp_path / "dump")
@@ -256,6 +258,7 @@ def test_an_interrupted_load_is_finished_by_the_same_call(
     assert on(place, logged) == on(alone, logged)
 
 
+@pytest.mark.slow
 def test_one_machine_begins_and_tasks_finish(
     spark: SparkSession, dumped: Path, tmp_path: Path
 ) -> None:

@@ -121,6 +121,7 @@ def test_layout_tree_with_its_trash(spark: SparkSession, tmp_path: Path) -> None
     asyncio.run(keys(place))
 
 
+@pytest.mark.slow
 @volume_backends("dynoxide+seaweedfs")
 async def test_on_services(spark: SparkSession, new_volume: VolumeMaker) -> None:
     place = new_volume()
