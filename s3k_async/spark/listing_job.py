@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +20,7 @@ from typing import Literal, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import Broadcast
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from s3k_async._native import Entries
@@ -61,10 +70,11 @@ def listing(
     other volumes share the table.
 
     In layout `tree` the table is read twice: by the call, for the paths of the directories, and
-    when the frame is used. Entries in directories that were created in between, and those to which
-    no path leads, are left out; directories have the paths that they had when the call was made. If
-    parents of directories are missing, since directories are renamed or damaged, the first scan is
-    repeated, twice at most.
+    when the frame is used. Up to a million paths are in the memory of each task; more are joined
+    by Spark, with a job for each level of the tree. Entries in directories that were created in
+    between, and those to which no path leads, are left out; directories have the paths that they
+    had when the call was made. If parents of directories are missing, since directories are renamed
+    or damaged, the first scan is repeated, twice at most.
 
     Lazy: the tasks run each time that the frame is used. Raises PathNotFoundError,
     InvalidPathError.
@@ -76,9 +86,7 @@ def listing(
         top = fs.stat(path).path
         division = subtrees(fs, top, job.tasks) if by == "directories" else []
     if by == "segments":
-        segments = _Segments(top, job.tasks, _scanned_paths(job))
-        scan = each_partition(job.volume.executors, segments.listed)
-        return job.over_splits(range(job.tasks), scan, arrow_schema())
+        return _by_segments(job, top)
     return over_subtrees(job, division, _listed_of(top), arrow_schema())
 
 
@@ -177,7 +185,8 @@ class _Segments:
     top: str
     count: int
     paths: Broadcast[dict[str, str]] | None = None
-    """In layout `tree` those of all directories."""
+    """In layout `tree` those of all directories; without them its entries have their entry keys as
+    paths."""
 
     def listed(self, fs: S3kSyncClient, segments: Iterator[int]) -> Batches:
         """The entries in some segments."""
@@ -215,27 +224,94 @@ class _Segments:
 
 _SCANS = 3
 """Scans for directories at most, while the parents of some are missing."""
+_IN_MEMORY = 1_000_000
+"""Directories whose paths are sent to all worker processes, some 300 bytes each; those of more are
+joined by Spark."""
 _DIRECTORIES = pa.schema([("id", pa.string()), ("entry_key", pa.string())])
 
 
-def _scanned_paths(job: JobRun) -> Broadcast[dict[str, str]] | None:
-    """In layout `tree` the paths of all directories, from a scan of the table by tasks. They are in
-    the memory of the driver, and of each worker process."""
+def _by_segments(job: JobRun, top: str) -> DataFrame:
     with opened(job.volume.driver) as (volume, _):
         layout = volume.store.layout
-        if layout.scanned_paths(()) is None:
-            return None
+        top_paths = layout.scanned_paths(())
+        if top_paths is None:  # the keys contain the paths
+            return _entries(job, _Segments(top, job.tasks))
         roots = layout.check().roots
-        scan = each_partition(job.volume.executors, _Segments(ROOT, job.tasks).directories)
-        found: dict[str, str] = {}
-        # A directory that moves during a scan may be missed by it, with everything below.
-        for _ in range(_SCANS):
-            rows = job.over_splits(range(job.tasks), scan, _DIRECTORIES).collect()
-            found.update((row.id, row.entry_key) for row in rows)
-            parents = {entry_key.partition("/")[0] for entry_key in found.values()}
-            if not parents - found.keys() - set(roots):
-                break
-    return job.spark.sparkContext.broadcast(layout.scanned_paths(found.items()) or {})
+        directories = job.kept(_directories_of(job))
+        if directories.count() > _IN_MEMORY:
+            return _joined(job, top, top_paths, _all_directories(job, directories, roots))
+        paths = layout.scanned_paths(_collected(job, directories, roots))
+    shared = job.spark.sparkContext.broadcast(paths or {})
+    return _entries(job, _Segments(top, job.tasks, shared))
+
+
+def _entries(job: JobRun, segments: _Segments) -> DataFrame:
+    scan = each_partition(job.volume.executors, segments.listed)
+    return job.over_splits(range(job.tasks), scan, arrow_schema())
+
+
+def _directories_of(job: JobRun) -> DataFrame:
+    """The ids and entry keys of directories, from a scan of the table by tasks. One that moves
+    during the scan may be missed, with everything below it."""
+    scan = each_partition(job.volume.executors, _Segments(ROOT, job.tasks).directories)
+    return job.over_splits(range(job.tasks), scan, _DIRECTORIES)
+
+
+def _collected(
+    job: JobRun, directories: DataFrame, roots: Collection[str]
+) -> Iterable[tuple[str, str]]:
+    """The rows of all directories: of this scan, and of further ones while parents are missing."""
+    found: dict[str, str] = {}
+    for number in range(_SCANS):
+        rows = (_directories_of(job) if number else directories).collect()
+        found.update((row.id, row.entry_key) for row in rows)
+        parents = {entry_key.partition("/")[0] for entry_key in found.values()}
+        if not parents - found.keys() - set(roots):
+            break
+    return found.items()
+
+
+def _all_directories(job: JobRun, directories: DataFrame, roots: Collection[str]) -> DataFrame:
+    """As `_collected`, in Spark."""
+    for number in range(_SCANS):
+        if number:
+            directories = directories.unionAll(_directories_of(job))
+        directories = job.kept(directories.dropDuplicates(["id"]))
+        parents = directories.select(_parent().alias("id")).where(~sf.col("id").isin(*roots))
+        if parents.join(directories, "id", "left_anti").isEmpty():
+            break
+    return directories
+
+
+def _joined(
+    job: JobRun, top: str, top_paths: Mapping[str, str], directories: DataFrame
+) -> DataFrame:
+    """The entries in all segments, joined with the paths of their directories."""
+    start = [(key, "" if path == ROOT else path) for key, path in top_paths.items()]
+    level = job.spark.createDataFrame(start, "parent string, above string")
+    paths = level
+    children = directories.select("id", _parent().alias("parent"), _name().alias("name"))
+    # Each directory is at one place here, so that none of a cycle is below the root.
+    while not level.isEmpty():
+        below = children.join(level, "parent").select(
+            sf.col("id").alias("parent"), sf.concat_ws("/", "above", "name").alias("above")
+        )
+        level = job.kept(below)
+        paths = paths.unionAll(level)
+    entries = _entries(job, _Segments(ROOT, job.tasks))
+    listed = entries.withColumn("parent", _parent("path")).join(paths, "parent")
+    found = listed.withColumn("path", sf.concat_ws("/", "above", _name("path")))
+    below_top = sf.col("path").startswith("/" if top == ROOT else f"{top}/")
+    return found.where(below_top).select(*arrow_schema().names)
+
+
+def _parent(column: str = "entry_key") -> Column:
+    """The directory of an entry key."""
+    return sf.substring_index(column, "/", 1)
+
+
+def _name(column: str = "entry_key") -> Column:
+    return sf.substring_index(column, "/", -1)
 
 
 def for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:

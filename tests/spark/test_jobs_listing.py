@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
-from s3k_async import S3kSyncClient, init_volume
+from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 from s3k_async.spark import du, listing, listing_job
+from s3k_async.spark.runner import JobRun
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.spark.places import embedded as embedded_place
 from tests.spark.places import five_levels
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 everywhere = volume_backends("dynoxide+seaweedfs", slow=["embedded"])
@@ -58,10 +58,19 @@ def test_a_listing_by_segments_is_that_of_one_machine(
 
 
 @embedded
-@pytest.mark.parametrize("path", ["/", "/a", "/ab"])
+@pytest.mark.parametrize(
+    ("path", "in_memory"),
+    [("/", 99), ("/a", 99), ("/ab", 99), ("/ab", 1), pytest.param("/", 1, marks=pytest.mark.slow)],
+)
 async def test_a_listing_of_layout_tree_by_segments(
-    spark: SparkSession, new_volume: VolumeMaker, path: str
+    spark: SparkSession,
+    new_volume: VolumeMaker,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    in_memory: int,
 ) -> None:
+    """The paths of a few directories are sent to the tasks, those of many are joined by Spark."""
+    monkeypatch.setattr(listing_job, "_IN_MEMORY", in_memory)
     volume = await five_levels(new_volume, "tree")
     with S3kSyncClient(config=volume) as fs:
         fs.rename("/a/1", "/ab/moved")
@@ -73,26 +82,25 @@ async def test_a_listing_of_layout_tree_by_segments(
         assert found
 
 
-def test_directories_that_a_scan_has_missed_are_found_by_the_next(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_memory", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_directories_that_a_scan_has_missed_are_found_by_the_next(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_memory: bool
+) -> None:
     root = ROOT_ENTRY.id
     everything = [("a", f"{root}/a"), ("b", "a/b"), ("lost", "missing/lost")]
     scans = [[everything[1], everything[2]], everything[:1], []]
 
-    class Job:
-        tasks = 2
-        volume = SimpleNamespace(driver=None, executors=None)
-        spark = SimpleNamespace(sparkContext=SimpleNamespace(broadcast=lambda found: found))
+    def scanned(_: object) -> DataFrame:
+        return spark.createDataFrame(scans.pop(0), "id string, entry_key string")
 
-        def over_splits(self, *_: object) -> SimpleNamespace:
-            rows = [SimpleNamespace(id=key, entry_key=place) for key, place in scans.pop(0)]
-            return SimpleNamespace(collect=lambda: rows)
-
-    place = tmp_path / "v"
-    asyncio.run(init_volume(place, layout="tree"))
-    with S3kSyncClient(place) as fs:
-        Job.volume.driver = fs.config
-    paths = listing_job._scanned_paths(cast("Any", Job()))
-    assert cast("Any", paths) == {root: "/", "a": "/a", "b": "/a/b"}
+    monkeypatch.setattr(listing_job, "_directories_of", scanned)
+    job = JobRun(spark, embedded_place(tmp_path), "listing", tasks=2)
+    if in_memory:
+        found = set(listing_job._collected(job, scanned(job), [root]))
+    else:
+        rows = listing_job._all_directories(job, scanned(job), [root]).collect()
+        found = {(row.id, row.entry_key) for row in rows}
+    assert found == set(everything)
     assert scans == []
 
 
