@@ -8,9 +8,11 @@ change.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from anyio.to_thread import run_sync
 
@@ -18,7 +20,9 @@ from s3k_async import _native
 from s3k_async._core.metering import RequestCounter, Requests, counted
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import BlobExistsError, BusyError
+from s3k_async.errors import BlobExistsError, BusyError, ItemFormatError
+from s3k_async.integrity.facts import FindingKind
+from s3k_async.integrity.repair import verify_volume
 from s3k_async.migrate.layout_pass import (
     LayoutPass,
     LayoutPassName,
@@ -49,6 +53,11 @@ from s3k_async.volumes.volume import metadata_store, open_volume
 
 __all__ = ["LayoutResult", "change_layout"]
 
+_DECIDED_BY_LOG: Final[frozenset[FindingKind]] = frozenset(
+    {"entry_missing", "interrupted_change", "log_conflict", "log_disagrees", "log_pending"}
+)
+"""Findings that are repaired with the states in the log, whose keys are of the old layout."""
+
 
 @dataclass(frozen=True, slots=True)
 class LayoutResult:
@@ -66,6 +75,7 @@ async def change_layout(
     config: VolumeConfig,
     layout: LayoutName,
     *,
+    check: bool = True,
     progress: Callable[[Progress], object] | None = None,
     runtime: Runtime = SYSTEM,
     session: object | Mapping[str, object] | None = None,
@@ -78,12 +88,16 @@ async def change_layout(
     then VolumeMismatchError; see `txn.volume_lock`). An interrupted change leaves the volume
     locked; the same call again finishes it. Needs the space of a second copy of the table.
 
-    Raises ItemFormatError (the table has damaged or misplaced items, entries without a parent, or a
-    directory id twice: run fsck first), DirectoryNotEmptyError (to layout `path`, which has no
-    trash: there are directories in it), InvalidPathError (a key would be too long), BusyError (also
-    for an unfinished transaction), PermissionDeniedError (the table's tag or the mark of the data
-    location cannot be written), NotAVolumeError (the mark is damaged), with nothing changed;
-    LeaseExpiredError; and the services' errors.
+    `check`: first compare table, log and data as `s3k fsck`, and refuse the change while fsck has
+    something to repair by the log, since the log has what was lost before the change, or not
+    decided, at keys that do not exist afterwards.
+
+    Raises ItemFormatError (the check failed, or the table has damaged or misplaced items, entries
+    without a parent, or a directory id twice: run fsck repair first), DirectoryNotEmptyError (to
+    layout `path`, which has no trash: there are directories in it), InvalidPathError (a key would
+    be too long), BusyError (also for an unfinished transaction), PermissionDeniedError (the table's
+    tag or the mark of the data location cannot be written), NotAVolumeError (the mark is damaged),
+    with nothing changed; LeaseExpiredError; and the services' errors.
     """
     config = replace(config, suffix_count=None, hash=None, layout=None)
     opened = await open_volume(
@@ -103,7 +117,7 @@ async def change_layout(
         change = _LayoutChange(volume, layout, lock, progress or (lambda _: None))
         change.target.to_tag()  # checked before the first change
         await lock.wait_for_clients_to_stop()
-        return await change.run(runtime)
+        return await change.run(runtime, check=check)
 
 
 class _LayoutChange:
@@ -125,7 +139,7 @@ class _LayoutChange:
         self._new = KeyScheme(record.name, record.suffix_count, record.hash, layout)
         self.target = _in_layout(record, layout)
 
-    async def run(self, runtime: Runtime) -> LayoutResult:
+    async def run(self, runtime: Runtime, *, check: bool) -> LayoutResult:
         volume, lock, target = self._volume, self._lock, self.target
         policy = volume.config.tuning.retry.write
         copied = PassResult()
@@ -138,6 +152,8 @@ class _LayoutChange:
                     lock.touched = False  # the interrupted run had not started to copy
                     await self._require_no_transaction()
                     await self._walk("check", places, self._old)
+                    if check:
+                        await self._require_no_finding()
                     # checks that must not fail later
                     await write_tag(volume.table, volume.record, runtime, policy)
                     await self._mark(volume.record)
@@ -209,6 +225,25 @@ class _LayoutChange:
         async for record in self._volume.store.transactions.records():
             raise BusyError(
                 "a transaction is unfinished; run s3k fsck repair first", path=record.source
+            )
+
+    async def _require_no_finding(self) -> None:
+        # No client is active, so that nothing is too young.
+        report = await verify_volume(
+            self._volume,
+            grace=0,
+            progress=lambda each: self._progress(replace(each, operation="migrate")),
+        )
+        needed = [
+            each for each in report.findings if each.kind in _DECIDED_BY_LOG and each.is_repairable
+        ]
+        if needed:
+            counts = Counter(each.kind for each in needed)
+            kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(counts.items()))
+            raise ItemFormatError(
+                f"fsck has findings that cannot be repaired in the new layout: {kinds}; run "
+                "s3k fsck repair first (which skips what is younger than 5 minutes)",
+                path=needed[0].path or None,
             )
 
     async def _commit_segments(self) -> None:

@@ -136,9 +136,7 @@ async def test_the_layout_of_a_volume_can_be_changed(
         claim = await read_claim(volume.place)
         assert claim is not None
         assert claim.flags == volume.record.flags
-    phases = ["index", "check", "copy", "clean"]
-    if layout == "path":
-        phases.insert(3, "index")
+    phases = ["index", "check", "table", "log", "data", "comparing", "copy", "clean"]
     assert [*dict.fromkeys(each.phase for each in told)] == list(dict.fromkeys(phases))
     await usable(after)
     async with opened(after) as volume:
@@ -222,7 +220,7 @@ async def test_what_the_table_did_not_have_does_not_keep_a_restore_from_the_rest
         await volume.items.write(Delete(volume.store.keys.of(lost), Condition()))
         new = replace(kept, path="/a/new", id=HURRIED.uuid(), operation=HURRIED.uuid())
         await volume.log.begin([volume.store.changes.operation("update", None, new)])
-    after = await change(before, layout)
+    after = await change(before, layout, check=False)
     wanted = plain(await entries(after))
     unsure = replace(after, suffix_count=None, hash=None)
     report = await restore_volume(unsure, subtree="/a", dry_run=False, runtime=HURRIED)
@@ -287,7 +285,7 @@ async def test_fsck_of_a_path_where_something_was_unfinished_before(layout: Layo
         for entry in (removed, lost):
             await volume.items.write(Delete(volume.store.keys.of(entry), Condition()))
         await volume.log.begin([volume.store.changes.operation("delete", removed, None)])
-    after = await change(before, layout)
+    after = await change(before, layout, check=False)
     async with opened(after) as volume:
 
         async def found(path: str) -> set[tuple[str, str]]:
@@ -434,6 +432,27 @@ async def test_an_unfinished_transaction_is_refused(
     with suppress(Died, BaseExceptionGroup):
         await under(plan, transaction())
     await refused(settings, layout, BusyError, "unfinished")
+
+
+@both
+@pytest.mark.parametrize("kind", ["entry_missing", "log_pending"])
+async def test_what_only_the_log_knows_is_refused(layout: LayoutName, kind: str) -> None:
+    """Repair brings it back, or decides it, before the change; not afterwards."""
+    settings = await full(config(4, layout=other(layout)))
+    async with opened(settings) as volume:
+        entry = await volume.store.get("/a/1")
+        assert entry is not None
+        if kind == "log_pending":
+            await volume.log.begin([volume.store.changes.operation("delete", entry, None)])
+        else:
+            await volume.items.write(Delete(volume.store.keys.of(entry), Condition()))
+    await refused(settings, layout, ItemFormatError, f"{kind} .1..*run s3k fsck repair first")
+    async with opened(settings) as volume:
+        await repair_volume(volume, dry_run=False, grace=ALL_AGES)
+    after = await change(settings, layout)
+    async with opened(after) as volume:
+        assert (await verify_volume(volume, grace=ALL_AGES)).problems == []
+        assert await volume.store.get("/a/1") is not None
 
 
 async def damaged(settings: VolumeConfig, *changes: Put | Delete) -> VolumeConfig:

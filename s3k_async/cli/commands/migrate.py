@@ -279,19 +279,24 @@ def print_reshard(
     required=True,
     help="New layout.",
 )
+@click.option(
+    "--no-check",
+    is_flag=True,
+    help="Skip the check by fsck, after s3k fsck repair or s3k spark fsck-repair.",
+)
 @click.pass_obj
-def migrate(invocation: Invocation, volume: str, layout: LayoutName) -> None:
+def migrate(invocation: Invocation, volume: str, layout: LayoutName, no_check: bool) -> None:
     """Change the layout of VOLUME, in place.
 
-    The volume is locked: other clients cannot use it, and must open it again afterwards. The
-    command first waits 40 seconds, until open clients have stopped. Repeat it to finish an
-    interrupted run. Layout tree is experimental.
+    It is refused while fsck has something to repair by the log. The volume is locked: other clients
+    cannot use it, and must open it again afterwards. The command first waits 40 seconds, until open
+    clients have stopped. Repeat it to finish an interrupted run. Layout tree is experimental.
     """
     config = invocation.resolve(_volume(volume).volume)
 
     async def work() -> LayoutResult:
         with invocation.meter("migrate") as meter:
-            return await change_layout(config, layout, progress=meter.part())
+            return await change_layout(config, layout, check=not no_check, progress=meter.part())
 
     done = anyio.run(work)
     differs = config.layout not in (None, done.layout)
