@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,6 +147,16 @@ def test_migrate(cli: Cli, volume: str) -> None:
     cli.fails(2, "migrate", volume)
     cli.fails(2, "migrate", volume, "--layout", "other")
     cli.fails(2, "migrate", f"{volume}:/a", "--layout", "tree")
+
+
+def test_migrate_is_refused_while_fsck_has_something_to_repair(cli: Cli, volume: str) -> None:
+    with closing(sqlite3.connect(f"{volume}/metadata.sqlite")) as table, table:
+        assert table.execute("DELETE FROM items WHERE sort = '1'").rowcount == 1
+    failed = cli.fails(9, "migrate", volume, "--layout", "tree")
+    assert "entry_missing (1); run s3k fsck repair first" in failed.errors
+    assert cli.ok("ls", f"{volume}:/a").out.endswith("b\n")
+    cli.ok("migrate", volume, "--layout", "tree", "--no-check")
+    assert cli.fails(3, "cat", f"{volume}:/a/b/1").out == ""
 
 
 def test_reshard(cli: Cli, volume: str) -> None:
