@@ -24,8 +24,8 @@ from s3k_async.volumes import Volume
 from tests.spark.places import all_items, embedded, on
 from tests.spark.test_checking import findings_in, in_order
 from tests.support import FakeClock
-from tests.torture.damage import GRACE, Scene
-from tests.torture.damage_tree import DAMAGED_TREES, plant
+from tests.torture.damage import DAMAGES, GRACE, Scene
+from tests.torture.damage_tree import TREE_DAMAGES, plant
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +33,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 DAY = 24 * 3600.0
+DAMAGED_TREES = {
+    "no_directory": DAMAGES["no_directory"],
+    "no_directories_nor_files": DAMAGES["no_directories_nor_files"],
+    "no_directory_nor_log": DAMAGES["no_directory_nor_log"],
+    "other_directory": DAMAGES["other_directory"],
+    "same_directory_id": DAMAGES["same_directory_id"],
+    **TREE_DAMAGES,
+}
+"""Those of directories."""
 
 
 def place_at(directory: Path) -> VolumeConfig:
@@ -48,7 +57,8 @@ async def damage(place: VolumeConfig) -> None:
             await plant(scene, f"/{name}")
         await scene.settled()
         for name, harm in DAMAGED_TREES.items():
-            await harm(scene, f"/{name}")
+            scene.top = f"/{name}"
+            await harm(scene, f"/{name}/d0/f0")
         await scene.settled()
     finally:
         await scene.volume.close()
@@ -83,7 +93,7 @@ def test_the_children_of_known_directories_are_not_shuffled(spark: SparkSession)
 
 @pytest.mark.parametrize(
     "path",
-    ["/", pytest.param("/lost_directory", marks=pytest.mark.slow)],
+    ["/", pytest.param("/no_directory", marks=pytest.mark.slow)],
 )
 def test_verify_finds_what_one_machine_does(spark: SparkSession, damaged: Path, path: str) -> None:
     place = place_at(damaged)

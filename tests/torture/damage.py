@@ -1,8 +1,12 @@
-"""A healthy volume in memory, and every way of damaging it that fsck's tables know."""
+"""A healthy volume in memory, and every way of damaging it that fsck's tables know in both layouts.
+
+`tests/torture/damage_tree.py` has those of layout `tree` alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,40 +15,70 @@ from anyio import sleep_forever
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.ports.blobs import BlobStore
-from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Put, Update
+from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Key, Put, Update
 from s3k_async.backends.ports.pagination import list_all
+from s3k_async.client import S3kClient
 from s3k_async.config import LogMode, MemoryTable, Tuning, VolumeConfig
 from s3k_async.config import MemoryBlobs as MemoryLocation
 from s3k_async.integrity.recheck import read_item
-from s3k_async.layouts.path.atomic_changes import AtomicChange
-from s3k_async.model import UNCOMMITTED, Content, Entry
+from s3k_async.model import UNCOMMITTED, Content, Entry, LayoutName
 from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, history_prefix
 from s3k_async.table.codec import to_item
-from s3k_async.txn.txn_record import RENEW_SECONDS, TRANSACTION_PARTITION
+from s3k_async.table.stored_reader import ROOT_ENTRY
+from s3k_async.testing import Died, FaultPlan
+from s3k_async.txn.txn_record import RENEW_SECONDS, TRANSACTION_PARTITION, OwnedTransaction
 from s3k_async.volumes import Volume, init_volume, open_volume
+from tests.client.rig import faulty_client
 from tests.engines.volumes import fresh_name
 from tests.support import FakeClock, fake_runtime
 
-__all__ = ["BY_ID", "DAMAGES", "GRACE", "PATHS", "YOUNG_BYTES", "Damage", "Scene"]
+__all__ = [
+    "DAMAGES",
+    "GRACE",
+    "ONLY",
+    "PATHS",
+    "YOUNG_BYTES",
+    "Damage",
+    "Scene",
+    "die_at_publication",
+]
 
 GRACE = 60.0
 YOUNG_BYTES = b"uploaded right now"
-BY_ID = frozenset(
-    {
-        ("ids", ("directories by id", "directory", "something pending")),
-        ("ids", ("directories by id", "directory")),
-        ("log", ("no entry", "directories by id", "log: directory", "path is taken")),
-        ("parents", ("no log to ask",)),
-        ("parents", ("log: directory exists",)),
-        ("parents", ("log: operation pending",)),
-        ("parents", ("log: removed just now",)),
-        ("parents", ("log: directory removed",)),
-        ("cycles", ("it exists",)),
-        ("cycles", ()),
-    }
-)
-"""The rows of fsck's tables that only layout `tree` reaches: `tests/integrity/test_repair_tree.py`
-reaches them."""
+ONLY: Mapping[LayoutName, frozenset[tuple[str, tuple[str, ...]]]] = {
+    "path": frozenset(
+        {
+            # S3-FileSystem 1.0 has this layout.
+            ("ids", ("S3-FileSystem 1.0", "directory", "of several versions")),
+            ("reservations", ("S3-FileSystem 1.0",)),
+            # Two directories with one id have different children, so each needs an id of its own.
+            ("ids", ("directory",)),
+            # The entries of a lost directory are in that which is at its path.
+            ("log", ("no entry", "log: directory", "path is taken by a directory")),
+            # Entries can be below a file, whose path is their directory key.
+            ("parents", ("a file is there",)),
+        }
+    ),
+    "tree": frozenset(
+        {
+            # Two items of a directory have the same children.
+            ("ids", ("directories by id", "directory", "something pending")),
+            ("ids", ("directories by id", "directory")),
+            # The entries of a lost directory are in no other one.
+            ("log", ("no entry", "directories by id", "log: directory", "path is taken")),
+            # The log is asked where a directory is, whose id does not tell its path.
+            ("parents", ("no log to ask",)),
+            ("parents", ("log: directory exists",)),
+            ("parents", ("log: operation pending",)),
+            ("parents", ("log: removed just now",)),
+            ("parents", ("log: directory removed",)),
+            # Paths cannot lead in a circle.
+            ("cycles", ("it exists",)),
+            ("cycles", ()),
+        }
+    ),
+}
+"""The rows of fsck's tables that only one layout can reach, by table and conditions."""
 PATHS = ("/top", *(f"/a/d{directory}/f{file}" for directory in range(2) for file in range(3)))
 
 
@@ -63,6 +97,11 @@ class Scene:
     well."""
     untabled: set[str] = field(default_factory=set)
     """Paths of which only the log knows what the bytes are."""
+    adrift: set[str] = field(default_factory=set)
+    """Paths of files in layout `tree` that are elsewhere after the repair, as in `/lost+found`,
+    since their directory is."""
+    doubled: set[str] = field(default_factory=set)
+    """Paths of directories that have another item as well."""
     top: str = "/a"
     """The tree whose directories are damaged: `d0` and `d1` are in it."""
     young_ms: int = 10**6
@@ -72,12 +111,14 @@ class Scene:
     async def start(
         log_mode: LogMode = "native",
         *,
+        layout: LayoutName | None = None,
         place: VolumeConfig | None = None,
         clock: FakeClock | None = None,
         lease: float = 600.0,
         seed: int | str = 3,
     ) -> Scene:
-        """`place`: where the volume is; in memory unless given. `seed`: decides the ids."""
+        """`layout`: that of `place`, or `path`, unless given. `place`: where the volume is; in
+        memory unless given. `seed`: decides the ids."""
         name = fresh_name("damage") if place is None else place.name
         clock = clock or FakeClock()
         fake = fake_runtime(clock, seed=seed)
@@ -87,8 +128,10 @@ class Scene:
             await (sleep_forever() if seconds == RENEW_SECONDS else fake.sleep(seconds))
 
         runtime = replace(fake, sleep=sleep)
+        place = place or VolumeConfig(name, MemoryTable(name), MemoryLocation(name))
         config = replace(
-            place or VolumeConfig(name, MemoryTable(name), MemoryLocation(name)),
+            place,
+            layout=layout or place.layout,
             suffix_count=3,
             log_mode=log_mode,
             tuning=Tuning(busy_timeout=5.0, lease=lease),
@@ -125,12 +168,38 @@ class Scene:
         self.files[path] = data
         return await self.volume.store.publish(target, content)
 
+    @asynccontextmanager
+    async def client(self, faults: FaultPlan | None = None) -> AsyncIterator[S3kClient]:
+        """A client with the clock of the scene."""
+        runtime = self.volume.store.runtime
+        async with faulty_client(faults or FaultPlan(), self.volume.config, runtime) as fs:
+            yield fs
+
+    @property
+    def by_id(self) -> bool:
+        """Whether the layout is `tree`."""
+        return self.volume.store.keys.by_id
+
+    async def entry_key(self, path: str) -> str | None:
+        """The entry key of the path; None if its directory is not there, or cannot be read."""
+        keys = self.volume.store.keys
+        parent, _, name = path.rpartition("/")
+        if not self.by_id:
+            return path
+        directory = await self.find(parent) if parent else ROOT_ENTRY
+        return keys.child(directory.id, name) if directory and directory.is_dir else None
+
+    async def key(self, path: str) -> Key:
+        """The key of the item of the path."""
+        entry_key = await self.entry_key(path)
+        assert entry_key is not None, path
+        return self.volume.store.keys.key(entry_key)
+
     async def find(self, path: str) -> Entry | None:
-        """What is at the path, if it can be read."""
-        store = self.volume.store
-        if store.keys.layout == "tree":
-            return await store.get(path)
-        return await read_item(store, path)
+        """What is stored at the path, if it can be read."""
+        entry_key = await self.entry_key(path)
+        entry = None if entry_key is None else await read_item(self.volume.store, entry_key)
+        return entry and replace(entry, path=path)
 
     async def need(self, path: str) -> Entry:
         entry = await self.find(path)
@@ -138,7 +207,22 @@ class Scene:
         return entry
 
     async def lose(self, path: str) -> None:
-        await self.volume.items.write(Delete(self.volume.store.keys.key(path), Condition()))
+        await self.volume.items.write(Delete(await self.key(path), Condition()))
+
+    async def lose_directory(self, path: str) -> None:
+        """Lose the item of a directory, which is at another path if it has an item there."""
+        if path in self.doubled:
+            self.cast_adrift(path)
+        await self.lose(path)
+
+    def below(self, path: str) -> set[str]:
+        """The paths of the files below a directory."""
+        return {each for each in self.files if each.startswith(path + "/")}
+
+    def cast_adrift(self, path: str) -> None:
+        """In layout `tree`, the files below the directory will be elsewhere."""
+        if self.by_id:
+            self.adrift |= self.below(path)
 
     def forget(self, path: str) -> None:
         """The item is about to be lost: what the log does not know is lost with it."""
@@ -151,9 +235,9 @@ class Scene:
 
     async def put(self, entry: Entry) -> None:
         """Put an item there, whatever is there."""
-        key = self.volume.store.keys.key(entry.path)
+        key = self.volume.store.keys.of(entry)
         if await self.volume.items.get(key) is not None:
-            await self.lose(entry.path)
+            await self.volume.items.write(Delete(key, Condition()))
         await self.volume.items.write(Put(to_item(entry, self.volume.store.keys), ABSENT))
 
     async def log_keys(self, object_id: str, end: str = "") -> list[str]:
@@ -195,7 +279,7 @@ async def no_item_no_bytes(scene: Scene, path: str) -> None:
 
 async def no_directory(scene: Scene, path: str) -> None:
     if await scene.find(f"{scene.top}/d0") is not None:
-        await scene.lose(f"{scene.top}/d0")
+        await scene.lose_directory(f"{scene.top}/d0")
 
 
 async def no_directory_nor_log(scene: Scene, path: str) -> None:
@@ -203,19 +287,21 @@ async def no_directory_nor_log(scene: Scene, path: str) -> None:
     if entry is not None:
         await scene.lose_log(entry.id)
         await scene.lose(f"{scene.top}/d1")
+        scene.cast_adrift(f"{scene.top}/d1")
 
 
 async def no_directories_nor_files(scene: Scene, path: str) -> None:
     for each in (f"{scene.top}/d0/f0", f"{scene.top}/d0/f1", f"{scene.top}/d0", scene.top):
         if await scene.find(each) is not None:
             scene.forget(each)
-            await scene.lose(each)
+            await scene.lose_directory(each)
 
 
 async def other_directory(scene: Scene, path: str) -> None:
     if await scene.find(f"{scene.top}/d0") is not None:
         await scene.lose(f"{scene.top}/d0")
         await scene.volume.store.make_directory(f"{scene.top}/d0")
+        scene.cast_adrift(f"{scene.top}/d0")
 
 
 async def other_file(scene: Scene, path: str) -> None:
@@ -229,7 +315,9 @@ async def file_for_directory(scene: Scene, path: str) -> None:
     if await scene.find(f"{scene.top}/d1") is not None:
         await scene.lose(f"{scene.top}/d1")
         await scene.write(f"{scene.top}/d1", b"in its place")
-        scene.harmed |= {each for each in scene.files if each.startswith(f"{scene.top}/d1/")}
+        scene.cast_adrift(f"{scene.top}/d1")
+        if not scene.by_id:
+            scene.harmed |= scene.below(f"{scene.top}/d1")
 
 
 async def young_child(scene: Scene, path: str) -> None:
@@ -238,6 +326,7 @@ async def young_child(scene: Scene, path: str) -> None:
     entry = replace(
         await scene.need(path),
         path="/none/child",
+        directory=scene.uuid() if scene.by_id else "",
         id=scene.uuid(),
         mtime_ms=scene.now_ms() + scene.young_ms,
     )
@@ -409,13 +498,12 @@ async def same_directory_id(scene: Scene, path: str) -> None:
     entry = await scene.find(f"{scene.top}/d0")
     if entry is not None and await scene.find(scene.top) is not None:
         await scene.put(replace(entry, path=f"{scene.top}/double"))
+        scene.doubled.add(f"{scene.top}/d0")
 
 
 async def broken_item(scene: Scene, path: str) -> None:
     scene.forget(path)
-    await scene.volume.items.write(
-        Update(scene.volume.store.keys.key(path), Condition(), remove=("ver",))
-    )
+    await scene.volume.items.write(Update(await scene.key(path), Condition(), remove=("ver",)))
 
 
 async def wrong_suffix(scene: Scene, path: str) -> None:
@@ -431,8 +519,8 @@ async def wrong_suffix_too(scene: Scene, path: str) -> None:
 async def _put_elsewhere(scene: Scene, entry: Entry) -> None:
     keys = scene.volume.store.keys
     item = dict(to_item(entry, keys))
-    partitions = keys.partitions(entry.path.rpartition("/")[0] or "/")
-    item["path"] = next(each for each in partitions if each != keys.key(entry.path).partition)
+    partitions = keys.partitions(keys.parent_key(entry.entry_key))
+    item["path"] = next(each for each in partitions if each != keys.of(entry).partition)
     if await scene.volume.items.get(Put(item, ABSENT).key) is None:
         await scene.volume.items.write(Put(item, ABSENT))
 
@@ -542,9 +630,9 @@ async def unfolded_rename(scene: Scene, path: str) -> None:
 
 async def rename_without_a_record(scene: Scene, path: str) -> None:
     """Another client has ended the transaction, but not its log."""
-    source = await _interrupt(scene, published=True)
+    txn = await _interrupt(scene, published=True)
     async for record in scene.volume.store.transactions.records():
-        if record.source == source:
+        if record.id == txn:
             await scene.volume.store.resolver.complete(record)
 
 
@@ -557,21 +645,52 @@ async def young_segment(scene: Scene, path: str) -> None:
 
 async def _interrupt(scene: Scene, *, published: bool) -> str:
     """Move a directory of two files, by a client that dies at the publication of the move, and
-    gives up its lease. Returns what it moved."""
+    whose lease runs out. Returns the id of its transaction."""
     top = f"/moving-{scene.uuid()}"
     for name in ("one", "two"):
         await scene.write(f"{top}/{name}", name.encode())
-    store = scene.volume.store
-    entry = await scene.need(top)
-    async with store.transactions.hold("rename", top, f"{top}-moved") as txn:
-        change = AtomicChange(store, txn, top, f"{top}-moved", None)
-        await change.put_top(await change.hold_top(entry))
-        await change.below(top, f"{top}-moved")
-        if published:
-            await store.transactions.publish(txn)
-            for name in ("one", "two"):
-                scene.files[f"{top}-moved/{name}"] = scene.files.pop(f"{top}/{name}")
-    return top
+    if scene.by_id:
+        await scene.volume.store.make_directory(f"{top}-empty")
+
+    async def rename(fs: S3kClient) -> None:
+        if not scene.by_id:
+            await fs.rename(top, f"{top}-moved")
+            return
+        # Layout `tree` renames a directory without a record, but not beside such a removal.
+        async with fs.transaction() as tx:
+            await tx.rename(top, f"{top}-moved")
+            await tx.delete(f"{top}-empty")
+
+    txn = await die_at_publication(scene, rename, published=published)
+    scene.clock.advance(GRACE)
+    if published:
+        for name in ("one", "two"):
+            scene.files[f"{top}-moved/{name}"] = scene.files.pop(f"{top}/{name}")
+    return txn
+
+
+async def die_at_publication(
+    scene: Scene, verb: Callable[[S3kClient], Awaitable[object]], *, published: bool
+) -> str:
+    """Run a verb by a client that dies as it publishes a transaction, before or after it has.
+    Returns the id of the transaction."""
+    faults, txns = FaultPlan(), list[str]()
+    with suppress(Died):
+        async with scene.client(faults) as fs:
+            records = fs._volume().store.transactions
+            publish = records.publish
+
+            async def then_die(txn: OwnedTransaction, *others: Any) -> None:
+                txns.append(txn.id)
+                if published:
+                    await publish(txn, *others)
+                faults.fail_when(lambda _: True, Died("is dead"), times=10**9)
+                raise Died("died at its publication")
+
+            records.publish = then_die  # type: ignore[method-assign]
+            await verb(fs)
+    (txn,) = txns
+    return txn
 
 
 DAMAGES: Mapping[str, Damage] = {

@@ -1,28 +1,39 @@
-"""Damages of directories in layout `tree`, each of a tree of its own: `d0/f0`, `d0/f1`, `d1/f0`."""
+"""Damages of directories that only layout `tree` knows, and trees of their own to be damaged:
+`d0/f0`, `d0/f1`, `d1/f0`."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from s3k_async import S3kClient
 from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Put, Update
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
-from s3k_async.model import Entry
+from s3k_async.model import Entry, LayoutName
+from s3k_async.oplog.entries import Operation
 from s3k_async.table.codec import to_item
-from s3k_async.testing import FaultPlan
-from tests.client.rig import faulty_client
-from tests.torture.damage import Scene
+from tests.torture.damage import DAMAGES, Damage, Scene
 
-__all__ = ["DAMAGED_TREES", "at", "client", "lose", "plant", "put", "removed_as_empty"]
+__all__ = [
+    "TREE_DAMAGES",
+    "at",
+    "client",
+    "damage",
+    "damages_of",
+    "lose",
+    "pending_move",
+    "plant",
+    "put",
+    "removed_as_empty",
+]
 
 FILES = ("d0/f0", "d0/f1", "d1/f0")
 
 
 def client(scene: Scene) -> AbstractAsyncContextManager[S3kClient]:
     """A client with the clock of the scene."""
-    return faulty_client(FaultPlan(), scene.volume.config, scene.volume.store.runtime)
+    return scene.client()
 
 
 async def at(scene: Scene, path: str) -> Entry:
@@ -48,87 +59,120 @@ async def put(scene: Scene, entry: Entry) -> None:
     await scene.volume.items.write(Put(to_item(entry, scene.volume.store.keys), ABSENT))
 
 
+async def pending_move(scene: Scene, entry: Entry) -> None:
+    """A rename of a directory that is in the log, and young."""
+    after = entry.moved("/elsewhere", operation=scene.uuid())
+    after = replace(after, directory=entry.directory)
+    time_ms = scene.now_ms() + scene.young_ms
+    await scene.log(
+        Operation(after.operation, "rename", entry.id, after.version, time_ms, entry, after),
+        "pending",
+    )
+
+
 async def plant(scene: Scene, top: str) -> None:
-    """The tree that is to be damaged."""
+    """A tree that is to be damaged."""
     for name in FILES:
         await scene.write(f"{top}/{name}", f"{top}/{name}".encode())
 
 
-async def _lost_directory(scene: Scene, top: str) -> None:
-    await lose(scene, await at(scene, f"{top}/d0"))
+async def damage(scene: Scene, name: str, path: str) -> None:
+    """Carry out a damage of the layout at a file that is there; those of `TREE_DAMAGES` once, to a
+    tree of their own."""
+    if name in DAMAGES:
+        await DAMAGES[name](scene, path)
+        return
+    top = f"/{name}"
+    if await scene.find(top) is None:
+        await plant(scene, top)
+        await scene.settled()
+        scene.top, before = top, scene.top
+        await TREE_DAMAGES[name](scene, path)
+        scene.top = before
 
 
-async def _lost_directories_and_files(scene: Scene, top: str) -> None:
-    for name in ("d0/f0", "d0", "d1"):
-        await lose(scene, await at(scene, f"{top}/{name}"))
-    await lose(scene, await at(scene, top))
-
-
-async def _unknown_directory(scene: Scene, top: str) -> None:
-    directory = await at(scene, f"{top}/d1")
-    await scene.lose_log(directory.id)
-    await lose(scene, directory)
-
-
-async def _taken_path(scene: Scene, top: str) -> None:
-    await lose(scene, await at(scene, f"{top}/d1"))
-    await scene.volume.store.make_directory(f"{top}/d1")
-
-
-async def _files_in_a_removed_directory(scene: Scene, top: str) -> None:
-    directory = await removed_as_empty(scene, f"{top}/gone")
+async def file_in_a_removed_directory(scene: Scene, path: str) -> None:
+    """Creators died between their write and their look at the directory."""
+    directory = await removed_as_empty(scene, f"{scene.top}/gone")
     for name in FILES[:2]:
-        file = await at(scene, f"{top}/{name}")
+        file = await at(scene, f"{scene.top}/{name}")
         copy = replace(file, id=scene.uuid(), directory=directory.id, mtime_ms=1)
         content = await scene.volume.storage.put(copy.id, b"late")
         await put(scene, replace(copy, physical=content.physical))
 
 
-async def _directory_in_a_removed_directory(scene: Scene, top: str) -> None:
-    directory = await removed_as_empty(scene, f"{top}/gone")
-    inner = await at(scene, f"{top}/d0")
+async def directory_in_a_removed_directory(scene: Scene, path: str) -> None:
+    """It goes into the trash."""
+    directory = await removed_as_empty(scene, f"{scene.top}/gone")
+    inner = await at(scene, f"{scene.top}/d0")
     await lose(scene, inner)
     await put(scene, replace(inner, directory=directory.id))
+    scene.harmed |= scene.below(f"{scene.top}/d0")
 
 
-async def _two_places(scene: Scene, top: str) -> None:
-    entry = await at(scene, f"{top}/d0")
-    await put(scene, replace(entry, path=f"{top}/double"))
+async def directory_being_moved(scene: Scene, path: str) -> None:
+    """It is at two places, as if a rename of it were under way."""
+    entry = await at(scene, f"{scene.top}/d0")
+    await pending_move(scene, entry)
+    await put(scene, replace(entry, path=f"{scene.top}/double"))
+    scene.cast_adrift(f"{scene.top}/d0")
 
 
-async def _cycle(scene: Scene, top: str) -> None:
-    upper, inner = await at(scene, top), await at(scene, f"{top}/d0")
+async def lost_directory_being_moved(scene: Scene, path: str) -> None:
+    entry = await at(scene, f"{scene.top}/d0")
+    await pending_move(scene, entry)
+    await lose(scene, entry)
+
+
+async def cycle(scene: Scene, path: str) -> None:
+    upper, inner = await at(scene, scene.top), await at(scene, f"{scene.top}/d0")
     await lose(scene, upper)
     await put(scene, replace(upper, directory=inner.id))
+    scene.cast_adrift(scene.top)
 
 
-async def _unreadable_in_the_trash(scene: Scene, top: str) -> None:
+async def unreadable_in_the_trash(scene: Scene, path: str) -> None:
     store = scene.volume.store
-    directory = await at(scene, f"{top}/d0")
+    directory = await at(scene, f"{scene.top}/d0")
     await store.layout.delete_directory(directory, atomic=True)
     await scene.volume.store.changes.log.drained()
     key = TrashedDirectory.key(directory.id, store.keys)
     await scene.volume.items.write(Update(key, Condition(), remove=("why",)))
+    for each in scene.below(f"{scene.top}/d0"):
+        del scene.files[each]
 
 
-async def _healthy(scene: Scene, top: str) -> None:
-    """Directories that were moved, deleted, and removed as empty."""
-    layout = scene.volume.store.layout
+async def removed_directories(scene: Scene, path: str) -> None:
+    """Nothing is wrong with directories that were moved, deleted, and removed as empty."""
+    layout, top = scene.volume.store.layout, scene.top
     await layout.rename_directory(await at(scene, f"{top}/d0"), f"{top}/moved", atomic=True)
     await layout.delete_directory(await at(scene, f"{top}/d1"), atomic=True)
     await removed_as_empty(scene, f"{top}/empty")
+    for each in scene.below(f"{top}/d0"):
+        scene.files[each.replace("/d0/", "/moved/")] = scene.files.pop(each)
+    for each in scene.below(f"{top}/d1"):
+        del scene.files[each]
 
 
-DAMAGED_TREES: dict[str, Callable[[Scene, str], Awaitable[None]]] = {
-    "healthy": _healthy,
-    "lost_directory": _lost_directory,
-    "lost_directories_and_files": _lost_directories_and_files,
-    "unknown_directory": _unknown_directory,
-    "taken_path": _taken_path,
-    "files_in_a_removed_directory": _files_in_a_removed_directory,
-    "directory_in_a_removed_directory": _directory_in_a_removed_directory,
-    "two_places": _two_places,
-    "cycle": _cycle,
-    "unreadable_in_the_trash": _unreadable_in_the_trash,
+TREE_DAMAGES: Mapping[str, Damage] = {
+    each.__name__: each
+    for each in (
+        # In layout `path` an entry is at the path of its directory, which others may create again.
+        file_in_a_removed_directory,
+        directory_in_a_removed_directory,
+        # In layout `path` an item at another path is not the same directory.
+        directory_being_moved,
+        lost_directory_being_moved,
+        # In layout `path` no directory can be below itself.
+        cycle,
+        # Layout `path` has no trash.
+        unreadable_in_the_trash,
+        removed_directories,
+    )
 }
-"""Given the scene and the path of such a tree."""
+"""Damages, and changes that look like some, that layout `path` does not have, with the reasons."""
+
+
+def damages_of(layout: LayoutName) -> Mapping[str, Damage]:
+    """All damages of a layout."""
+    return DAMAGES if layout == "path" else {**DAMAGES, **TREE_DAMAGES}

@@ -4,19 +4,24 @@ damaged has its bytes."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from s3k_async.errors import CorruptDataError, DataMissingError
 from s3k_async.integrity.facts import Finding
 from s3k_async.integrity.repair import RepairReport, repair_volume, verify_volume
 from s3k_async.integrity.rule_table import RuleCoverage
 from s3k_async.integrity.verify import VerifyReport
 from s3k_async.integrity.verify_rules import TABLES
+from s3k_async.model import LayoutName
 from s3k_async.volumes import open_volume
 from tests.engines.volumes import fresh_name
 from tests.old_volume import memory_volume
-from tests.torture.damage import BY_ID, DAMAGES, GRACE, PATHS, Scene
+from tests.torture.damage import DAMAGES, GRACE, ONLY, PATHS, Scene
+from tests.torture.damage_tree import damage, damages_of
 
 LEFT = {
     "other_file": {"entry_missing"},
@@ -29,6 +34,13 @@ LEFT = {
     "foreign_items": {"foreign_item"},
 }
 """What only a person can decide."""
+LEFT_IN_TREE: dict[str, set[str]] = {**LEFT, "file_for_directory": set()}
+"""The same in layout `tree`, where the directory is restored elsewhere."""
+BY_RACE = {("cycles", ())}
+"""Rows that no damage leads to, but a change during the scan:
+`tests/integrity/test_repair_tree.py::test_a_cycle_that_only_the_scan_has_seen_is_no_finding`."""
+
+pytestmark = pytest.mark.layouts("path", "tree")
 
 
 async def verify(scene: Scene) -> VerifyReport:
@@ -51,54 +63,90 @@ async def check_mended(scene: Scene) -> list[Finding]:
         scene.clock.advance(2000)
     report = await verify(scene)
     assert [finding for finding in report.findings if finding.is_repairable] == []
+    contents = await readable(scene)
     for path, data in scene.files.items():
-        if path not in scene.harmed:
+        if path in scene.adrift - scene.harmed:
+            assert data in contents, path
+        elif path not in scene.harmed:
             entry = await scene.find(path)
             assert entry is not None, path
             assert await scene.volume.storage.read(str(entry.physical)) == data, path
     return report.problems
 
 
-async def damage_and_repair(names: Sequence[tuple[str, str]]) -> list[Finding]:
-    scene = await Scene.start()
+async def readable(scene: Scene) -> set[bytes]:
+    """The bytes of all files that have any."""
+    found: set[bytes] = set()
+    async with scene.client() as fs:
+        async for status in fs.find("/", type="file"):
+            with suppress(DataMissingError, CorruptDataError):
+                found.add(await fs.read(status.path))
+    return found
+
+
+async def damage_and_repair(layout: LayoutName, names: Sequence[tuple[str, str]]) -> list[Finding]:
+    scene = await Scene.start(layout=layout)
     try:
         for name, path in names:
             entry = await scene.find(path) if not scene.harmed & {path} else None
             if entry is not None and not entry.is_dir:
-                await DAMAGES[name](scene, path)
+                await damage(scene, name, path)
         scene.clock.advance(GRACE + 1)
         return await check_mended(scene)
     finally:
         await scene.end()
 
 
-async def test_each_damage_is_mended_and_every_row_of_the_tables_is_reached() -> None:
+async def test_each_damage_is_mended_and_every_row_of_the_tables_is_reached(
+    layout: LayoutName,
+) -> None:
+    known = LEFT if layout == "path" else LEFT_IN_TREE
     with RuleCoverage() as reached:
-        for name in DAMAGES:
+        for name in damages_of(layout):
             try:
-                left = await damage_and_repair([(name, "/a/d0/f0")])
-                assert {finding.kind for finding in left} <= LEFT.get(name, set())
+                left = await damage_and_repair(layout, [(name, "/a/d0/f0")])
+                assert {finding.kind for finding in left} <= known.get(name, set())
             except BaseException as error:
                 error.add_note(name)
                 raise
-        await without_log()
-        await of_the_old_system()
-    missing = [
-        (table.name, rule.when)
-        for table in TABLES
-        for rule in table.rules
-        if (table.name, rule) not in reached and (table.name, rule.when) not in BY_ID
-    ]
-    assert missing == [], missing
+        await without_repair(layout)
+        await without_log(layout)
+        if layout == "path":
+            await of_the_old_system()
+    rows = {(table.name, rule.when) for table in TABLES for rule in table.rules}
+    elsewhere = BY_RACE | set().union(*(ONLY[each] for each in ONLY if each != layout))
+    found = {(table, rule.when) for table, rule in reached}
+    assert rows - elsewhere - found == set()
+    assert found & elsewhere == set()
 
 
-async def without_log() -> None:
-    scene = await Scene.start("disabled")
+def test_the_rows_of_one_layout_are_rows(layout: LayoutName) -> None:
+    assert ONLY[layout] <= {(table.name, rule.when) for table in TABLES for rule in table.rules}
+
+
+async def without_repair(layout: LayoutName) -> None:
+    """Repair restores a directory before it looks at the entries in it."""
+    scene = await Scene.start(layout=layout)
+    try:
+        await DAMAGES["no_directory"](scene, "/top")
+        await scene.settled()
+        # In layout `tree` the log says that the directory of the entries exists.
+        expected = {"entry_missing"} | ({"missing_parent"} if layout == "path" else set())
+        assert {finding.kind for finding in (await verify(scene)).problems} == expected
+    finally:
+        await scene.end()
+
+
+async def without_log(layout: LayoutName) -> None:
+    scene = await Scene.start("disabled", layout=layout)
     try:
         await DAMAGES["stray_bytes"](scene, "/top")
+        await DAMAGES["no_directory"](scene, "/top")
         await scene.settled()
         await repair(scene)
-        assert {finding.kind for finding in (await verify(scene)).problems} == {"orphan_data"}
+        # Layout `path` creates the directory again.
+        expected = {"orphan_data"} if layout == "path" else {"orphan_data", "missing_parent"}
+        assert {finding.kind for finding in (await verify(scene)).problems} == expected
     finally:
         await scene.end()
 
@@ -115,17 +163,28 @@ async def of_the_old_system() -> None:
     assert set(report.kinds) == {"rename_unfinished", "reservation_open"}
 
 
-@settings(
+DRAWN = settings(
     max_examples=15,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=True,
     phases=(Phase.explicit, Phase.generate),
 )
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(sorted(DAMAGES)), st.sampled_from(PATHS)), min_size=2, max_size=6
-    )
-)
+
+
+def some_of(layout: LayoutName) -> st.SearchStrategy[list[tuple[str, str]]]:
+    """Some damages of a layout, each at one of the files."""
+    names = st.sampled_from(sorted(damages_of(layout)))
+    return st.lists(st.tuples(names, st.sampled_from(PATHS)), min_size=2, max_size=6)
+
+
+@DRAWN
+@given(some_of("path"))
 async def test_damages_together_are_mended(names: list[tuple[str, str]]) -> None:
-    await damage_and_repair(names)
+    await damage_and_repair("path", names)
+
+
+@DRAWN
+@given(some_of("tree"))
+async def test_damages_together_are_mended_in_layout_tree(names: list[tuple[str, str]]) -> None:
+    await damage_and_repair("tree", names)
