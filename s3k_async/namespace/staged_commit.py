@@ -110,7 +110,7 @@ async def commit_staged(store: MetadataStore, plan: CommitPlan, staging: Staging
     """Make the changes of a plan. Raises ObstructedError if an entry has changed since the
     decision."""
     async with store.transactions.hold("transaction", "", parts=1) as txn:
-        change = RecordedChange(store, txn)
+        change = RecordedChange(store, txn, stores_entries=True)
         commit = _StagedCommit(store, txn, change.log, staging)
         await change.run(commit.prepare, publish=commit.publish)
     for each in plan.changes.values():
