@@ -41,7 +41,14 @@ from s3k_async.model import ROOT, UNCOMMITTED, ChangeResult, Content, Entry, Fil
 from s3k_async.namespace.addresses import Path
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.multi_path_commit import commit_mutations
-from s3k_async.namespace.mutations import MakeDirectory, Move, Mutation, Remove, WriteFile
+from s3k_async.namespace.mutations import (
+    MakeDirectory,
+    Move,
+    Mutation,
+    Remove,
+    ReplaceDirectory,
+    WriteFile,
+)
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
 from s3k_async.volumes.volume import Volume
@@ -223,7 +230,7 @@ class Transaction:
         below the directory is still being written).
         """
         old, new = self._open_place(source), self._open_place(target)
-        self._claims.check(old)
+        self._claims.check_removal(old)
         self._claims.check(new)
         with counting_towards(self._requests):
             entry = await existing(self._volume().store, old)
@@ -241,7 +248,7 @@ class Transaction:
         if is_below(old, new):
             raise PathExistsError("the target exists", path=new)
         self._volume().store.layout.check_path(new)
-        self._claims.take(old)
+        self._claims.take(old, removes=True)
         try:
             self._claims.take(new)
         except InvalidArgumentError:
@@ -270,7 +277,7 @@ class Transaction:
         place = self._open_place(path)
         if place == ROOT:
             raise PermissionDeniedError("the root cannot be deleted", path=place)
-        self._claims.check(place)
+        self._claims.check_removal(place)
         with counting_towards(self._requests):
             entry = await self._volume().store.get(place)
         self._need_open()
@@ -280,7 +287,7 @@ class Transaction:
             raise PathNotFoundError("no such file or directory", path=place)
         if expected is not None:
             need_same(expected, entry)
-        self._claims.take(place)
+        self._claims.take(place, removes=True)
         self._intents.append(Remove(entry, recursive, missing_ok))
 
     @call
@@ -295,6 +302,25 @@ class Transaction:
         self._volume().store.layout.check_path(place)
         self._claims.take(place, makes_directory=True)
         self._intents.append(MakeDirectory(place))
+
+    @call
+    async def replace(self, path: Path) -> None:
+        """Replace a directory with everything below it at commit by a new one, which contains what
+        other operations of the transaction put there; created with its parents if it is missing.
+
+        The transaction cannot move or delete single entries below the old directory. In layout
+        `tree` the old directory goes into the trash with everything that is below it at the commit;
+        in layout `path` that is deleted, and the directory stays. Raises PermissionDeniedError (the
+        root); at commit NotDirectoryError (a file is there, or in layout `path` where the
+        transaction needs a directory), UnsupportedError (in layout `tree`: the changes outside of
+        new directories do not fit into one transaction of the table, 100 actions).
+        """
+        place = self._open_place(path)
+        if place == ROOT:
+            raise PermissionDeniedError("the root cannot be replaced", path=place)
+        self._volume().store.layout.check_path(place)
+        self._claims.replace(place)
+        self._intents.append(ReplaceDirectory(place))
 
     @call
     async def commit(self) -> ChangeResult:
@@ -544,6 +570,29 @@ class _Claims:
         self._paths: dict[str, bool] = {}
         """Whether a path is only created as a directory: then others may be below it."""
         self._above: Counter[str] = Counter()
+        self._removed: set[str] = set()
+        """Paths of entries that are moved or removed."""
+        self._removed_below: Counter[str] = Counter()
+        self._replaced: set[str] = set()
+
+    def check_removal(self, path: str) -> None:
+        """As `check`, for an entry that is to be moved or removed: also raises InvalidArgumentError
+        below a directory that is replaced."""
+        self.check(path)
+        if not self._replaced.isdisjoint(_native.ancestors(path)):
+            raise InvalidArgumentError(
+                "another operation of the transaction replaces a parent of this path", path=path
+            )
+
+    def replace(self, path: str) -> None:
+        """Claim a path for a directory to be replaced. Raises as `check`."""
+        if self._removed_below[path]:
+            raise InvalidArgumentError(
+                "another operation of the transaction moves or removes an entry below this path",
+                path=path,
+            )
+        self.take(path, makes_directory=True)
+        self._replaced.add(path)
 
     def check(self, path: str, *, makes_directory: bool = False) -> None:
         """Raise InvalidArgumentError if another operation uses the path, or one above or below
@@ -561,14 +610,23 @@ class _Claims:
                 "another operation of the transaction uses a path below this one", path=path
             )
 
-    def take(self, path: str, *, makes_directory: bool = False) -> None:
-        """Claim a path. Raises as `check`."""
+    def take(self, path: str, *, makes_directory: bool = False, removes: bool = False) -> None:
+        """Claim a path; `removes`: of an entry that is moved or removed. Raises as `check`, or
+        `check_removal`."""
+        if removes:
+            self.check_removal(path)
         self.check(path, makes_directory=makes_directory)
         if path not in self._paths:
             self._paths[path] = makes_directory
             self._above.update(_native.ancestors(path))
+        if removes:
+            self._removed.add(path)
+            self._removed_below.update(_native.ancestors(path))
 
     def release(self, path: str) -> None:
         """Release one claim of a path."""
         del self._paths[path]
         self._above.subtract(_native.ancestors(path))
+        if path in self._removed:
+            self._removed.remove(path)
+            self._removed_below.subtract(_native.ancestors(path))

@@ -120,6 +120,19 @@ class SyncTransaction(BlockingTransaction):
         """
         self._call(lambda tx: tx.makedirs(path))
 
+    def replace(self, path: Path) -> None:
+        """Replace a directory with everything below it at commit by a new one, which contains what
+        other operations of the transaction put there; created with its parents if it is missing.
+
+        The transaction cannot move or delete single entries below the old directory. In layout
+        `tree` the old directory goes into the trash with everything that is below it at the commit;
+        in layout `path` that is deleted, and the directory stays. Raises PermissionDeniedError (the
+        root); at commit NotDirectoryError (a file is there, or in layout `path` where the
+        transaction needs a directory), UnsupportedError (in layout `tree`: the changes outside of
+        new directories do not fit into one transaction of the table, 100 actions).
+        """
+        self._call(lambda tx: tx.replace(path))
+
     def commit(self) -> ChangeResult:
         """Apply all changes and return the result; called again, the same result.
 

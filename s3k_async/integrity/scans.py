@@ -124,6 +124,10 @@ def _understood(scope: Scope, items: list[Item], facts: list[FactRecord]) -> lis
             for item, entry in zip(items, entries, strict=True)
             if scope.check.is_object(item, entry)
         ]
+        for item, entry in zip(items, entries, strict=True):
+            if scope.check.is_staged(item, entry):
+                # Nothing about it is compared, but the entries in it have a directory.
+                facts.append(_directory_fact(scope, entry))
         items[:] = [item for item, _ in objects]
         return [entry for _, entry in objects]
     return entries
@@ -156,8 +160,7 @@ def _add(scope: Scope, entry: Entry, facts: list[FactRecord], counts: ScanCounts
         facts += [("adopted", key, key) for key in keys]
     if entry.is_dir:
         counts.directories += 1
-        directory = scope.store.keys.directory(entry)
-        facts.append(("directories", directory.key, (directory.key, directory.entry_key)))
+        facts.append(_directory_fact(scope, entry))
     elif entry.committed:
         counts.files += 1
         counts.bytes += entry.size
@@ -166,6 +169,11 @@ def _add(scope: Scope, entry: Entry, facts: list[FactRecord], counts: ScanCounts
     parent = scope.store.keys.parent_key(entry.entry_key)
     if parent not in scope.check.roots and entry.path != scope.path:
         facts.append(("children", parent, (parent, entry.path, entry.id, entry.mtime_ms)))
+
+
+def _directory_fact(scope: Scope, entry: Entry) -> FactRecord:
+    directory = scope.store.keys.directory(entry)
+    return "directories", directory.key, (directory.key, directory.entry_key)
 
 
 async def log_facts(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from s3k_async._native import Entries
-from s3k_async.backends.ports.items import Condition, Item, Put, Value
+from s3k_async.backends.ports.items import Condition, Delete, Item, Put, Value
 from s3k_async.errors import ItemFormatError, S3kError, UnsupportedError
 from s3k_async.model import (
     ChangeResult,
@@ -42,6 +42,7 @@ __all__ = [
     "LocatedEntry",
     "OnProgress",
     "PreparedPaths",
+    "StagedDirectory",
     "TrashStore",
     "TrashedEntry",
     "require_supported",
@@ -101,6 +102,19 @@ class TrashedEntry:
     """The item that stores it, with attributes that entries outside the trash do not have."""
     deletion: Deletion
     """The same attributes for the log, which does not contain removal markers."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedDirectory:
+    """In layout `tree`, the item in the trash of a new directory that is not published yet. Its
+    content can be stored below it, since no path leads there."""
+
+    path: str
+    """By which the manifest of the transaction lists it, for `Layout.end_trees`."""
+    put: Put
+    """The write of the item."""
+    remove: Delete
+    """The action of the publication beside the write of the directory at its place."""
 
 
 class Layout(Protocol):
@@ -253,6 +267,10 @@ class Layout(Protocol):
         """The entry in the trash of a directory that is being removed; None in layout `path`, which
         has no trash. `operation`: the id of the removal."""
 
+    def staged(self, directory: Entry, transaction: str) -> StagedDirectory | None:
+        """The item in the trash of a new directory that the transaction with this id publishes
+        together with its content; None in layout `path`, whose keys contain the paths."""
+
     async def prepare_subtree(
         self,
         txn: OwnedTransaction,
@@ -268,7 +286,8 @@ class Layout(Protocol):
         self, txn: OwnedTransaction, source: str, target: str, *, published: bool
     ) -> None:
         """Apply or remove the intents of a transaction at and below a source and a target, both
-        optional. Raises the first failure; can be repeated."""
+        optional; in layout `tree` remove a staged directory that was not published, with its
+        content. Raises the first failure; can be repeated."""
 
 
 class TrashStore(Protocol):
@@ -350,8 +369,13 @@ class LayoutCheck(Protocol):
         be those at and below the path alone, all of them in the first segment."""
 
     def is_object(self, item: Item, entry: Entry) -> bool:
-        """Whether the item of an entry stores an object, and not the removal marker of one. Raises
-        ItemFormatError for an item in the trash that cannot be read as one."""
+        """Whether the item of an entry stores a logged object, and is neither the removal marker of
+        one nor a staged directory. Raises ItemFormatError for an item in the trash that cannot be
+        read as one."""
+
+    def is_staged(self, item: Item, entry: Entry) -> bool:
+        """Whether the item of a directory stores one that is not published yet. The log does not
+        have it, but entries may be below it. Raises as `is_object`."""
 
     def add_directories(self, directories: Iterable[tuple[str, str]]) -> None:
         """Add directories that were found, by their directory keys, with the entry keys of their

@@ -8,7 +8,8 @@ transactions, as an atomic rename or deletion does.
 
 In layout `tree` nothing changes below a directory that is moved or removed, so such changes may
 also fit into one transaction of the table. That transaction requires the directories above to be in
-place, as does the transaction that publishes a record.
+place, as does the transaction that publishes a record. The content of new directories needs no
+intents there (`staged_commit`).
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from s3k_async.namespace.mutations import (
 )
 from s3k_async.namespace.recorded_change import RecordedChange
 from s3k_async.namespace.required_directories import RequiredDirectories
+from s3k_async.namespace.staged_commit import commit_staged, row_actions, staging_of
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import NEXT, unchanged
 from s3k_async.table.keys import Directory
@@ -118,6 +120,16 @@ async def _attempt(store: MetadataStore, plan: CommitPlan) -> None:
             pass
         else:
             return
+    staging = staging_of(store, plan, _name(plan))
+    if staging is not None:
+        await commit_staged(store, plan, staging)
+        return
+    if replaced := [path for path, each in plan.changes.items() if each.replaces_directory]:
+        raise UnsupportedError(
+            "a transaction cannot replace a directory if its changes outside of new directories do "
+            f"not fit into {MAX_TRANSACTION} actions; divide it into several transactions",
+            path=replaced[0],
+        )
     await _by_record(store, plan)
 
 
@@ -151,11 +163,7 @@ async def _in_one(store: MetadataStore, plan: CommitPlan, required: RequiredDire
         required = RequiredDirectories(store, _name(plan), (), created_in)
     actions = list(required.actions)
     for change in plan.rows:
-        when = ABSENT if change.before is None else unchanged(change.before)
-        if change.after is None:
-            actions.append(Delete(store.keys.key(change.entry_key), when))
-        else:
-            actions.append(change.put(store.keys, when))
+        actions += row_actions(store, change)
     try:
         await required.transact(plan.operations, actions, plan.placed(), plan.since)
     except ConflictError as error:

@@ -42,6 +42,7 @@ __all__ = [
     "Move",
     "Mutation",
     "Remove",
+    "ReplaceDirectory",
     "SubtreeMutation",
     "WriteFile",
     "decide",
@@ -85,6 +86,9 @@ class Remove:
     entry: Entry
     recursive: bool
     missing_ok: bool
+    is_replaced: bool = False
+    """Whether the entry was found below a directory to replace: if it has changed since, everything
+    is evaluated again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,15 @@ class MakeDirectory:
     path: str
 
 
-Mutation: TypeAlias = WriteFile | Move | Remove | MakeDirectory
+@dataclass(frozen=True, slots=True)
+class ReplaceDirectory:
+    """Remove a directory with everything below it, and create one in its place, for what other
+    mutations put there; without a directory at the path, create it and its missing parents."""
+
+    path: str
+
+
+Mutation: TypeAlias = WriteFile | Move | Remove | MakeDirectory | ReplaceDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +134,12 @@ class Change:
     def is_directory(self) -> bool:
         """Whether a directory is created or removed."""
         return any(entry is not None and entry.is_dir for entry in (self.before, self.after))
+
+    @property
+    def replaces_directory(self) -> bool:
+        """Whether a new directory comes to the place of another one."""
+        before, after = self.before, self.after
+        return before is not None and before.is_dir and after is not None and after.id != before.id
 
     def put(self, keys: KeyScheme, when: Condition, intent: str = "") -> Put:
         """The action that writes the new entry, with an intent."""
@@ -176,7 +194,7 @@ class CommitPlan:
         return [
             change
             for change in self.changes.values()
-            if change.is_directory and change.after is None
+            if (change.is_directory and change.after is None) or change.replaces_directory
         ]
 
     @property
@@ -221,14 +239,19 @@ async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitP
     now), LeaseExpiredError, BusyError; ObstructedError if some paths were read before a concurrent
     change, and others after it.
     """
+    replaced = [each.path for each in mutations if isinstance(each, ReplaceDirectory)]
+    if replaced and store.keys.layout == "path":
+        mutations = [*mutations, *await _removals(store, mutations, replaced)]
     wanted = list(dict.fromkeys(_paths(mutations, all_parents=store.keys.layout == "tree")))
     since = store.runtime.monotonic()
-    evaluation = _Evaluation(store, await _look(store, wanted))
+    evaluation = _Evaluation(store, await _look(store, wanted), replaced)
     evaluation.plan.since = since
+    if store.keys.layout == "tree":
+        evaluation.replace(mutations)
     # Directories first: a file can be moved into one that the transaction creates, in any order of
     # the calls.
     for mutation in mutations:
-        if isinstance(mutation, MakeDirectory):
+        if isinstance(mutation, MakeDirectory | ReplaceDirectory):
             evaluation.make(mutation)
         elif isinstance(mutation, WriteFile):
             evaluation.write(mutation)
@@ -282,6 +305,45 @@ async def _look(store: MetadataStore, paths: list[str]) -> dict[str, Entry | Non
         await run_all(store.resolve, rest, limit=RESOLVED_AT_ONCE)
 
 
+async def _removals(
+    store: MetadataStore, mutations: Iterable[Mutation], replaced: Iterable[str]
+) -> list[Remove]:
+    """In layout `path`, the removals of what is below the directories to replace. Files to be
+    written, and directories above them, are left out. Raises NotDirectoryError for a file where
+    a directory is needed."""
+    needed: set[str] = set(replaced)
+    files: set[str] = set()
+    for mutation in mutations:
+        match mutation:
+            case Move():
+                needed.update(_native.ancestors(mutation.target))
+                files.add(mutation.target)
+            case WriteFile():
+                needed.update(_native.ancestors(mutation.path))
+                files.add(mutation.path)
+            case MakeDirectory():
+                needed.update((*_native.ancestors(mutation.path), mutation.path))
+            case _:
+                pass
+    found: list[Remove] = []
+    left = set(replaced)
+    walked: set[str] = set()
+    while left:
+        walked.add(directory := left.pop())
+        async for page in store.children(Directory.at(directory)):
+            for entry in page:
+                if entry.path in needed and entry.is_dir:
+                    left.update({entry.path} - walked)
+                elif entry.path in needed:
+                    raise NotDirectoryError(
+                        "a file is where a directory of files is written", path=entry.path
+                    )
+                elif entry.path not in files:
+                    seen = replace(entry, pending="")
+                    found.append(Remove(seen, recursive=True, missing_ok=False, is_replaced=True))
+    return found
+
+
 def _is_there(mutation: WriteFile, current: Entry) -> bool:
     """Whether an earlier transaction, perhaps of unknown outcome, has published this data."""
     content = mutation.content
@@ -296,15 +358,50 @@ def _is_there(mutation: WriteFile, current: Entry) -> bool:
 class _Evaluation:
     """One read of the table, and the evaluation of the mutations on it."""
 
-    def __init__(self, store: MetadataStore, found: dict[str, Entry | None]) -> None:
+    def __init__(
+        self, store: MetadataStore, found: dict[str, Entry | None], replaced: Iterable[str] = ()
+    ) -> None:
         self._store = store
         self._found = found
+        self._replaced = frozenset(replaced)
         self._now = store.runtime.now_ms()
         self.plan = CommitPlan()
 
-    def make(self, mutation: MakeDirectory) -> None:
+    def replace(self, mutations: Iterable[Mutation]) -> None:
+        """In layout `tree`: replace directories, so that nothing is below them any more. If an
+        earlier transaction, perhaps of unknown outcome, has published data of this one below a
+        directory, it has also replaced it."""
+        left = {path for path in self._replaced if self._is_directory(path)}
+        for mutation in mutations:
+            if isinstance(mutation, WriteFile):
+                current = self._found[mutation.path]
+                if current is not None and _is_there(mutation, current):
+                    left.difference_update(_native.ancestors(mutation.path))
+        for path in self._found:
+            if not left.isdisjoint(_native.ancestors(path)):
+                self._found[path] = None
+        for path in sorted(left):
+            old = self._found[path]
+            if old is not None:
+                self._replace(old)
+
+    def _is_directory(self, path: str) -> bool:
+        entry = self._found[path]
+        return entry is not None and entry.is_dir
+
+    def _replace(self, old: Entry) -> None:
+        path, removal = old.path, self._operation("delete", old, None)
+        self._remove_tree(old, removal)
+        made = self._store.new_directory(path, self._entry(_native.split(path)[0]))
+        self._change(path, old, made, [self._operation("create", None, made)])
+        self._count(old)
+        self._count(made)
+
+    def make(self, mutation: MakeDirectory | ReplaceDirectory) -> None:
         there = self._found[mutation.path]
         if there is not None and not there.is_dir:
+            if isinstance(mutation, ReplaceDirectory):
+                raise NotDirectoryError("a file is at the path", path=mutation.path)
             raise PathExistsError("a file is at the path", path=mutation.path)
         self._need_directory(mutation.path)
 
@@ -317,7 +414,11 @@ class _Evaluation:
             require_unexpired(mutation.lease_ms, self._now, path)
         if current is not None and current.is_dir:
             raise IsDirectoryError("a directory is at the path", path=path)
-        if current is not None and not mutation.overwrite and not self._store.ran_out(current):
+        if (
+            current is not None
+            and not (mutation.overwrite or self._is_replaced(path))
+            and not self._store.ran_out(current)
+        ):
             raise PathExistsError("the file exists", path=path)
         if mutation.replaces and not same:
             self.plan.displaced.append(mutation)
@@ -337,6 +438,9 @@ class _Evaluation:
         self._change(path, current, after, operations)
         self._count(after)
 
+    def _is_replaced(self, path: str) -> bool:
+        return bool(self._replaced) and not self._replaced.isdisjoint(_native.ancestors(path))
+
     def move(self, mutation: Move) -> None:
         source = self._unchanged(mutation.source)
         if source.is_reservation:
@@ -349,7 +453,8 @@ class _Evaluation:
             for path in _native.ancestors(mutation.target)
         )
         replaced = self._found[mutation.target]
-        if replaced is not None and (replaced.is_dir or source.is_dir or not mutation.overwrite):
+        overwrite = mutation.overwrite or self._is_replaced(mutation.target)
+        if replaced is not None and (replaced.is_dir or source.is_dir or not overwrite):
             raise PathExistsError("the target exists", path=mutation.target)
         parent = self._parent(mutation.target)
         moved, operations, _ = self._store.plan_move(source, mutation.target, parent, replaced)
@@ -362,6 +467,11 @@ class _Evaluation:
     def remove(self, mutation: Remove) -> None:
         if mutation.missing_ok and self._found[mutation.entry.path] is None:
             return
+        seen = self._found[mutation.entry.path]
+        if mutation.is_replaced and (
+            seen is None or (seen.id, seen.version) != (mutation.entry.id, mutation.entry.version)
+        ):
+            raise ObstructedError(mutation.entry.path)
         entry = self._unchanged(mutation.entry)
         removal = self._operation("delete", entry, None)
         if not entry.is_dir:

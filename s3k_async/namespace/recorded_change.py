@@ -36,17 +36,25 @@ class RecordedChange:
     undo.
 
     `source` and `target` are directories at and below which every entry gets an intent; empty for
-    none.
+    none. `stores_entries`: entries are stored without intents, so that the log must contain them
+    until an undo has removed them.
     """
 
     def __init__(
-        self, store: MetadataStore, txn: OwnedTransaction, source: str = "", target: str = ""
+        self,
+        store: MetadataStore,
+        txn: OwnedTransaction,
+        source: str = "",
+        target: str = "",
+        *,
+        stores_entries: bool = False,
     ) -> None:
         self.log = TransactionLog(store.changes, txn.id)
         self._store = store
         self._txn = txn
         self._source = source
         self._target = target
+        self._stores_entries = stores_entries
         self._published: bool | None = False
         """None: unknown."""
 
@@ -126,16 +134,19 @@ class RecordedChange:
         """The change was not applied and cannot be any more, since only this client could publish
         it. The next client removes the intents that cannot be removed now.
         """
+        removed = False
         try:
             if await self._store.transactions.abort(self._txn) == "aborted":
                 await self._end(published=False)
+                removed = True
         except S3kError as error:
             _LOG.warning(
                 "transaction %s is aborted, but its intents could not be dropped: %s",
                 self._txn.id,
                 error,
             )
-        await self.log.rollback()
+        if removed or not self._stores_entries:
+            await self.log.rollback()
 
     async def _end(self, *, published: bool) -> None:
         resolver = self._store.resolver

@@ -7,7 +7,7 @@ moved, the paths of the change lead to the entries that the client has read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import chain
 
 from s3k_async.backends.ports.items import OPERATION, Action, Check, Value
@@ -57,6 +57,13 @@ class RequiredDirectories:
         """Call `MetadataStore.transact` with actions that include those of the directories. Raises
         ObstructedError if two actions concern one item: a directory was moved between the reads of
         two paths."""
+        await self.send(actions, lambda: self._store.transact(operations, actions, placed, since))
+
+    async def send(
+        self, actions: Sequence[Action], transact: Callable[[], Awaitable[object]], first: int = 0
+    ) -> None:
+        """As `transact`, with the call that sends the actions; `first`: the number of actions that
+        it sends before them."""
         store = self._store
         if len({action.key for action in actions}) < len(actions):
             raise ObstructedError(self._path)
@@ -66,9 +73,12 @@ class RequiredDirectories:
             # other failures.
             await store.touch(root)
         try:
-            await store.transact(operations, actions, placed, since)
+            await transact()
         except ConditionFailedError as error:
-            if any(actions[position].key == ROOT_KEY for position in error.current):
+            if any(
+                position >= first and actions[position - first].key == ROOT_KEY
+                for position in error.current
+            ):
                 store.root_has_record = False  # the record may be missing: it is created again
             raise
 

@@ -19,7 +19,7 @@ from s3k_async.errors import (
     S3kError,
 )
 from s3k_async.integrity.gc_rules import GRACE_SECONDS
-from s3k_async.model import FileStatus
+from s3k_async.model import ROOT, FileStatus
 from s3k_async.namespace.addresses import inside
 from s3k_async.spark.settings import SparkVolume, patient
 from s3k_async.spark.source_files import WritePlan, WrittenFile, discard
@@ -83,9 +83,12 @@ def _publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) -
     places = {normalize(f"{base}/{file.directory}") for file in files}
     new = {join(normalize(f"{base}/{file.directory}"), file.name): file.staged for file in files}
     with fs.transaction() as transaction:
+        is_replaced = plan.overwrite and not plan.dynamic and base != ROOT
+        if is_replaced:
+            transaction.replace(base)
         for path, staged in new.items():
             transaction.publish(path, staged)
-        if plan.overwrite:
+        if plan.overwrite and not is_replaced:
             found = _replaced(fs, [*places] if plan.dynamic else [base], places)
             # An earlier attempt with an unknown outcome may have published the new files.
             old = [status for status in found if status.path not in new]

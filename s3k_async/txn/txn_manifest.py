@@ -22,7 +22,6 @@ from s3k_async.backends.ports.items import (
     OPERATION,
     PARTITION,
     SORT,
-    Check,
     Condition,
     Delete,
     Item,
@@ -35,7 +34,6 @@ from s3k_async.txn.txn_record import (
     PART_SEPARATOR,
     TRANSACTION_PARTITION,
     OwnedTransaction,
-    transaction_key,
 )
 
 __all__ = ["ManifestPart", "divided", "read_part", "remove_parts", "write_parts"]
@@ -82,14 +80,11 @@ async def write_parts(
 ) -> None:
     """Write the parts, as long as this client owns the transaction. Raises LeaseExpiredError, and
     the service's errors."""
-    ours = Check(
-        transaction_key(txn.id), Condition(equals={"owner": txn.owner, "state": "preparing"})
-    )
     for number, part in enumerate(parts):
         txn.check()
         put = Put(_item(txn.id, number, part, runtime.uuid()), ABSENT)
         try:
-            await items.transact([put, ours], runtime.uuid())
+            await items.transact([put, txn.can_be_published], runtime.uuid())
         except ConditionFailedError as error:
             txn.lose()
             raise LeaseExpiredError("transaction lease expired; no changes were applied") from error

@@ -29,6 +29,7 @@ from s3k_async.backends.ports.items import (
     PARTITION,
     SORT,
     Action,
+    Check,
     Condition,
     Delete,
     Item,
@@ -204,6 +205,15 @@ class OwnedTransaction:
     def owner(self) -> str:
         """The fencing token of the record's writes."""
         return self.lease.owner
+
+    @property
+    def can_be_published(self) -> Check:
+        """The condition that this client owns the transaction, and has neither published nor
+        aborted it. A write with it cannot arrive after another client has taken the transaction
+        over."""
+        return Check(
+            transaction_key(self.id), Condition(equals={"owner": self.owner, "state": "preparing"})
+        )
 
     def extend(self, lease: Lease) -> None:
         """Record a renewal of the lease. An expired lease stays expired, since the operation may

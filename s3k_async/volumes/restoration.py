@@ -314,7 +314,8 @@ async def _entries(volume: Volume) -> AsyncIterator[ExistingEntries]:
         removed: list[Entry] = []
         for item in items:
             for entry in from_items([item], volume.store.keys, records=True):
-                (entries if check.is_object(item, entry) else removed).append(entry)
+                exists = check.is_object(item, entry) or check.is_staged(item, entry)
+                (entries if exists else removed).append(entry)
         yield ExistingEntries(entries, [entry.id for entry in removed])
 
 

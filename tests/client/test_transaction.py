@@ -43,6 +43,7 @@ from tests.client.transacting import (
     move_from,
     move_to,
     problems,
+    replace_at,
     stored_bytes,
     transaction_items,
     write,
@@ -132,6 +133,46 @@ async def test_without_a_body() -> None:
         assert await fs.read("/f") == b"1"
 
 
+@everywhere
+@both_ways
+async def test_a_directory_is_replaced_with_everything_below_it(fs: S3kClient) -> None:
+    for path in ("/d/f", "/d/g", "/d/x/h", "/d/x/y/k", "/d/z/m", "/e/n"):
+        await fs.write(path, b"old")
+    async with fs.transaction() as tx:
+        await tx.replace("/d")
+        await tx.write("/d/f", b"new")
+        await tx.write("/d/x/new", b"new")
+        await tx.makedirs("/d/empty")
+        await tx.rename("/e/n", "/d/n")
+        await tx.replace("/o/p")
+    assert await contents(fs) == {
+        "/d": None,
+        "/d/empty": None,
+        "/d/f": b"new",
+        "/d/n": b"old",
+        "/d/x": None,
+        "/d/x/new": b"new",
+        "/e": None,
+        "/o": None,
+        "/o/p": None,
+    }
+    assert await fs.transactions() == []
+    assert await problems(fs) == []
+
+
+async def test_what_cannot_be_replaced() -> None:
+    async with faulty_client(FaultPlan()) as fs:
+        await fs.write("/d/f", b"1")
+        tx = fs.transaction()
+        with pytest.raises(PermissionDeniedError):
+            await tx.replace("/")
+        await tx.replace("/d/f")
+        with pytest.raises(NotDirectoryError) as caught:
+            await tx.commit()
+        assert caught.value.path == "/d/f"
+        assert await fs.read("/d/f") == b"1"
+
+
 async def opened(tx: Transaction, path: str) -> None:
     await tx.open(path, "wb")
 
@@ -154,6 +195,12 @@ async def opened(tx: Transaction, path: str) -> None:
         ((move_to, "/d/n"), (makedirs, "/d/n/x")),
         ((opened, "/d/n"), (write, "/d/n")),
         ((makedirs, "/n/m"), (delete, "/n")),
+        ((replace_at, "/d"), (delete, "/d/f")),
+        ((replace_at, "/d"), (move_from, "/d/f")),
+        ((delete, "/d/f"), (replace_at, "/d")),
+        ((move_from, "/d/f"), (replace_at, "/d")),
+        ((write, "/d/f"), (replace_at, "/d/f")),
+        ((replace_at, "/d"), (write, "/d")),
     ],
 )
 async def test_two_operations_on_one_path_are_refused(

@@ -39,6 +39,7 @@ __all__ = [
     "move_to",
     "problems",
     "refused_at_the_end",
+    "replace_at",
     "stored_bytes",
     "transaction_items",
     "two_clients",
@@ -164,6 +165,10 @@ async def delete(tx: Transaction, path: str) -> None:
 
 async def makedirs(tx: Transaction, path: str) -> None:
     await tx.makedirs(path)
+
+
+async def replace_at(tx: Transaction, path: str) -> None:
+    await tx.replace(path)
 
 
 async def refused_at_the_end(

@@ -700,17 +700,3 @@ async def test_a_rename_out_of_a_deleted_tree_moves_the_file_or_fails() -> None:
         assert ("/z/f" in await run.volume.tree()) == (outcomes[0] is None)
         seen.add(outcomes[0])
     assert seen == {None, PathNotFoundError}
-
-
-async def test_staged_directories_are_left_alone() -> None:
-    volume, client = await deleted("/a/", "/a/f")
-    (trashed,) = await volume.trashed()
-    key = trashed.key(trashed.entry.id, KEYS)
-    staged = {"why": "staged", "job": "txn-1"}
-    await client.store.items.write(Update(key, Condition(), set=dict(staged)))
-    before = await volume.stored()
-    for _ in range(2):
-        assert await collect(client) == await client.layout.trash().empty() == ChangeResult()
-        settle(volume)
-    assert await volume.stored() == before
-    assert await client.layout.trash().items() == []

@@ -264,7 +264,7 @@ async def contradictions(store: MetadataStore, log_blobs: BlobStore) -> set[str]
     truths = latest([each async for each in LogReader(log_blobs).records()])
     found = {"stale_intent"} if any(entry.pending for entry in entries) else set()
     for object_id in by_id.keys() | truths.keys():
-        truth = truths[object_id]
+        truth = truths.get(object_id, ObjectState())
         if truth.pending:
             found.add("log_pending")
         elif not _agrees(by_id.get(object_id), truth.entry):
@@ -281,7 +281,8 @@ async def stored_and_seen(store: MetadataStore) -> tuple[list[Entry], list[Entry
 
 def _agrees(stored: Entry | None, logged: Entry | None) -> bool:
     """Whether a stored entry agrees with the log. A directory that was removed as empty leaves an
-    item in the trash that the log does not contain."""
+    item in the trash that the log does not contain, and neither does it contain that of a staged
+    directory."""
     if stored is None or logged is None:
         return stored is logged or (stored is not None and stored.directory == TRASH_ID)
     return (stored.entry_key, stored.version) == (logged.entry_key, logged.version)

@@ -28,9 +28,9 @@ from s3k_async.errors import (
     OutcomeUnknownError,
 )
 from s3k_async.integrity.gc_rules import GRACE_SECONDS
-from s3k_async.model import FileStatus
+from s3k_async.namespace import mutations
 from s3k_async.namespace.multi_path_commit import commit_mutations
-from s3k_async.spark import read_parquet, register, source_commit, source_files, write_parquet
+from s3k_async.spark import read_parquet, register, source_files, write_parquet
 from s3k_async.spark.settings import SparkVolume
 from s3k_async.spark.source_commit import publish, volume_to_write
 from s3k_async.spark.source_files import WritePlan, WrittenFile, write_plan, written_files
@@ -381,20 +381,24 @@ async def test_of_two_overwrites_the_later_one_stays(
 ) -> None:
     """One is published between the moment at which the other looks at what it replaces, and its
     commit."""
-    look, meanwhile = source_commit._replaced, True
+    look, meanwhile = mutations._removals, True
 
-    def looked(fs: S3kSyncClient, *places: Any) -> Iterator[FileStatus]:
+    def overwrite() -> None:
+        with S3kSyncClient(config=volume) as fs:
+            publish(fs, plan_of(overwrite=True), written(fs, plan_of(), (1, "a")))
+
+    async def looked(*arguments: Any) -> list[mutations.Remove]:
         nonlocal meanwhile
-        found = list(look(fs, *places))
+        found = await look(*arguments)
         if meanwhile:
             meanwhile = False
-            publish(fs, plan_of(overwrite=True), written(fs, plan_of(), (1, "a")))
-        yield from found
+            await anyio.to_thread.run_sync(overwrite)
+        return found
 
     with S3kSyncClient(config=volume) as fs:
         publish(fs, plan_of(), written(fs, plan_of(), (0, "a")))
         last = written(fs, plan_of(), (2, "a"))
-        monkeypatch.setattr(source_commit, "_replaced", looked)
+        monkeypatch.setattr(mutations, "_removals", looked)
         publish(fs, plan_of(overwrite=True), last)
         assert not meanwhile
         assert paths(fs, "/out") == {f"/out/{file.name}" for file in last}

@@ -10,7 +10,7 @@ import pytest
 from s3k_async.client import S3kClient
 from s3k_async.errors import OutcomeUnknownError
 from s3k_async.model import ChangeResult
-from s3k_async.namespace import multi_path_commit
+from s3k_async.namespace import multi_path_commit, staged_commit
 from s3k_async.transaction import Transaction
 from s3k_async.txn import txn_manifest
 from tests.torture.crash import Paths, Scenario
@@ -114,6 +114,30 @@ async def transaction_by_record(fs: S3kClient) -> None:
 async def transaction_of_trees(fs: S3kClient) -> None:
     async with fs.transaction() as tx:
         await change_trees(tx)
+
+
+async def transaction_with_new_directories(fs: S3kClient) -> None:
+    """They are filled by several transactions of the table before they are published."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(multi_path_commit, "AT_ONCE", 0)
+        patched.setattr(staged_commit, "STORED_AT_ONCE", 2)
+        async with fs.transaction() as tx:
+            await tx.write("/n/x/f", b"new")
+            await tx.write("/n/x/g", LONG)
+            await tx.write("/n/h", b"more")
+            await tx.rename("/d/g", "/n/g")
+
+
+async def replace_directory(fs: S3kClient) -> None:
+    """In layout `tree` by a staged directory, in layout `path` by intents."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(multi_path_commit, "AT_ONCE", 0)
+        patched.setattr(staged_commit, "STORED_AT_ONCE", 2)
+        async with fs.transaction() as tx:
+            await tx.replace("/d")
+            await tx.write("/d/f", b"new")
+            await tx.write("/d/x/k", LONG)
+            await tx.write("/d/z/k", b"more")
 
 
 async def change_trees(tx: Transaction) -> None:
@@ -329,6 +353,38 @@ SCENARIOS: Mapping[str, Scenario] = {
         TREES_CHANGED,
         gone=True,
         layouts=("tree",),  # in layout `path` this needs a record
+    ),
+    "transaction:new directories": Scenario(
+        FLAT,
+        lambda fs, _: transaction_with_new_directories(fs),
+        {
+            "/d": None,
+            "/d/f": b"one",
+            "/e": None,
+            "/e/k": b"three",
+            "/n": None,
+            "/n/g": b"two",
+            "/n/h": b"more",
+            "/n/x": None,
+            "/n/x/f": b"new",
+            "/n/x/g": LONG,
+        },
+        gone=True,
+        layouts=("tree",),
+    ),
+    "transaction:replacing": Scenario(
+        GROWN,
+        lambda fs, _: replace_directory(fs),
+        {
+            "/d": None,
+            "/d/f": b"new",
+            "/d/x": None,
+            "/d/x/k": LONG,
+            "/d/z": None,
+            "/d/z/k": b"more",
+            "/e": None,
+            "/e/k": b"four",
+        },
     ),
     "stage:published": Scenario(
         {"/d": None, "/d/f": b"old"},

@@ -64,6 +64,20 @@ SELECT parent, min(json_extract(entry, '$.ctime')) FROM claims
 WHERE parent NOT IN (?, ?) {_WITHOUT_DIRECTORY} GROUP BY parent
 """  # noqa: S608 - constants
 """Missing directories, and the earliest ctime of their entries."""
+_CREATED: Final = "rule IN ('create_done', 'update_done') AND before IS NULL"
+"""Claims of objects whose creation is pending."""
+_UNPUBLISHED: Final = f"""
+SELECT DISTINCT parent FROM claims
+WHERE {_CREATED} AND parent NOT IN (?, ?) {_WITHOUT_DIRECTORY}
+AND parent NOT IN (SELECT directory FROM removed)
+AND parent NOT IN (SELECT object FROM emptied)
+AND (
+    parent NOT IN (SELECT object FROM gone)
+    OR parent IN (SELECT object FROM outcomes WHERE rule = 'yielded')
+)
+"""  # noqa: S608 - constants
+"""Directories that were never published: the log has entries in them, which are pending, and of the
+directory nothing, or only that its creation is pending at a place that is taken."""
 _KEPT, _DELETED, _BELOW_DELETED, _RECLAIMED = range(4)
 """In the tree, in the trash itself, below a directory there, and below one that is being reclaimed:
 what is further on is deleted earlier, or cannot be restored by itself."""
@@ -167,6 +181,7 @@ class IdPlan(TreePlan):
             self._leave_trash()
             self._yield_places()
             self._refuse_occupied()
+            self._drop_unpublished()
             self._make_parents()
             changed = self._break_cycles() or self._leave_reclaimed() or self._leave_trash()
         self._finish_reclaimed()
@@ -178,6 +193,20 @@ class IdPlan(TreePlan):
         rows = self._all("SELECT object FROM claims JOIN emptied USING (object)")
         for (object_id,) in rows:
             self._drop(object_id, "delete_done", "its removal marker is in the trash")
+
+    def _drop_unpublished(self) -> None:
+        """The content of a new directory may be stored before the directory is published. The log
+        has the directory before that, so that without it nothing of it has taken effect."""
+        left = [parent for (parent,) in self._all(_UNPUBLISHED, *_ROOTS)]
+        while left:
+            rows = self._all(
+                f"SELECT object, isdir FROM claims WHERE {_CREATED} AND parent = ?",  # noqa: S608
+                left.pop(),
+            )
+            for object_id, is_dir in rows:
+                self._drop(object_id, "update_undone", "its directory was never published")
+                if is_dir:
+                    left.append(object_id)
 
     def _finish_removals(self) -> None:
         """A directory is removed after everything in it: entries that were being removed from a

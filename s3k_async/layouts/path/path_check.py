@@ -51,6 +51,10 @@ class PathCheck:
         """Always true."""
         return True
 
+    def is_staged(self, item: Item, entry: Entry) -> bool:
+        """Always false."""
+        return False
+
     def add_directories(self, directories: Iterable[tuple[str, str]]) -> None:
         """Do nothing."""
 

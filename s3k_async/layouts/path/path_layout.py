@@ -81,6 +81,9 @@ class PathLayout(ParentDirectories):
         """Always None: a removed directory is not moved into the trash."""
         return None
 
+    def staged(self, directory: Entry, transaction: str) -> None:
+        """None: the content of a directory could be read by its paths."""
+
     async def prepare_subtree(
         self,
         txn: OwnedTransaction,

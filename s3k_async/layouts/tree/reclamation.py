@@ -150,10 +150,13 @@ class Reclamation:
 
     async def _begin(self, current: TrashedDirectory, since_ms: int) -> TrashedDirectory:
         """Write the next version of the item. It is logged before anything below is deleted, so
-        that a restore from the log does not make the directory restorable without its files."""
+        that a restore from the log does not make the directory restorable without its files. A
+        staged directory counts as deleted from now on, and can no longer be published."""
         store = self._store
         entry = moved_to_trash(current.entry, operation=store.runtime.uuid())
-        begun = replace(current, entry=entry, state="reclaiming", since_ms=since_ms)
+        begun = replace(
+            current, entry=entry, why="deleted", job="", state="reclaiming", since_ms=since_ms
+        )
         put = Put(begun.item(store.keys), current.is_stored())
         await store.changes.run(
             [store.changes.operation("update", current.entry, entry, begun.deletion)],

@@ -27,6 +27,7 @@ __all__ = [
     "deleted_by",
     "in_trash",
     "moved_to_trash",
+    "place_in_trash",
 ]
 
 SETTLE_MS: Final = 20 * 60_000
@@ -154,6 +155,11 @@ def moved_to_trash(directory: Entry, *, operation: str) -> Entry:
     """The next version of a directory, in the trash."""
     moved = directory.moved(_path(directory.id), operation=operation)
     return replace(moved, directory=TRASH_ID)
+
+
+def place_in_trash(directory: Entry) -> Entry:
+    """The same version of a directory, in the trash."""
+    return replace(directory, path=_path(directory.id), directory=TRASH_ID)
 
 
 def deleted_by() -> str:

@@ -121,10 +121,17 @@ class TreeCheck:
         return found
 
     def is_object(self, item: Item, entry: Entry) -> bool:
-        """False for removal markers, which are no objects. Raises ItemFormatError."""
+        """False for removal markers, which are no objects, and for staged directories, which are
+        not logged. Raises ItemFormatError."""
         if entry.directory != TRASH_ID:
             return True
-        return TrashedDirectory.from_item(item, self._store.keys).why != "empty"
+        return TrashedDirectory.from_item(item, self._store.keys).why == "deleted"
+
+    def is_staged(self, item: Item, entry: Entry) -> bool:
+        """Whether it is in the trash for that reason. Raises ItemFormatError."""
+        if entry.directory != TRASH_ID:
+            return False
+        return TrashedDirectory.from_item(item, self._store.keys).why == "staged"
 
     def add_directories(self, directories: Iterable[tuple[str, str]]) -> None:
         """Add directories to the path index."""

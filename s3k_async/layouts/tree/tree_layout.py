@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from s3k_async.layouts.tree.directory_changes import DirectoryChanges
 from s3k_async.layouts.tree.reclamation import Reclamation
+from s3k_async.layouts.tree.staged_directories import StagedDirectories
+from s3k_async.layouts.tree.trash_items import TRASH_FOLDER
 from s3k_async.layouts.tree.tree_parents import TreeParents
 from s3k_async.layouts.tree.tree_trash import TreeTrash
 from s3k_async.model import ChangeResult, ChangeTally, Entry
-from s3k_async.namespace.layout import OnProgress, TrashedEntry
+from s3k_async.namespace.layout import OnProgress, StagedDirectory, TrashedEntry
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.txn.logged_write import TransactionLog
 from s3k_async.txn.txn_record import OwnedTransaction
@@ -90,6 +92,10 @@ class TreeLayout(TreeParents):
         trashed = self.changes.trashed(directory, "empty" if empty else "deleted", operation)
         return TrashedEntry(trashed.entry, trashed.item(self._store.keys), trashed.deletion)
 
+    def staged(self, directory: Entry, transaction: str) -> StagedDirectory:
+        """The item of a staged directory."""
+        return StagedDirectories(self._store).staged(directory, transaction)
+
     async def prepare_subtree(
         self,
         txn: OwnedTransaction,
@@ -109,4 +115,8 @@ class TreeLayout(TreeParents):
         *,
         published: bool,
     ) -> None:
-        """Do nothing: transactions put no intents below a directory as a whole."""
+        """Delete a staged directory of a transaction that was not published. There is nothing else
+        to do: transactions put no intents below a directory as a whole."""
+        is_staged = txn.kind == "transaction" and source.startswith(f"{TRASH_FOLDER}/")
+        if is_staged and not published:
+            await StagedDirectories(self._store).discard(source, txn)

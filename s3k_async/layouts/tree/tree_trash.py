@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Final
 
 from s3k_async._core.concurrency import merge, run_all
@@ -106,33 +107,18 @@ class TreeTrash:
         dry_run: bool = False,
         progress: OnProgress = None,
     ) -> ChangeResult:
-        """Reclaim the items that are due. Staged directories are skipped."""
+        """Reclaim the items that are due, and staged directories that can no longer be
+        published."""
         self._store.require_writable(ROOT)
         tally = ChangeTally()
-        reclamation = Reclamation(self._store, tally, progress)
-
-        async def collect(seen: tuple[TrashedDirectory, int]) -> None:
-            trashed, now_ms = seen
-            if trashed.why == "empty":
-                if not dry_run:
-                    await reclamation.note(trashed, now_ms)
-            elif trashed.why == "deleted" and (
-                trashed.state or trashed.when_ms + retention_ms <= now_ms
-            ):
-                await (count(trashed) if dry_run else reclamation.run(trashed, now_ms))
-
-        async def count(trashed: TrashedDirectory) -> None:
-            tally.directories += 1
-            try:
-                async with aclosing(walk(self._store, in_trash(trashed.entry))) as pages:
-                    async for page in pages:
-                        tally.files += len(page.files())
-                        tally.directories += len(page.directories())
-                        tally.bytes += page.totals()[2]
-            except S3kError as error:
-                tally.fail(trashed.was, error)
-
-        await run_all(collect, self._timed(clock, tally), limit=RECLAIMED)
+        collection = _Collection(
+            self._store,
+            Reclamation(self._store, tally, progress),
+            tally,
+            retention_ms,
+            dry_run=dry_run,
+        )
+        await run_all(collection.collect, self._timed(clock, tally), limit=RECLAIMED)
         return tally.result()
 
     async def _timed(
@@ -153,7 +139,11 @@ class TreeTrash:
         keys = self._store.keys
         stored = await self._store.items.get(TrashedDirectory.key(item.id, keys))
         trashed = None if stored is None else TrashedDirectory.from_item(stored, keys)
-        if trashed is None or (trashed.was, trashed.when_ms) != (item.was, item.when_ms):
+        if (
+            trashed is None
+            or trashed.why != "deleted"
+            or (trashed.was, trashed.when_ms) != (item.was, item.when_ms)
+        ):
             raise PathNotFoundError("the directory is not in the trash", path=item.was)
         return trashed
 
@@ -204,6 +194,59 @@ class TreeTrash:
                 raise
             tally.fail(f"{item[PARTITION]} / {item[SORT]}", error)
             return None
+
+
+@dataclass
+class _Collection:
+    """One run of `TreeTrash.collect`."""
+
+    store: MetadataStore
+    reclamation: Reclamation
+    tally: ChangeTally
+    retention_ms: int
+    dry_run: bool
+
+    async def collect(self, seen: tuple[TrashedDirectory, int]) -> None:
+        """Reclaim an item if it is due; `seen`: with a time of the data store."""
+        trashed, now_ms = seen
+        if trashed.why == "empty":
+            if not self.dry_run:
+                await self.reclamation.note(trashed, now_ms)
+        elif trashed.why == "staged":
+            await self._collect_staged(trashed, now_ms)
+        elif trashed.state or trashed.when_ms + self.retention_ms <= now_ms:
+            await (self._count(trashed) if self.dry_run else self.reclamation.run(trashed, now_ms))
+
+    async def _collect_staged(self, trashed: TrashedDirectory, now_ms: int) -> None:
+        """Remove a staged directory that can no longer be published."""
+        transactions = self.store.transactions
+        try:
+            record = await transactions.record(trashed.job)
+            if record is not None and transactions.lease_runs(record):
+                return
+            if self.dry_run or record is not None:
+                await self._count(trashed)
+            if self.dry_run:
+                return
+            if record is not None:
+                await self.store.resolver.complete(record)
+            else:
+                # The record was damaged: then fsck may have recorded that the content exists.
+                await self.reclamation.run(trashed, now_ms)
+        except S3kError as error:
+            self.tally.fail(trashed.was, error)
+
+    async def _count(self, trashed: TrashedDirectory) -> None:
+        tally = self.tally
+        tally.directories += 1
+        try:
+            async with aclosing(walk(self.store, in_trash(trashed.entry))) as pages:
+                async for page in pages:
+                    tally.files += len(page.files())
+                    tally.directories += len(page.directories())
+                    tally.bytes += page.totals()[2]
+        except S3kError as error:
+            tally.fail(trashed.was, error)
 
 
 def _shown(trashed: TrashedDirectory) -> TrashItem:

@@ -42,6 +42,7 @@ LAYOUT_CHANGE = "tests/migrate/test_layout_change.py"
 RESTORE_TREE = "tests/integrity/test_restore_plan_tree.py"
 RECLAMATION = "tests/layouts/test_reclamation.py"
 RETENTION = "tests/layouts/test_retention.py"
+STAGED = "tests/layouts/test_staged_directories.py"
 TRANSACTIONS = "tests/layouts/test_transactions.py"
 DIRECTORY_RACES = (
     "tests/layouts/test_directory_races.py::test_two_clients_in_every_order_of_their_requests"
@@ -527,6 +528,60 @@ DEFECTS: tuple[Defect, ...] = (
         f"{TRANSACTIONS}::test_directories_beyond_one_publication_are_read_again",
     ),
     Defect(
+        "a staged directory that is removed while its transaction is live",
+        "layouts/tree/tree_trash.py",
+        "            if record is not None and transactions.lease_runs(record):\n"
+        "                return\n",
+        "",
+        f"{STAGED}::test_nobody_sees_anything_before_the_commit",
+    ),
+    Defect(
+        "content of a staged directory that is stored whoever owns the record",
+        "namespace/staged_commit.py",
+        "        actions = [*puts, self._txn.can_be_published]",
+        "        actions = list(puts)",
+        f"{STAGED}::test_a_write_that_arrives_after_the_takeover_is_refused",
+    ),
+    Defect(
+        "staged directories that are published whoever owns the record",
+        "namespace/staged_commit.py",
+        "lambda: store.transactions.publish(self._txn, actions), first=1",
+        "lambda: store.items.transact(actions, store.runtime.uuid())",
+        f"{STAGED}::test_a_write_that_arrives_after_the_takeover_is_refused",
+    ),
+    Defect(
+        "a staged directory that is found by fsck without its content",
+        "integrity/scans.py",
+        "            if scope.check.is_staged(item, entry):",
+        "            if False:",
+        f"{STAGED}::test_fsck_finds_nothing_wrong_with_a_live_staged_directory",
+    ),
+    Defect(
+        "a restore that shows the content of a directory that was not published",
+        "integrity/restore_plans/tree.py",
+        "            self._drop_unpublished()\n",
+        "",
+        f"{STAGED}::test_a_lost_table_is_restored_without_what_was_not_published",
+    ),
+    Defect(
+        "staged directories that are logged before their content",
+        "namespace/staged_commit.py",
+        "            await self._put_content()\n"
+        "        # Last: the log must not have the directories before all of their content.\n"
+        "        await self._log.run_parts(self._operations(), _all_done)\n",
+        "            await self._log.run_parts(self._operations(), _all_done)\n"
+        "            await self._put_content()\n",
+        f"{STAGED}::test_a_lost_table_is_restored_without_what_was_not_published",
+    ),
+    Defect(
+        "a replaced directory that is replaced again by a repetition",
+        "namespace/mutations.py",
+        "                if current is not None and _is_there(mutation, current):\n"
+        "                    left",
+        "                if False:\n                    left",
+        f"{STAGED}::test_a_repeated_replacement_of_unknown_outcome_replaces_nothing",
+    ),
+    Defect(
         "an item in the trash that is believed before its transaction is published",
         "layouts/tree/tree_parents.py",
         "if item is not None and not held:",
@@ -842,7 +897,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a directory in the trash that fsck takes for missing",
         "layouts/tree/tree_check.py",
-        '.why != "empty"',
+        '.why == "deleted"',
         '.why == "staged"',
         f"{REPAIR_TREE}::test_a_healthy_tree_with_a_trash_has_no_findings[memory]",
     ),

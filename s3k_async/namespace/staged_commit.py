@@ -1,0 +1,220 @@
+"""Commits that publish new directories together with their content, in layout `tree`.
+
+Such a directory is staged: its item is put into the trash, and everything in it is stored below it
+by plain transactions of the table, without write intents, since no path leads there. Then one
+transaction of the table publishes the record, moves the items of the directories to their places
+and makes all other changes of the commit
+(docs/design/011-directories-by-id.md, section 5.12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from s3k_async import _native
+from s3k_async._core.concurrency import to_the_end
+from s3k_async.backends.ports.items import ABSENT, MAX_TRANSACTION, Action, Delete, Item
+from s3k_async.errors import (
+    ConditionFailedError,
+    LeaseExpiredError,
+    TransactionConflictError,
+)
+from s3k_async.namespace.conflict_backoff import ConflictBackoff, ObstructedError
+from s3k_async.namespace.layout import StagedDirectory
+from s3k_async.namespace.mutations import Change, CommitPlan
+from s3k_async.namespace.recorded_change import RecordedChange
+from s3k_async.namespace.required_directories import RequiredDirectories
+from s3k_async.namespace.store import MetadataStore
+from s3k_async.oplog.entries import Operation
+from s3k_async.table.codec import unchanged
+from s3k_async.txn.logged_write import LoggedOutcome, TransactionLog
+from s3k_async.txn.txn_manifest import ManifestPart, write_parts
+from s3k_async.txn.txn_record import OwnedTransaction
+
+__all__ = ["Staging", "commit_staged", "row_actions", "staging_of"]
+
+STORED_AT_ONCE: Final = MAX_TRANSACTION - 1
+"""Entries below staged directories that one transaction of the table stores, beside the condition
+on the record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """The division of a plan."""
+
+    name: str
+    """The path in errors."""
+    directories: Sequence[Change]
+    """The topmost new directories that have content."""
+    content: Sequence[Change]
+    """All new entries below them, a directory before its content."""
+    others: Sequence[Change]
+    """Everything else, which changes in the publishing transaction."""
+    required: RequiredDirectories
+
+
+def staging_of(store: MetadataStore, plan: CommitPlan, name: str) -> Staging | None:
+    """The division of a plan, if it creates entries in new directories or replaces directories, and
+    everything but these entries fits into one transaction of the table. `name`: the path in
+    errors."""
+    if store.keys.layout == "path" or any(each.must_be_empty for each in plan.subtrees):
+        return None
+    tops: dict[str, Change] = {}
+    filled: set[str] = set()
+    content: list[Change] = []
+    others: list[Change] = list(plan.trashed)
+    for path, change in plan.changes.items():
+        top = next((above for above in _native.ancestors(path) if above in tops), None)
+        if not _is_new(change):
+            others.append(change)
+        elif top is not None:
+            filled.add(top)
+            content.append(change)
+        elif change.is_directory:
+            tops[path] = change
+        else:
+            others.append(change)
+    if not content and not any(each.replaces_directory for each in tops.values()):
+        return None
+    directories = [change for path, change in tops.items() if path in filled]
+    others += [change for path, change in tops.items() if path not in filled]
+    required = RequiredDirectories(store, name, plan.parents(), [*plan.required, *plan.above])
+    actions = 1 + 2 * len(directories) + len(others) + len(required.actions)
+    if actions > MAX_TRANSACTION:
+        return None
+    return Staging(name, directories, content, others, required)
+
+
+def _is_new(change: Change) -> bool:
+    """Whether a new object comes to a free path, or a new directory to the place of another one."""
+    before, after = change.before, change.after
+    if after is None or any(each.before is not None for each in change.operations):
+        return False
+    return before is None or change.replaces_directory
+
+
+def row_actions(store: MetadataStore, change: Change) -> list[Action]:
+    """The action that makes a change, on the condition that its entry is as it was read."""
+    when = ABSENT if change.before is None else unchanged(change.before)
+    if change.after is None:
+        return [Delete(store.keys.key(change.entry_key), when)]
+    return [change.put(store.keys, when)]
+
+
+async def commit_staged(store: MetadataStore, plan: CommitPlan, staging: Staging) -> None:
+    """Make the changes of a plan. Raises ObstructedError if an entry has changed since the
+    decision."""
+    async with store.transactions.hold("transaction", "", parts=1) as txn:
+        change = RecordedChange(store, txn, stores_entries=True)
+        commit = _StagedCommit(store, txn, change.log, staging)
+        await change.run(commit.prepare, publish=commit.publish)
+    for each in plan.changes.values():
+        if each.before is not None and each.before.is_dir:
+            store.layout.discard(store.keys.directory(each.before))
+
+
+class _StagedCommit:
+    """One attempt of a commit."""
+
+    def __init__(
+        self, store: MetadataStore, txn: OwnedTransaction, log: TransactionLog, staging: Staging
+    ) -> None:
+        self._store = store
+        self._txn = txn
+        self._log = log
+        self._staging = staging
+        self._path = staging.name
+        self._staged = list(self._stage())
+
+    def _stage(self) -> Iterable[StagedDirectory]:
+        for change in self._staging.directories:
+            assert change.after is not None
+            staged = self._store.layout.staged(change.after, self._txn.id)
+            assert staged is not None
+            yield staged
+
+    async def prepare(self) -> None:
+        """Stage the directories, store their content, and log all changes."""
+        store, txn = self._store, self._txn
+        # The record lists the directories before they exist, so that any client can remove them.
+        part = ManifestPart(trees=tuple(each.path for each in self._staged))
+        await write_parts(store.items, txn, [part], store.runtime)
+        if self._staged:
+            await self._send([each.put for each in self._staged])
+            await self._put_content()
+        # Last: the log must not have the directories before all of their content.
+        await self._log.run_parts(self._operations(), _all_done)
+
+    async def publish(self) -> None:
+        """Publish the record together with the directories and all other changes."""
+        store, staging = self._store, self._staging
+        required = staging.required
+        actions = [*required.actions, *(each.remove for each in self._staged)]
+        for change in (*staging.directories, *staging.others):
+            actions += row_actions(store, change)
+        backoff = ConflictBackoff(store)
+        while True:
+            try:
+                await required.send(
+                    actions, lambda: store.transactions.publish(self._txn, actions), first=1
+                )
+            except ConditionFailedError as error:
+                raise self._obstructed(error.current.values()) from error
+            except TransactionConflictError:
+                # What is stored so far need not be stored again.
+                await backoff.lost(ObstructedError(self._path))
+            else:
+                return
+
+    def _operations(self) -> list[Operation]:
+        changes = (*self._staging.directories, *self._staging.others)
+        return [operation for change in changes for operation in change.operations]
+
+    async def _put_content(self) -> None:
+        """Store the content, one transaction of the table after the other: those that require the
+        same record conflict with each other. The first failure ends it: nothing is stored in a
+        directory that is not stored, since no client could find it there."""
+        content = self._staging.content
+
+        async def store(outcome: LoggedOutcome) -> None:
+            for start in range(0, len(content), STORED_AT_ONCE):
+                some = content[start : start + STORED_AT_ONCE]
+                await self._send(
+                    [action for each in some for action in row_actions(self._store, each)]
+                )
+            outcome.succeeded = None
+
+        await self._log.run_parts([each for row in content for each in row.operations], store)
+
+    async def _send(self, puts: Sequence[Action]) -> None:
+        """Store entries that only this transaction has. Raises LeaseExpiredError if another client
+        has taken the transaction over."""
+        store, backoff = self._store, ConflictBackoff(self._store)
+        actions = [*puts, self._txn.can_be_published]
+        while True:
+            await checkpoint_if_cancelled()
+            await self._txn.turn()
+            try:
+                await to_the_end(partial(store.items.transact, actions, store.runtime.uuid()))
+            except ConditionFailedError as error:
+                self._txn.lose()
+                raise LeaseExpiredError(
+                    "transaction lease expired; no changes were applied"
+                ) from error
+            except TransactionConflictError:
+                await backoff.lost(ObstructedError(self._path))
+            else:
+                return
+
+    def _obstructed(self, items: Iterable[Item | None]) -> ObstructedError:
+        return ObstructedError(self._path, self._store.obstacles(items))
+
+
+async def _all_done(outcome: LoggedOutcome) -> None:
+    """Note that all operations take effect with the publication."""
+    outcome.succeeded = None
