@@ -23,8 +23,8 @@ __all__ = ["Rates", "Scheduler"]
 
 STEP = 0.001
 """Seconds that a call takes."""
-QUIET_TURNS = 4
-"""Turns of the loop in which no task can run: what calls back without a task has called by then."""
+QUIET_TURNS = 2
+"""Turns of the loop with nothing to run, after which all wait."""
 PATIENCE = 1_000_000
 """Choices after which a run is held for one that never ends."""
 
@@ -89,11 +89,11 @@ class Scheduler:
         raise AssertionError("the run does not end")
 
     async def _until_all_wait(self, task: asyncio.Future[Any]) -> None:
-        this = asyncio.current_task()
+        # What the loop is about to run: looking at all tasks took a third of the time of a history.
+        ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
         quiet = 0
         while not task.done() and quiet < QUIET_TURNS:
-            busy = any(_can_run(each) for each in asyncio.all_tasks() if each is not this)
-            quiet = 0 if busy else quiet + 1
+            quiet = 0 if ready else quiet + 1
             await asyncio.sleep(0)
 
     def _next(self) -> None:
@@ -129,8 +129,3 @@ class Scheduler:
         if error is not None:
             waiting.plan.fail(number, error, when="before" if when == "before" else "after")
         waiting.go.set_result(None)
-
-
-def _can_run(task: asyncio.Task[Any]) -> bool:
-    waiter = getattr(task, "_fut_waiter", None)
-    return not task.done() and (waiter is None or waiter.done())

@@ -6,13 +6,14 @@ import os
 import random
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import aioboto3
 import pytest
 
 from s3k_async.model import LayoutName
 from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.level import TORTURE
 from tests.torture.histories import UndecidedError
 from tests.torture.histories_runs import NO_FAULTS, Run, in_memory, in_real_time
 from tests.torture.histories_scenes import SCENES
@@ -22,8 +23,8 @@ FAULTS = Rates(lost=0.02, throttled=0.02, killed=0.002)
 KINDS = {"answer lost before", "answer lost after", "throttled", "killed"}
 CALLS = 8
 """Calls that each client of a history makes."""
-MANY = 250
-"""Histories of a scene in `make test-full`: 1,000 in layout `tree`."""
+MANY: Mapping[LayoutName, int] = {"path": 250 if TORTURE else 100, "tree": 250}
+"""Histories of a scene in `make test-full` and `make torture`: 1,000 in layout `tree`."""
 REAL_ENGINES = volume_backends("embedded", "dynoxide+seaweedfs")
 
 in_layouts = pytest.mark.parametrize(
@@ -92,13 +93,13 @@ async def test_histories_with_faults_are_linearizable(scene: str, layout: Layout
 @pytest.mark.slow
 @in_layouts
 async def test_many_histories_are_linearizable(scene: str, layout: LayoutName) -> None:
-    await run_many(scene, layout, MANY)
+    await run_many(scene, layout, MANY[layout])
 
 
 @pytest.mark.slow
 @in_layouts
 async def test_many_histories_with_faults_are_linearizable(scene: str, layout: LayoutName) -> None:
-    faults = await run_many(scene, layout, MANY, FAULTS)
+    faults = await run_many(scene, layout, MANY[layout], FAULTS)
     assert faults.keys() == KINDS
 
 
@@ -116,7 +117,7 @@ async def test_histories_on_real_engines_are_linearizable(
 async def test_many_histories_on_real_engines_are_linearizable(
     scene: str, layout: LayoutName, new_volume: VolumeMaker
 ) -> None:
-    await on_engine(scene, layout, new_volume, MANY // 20)
+    await on_engine(scene, layout, new_volume, MANY[layout] // 20)
 
 
 async def on_engine(scene: str, layout: LayoutName, new_volume: VolumeMaker, rounds: int) -> None:
