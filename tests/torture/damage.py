@@ -75,6 +75,10 @@ ONLY: Mapping[LayoutName, frozenset[tuple[str, tuple[str, ...]]]] = {
             # Paths cannot lead in a circle.
             ("cycles", ("it exists",)),
             ("cycles", ()),
+            # There is a trash.
+            ("trash", ("deleted long ago", "reclamation begun")),
+            ("trash", ("deleted long ago",)),
+            ("trash", ()),
         }
     ),
 }
