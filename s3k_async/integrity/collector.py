@@ -27,7 +27,7 @@ from s3k_async.integrity.facts import (
 from s3k_async.integrity.scans import FactRecord, blob_facts, log_facts, table_facts
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import Child, FactKind, LonelyEntry, Shuffle, State, hash_of
-from s3k_async.model import ROOT, Entry, Progress
+from s3k_async.model import ROOT, Deletion, Entry, Progress
 from s3k_async.oplog.entries import LogRecord, segment_key
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
 from s3k_async.oplog.tail import LogPosition, LogTail, position_of
@@ -90,7 +90,7 @@ class Collector:
 
     async def scan(self, tell: Tell) -> None:
         """Read all three. Raises the stores' errors; damage is a fact, never an error."""
-        table: tuple[FactKind, ...] = ("entries", "directories", "children", "adopted")
+        table: tuple[FactKind, ...] = ("entries", "directories", "children", "adopted", "trash")
         await self.scope.check.begin(self.scope.path)
         if "table" in self._done:
             self._know_directories()
@@ -139,6 +139,7 @@ class Collector:
         log_states = latest(self.shuffle.read("records", number))
         blobs: dict[str, list[Any]] = {}
         adopted = set(self.shuffle.read("adopted", number))
+        trash: dict[str, Deletion] = dict(self.shuffle.read("trash", number))
         for blob in self.shuffle.read("blobs", number):
             # The key of an adopted object holds no object id: see `recheck.with_adopted`.
             if blob.key not in adopted:
@@ -149,6 +150,7 @@ class Collector:
                 entries.get(object_id, ()),
                 log_states.get(object_id, NOT_LOGGED),
                 blobs.get(object_id, ()),
+                trash.get(object_id),
             )
             for object_id in sorted(self._ids(entries, log_states, blobs))
         ]
@@ -239,6 +241,7 @@ class Collector:
         entries: Sequence[Entry],
         log_state: ObjectState,
         blobs: Sequence[Any],
+        trash: Deletion | None,
     ) -> Facts:
         legacy = self.scope.is_legacy
         is_dir = bool(entries) and entries[0].is_dir
@@ -253,6 +256,8 @@ class Collector:
             legacy=legacy,
             by_id=self.scope.check.by_id,
             unfinished=frozenset(self.unfinished),
+            trash=trash,
+            retention_ms=self.scope.retention_ms,
         )
 
     def _ids(

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.errors import ItemFormatError
-from s3k_async.model import Entry
+from s3k_async.model import Deletion, Entry
 from s3k_async.oplog.entries import transaction_of_segment
 from s3k_async.oplog.log_reader import ObjectState
 from s3k_async.storage.physical import is_uri
@@ -65,12 +65,14 @@ FindingKind = Literal[
     "log_pending",
     "missing_parent",
     "orphan_data",
+    "reclamation_unfinished",
     "rename_unfinished",
     "reservation_expired",
     "reservation_open",
     "size_mismatch",
     "stale_intent",
     "stale_transaction",
+    "trash_due",
     "unreachable_entry",
 ]
 
@@ -99,9 +101,11 @@ NOTES: Final[frozenset[str]] = frozenset(
     {
         "collectable_data",
         "foreign_blob",
+        "reclamation_unfinished",
         "rename_unfinished",
         "reservation_open",
         "stale_transaction",
+        "trash_due",
     }
 )
 """Kinds of findings that occur in normal operation."""
@@ -182,6 +186,10 @@ class Facts:
     unfinished: frozenset[str] = frozenset()
     """Keys of interrupted changes that could not be finished as a whole: their intents and
     operations are decided per object."""
+    trash: Deletion | None = None
+    """The attributes of a directory in the trash, in layout `tree`."""
+    retention_ms: int = 0
+    """How long garbage collection leaves a directory in the trash."""
 
     def is_reported_with_transaction(self, entry: Entry) -> bool:
         """Whether the entry's write intent is reported, and removed, with its transaction."""

@@ -28,7 +28,7 @@ from s3k_async.integrity.scans import checked_entry
 from s3k_async.integrity.scope import Scope
 from s3k_async.integrity.shuffle import LonelyEntry
 from s3k_async.integrity.verify_rules import decide
-from s3k_async.model import ROOT, UNCOMMITTED, Entry
+from s3k_async.model import ROOT, UNCOMMITTED, Deletion, Entry
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
 from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, ObjectState, latest
@@ -148,6 +148,7 @@ class _Seen:
     """The state of the recheck of one object."""
 
     entries: list[Entry] = field(default_factory=list)
+    trash: Deletion | None = None
     occupied: dict[str, bool] = field(default_factory=dict)
     records: list[LogRecord] = field(default_factory=list)
     blobs: list[BlobInfo] = field(default_factory=list)
@@ -197,6 +198,7 @@ async def _read(scope: Scope, suspects: Sequence[Facts], tail: LogTail | None) -
             occupied=seen[each.object_id].occupied,
             log_state=latest(seen[each.object_id].records).get(each.object_id, NOT_LOGGED),
             blobs=tuple(seen[each.object_id].blobs),
+            trash=seen[each.object_id].trash,
             transactions={},
         )
         for each in suspects
@@ -217,6 +219,8 @@ async def _entries(scope: Scope, suspects: Sequence[Facts], seen: dict[str, _See
                 read = from_item(items[key], store.keys)
                 if scope.check.is_object(items[key], read):
                     found[entry_key] = scope.check.with_path(read)
+                    if read.is_dir and read.directory in scope.check.roots and read.id in seen:
+                        seen[read.id].trash = scope.check.deletion(items[key])
             except ItemFormatError:
                 found[entry_key] = None
     for object_id, places in wanted.items():

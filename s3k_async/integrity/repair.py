@@ -153,6 +153,7 @@ def scope_of(volume: FsckVolume, *, grace: float = GRACE_SECONDS, path: str = RO
         path,
         legacy=volume.record.kind == "s3k-1.0",
         place=volume.place if volume.record.scope else None,
+        retention_ms=(volume.record.trash_retention or 0) * 1000,
     )
 
 

@@ -487,7 +487,7 @@ class Repairer:
         check = self._scope.check
         put = await check.put_for(before, after)
         before = replace(before, pending="")
-        operation = self._store.changes.operation(kind, before, after, check.deletion(put))
+        operation = self._store.changes.operation(kind, before, after, check.deletion(put.item))
         await self._store.changes.run([operation], lambda _: self._store.items.write(put))
 
     async def _put_log(self, key: str, data: bytes) -> None:

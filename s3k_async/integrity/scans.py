@@ -75,6 +75,10 @@ def _of_items(scope: Scope, items: Iterable[Item], counts: ScanCounts) -> list[F
             facts.append(("items", "", ItemFacts(*found, is_foreign=False, problem="")))
         elif scope.holds_entry(entry):
             _add(scope, entry, facts, counts)
+            if entry.is_dir and entry.directory in scope.check.roots:
+                deletion = scope.check.deletion(item)
+                if deletion is not None:
+                    facts.append(("trash", entry.id, (entry.id, deletion)))
     return facts
 
 

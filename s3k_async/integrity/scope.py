@@ -48,6 +48,8 @@ class Scope:
     place: BlobStore | None = None
     """The whole data location, with the adopted objects, for a volume whose own `blobs` are below
     its scope."""
+    retention_ms: int = 0
+    """The retention of the trash, for a layout that has one."""
     check: LayoutCheck = field(init=False, compare=False)
     """What differs between layouts; it knows the directories of one scan, so that each scan has a
     scope of its own."""

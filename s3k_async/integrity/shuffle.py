@@ -61,6 +61,7 @@ FactKind: TypeAlias = Literal[
     "jobs",
     "segments",
     "adopted",
+    "trash",
 ]
 State: TypeAlias = dict[str, Any]
 
@@ -122,6 +123,10 @@ _CODECS: Final[Mapping[FactKind, tuple[Callable[[Any], Any], Callable[[Any], Any
         lambda row: (row, row) if isinstance(row, str) else tuple(row),
     ),
     "adopted": (lambda key: key, lambda row: row),
+    "trash": (
+        lambda fact: [fact[0], *astuple(fact[1])],
+        lambda row: (row[0], Deletion(*row[1:])),
+    ),
     "children": (list, tuple),
     "lonely": (
         lambda lonely: [*lonely.child, *map(_record_row, lonely.records)],

@@ -62,6 +62,8 @@ key, since directories above may have been renamed."""
 COMPARED_BINARY: Final = ("path", "id", "version", "ctime", "size", "committed")
 """The same for S3-FileSystem 1.0's log, which holds no more."""
 
+DAY_MS: Final = 86_400_000
+
 S = TypeVar("S")
 
 
@@ -212,6 +214,17 @@ class _Case:
             state is not None and same_blob(self.blob.key, state.physical) for state in states
         )
 
+    def is_due(self) -> bool:
+        """Whether the directory was deleted so long ago that garbage collection should have
+        reclaimed it."""
+        trash = self.facts.trash
+        waits_ms = max(2 * self.facts.retention_ms, DAY_MS)
+        return (
+            trash is not None
+            and trash.why == "deleted"
+            and trash.when_ms + waits_ms < self.facts.now_ms
+        )
+
     def known(self) -> bool:
         return bool(self.facts.entries) or self.operation is not None or bool(self.pending)
 
@@ -287,6 +300,8 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "foreign key": lambda case: _native.object_id_of(case.blob.key) is None,
     "object known": lambda case: case.known(),
     "logged": lambda case: case.facts.logged,
+    "deleted long ago": lambda case: case.is_due(),
+    "reclamation begun": lambda case: case.facts.trash is not None and bool(case.facts.trash.state),
 }
 
 ROW_OK: Final[VerifyRule] = Rule((), None, "none")
@@ -486,6 +501,27 @@ BLOBS: Final[VerifyTable[_Case]] = RuleTable(
 """An object is in the log before it is in the table. So data that a log does not reference was
 never published: its writer died, or was cancelled, after the upload. Without a log its owner is
 unknown."""
+TRASH: Final[VerifyTable[_Case]] = RuleTable(
+    "trash",
+    "each directory in the trash",
+    CONDITIONS,
+    (
+        Rule(
+            ("deleted long ago", "reclamation begun"),
+            "reclamation_unfinished",
+            "none",
+            "deleted {waits} ago, and partly reclaimed: s3k gc goes on",
+        ),
+        Rule(
+            ("deleted long ago",),
+            "trash_due",
+            "none",
+            "deleted {waits} ago, and not reclaimed: s3k gc has not run",
+        ),
+        ROW_OK,
+    ),
+)
+"""Long ago: twice the retention of the trash, and a day."""
 
 
 def decide(facts: Facts) -> list[Finding]:
@@ -526,6 +562,8 @@ def decide(facts: Facts) -> list[Finding]:
         found += _found(DATA, each, path=each.entry.path, key=str(each.entry.physical))
     for blob in facts.blobs:
         found += _found(BLOBS, replace(case, blob=blob), key=blob.key, size=blob.size)
+    if facts.trash is not None:
+        found += _found(TRASH, case, path=facts.trash.was)
     return found
 
 
@@ -566,7 +604,14 @@ def _detail(row: VerifyRule, case: _Case) -> str:
         entry=case.entry,
         age=(case.facts.now_ms - case.entry.mtime_ms) // 1000,
         stored=sizes[0] if sizes else 0,
+        waits=_duration(case.facts.now_ms - case.facts.trash.when_ms) if case.facts.trash else "",
     )
+
+
+def _duration(time_ms: int) -> str:
+    """In days and hours."""
+    days, hours = divmod(time_ms // 3_600_000, 24)
+    return f"{days:,} d {hours} h"
 
 
 def _shows(entry: Entry, operation: Operation) -> bool:
@@ -738,6 +783,7 @@ TABLES: Final[tuple[VerifyTable[Any], ...]] = (
     LOG,
     DATA,
     BLOBS,
+    TRASH,
     ITEMS,
     LOG_OBJECTS,
     PARENTS,

@@ -404,9 +404,9 @@ class LayoutCheck(Protocol):
     def logged_item(self, operation: Operation) -> Mapping[str, Value]:
         """The item for the state of an entry after a logged operation."""
 
-    def deletion(self, put: Put) -> Deletion | None:
-        """The attributes of a directory in the trash that a write of `put_for` stores, for the log;
-        None for other entries."""
+    def deletion(self, item: Item) -> Deletion | None:
+        """The attributes of a directory in the trash that an item stores, as in the log; None for
+        other entries. Raises ItemFormatError."""
 
     def moved_item(self, item: Item, entry: Entry) -> Mapping[str, Value]:
         """The item of an entry under its own key, which was found under another one."""

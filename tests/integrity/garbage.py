@@ -10,6 +10,7 @@ from pathlib import Path
 
 from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async._core.runtime import Runtime
+from s3k_async.backends.ports.items import Key
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
 from s3k_async.config import Tuning, VolumeConfig
@@ -17,6 +18,7 @@ from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData, Marked
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector, Swept
+from s3k_async.model import LayoutName
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client, memory_config
@@ -99,6 +101,13 @@ class Yard:
         await collector.clean_up(marked)
         return marked, await collector.sweep(self.candidates)
 
+    async def key(self, path: str) -> Key:
+        """The key of the item of a path."""
+        store = self.volume.store
+        entry = await store.get(path)
+        assert entry is not None, path
+        return store.keys.of(entry)
+
     async def settle(self) -> None:
         """Wait for the log's marks."""
         await self.volume.log.drained()
@@ -111,13 +120,14 @@ class Yard:
 async def yard(
     tmp_path: Path,
     *,
+    layout: LayoutName = "path",
     change: Callable[[VolumeConfig], VolumeConfig] = lambda config: config,
     seed: int = 11,
 ) -> AsyncIterator[Yard]:
     """A new volume. Two with one `seed` have the same ids."""
     clock, faults = FakeClock(), FaultPlan()
     runtime = fake_runtime(clock, seed=seed)
-    config = change(memory_config(TUNING))
+    config = change(memory_config(TUNING, layout))
     await init_volume(config, runtime=runtime)
     async with faulty_client(faults, config, runtime) as client:
         place = Yard(client, config, clock, runtime, faults, str(tmp_path / "candidates"))

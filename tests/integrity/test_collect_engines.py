@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import pytest
 from anyio.lowlevel import checkpoint
 
 from s3k_async._core.runtime import SYSTEM
@@ -25,6 +26,7 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.integrity.gc_rules import Ages
+from s3k_async.model import LayoutName
 from s3k_async.volumes import init_volume, open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.integrity.garbage import gc_of, live_keys, stored_keys
@@ -102,11 +104,12 @@ class Crowd:
             await checkpoint()
 
 
+@pytest.mark.layouts("path", "tree")
 @volume_backends("dynoxide+seaweedfs", slow=["memory", "embedded", "dynamodb_local+seaweedfs"])
 async def test_a_loop_of_collections_beside_a_crowd_loses_nothing(
-    new_volume: VolumeMaker, tmp_path: Path
+    new_volume: VolumeMaker, layout: LayoutName, tmp_path: Path
 ) -> None:
-    config = replace(new_volume(), tuning=Tuning(lease=AGES.lease, busy_timeout=2.0))
+    config = replace(new_volume(layout=layout), tuning=Tuning(lease=AGES.lease, busy_timeout=2.0))
     await init_volume(config)
     candidates, deleted = str(tmp_path / "candidates"), 0
 

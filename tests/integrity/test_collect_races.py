@@ -20,10 +20,13 @@ from s3k_async.errors import BusyError, LeaseExpiredError, S3kError, Unreachable
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector
 from s3k_async.integrity.repair import repair_volume
+from s3k_async.model import LayoutName
 from s3k_async.namespace import multi_path_commit
 from s3k_async.testing import Call, Died, FaultPlan
 from tests.client.rig import faulty_client
 from tests.integrity.garbage import DAY, Yard, live_keys, yard
+
+pytestmark = pytest.mark.layouts("path", pytest.param("tree", marks=pytest.mark.slow))
 
 NOW: Final = Ages(grace=0.0, lease=600.0, late=60.0)
 """No grace at all: only leases protect."""
@@ -85,8 +88,8 @@ async def check(place: Yard) -> None:
     assert await live_keys(fs) <= await place.keys()
 
 
-async def calls_of_a_run(tmp_path: Path) -> int:
-    async with yard(tmp_path) as place:
+async def calls_of_a_run(layout: LayoutName, tmp_path: Path) -> int:
+    async with yard(tmp_path, layout=layout) as place:
         await fill(place)
         plan = FaultPlan()
         await place.gc(plan, NOW)
@@ -101,12 +104,12 @@ async def calls_of_a_run(tmp_path: Path) -> int:
     ],
 )
 async def test_a_change_between_any_two_calls_of_a_run_loses_nothing(
-    name: str, first: int, step: int, tmp_path: Path
+    layout: LayoutName, name: str, first: int, step: int, tmp_path: Path
 ) -> None:
-    calls = await calls_of_a_run(tmp_path)
+    calls = await calls_of_a_run(layout, tmp_path)
     assert calls > 30
     for moment in range(first, calls + 1, step):
-        async with yard(tmp_path) as place:
+        async with yard(tmp_path, layout=layout) as place:
             await fill(place)
 
             async def gate(call: Call, moment: int = moment, place: Yard = place) -> None:
@@ -140,12 +143,12 @@ class Mover:
 @pytest.mark.parametrize("every", [1, 2, 3, 5])
 @pytest.mark.parametrize("unmarked", [False, True], ids=["log up to date", "log behind"])
 async def test_a_file_that_never_stays_where_it_is_keeps_its_bytes(
-    every: int, unmarked: bool, tmp_path: Path
+    layout: LayoutName, every: int, unmarked: bool, tmp_path: Path
 ) -> None:
     """It moves at every call of the run, or every few; where the log is behind, it knows no move to
     have happened, and only the table can tell."""
     for start in range(every):
-        async with yard(tmp_path) as place:
+        async with yard(tmp_path, layout=layout) as place:
             if unmarked:
                 refused = UnreachableError("the log takes no marks")
                 place.faults.fail_when(
@@ -166,11 +169,11 @@ async def test_a_file_that_never_stays_where_it_is_keeps_its_bytes(
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
 async def test_a_death_at_any_call_of_a_run_loses_nothing_and_the_next_run_finishes(
-    when: str, step: int, tmp_path: Path
+    layout: LayoutName, when: str, step: int, tmp_path: Path
 ) -> None:
-    calls = await calls_of_a_run(tmp_path)
+    calls = await calls_of_a_run(layout, tmp_path)
     for moment in range(1 + (when == "after"), calls + 1, step):
-        async with yard(tmp_path) as place:
+        async with yard(tmp_path, layout=layout) as place:
             await fill(place)
             await place.client.open("/a/reserved", "xb")
             place.clock.advance(DAY)
@@ -190,10 +193,10 @@ async def test_a_death_at_any_call_of_a_run_loses_nothing_and_the_next_run_finis
             assert not await place.client.exists("/a/reserved")
 
 
-async def test_two_runs_at_once_do_no_harm(tmp_path: Path) -> None:
-    calls = await calls_of_a_run(tmp_path)
+async def test_two_runs_at_once_do_no_harm(layout: LayoutName, tmp_path: Path) -> None:
+    calls = await calls_of_a_run(layout, tmp_path)
     for moment in range(1, calls + 1, 4):
-        async with yard(tmp_path) as place:
+        async with yard(tmp_path, layout=layout) as place:
             await fill(place)
 
             async def gate(call: Call, moment: int = moment, place: Yard = place) -> None:
@@ -207,8 +210,8 @@ async def test_two_runs_at_once_do_no_harm(tmp_path: Path) -> None:
             assert await place.keys() == await live_keys(place.client)
 
 
-async def test_a_list_is_swept_by_one_at_a_time(tmp_path: Path) -> None:
-    async with yard(tmp_path) as place:
+async def test_a_list_is_swept_by_one_at_a_time(layout: LayoutName, tmp_path: Path) -> None:
+    async with yard(tmp_path, layout=layout) as place:
         await fill(place)
         await (await place.collector(ages=NOW)).mark(place.candidates)
         refused: list[BusyError] = []
@@ -227,11 +230,11 @@ async def test_a_list_is_swept_by_one_at_a_time(tmp_path: Path) -> None:
 
 
 async def test_a_write_that_is_under_way_while_everything_is_scanned_keeps_its_bytes(
-    tmp_path: Path,
+    layout: LayoutName, tmp_path: Path
 ) -> None:
     """S3-FileSystem 1.0 scanned data and table at different times, and took what was created
     between for garbage."""
-    async with yard(tmp_path) as place:
+    async with yard(tmp_path, layout=layout) as place:
         await fill(place)
 
         async def collect(call: Call) -> None:
@@ -276,9 +279,11 @@ WRITERS: Final[dict[str, tuple[str, Deed]]] = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-async def test_who_uploads_past_the_lease_publishes_nothing(name: str, tmp_path: Path) -> None:
+async def test_who_uploads_past_the_lease_publishes_nothing(
+    layout: LayoutName, name: str, tmp_path: Path
+) -> None:
     method, deed = WRITERS[name]
-    async with yard(tmp_path) as place:
+    async with yard(tmp_path, layout=layout) as place:
         await place.client.write("/file", b"file")
         await place.settle()
         stall(place, method, 601)
@@ -290,8 +295,10 @@ async def test_who_uploads_past_the_lease_publishes_nothing(name: str, tmp_path:
 
 
 @pytest.mark.parametrize("path", ["/new", "/file"])
-async def test_an_open_file_past_its_lease_publishes_nothing(path: str, tmp_path: Path) -> None:
-    async with yard(tmp_path) as place:
+async def test_an_open_file_past_its_lease_publishes_nothing(
+    layout: LayoutName, path: str, tmp_path: Path
+) -> None:
+    async with yard(tmp_path, layout=layout) as place:
         await place.client.write("/file", b"file")
         writer = await place.client.open(path, "wb")
         await writer.write(b"x" * 600)
@@ -302,8 +309,10 @@ async def test_an_open_file_past_its_lease_publishes_nothing(path: str, tmp_path
         assert await place.client.read("/file") == b"file"
 
 
-async def test_files_of_a_list_past_their_lease_are_not_published(tmp_path: Path) -> None:
-    async with yard(tmp_path) as place:
+async def test_files_of_a_list_past_their_lease_are_not_published(
+    layout: LayoutName, tmp_path: Path
+) -> None:
+    async with yard(tmp_path, layout=layout) as place:
         stall(place, "put", 601)
         result = await place.client.write_many([(f"/{number}", b"x") for number in range(3)])
         assert [type(error) for _, error in result.failures] == [LeaseExpiredError] * 3
@@ -311,11 +320,11 @@ async def test_files_of_a_list_past_their_lease_are_not_published(tmp_path: Path
 
 
 async def test_bytes_that_lose_a_race_keep_the_lease_that_they_were_uploaded_under(
-    tmp_path: Path,
+    layout: LayoutName, tmp_path: Path
 ) -> None:
     """They are used again after a lost race; with a new lease they could become visible after they
     were collected."""
-    async with yard(tmp_path) as place:
+    async with yard(tmp_path, layout=layout) as place:
         fs = place.client
         await fs.write("/file", b"old")
         lost = 0
@@ -350,13 +359,13 @@ async def calls_of(place: Yard, deed: Deed) -> int:
     [("rename the directory", 4), ("rename over another", 3), ("overwrite", 2), ("transaction", 3)],
 )
 async def test_bytes_of_changes_that_died_half_way_are_not_collected(
-    name: str, step: int, tmp_path: Path
+    layout: LayoutName, name: str, step: int, tmp_path: Path
 ) -> None:
-    async with yard(tmp_path) as place:
+    async with yard(tmp_path, layout=layout) as place:
         await fill(place)
         calls = await calls_of(place, DEEDS[name])
     for moment in range(1, calls + 1, step):
-        async with yard(tmp_path) as place:
+        async with yard(tmp_path, layout=layout) as place:
             await fill(place)
             place.faults.calls.clear()
             place.faults.die(moment, when="after")
@@ -394,7 +403,7 @@ class Unseen:
     async def mark(self, path: str, plan: FaultPlan | None = None) -> GarbageCollector:
         """Mark as if the scan had passed by the path before the file came there."""
         place = self._place
-        items, key = MemoryItems(place.config.name), place.volume.store.keys.key(path)
+        items, key = MemoryItems(place.config.name), await place.key(path)
         item = await items.get(key)
         assert item is not None
         await items.write(Delete(key, Condition()))
@@ -405,8 +414,10 @@ class Unseen:
         return collector
 
 
-async def test_what_the_scan_missed_is_found_where_the_log_has_seen_it(tmp_path: Path) -> None:
-    async with yard(tmp_path) as place:
+async def test_what_the_scan_missed_is_found_where_the_log_has_seen_it(
+    layout: LayoutName, tmp_path: Path
+) -> None:
+    async with yard(tmp_path, layout=layout) as place:
         unseen = Unseen(place)
         await unseen.make(["/a", "/b", "/c"])
         collector = await unseen.mark("/c")
@@ -414,9 +425,11 @@ async def test_what_the_scan_missed_is_found_where_the_log_has_seen_it(tmp_path:
         assert await place.client.read("/c") == b"live"
 
 
-async def test_what_was_moved_since_it_was_marked_is_in_the_logs_news(tmp_path: Path) -> None:
+async def test_what_was_moved_since_it_was_marked_is_in_the_logs_news(
+    layout: LayoutName, tmp_path: Path
+) -> None:
     for by_directory in (False, True):
-        async with yard(tmp_path) as place:
+        async with yard(tmp_path, layout=layout) as place:
             unseen = Unseen(place)
             await place.client.makedirs("/d")
             await place.client.write("/d/other", b"other")
@@ -429,11 +442,11 @@ async def test_what_was_moved_since_it_was_marked_is_in_the_logs_news(tmp_path: 
 
 
 async def test_what_moves_between_two_requests_of_one_reading_is_seen_by_the_next(
-    tmp_path: Path,
+    layout: LayoutName, tmp_path: Path
 ) -> None:
     """A rename whose pending entry was there when the log was read, and which comes to the table in
     mid-reading."""
-    async with yard(tmp_path) as place:
+    async with yard(tmp_path, layout=layout) as place:
         unseen, arriving, arrived = Unseen(place), Event(), Event()
         await unseen.make([f"/{number:03}" for number in range(130)])
 
@@ -471,11 +484,11 @@ async def test_what_moves_between_two_requests_of_one_reading_is_seen_by_the_nex
 
 @pytest.mark.parametrize("method", ["get_many", "delete_many"])
 async def test_bytes_that_repair_may_still_publish_stay_as_long_as_their_reservation(
-    method: str, tmp_path: Path
+    layout: LayoutName, method: str, tmp_path: Path
 ) -> None:
     """A writer died between the log and the table: its bytes are whole, and repair rolls that
     forward."""
-    async with yard(tmp_path) as place:
+    async with yard(tmp_path, layout=layout) as place:
         await fill(place)
         writer = await place.client.open("/a/late", "xb")
         await writer.write(b"whole")

@@ -49,9 +49,10 @@ from s3k_async.integrity.verify_rules import (
     RESERVATIONS,
     decide,
 )
-from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.model import UNCOMMITTED, Entry, LayoutName
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
+from s3k_async.table.keys import is_entry_partition
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent
@@ -60,6 +61,9 @@ from tests.client.rig import faulty_client
 from tests.engines.volumes import fresh_name
 from tests.support import under
 from tests.torture.damage import DAMAGES, GRACE, Scene
+from tests.torture.damage_tree import TREE_DAMAGES, damage, damages_of
+
+pytestmark = pytest.mark.layouts("path", "tree")
 
 OLD = Entry("/f", False, "i", 2, 1, 1000, 3, "k.id=i", True, operation="o")
 
@@ -113,8 +117,10 @@ def said(about: Facts) -> set[tuple[str, str]]:
     return {(finding.kind, finding.action) for finding in decide(about) if finding.is_problem}
 
 
-async def test_a_write_just_before_a_repair_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = await Scene.start()
+async def test_a_write_just_before_a_repair_wins(
+    layout: LayoutName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = await Scene.start(layout=layout)
     repair_action = Repairer.repair_action
 
     async def late(self: Repairer, task: Task) -> None:
@@ -135,9 +141,9 @@ async def test_a_write_just_before_a_repair_wins(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_what_was_put_back_and_has_gone_since_is_not_put_back_again(
-    monkeypatch: pytest.MonkeyPatch,
+    layout: LayoutName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = await Scene.start()
+    scene = await Scene.start(layout=layout)
     repair_action = Repairer.repair_action
 
     async def late(self: Repairer, task: Task) -> None:
@@ -160,16 +166,16 @@ async def test_what_was_put_back_and_has_gone_since_is_not_put_back_again(
 
 
 async def test_what_a_client_is_writing_over_is_not_taken_away(
-    monkeypatch: pytest.MonkeyPatch,
+    layout: LayoutName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its operation is pending in the log when repair looks at the entry once more."""
-    scene = await Scene.start()
+    scene = await Scene.start(layout=layout)
     begun, go = asyncio.Event(), asyncio.Event()
     looks = 0
     writers: list[asyncio.Task[object]] = []
 
     async def gate(call: Call) -> None:
-        if call.method in ("write", "transact") and call.key.startswith("ks://"):
+        if call.method in ("write", "transact") and is_entry_partition(call.key):
             begun.set()
             await go.wait()
 
@@ -205,9 +211,11 @@ async def test_what_a_client_is_writing_over_is_not_taken_away(
 
 
 @pytest.mark.parametrize("change", ["delete", "rename", "write", "nothing"])
-async def test_what_changes_between_the_look_and_the_write_is_not_put_back(change: str) -> None:
+async def test_what_changes_between_the_look_and_the_write_is_not_put_back(
+    layout: LayoutName, change: str
+) -> None:
     """Another repair has put it back right before, and a client has changed that."""
-    scene = await Scene.start()
+    scene = await Scene.start(layout=layout)
     store = scene.volume.store
     reached = 0
 
@@ -246,10 +254,26 @@ async def test_what_changes_between_the_look_and_the_write_is_not_put_back(chang
         await scene.end()
 
 
-@pytest.mark.parametrize("name", DAMAGES)
-async def test_two_runs_at_once_mend_as_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+TWICE = [
+    *(pytest.param("path", name, id=f"{name}-path") for name in damages_of("path")),
+    *(
+        pytest.param(
+            "tree",
+            name,
+            id=f"{name}-tree",
+            marks=() if name in TREE_DAMAGES else pytest.mark.slow,
+        )
+        for name in damages_of("tree")
+    ),
+]
+
+
+@pytest.mark.parametrize(("layout_name", "name"), TWICE)
+async def test_two_runs_at_once_mend_as_one(
+    layout_name: LayoutName, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both have decided before either acts."""
-    one, two = [await Scene.start() for _ in range(2)]
+    one, two = [await Scene.start(layout=layout_name) for _ in range(2)]
     repair_action, about_to = RepairRound._repair_found, set[RepairRound]()
     both = anyio.Event()
 
@@ -264,7 +288,7 @@ async def test_two_runs_at_once_mend_as_one(name: str, monkeypatch: pytest.Monke
 
     try:
         for scene in (one, two):
-            await DAMAGES[name](scene, "/top")
+            await damage(scene, name, "/top")
         alone = await repair(one)
         monkeypatch.setattr(RepairRound, "_repair_found", together)
         reports = await gather(lambda _: repair(two), range(2), limit=2)
@@ -287,20 +311,15 @@ async def conflicts(scene: Scene) -> int:
     return sum(bool(truth.conflict) for truth in truths.values())
 
 
-def places(engine: str, directory: Path) -> VolumeConfig:
+def places(engine: str, directory: Path, layout: LayoutName) -> VolumeConfig:
     name = fresh_name("live")
-    tuning = Tuning(busy_timeout=2.0)
-    if engine == "memory":
-        return VolumeConfig(
-            name, MemoryTable(name), MemoryBlobs(name), suffix_count=3, tuning=tuning
-        )
-    return VolumeConfig(
-        name,
-        SqliteFile(str(directory / "meta.db")),
-        LocalDirectory(str(directory / "data")),
-        suffix_count=3,
-        tuning=tuning,
+    table, blobs = (
+        (MemoryTable(name), MemoryBlobs(name))
+        if engine == "memory"
+        else (SqliteFile(str(directory / "meta.db")), LocalDirectory(str(directory / "data")))
     )
+    tuning = Tuning(busy_timeout=2.0)
+    return VolumeConfig(name, table, blobs, suffix_count=3, tuning=tuning, layout=layout)
 
 
 async def work_and_remember(fs: S3kClient, lane: int, until: anyio.Event) -> dict[str, bytes]:
@@ -330,11 +349,19 @@ async def work_and_remember(fs: S3kClient, lane: int, until: anyio.Event) -> dic
     return held
 
 
-@pytest.mark.parametrize("engine", ["memory", "embedded"])
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [
+        ("path", "memory"),
+        ("path", "embedded"),
+        ("tree", "memory"),
+        pytest.param("tree", "embedded", marks=pytest.mark.slow),
+    ],
+)
 async def test_repair_in_a_loop_beside_writers_touches_nothing_that_lives(
-    engine: str, tmp_path: Path
+    name: LayoutName, engine: str, tmp_path: Path
 ) -> None:
-    config = places(engine, tmp_path)
+    config = places(engine, tmp_path, name)
     await init_volume(config)
     over, held, reports = anyio.Event(), list[dict[str, bytes]](), list[RepairReport]()
 
@@ -365,8 +392,8 @@ async def test_repair_in_a_loop_beside_writers_touches_nothing_that_lives(
         await volume.close()
 
 
-async def test_an_error_of_the_store_is_not_taken_for_damage() -> None:
-    scene = await Scene.start()
+async def test_an_error_of_the_store_is_not_taken_for_damage(layout: LayoutName) -> None:
+    scene = await Scene.start(layout=layout)
     try:
         faults = FaultPlan()
         faults.fail_when(
@@ -386,8 +413,8 @@ async def test_an_error_of_the_store_is_not_taken_for_damage() -> None:
         await scene.end()
 
 
-async def test_a_damaged_log_object_is_kept_in_quarantine() -> None:
-    scene = await Scene.start()
+async def test_a_damaged_log_object_is_kept_in_quarantine(layout: LayoutName) -> None:
+    scene = await Scene.start(layout=layout)
     try:
         entry = await scene.need("/top")
         await DAMAGES["cut_log"](scene, "/top")
@@ -400,8 +427,10 @@ async def test_a_damaged_log_object_is_kept_in_quarantine() -> None:
         await scene.end()
 
 
-async def test_an_upload_that_was_logged_is_published_after_its_writer_died() -> None:
-    scene = await Scene.start()
+async def test_an_upload_that_was_logged_is_published_after_its_writer_died(
+    layout: LayoutName,
+) -> None:
+    scene = await Scene.start(layout=layout)
     try:
         await DAMAGES["uploaded"](scene, "/top")
         report = await repair(scene)
@@ -424,8 +453,8 @@ async def test_bytes_that_a_pending_operation_names_are_not_garbage() -> None:
     }
 
 
-async def test_another_volumes_items_in_the_table_are_not_touched() -> None:
-    scene = await Scene.start()
+async def test_another_volumes_items_in_the_table_are_not_touched(layout: LayoutName) -> None:
+    scene = await Scene.start(layout=layout)
     try:
         await DAMAGES["foreign_items"](scene, "/top")
         before = sorted(map(str, (await scene.volume.items.scan(0, 1)).items))
@@ -478,8 +507,10 @@ def test_a_committed_entry_of_version_1_is_no_reservation() -> None:
     }
 
 
-async def test_a_repair_does_nothing_that_is_not_in_the_audit_trail(tmp_path: Path) -> None:
-    scene = await Scene.start()
+async def test_a_repair_does_nothing_that_is_not_in_the_audit_trail(
+    layout: LayoutName, tmp_path: Path
+) -> None:
+    scene = await Scene.start(layout=layout)
     try:
         await DAMAGES["no_item"](scene, "/top")
         file = tmp_path / "audit.jsonl"
@@ -495,8 +526,8 @@ async def test_a_repair_does_nothing_that_is_not_in_the_audit_trail(tmp_path: Pa
         await scene.end()
 
 
-async def test_without_an_audit_trail_nothing_is_done() -> None:
-    scene = await Scene.start()
+async def test_without_an_audit_trail_nothing_is_done(layout: LayoutName) -> None:
+    scene = await Scene.start(layout=layout)
     try:
         await DAMAGES["no_item"](scene, "/top")
         faults = FaultPlan()
@@ -514,8 +545,8 @@ async def test_without_an_audit_trail_nothing_is_done() -> None:
         await scene.end()
 
 
-async def test_a_dry_run_writes_nothing_and_tells_everything() -> None:
-    scene = await Scene.start()
+async def test_a_dry_run_writes_nothing_and_tells_everything(layout: LayoutName) -> None:
+    scene = await Scene.start(layout=layout)
     try:
         for name in ("no_item", "other_attributes", "abandoned", "broken_item"):
             await DAMAGES[name](
@@ -587,8 +618,10 @@ def test_facts_and_findings_travel() -> None:
     assert pickle.loads(pickle.dumps(decide(facts(OLD)))) == decide(facts(OLD))
 
 
-async def test_what_does_not_fit_into_memory_goes_to_files_and_says_the_same() -> None:
-    scene = await Scene.start()
+async def test_what_does_not_fit_into_memory_goes_to_files_and_says_the_same(
+    layout: LayoutName,
+) -> None:
+    scene = await Scene.start(layout=layout)
     try:
         for name in ("no_item", "other_attributes", "no_directory", "wrong_suffix"):
             await DAMAGES[name](
@@ -605,8 +638,10 @@ async def test_what_does_not_fit_into_memory_goes_to_files_and_says_the_same() -
         await scene.end()
 
 
-async def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
-    scene = await Scene.start()
+async def test_a_run_that_was_interrupted_goes_on_where_it_was(
+    layout: LayoutName, tmp_path: Path
+) -> None:
+    scene = await Scene.start(layout=layout)
     try:
         await DAMAGES["other_attributes"](scene, "/top")
         expected = await verify_volume(scene.volume, grace=GRACE)
@@ -632,11 +667,11 @@ async def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -
         await scene.end()
 
 
-async def test_items_that_are_quarantined_are_kept_whole() -> None:
-    scene = await Scene.start()
+async def test_items_that_are_quarantined_are_kept_whole(layout: LayoutName) -> None:
+    scene = await Scene.start(layout=layout)
     try:
         item: dict[str, str | int] = {
-            "path": scene.volume.store.keys.key("/broken").partition,
+            "path": (await scene.key("/broken")).partition,
             "children": "broken",
             "isdir": "x",
             "n": 7,
@@ -654,12 +689,12 @@ def from_call(number: int) -> Callable[[Call], bool]:
     return lambda call: call.number >= number
 
 
-async def test_an_interrupted_run_can_be_run_again_at_every_call() -> None:
+async def test_an_interrupted_run_can_be_run_again_at_every_call(layout: LayoutName) -> None:
     """Wherever repair dies, the next run ends what it began."""
     number = 0
     while True:
         number += 17
-        scene = await Scene.start()
+        scene = await Scene.start(layout=layout)
         try:
             for name, path in (
                 ("no_item", "/top"),

@@ -17,9 +17,8 @@ from s3k_async._core.runtime import Runtime
 from s3k_async.client import S3kClient
 from s3k_async.config import MemoryBlobs, MemoryTable, Tuning, VolumeConfig
 from s3k_async.errors import ConflictError, PathNotFoundError
-from s3k_async.integrity.recheck import read_item
 from s3k_async.integrity.repair import RepairReport, repair_volume, verify_volume
-from s3k_async.model import Entry
+from s3k_async.model import Entry, LayoutName
 from s3k_async.namespace.bulk_changes import delete_files
 from s3k_async.namespace.pair_renames import PairRenames, RenamePair
 from s3k_async.oplog.compaction import Compactor
@@ -29,6 +28,8 @@ from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import fresh_name
 from tests.support import FakeClock, fake_runtime, under
+
+pytestmark = pytest.mark.layouts("path", "tree")
 
 GRACE: Final = 300.0
 SLOW: Final = [600.0, 3600.0]
@@ -53,7 +54,7 @@ class Rig:
         return self.client._volume()
 
     async def need(self, path: str) -> Entry:
-        entry = await read_item(self.volume.store, path)
+        entry = await self.volume.store.get(path)
         assert entry is not None
         return entry
 
@@ -119,10 +120,15 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(slow: float) -> AsyncIterator[Rig]:
+async def rig(layout: LayoutName, slow: float) -> AsyncIterator[Rig]:
     clock, name = FakeClock(), fresh_name("slow")
     config = VolumeConfig(
-        name, MemoryTable(name), MemoryBlobs(name), suffix_count=2, tuning=Tuning(busy_timeout=5.0)
+        name,
+        MemoryTable(name),
+        MemoryBlobs(name),
+        suffix_count=2,
+        tuning=Tuning(busy_timeout=5.0),
+        layout=layout,
     )
     runtime = fake_runtime(clock, seed=7)
     await init_volume(config, runtime=runtime)
@@ -180,11 +186,11 @@ def is_begin(call: Call, first: str) -> bool:
     return call.method == "scan" and call.number > 3
 
 
-async def run(first: str, then: str, slow: float, moment: int) -> int:
+async def run(layout: LayoutName, first: str, then: str, slow: float, moment: int) -> int:
     """A repair with the first deed at its moment, and the other so many calls later; how many calls
     follow the first.
     """
-    async with rig(slow) as place:
+    async with rig(layout, slow) as place:
         begun: list[int] = []
         done: list[int] = []
 
@@ -202,6 +208,7 @@ async def run(first: str, then: str, slow: float, moment: int) -> int:
         return calls - begun[0]
 
 
+@pytest.mark.layouts("path", pytest.param("tree", marks=pytest.mark.slow))
 @pytest.mark.parametrize("slow", SLOW)
 @pytest.mark.parametrize(
     ("first", "then", "start", "step"),
@@ -211,19 +218,21 @@ async def run(first: str, then: str, slow: float, moment: int) -> int:
     ],
 )
 async def test_what_a_slow_client_changes_during_a_repair_is_not_undone(
-    first: str, then: str, start: int, step: int, slow: float
+    layout: LayoutName, first: str, then: str, start: int, step: int, slow: float
 ) -> None:
     moment = start
-    while moment <= await run(first, then, slow, moment):
+    while moment <= await run(layout, first, then, slow, moment):
         moment += step
 
 
 @pytest.mark.parametrize("slow", SLOW)
-async def test_the_writer_of_what_was_rolled_back_changes_nothing(slow: float) -> None:
+async def test_the_writer_of_what_was_rolled_back_changes_nothing(
+    layout: LayoutName, slow: float
+) -> None:
     """The operation is in the log and not in the table yet when repair takes it for one of the
     dead. If the writer went on, the log would not tell of its change until that is committed.
     """
-    async with rig(slow) as place:
+    async with rig(layout, slow) as place:
         path = OLD[0]
         reports: list[RepairReport] = []
 
@@ -244,11 +253,11 @@ async def test_the_writer_of_what_was_rolled_back_changes_nothing(slow: float) -
 
 @pytest.mark.parametrize("slow", SLOW)
 async def test_a_writer_that_withdraws_a_segment_which_repair_has_marked_leaves_no_damage(
-    slow: float,
+    layout: LayoutName, slow: float
 ) -> None:
     """Repair takes the segment for one of the dead and marks its operations as unknown; then the
     writer is refused, and removes the pending object."""
-    async with rig(slow) as place:
+    async with rig(layout, slow) as place:
         reports: list[RepairReport] = []
 
         async def nothing(_: Call) -> None:

@@ -8,10 +8,13 @@ import pytest
 
 from s3k_async.integrity.collector import Collector, Tell
 from s3k_async.integrity.repair import repair_volume, verify_volume
+from s3k_async.model import LayoutName
 from s3k_async.namespace.bulk_changes import delete_files
 from s3k_async.namespace.pair_renames import PairRenames, RenamePair
 from s3k_async.table.codec import in_columns
 from tests.torture.damage import DAMAGES, GRACE, Scene
+
+pytestmark = pytest.mark.layouts("path", "tree")
 
 FILES = ("/top", "/a/d0/f0")
 
@@ -43,9 +46,9 @@ async def move_directory(scene: Scene) -> None:
 @pytest.mark.parametrize("damage", ["no_commit", "no_commits", "no_log", "other_attributes"])
 @pytest.mark.parametrize("deed", [remove, move, remove_directory, move_directory])
 async def test_what_was_removed_or_moved_by_many_during_a_repair_does_not_come_back(
-    damage: str, deed: Deed, monkeypatch: pytest.MonkeyPatch
+    layout: LayoutName, damage: str, deed: Deed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = await Scene.start()
+    scene = await Scene.start(layout=layout)
     try:
         for path in FILES:
             await DAMAGES[damage](scene, path)

@@ -14,13 +14,15 @@ from s3k_async.integrity.repair import scope_of
 from s3k_async.integrity.scans import FactRecord, blob_facts, log_facts, table_facts
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import LonelyEntry, Shuffle, from_line, hash_of, to_line
-from s3k_async.model import Entry
+from s3k_async.model import Entry, LayoutName
 from s3k_async.oplog.checkpoints import Checkpoint
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.log_reader import Finding, LogReader, entry_ranges
 from tests.oplog import operations as samples
 from tests.torture.damage import DAMAGES, GRACE, Scene
+
+pytestmark = pytest.mark.layouts("path", "tree")
 
 DAMAGED = (
     "foreign_items",
@@ -34,8 +36,8 @@ DAMAGED = (
 )
 
 
-async def test_pieces_hold_what_one_pass_does() -> None:
-    scene = await Scene.start()
+async def test_pieces_hold_what_one_pass_does(layout: LayoutName) -> None:
+    scene = await Scene.start(layout=layout)
     try:
         for name, path in zip(DAMAGED, scene.files, strict=False):
             await DAMAGES[name](scene, path)
@@ -93,8 +95,10 @@ async def log_in_pieces(log: LogReader, count: int) -> AsyncIterator[Finding]:
                 yield finding
 
 
-async def test_pieces_of_a_compacted_log_pass_over_what_its_checkpoint_covers() -> None:
-    scene = await Scene.start()
+async def test_pieces_of_a_compacted_log_pass_over_what_its_checkpoint_covers(
+    layout: LayoutName,
+) -> None:
+    scene = await Scene.start(layout=layout)
     try:
         compactor = Compactor(scene.log_blobs, scene.volume.store.runtime, grace=0, part_bytes=1000)
         assert (await compactor.run(dry_run=False)).checkpoint

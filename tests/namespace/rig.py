@@ -17,7 +17,8 @@ from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.config import Tuning
 from s3k_async.layouts.path.path_layout import PathLayout
 from s3k_async.layouts.path.recursive import Tree
-from s3k_async.model import Content, Entry
+from s3k_async.layouts.tree.tree_layout import TreeLayout
+from s3k_async.model import Content, Entry, LayoutName
 from s3k_async.namespace.ordered_walk import walk
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
@@ -40,6 +41,8 @@ class Rig:
     real_time: bool = False
     """With the fake clock a sleeping task makes time pass at once; where a test holds tasks at a
     gate it must not."""
+    layout: LayoutName = "path"
+    """In layout `tree` there is no `tree`."""
 
     logs: list[NativeLog] = field(default_factory=list)
 
@@ -72,8 +75,9 @@ class Rig:
         )
         self.logs.append(log)
         tuning = Tuning(busy_timeout=5.0, lease=600.0)
-        keys = KeyScheme("v", self.suffix_count)
-        return MetadataStore(items, keys, log, self.runtime, tuning, PathLayout)
+        keys = KeyScheme("v", self.suffix_count, layout=self.layout)
+        layout = PathLayout if self.layout == "path" else TreeLayout
+        return MetadataStore(items, keys, log, self.runtime, tuning, layout)
 
     def content(self, object_id: str, size: int = 3) -> Content:
         return Content(self.runtime.physical_key(object_id), size, "etag", "xxh128:" + "0" * 32)

@@ -439,6 +439,8 @@ async def _collect(volume: Volume, plan: Plan) -> None:
         plan.ages,
         AuditTrail(volume.log_blobs, SYSTEM.uuid(), None),
     )
+    # In layout `tree`, the files below deleted directories are deleted at once.
+    await collector.reclaim(0.0)
     with tempfile.TemporaryDirectory() as directory:
         candidates = os.path.join(directory, "candidates")
         await collector.clean_up(await collector.mark(candidates))

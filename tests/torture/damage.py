@@ -75,6 +75,10 @@ ONLY: Mapping[LayoutName, frozenset[tuple[str, tuple[str, ...]]]] = {
             # Paths cannot lead in a circle.
             ("cycles", ("it exists",)),
             ("cycles", ()),
+            # There is a trash.
+            ("trash", ("deleted long ago", "reclamation begun")),
+            ("trash", ("deleted long ago",)),
+            ("trash", ()),
         }
     ),
 }
@@ -687,7 +691,7 @@ async def die_at_publication(
                 faults.fail_when(lambda _: True, Died("is dead"), times=10**9)
                 raise Died("died at its publication")
 
-            records.publish = then_die  # type: ignore[method-assign]
+            records.publish = then_die  # type: ignore[assignment, method-assign]
             await verb(fs)
     (txn,) = txns
     return txn

@@ -28,6 +28,7 @@ __all__ = [
     "removed_as_empty",
 ]
 
+DAY_MS = 86_400_000
 FILES = ("d0/f0", "d0/f1", "d1/f0")
 
 
@@ -142,6 +143,23 @@ async def unreadable_in_the_trash(scene: Scene, path: str) -> None:
         del scene.files[each]
 
 
+async def deleted_long_ago(scene: Scene, path: str) -> None:
+    """Garbage collection has not run since, as is noted; of one of two directories the reclamation
+    has begun."""
+    store, top = scene.volume.store, scene.top
+    for name in ("d0", "d1"):
+        directory = await at(scene, f"{top}/{name}")
+        await store.layout.delete_directory(directory, atomic=True)
+        if name == "d0":
+            trash = store.layout.trash()
+            await trash.empty([each for each in await trash.items() if each.id == directory.id])
+        key = TrashedDirectory.key(directory.id, store.keys)
+        long_ago = {"when": scene.now_ms() - 3 * DAY_MS}
+        await scene.volume.items.write(Update(key, Condition(), set=long_ago))
+    for each in scene.below(f"{top}/d0") | scene.below(f"{top}/d1"):
+        del scene.files[each]
+
+
 async def removed_directories(scene: Scene, path: str) -> None:
     """Nothing is wrong with directories that were moved, deleted, and removed as empty."""
     layout, top = scene.volume.store.layout, scene.top
@@ -167,6 +185,7 @@ TREE_DAMAGES: Mapping[str, Damage] = {
         cycle,
         # Layout `path` has no trash.
         unreadable_in_the_trash,
+        deleted_long_ago,
         removed_directories,
     )
 }

@@ -10,6 +10,10 @@ they refuse no order of the calls explains.
   replaced it.
 * What was removed or replaced, acknowledged, stays away: unless the content can have come to the
   place afterwards.
+
+In layout `tree` a call on files finds its directory first and takes effect in it later: if the
+directory is renamed in between, at its new path (docs/design/011-directories-by-id.md, section
+6.12). So a move brings along what arrives after it (`late`).
 """
 
 from __future__ import annotations
@@ -104,7 +108,8 @@ class _Stay:
 class _History:
     """The calls that may have happened, by the places that they concern."""
 
-    def __init__(self, calls: Iterable[Call]) -> None:
+    def __init__(self, calls: Iterable[Call], *, late: bool) -> None:
+        self._late = late
         self._calls = sorted(
             (call for call in calls if call.is_possible), key=lambda call: call.over
         )
@@ -142,6 +147,8 @@ class _History:
                 bisect_left(moves, stay.earliest, key=lambda each: each[0].over) :
             ]:
                 earliest, latest = max(stay.earliest, move.began), move.over
+                if self._late:
+                    latest = max(latest, stay.latest)
                 before = stays.get(target)
                 if before is None or earliest < before.earliest or latest > before.latest:
                     known = before or _Stay(earliest, latest)
@@ -150,11 +157,13 @@ class _History:
         return stays
 
 
-def check_overlapping(tree: Mapping[str, str], calls: Iterable[Call]) -> None:
-    """Raises AssertionError for a tree (paths to names of contents) that the calls do not
-    explain."""
+def check_overlapping(
+    tree: Mapping[str, str], calls: Iterable[Call], *, late: bool = False
+) -> None:
+    """Raises AssertionError for a tree (paths to names of contents) that the calls do not explain.
+    `late`: whether a call may take effect in a directory that was renamed since it began."""
     known = list(calls)
-    history = _History(known)
+    history = _History(known, late=late)
     found: dict[str, str] = {}
     for path, name in tree.items():
         assert name not in found, f"{name} is at {path} and at {found[name]}"

@@ -48,9 +48,11 @@ LEFT = {
     "reservation_expired",
     "orphan_data",
     "missing_parent",
+    "unreachable_entry",
 }
-"""What the dead may leave for fsck. Without parents: a file whose writer died before it looked
-whether its directory, which somebody moved meanwhile, still stood; it was never acknowledged."""
+"""What the dead may leave for fsck. Without parents, or unreachable in layout `tree`: a file whose
+writer died before it looked whether its directory, which somebody moved or removed meanwhile, still
+stood; it was never acknowledged."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import pytest
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.integrity.gc_rules import Ages
+from s3k_async.model import LayoutName
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.level import TORTURE
@@ -35,10 +36,13 @@ SHORT = Plan(6.0, (), Ages(8.0, 2.0, 4.0), 3.0)
 
 
 @pytest.mark.parametrize("clocks", CLOCKS if TORTURE else ["ten minutes"])
+@pytest.mark.parametrize("layout", ["path", "tree"])
 @volume_backends("dynoxide+seaweedfs", slow=["embedded"])
-def test_chaos_undoes_nothing(new_volume: VolumeMaker, clocks: str, tmp_path: Path) -> None:
+def test_chaos_undoes_nothing(
+    new_volume: VolumeMaker, layout: LayoutName, clocks: str, tmp_path: Path
+) -> None:
     seed = seed_of_run()
-    config = new_volume(suffix_count=3)
+    config = new_volume(suffix_count=3, layout=layout)
     asyncio.run(init_volume(config))
     base = LONG if TORTURE else SHORT
     plan = Plan(base.seconds, CLOCKS[clocks], base.ages, base.grace, base.pause, base.stop)
@@ -52,7 +56,7 @@ def test_chaos_undoes_nothing(new_volume: VolumeMaker, clocks: str, tmp_path: Pa
         raise
     report(
         "chaos",
-        f"{new_volume.backend}, {clocks}",
+        f"{new_volume.backend}, layout {layout}, {clocks}",
         seed=seed,
         seconds=plan.seconds,
         calls=dict(chaos.outcomes),
@@ -72,5 +76,7 @@ async def check_tree(config: VolumeConfig, chaos: Chaos) -> None:
     async with S3kClient(config=config) as fs:
         tree = await read_tree(fs, TOP)
     check_overlapping(
-        {path: named(data) for path, data in tree.items() if data is not None}, chaos.calls
+        {path: named(data) for path, data in tree.items() if data is not None},
+        chaos.calls,
+        late=config.layout == "tree",
     )

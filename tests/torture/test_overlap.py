@@ -101,6 +101,22 @@ def test_a_file_follows_its_directories() -> None:
         check_overlapping({"/h/a": "one"}, calls)
 
 
+def test_in_layout_tree_a_file_may_arrive_in_a_directory_after_its_rename() -> None:
+    """It is put after a deletion at the new path, by a write that began before the rename."""
+    calls = [
+        write("/d/a", "one", 0, 6),
+        move("/d", "/e", 1, 2, tree=True),
+        delete("/e/a", 3, 4),
+    ]
+    check_overlapping({"/e/a": "one"}, calls, late=True)
+    with pytest.raises(AssertionError, match="removed"):
+        check_overlapping({"/e/a": "one"}, calls)
+    with pytest.raises(AssertionError, match="removed"):
+        check_overlapping({"/e/a": "one"}, [*calls, delete("/e/a", 7, 8)], late=True)
+    with pytest.raises(AssertionError, match="is lost"):
+        check_overlapping({}, calls[:2], late=True)
+
+
 def test_a_move_before_the_write_brings_nothing() -> None:
     with pytest.raises(AssertionError, match="nothing can have brought it"):
         check_overlapping({"/b": "one"}, [move("/a", "/b", 0, 1), write("/a", "one", 2, 3)])

@@ -29,7 +29,6 @@ ON_ONE_VOLUME = 10
 def test_what_was_acknowledged_survives_kill_9(
     new_volume: VolumeMaker, layout: LayoutName, tmp_path: Path
 ) -> None:
-    """In layout `path`, fsck repairs what is left; it does not support layout `tree` yet."""
     seed = seed_of_run()
     under_way = answered = 0
     left = ROUNDS[new_volume.backend]
@@ -49,8 +48,7 @@ def test_what_was_acknowledged_survives_kill_9(
             under_way += killed.under_way
             answered += killed.answered
         left -= len(rounds)
-        if layout == "path":
-            asyncio.run(recover(config))
+        asyncio.run(recover(config))
         for place, killed in rounds.items():
             asyncio.run(check_round(config, place, killed))
     report(

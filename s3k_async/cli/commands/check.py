@@ -35,9 +35,16 @@ _PARTS: Final = {
 """Name to module of `s3k_async.cli.commands` and a summary."""
 
 
-_NOTED: Final = ("foreign_blob", "rename_unfinished", "reservation_open")
-"""Notes about foreign objects, and about work in progress of S3-FileSystem 1.0, which cannot be
-distinguished from its remains."""
+_NOTED: Final = (
+    "foreign_blob",
+    "reclamation_unfinished",
+    "rename_unfinished",
+    "reservation_open",
+    "trash_due",
+)
+"""Notes about foreign objects, about work in progress of S3-FileSystem 1.0, which cannot be
+distinguished from its remains, and about directories in the trash that garbage collection should
+have removed."""
 
 
 class _FsckCommands(CommandGroup):

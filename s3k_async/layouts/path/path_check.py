@@ -93,7 +93,7 @@ class PathCheck:
         assert operation.after is not None
         return to_item(operation.after, self._store.keys)
 
-    def deletion(self, put: Put) -> Deletion | None:
+    def deletion(self, item: Item) -> Deletion | None:
         """None: there is no trash."""
         return None
 

@@ -195,9 +195,9 @@ class TreeCheck:
             return to_item(after, self._store.keys)
         return TrashedDirectory.of(after, operation.trash).item(self._store.keys)
 
-    def deletion(self, put: Put) -> Deletion | None:
+    def deletion(self, item: Item) -> Deletion | None:
         """The attributes of the deletion in an item in the trash; None for other items."""
-        item, keys = put.item, self._store.keys
+        keys = self._store.keys
         if from_item(item, keys).directory != TRASH_ID:
             return None
         return TrashedDirectory.from_item(item, keys).deletion
