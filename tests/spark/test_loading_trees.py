@@ -101,6 +101,7 @@ def require_same(done: LoadResult, expected: LoadResult) -> None:
     assert replace(done, requests=expected.requests) == expected
 
 
+@pytest.mark.slow
 def test_what_is_loaded_is_what_one_machine_loads(
     spark: SparkSession, dumped: Path, tmp_path: Path
 ) -> None:
@@ -150,15 +151,9 @@ def test_missing_parents_and_ids_at_two_paths_get_the_ids_that_one_machine_gives
     assert len(found) == len(on(many, items_of))
 
 
-@pytest.mark.parametrize(
-    ("at", "by"),
-    [
-        pytest.param("directories", "tasks", marks=pytest.mark.slow),
-        ("directories", "one machine"),
-        pytest.param("files", "tasks", marks=pytest.mark.slow),
-        pytest.param("files", "one machine", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("at", ["directories", "files"])
+@pytest.mark.parametrize("by", ["tasks", "one machine"])
 def test_an_interrupted_load_is_finished_by_the_same_call(
     spark: SparkSession,
     dumped: Path,
@@ -187,7 +182,8 @@ def test_an_interrupted_load_is_finished_by_the_same_call(
     assert on(place, logged) == on(alone[0], logged)
 
 
-@pytest.mark.parametrize("chunks", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("chunks", [2, 20])
 def test_one_machine_begins_and_tasks_finish(
     spark: SparkSession,
     dumped: Path,

@@ -243,15 +243,8 @@ def both(
     return report, many
 
 
-@pytest.mark.parametrize(
-    ("seed", "keep"),
-    [
-        (5, True),
-        pytest.param(5, False, marks=pytest.mark.slow),
-        pytest.param(6, False, marks=pytest.mark.slow),
-        pytest.param(7, True, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "keep"), [(5, True), (5, False), (6, False), (7, True)])
 def test_a_tangled_log_is_restored_as_by_one_machine(
     spark: SparkSession, tmp_path: Path, seed: int, keep: bool
 ) -> None:
@@ -269,14 +262,8 @@ def test_a_tangled_log_is_restored_as_by_one_machine(
     assert {rule for rule, count in report.counts.items() if count} == expected
 
 
-@pytest.mark.parametrize(
-    "which",
-    [
-        "/lost+found",
-        pytest.param("deepest", marks=pytest.mark.slow),
-        pytest.param("file", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["/lost+found", "deepest", "file"])
 def test_a_part_of_the_tree_is_restored_as_by_one_machine(
     spark: SparkSession, tmp_path: Path, which: str
 ) -> None:
