@@ -4,7 +4,7 @@ its root or were changed during the dump."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from s3k_async import _native
 from s3k_async._core.runtime import Runtime
@@ -68,21 +68,24 @@ class DumpDirectories:
         the entries of the dump, in their directories. Raises NotDirectoryError if a parent is a
         file."""
         wanted = {path for entry in chunk for path in _native.ancestors(entry.path)}
-        keys = {path: self._known[path] for path in wanted if path in self._known}
-        for path in keys:
-            self._known.move_to_end(path)
-        unknown = sorted(wanted - keys.keys())
-        found = await self._directories(unknown)
-        made = [self._new(path) for path, entry in found.items() if entry is None]
-        keys |= {path: self._key(entry) for path, entry in found.items() if entry is not None}
-        keys |= {entry.path: self._key(entry) for entry in made}
-        self._add((path, keys[path]) for path in unknown)
-        keys[ROOT] = self._key(ROOT_ENTRY)
+        keys, missing = await self._keys_at(wanted)
+        made = [self._new(path) for path in missing]
+        own = {entry.path: self._key(entry) for entry in made}
+        self._add(own.items())
+        keys |= own
+        return self._in_directories(made, keys), self._in_directories(chunk, keys)
 
-        def in_directory(entry: Entry) -> Entry:
-            return self._keys.placed(entry, keys[_native.split(entry.path)[0]])
-
-        return list(map(in_directory, made)), list(map(in_directory, chunk))
+    async def located(self, chunk: Sequence[Entry]) -> Sequence[Entry]:
+        """The entries in their directories, all of which the table has; in layout `path` the
+        entries as they are, without a read. Raises CorruptDataError if the table lacks one."""
+        if not self._keys.by_id:
+            return chunk
+        keys, missing = await self._keys_at({_native.split(entry.path)[0] for entry in chunk})
+        if missing:
+            raise CorruptDataError(
+                "a directory that was loaded is not in the table", path=missing[0]
+            )
+        return self._in_directories(chunk, keys)
 
     async def absent(self, paths: Sequence[str]) -> list[Entry]:
         """New entries for directories that the table lacks, without directory keys. Raises
@@ -93,6 +96,22 @@ class DumpDirectories:
     def close(self) -> None:
         """Remove temporary files. Idempotent."""
         self._ids.close()
+
+    async def _keys_at(self, paths: Collection[str]) -> tuple[dict[str, str], list[str]]:
+        """The directory keys of the directories at the paths, that of the root included; and the
+        paths at which the table has nothing, topmost first. Raises NotDirectoryError if one is a
+        file."""
+        keys = {path: self._known[path] for path in paths if path in self._known}
+        for path in keys:
+            self._known.move_to_end(path)
+        found = await self._directories(sorted(set(paths) - keys.keys() - {ROOT}))
+        read = {path: self._key(entry) for path, entry in found.items() if entry is not None}
+        self._add(read.items())
+        root = {ROOT: self._key(ROOT_ENTRY)}
+        return keys | read | root, [path for path, entry in found.items() if entry is None]
+
+    def _in_directories(self, entries: Sequence[Entry], keys: Mapping[str, str]) -> list[Entry]:
+        return [self._keys.placed(entry, keys[_native.split(entry.path)[0]]) for entry in entries]
 
     async def _directories(self, paths: Sequence[str]) -> dict[str, Entry | None]:
         """What the table has at the paths. Raises NotDirectoryError if one is a file."""

@@ -91,11 +91,16 @@ class LoadTarget:
     def new_directory(self, path: str) -> Entry:
         """A directory that the dump lacks, without an operation, as of the time of the dump. The
         same in every load of the dump."""
-        return Entry(path, True, self._derived(path), 1, self.time_ms // 1000, self.time_ms)
+        return Entry(path, True, self.new_id(path), 1, self.time_ms // 1000, self.time_ms)
 
     def with_new_id(self, directory: Entry) -> Entry:
         """A directory of the dump under an id of its own. The same in every load of the dump."""
-        return replace(directory, id=self._derived(directory.path), operation="")
+        return replace(directory, id=self.new_id(directory.path), operation="")
+
+    def new_id(self, path: str) -> str:
+        """The id of a directory that does not have one from the dump. The same in every load of the
+        dump."""
+        return self._derived(path)
 
     async def load(self, entries: Sequence[Entry], held: Callable[[], object]) -> None:
         """Log and write entries. Idempotent, also concurrently: items and operations are the same.

@@ -17,13 +17,12 @@ from typing import Protocol, TypeAlias
 
 from s3k_async._native import Entries
 from s3k_async.backends.ports.items import Condition, Delete, Item, Put, Value
-from s3k_async.errors import ItemFormatError, S3kError, UnsupportedError
+from s3k_async.errors import ItemFormatError, S3kError
 from s3k_async.model import (
     ChangeResult,
     ChangeTally,
     Deletion,
     Entry,
-    LayoutName,
     Operation,
     Progress,
     TrashItem,
@@ -45,7 +44,6 @@ __all__ = [
     "StagedDirectory",
     "TrashStore",
     "TrashedEntry",
-    "require_supported",
 ]
 
 Chain: TypeAlias = list[tuple[str, Entry | None]]
@@ -423,9 +421,3 @@ class LayoutCheck(Protocol):
     async def break_cycle(self, entry: Entry, others: Sequence[Entry]) -> None:
         """Move one directory of a cycle into `/lost+found`, if nothing has changed in the cycle.
         Raises ConditionFailedError."""
-
-
-def require_supported(layout: LayoutName, work: str) -> None:
-    """Raise UnsupportedError for work that only layout `path` supports so far."""
-    if layout != "path":
-        raise UnsupportedError(f"{work} does not support layout {layout} yet")

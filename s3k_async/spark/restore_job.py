@@ -2,13 +2,13 @@
 
 Tasks decide each object by the rules of the local runner, and write the files that cannot affect
 other objects, which are nearly all. The driver resolves the rest in a temporary file: directories,
-uncertain states, and competing claims to a path (`integrity.restore_plans`).
+uncertain states, and competing claims to a place (`integrity.restore_plans`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import islice
@@ -24,24 +24,22 @@ from s3k_async._sync.loop_thread import current_bridge
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ItemFormatError
 from s3k_async.integrity.audit import AuditTrail
-from s3k_async.integrity.restore_plans.path import PathPlan
-from s3k_async.integrity.restore_plans.tree_plan import entry_of
+from s3k_async.integrity.restore_plans.tree_plan import TreePlan
 from s3k_async.integrity.restore_report import (
     LISTED_OUTCOMES,
     UNTOLD,
     RestoreOutcome,
     RestoreReport,
 )
-from s3k_async.integrity.restore_rules import RestoreDecision
 from s3k_async.integrity.scope import Scope
-from s3k_async.namespace.layout import require_supported
+from s3k_async.model import ROOT
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.log_writer import DisabledLog
 from s3k_async.settings import with_local_secrets
 from s3k_async.spark.delegate_tasks import while_held
 from s3k_async.spark.job_report import JobResult
-from s3k_async.spark.restore_tasks import DECIDED, WRITTEN, decider, writer
+from s3k_async.spark.restore_tasks import DECIDED, WRITTEN, Decider, decision_of, writer
 from s3k_async.spark.runner import AnyVolume, JobRun, ProgressCallback
 from s3k_async.spark.scan_job import CORE_TASKS, ScanPlan, ScanResult
 from s3k_async.spark.scan_splits import Run
@@ -50,7 +48,12 @@ from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.volumes import Volume
 from s3k_async.volumes.connections import VolumeConnections, log_location
-from s3k_async.volumes.restoration import DamagedVolume, restore_volume, write_tree
+from s3k_async.volumes.restoration import (
+    DamagedVolume,
+    removed_directories,
+    restore_volume,
+    write_tree,
+)
 from s3k_async.volumes.volume import metadata_store
 
 __all__ = ["restore"]
@@ -97,11 +100,16 @@ def restore(
     frames: list[DataFrame] = []
 
     async def planned(lost: DamagedVolume) -> _Planned:
-        require_supported(lost.keys.layout, "a Spark job of restore")
         known = lost.config if lost.table is None else lost.table.config
         here, there = (
             LostPlace(
-                replace(config, name=known.name, suffix_count=known.suffix_count, hash=known.hash),
+                replace(
+                    config,
+                    name=known.name,
+                    suffix_count=known.suffix_count,
+                    hash=known.hash,
+                    layout=lost.keys.layout,
+                ),
                 lost.scope,
             )
             for config in (both.driver, both.executors)
@@ -121,8 +129,8 @@ def restore(
 
 @dataclass(frozen=True, slots=True)
 class LostPlace:
-    """A volume whose table may be missing, as shipped to tasks. `config`: with name, suffix count
-    and hash."""
+    """A volume whose table may be missing, as shipped to tasks. `config`: with name, suffix count,
+    hash and layout."""
 
     config: VolumeConfig
     scope: str
@@ -140,7 +148,12 @@ class LostPlace:
             items, _ = connections.table()
             log = connections.blobs(log_location(config), "log").below(self.scope)
             place = connections.blobs(config.data, "data")
-            keys = KeyScheme(config.name, config.suffix_count or 1, config.hash or "java31")
+            keys = KeyScheme(
+                config.name,
+                config.suffix_count or 1,
+                config.hash or "java31",
+                config.layout or "path",
+            )
             log_of = DisabledLog()
             store = metadata_store(items, keys, log_of, SYSTEM, config.tuning, read_only=True)
             reader = LogReader(log, has_key=keys.has)
@@ -157,7 +170,7 @@ class LostPlace:
 class _Planned:
     """The plan of a restore: the entries that the driver writes, and the files that tasks write."""
 
-    tree: PathPlan
+    tree: TreePlan
     files: DataFrame
     outcomes: DataFrame
     config: VolumeConfig
@@ -189,12 +202,13 @@ class _Planned:
                 "written",
                 "writing files",
                 WRITTEN,
-                lambda: self.files.select("line").mapInArrow(work, spark_schema(WRITTEN)),
+                lambda: self.files.select("line", "path").mapInArrow(work, spark_schema(WRITTEN)),
             )
         report.written += sum(row.written for row in written.collect())
 
     def close(self) -> None:
-        self.sorter.__exit__(None, None, None)
+        self.tree.close()
+        self.sorter.close()
 
 
 def _plan(
@@ -205,36 +219,38 @@ def _plan(
     temporary: str | None,
 ) -> _Planned:
     """Plan the restore. `here`: the lost volume as the driver opens it; `there`: as tasks do."""
-    with here.opened_scope() as (scope, run):
-        scans = ScanPlan(job, there, scope, run)
-        scanned = scans.scan("", job.now_ms, table=lost.table is not None)
-        _need_understood(scanned)
-        work = decider(job.now_ms, lost.path)
-        decided = job.stage(
-            "decided",
-            "deciding objects",
-            DECIDED,
-            lambda: scans.by_part(scanned).mapInArrow(work, spark_schema(DECIDED)),
-        )
-    known = _Decided(decided)
-    files = job.stage("files", "independent files", FILES, known.files)
     sorter = ExternalSort(temporary)
+    tree = lost.make_tree(sorter, lost.volume_id, lost.path)
     try:
-        tree = PathPlan(sorter, lost.volume_id, lost.path)
+        with here.opened_scope() as (scope, run):
+            scans = ScanPlan(job, there, scope, run)
+            with closing(scans.scan("", job.now_ms, table=lost.table is not None)) as scanned:
+                _need_understood(scanned)
+                work = Decider(type(tree), lost.keys, job.now_ms, lost.path, tree.within)
+                decided = job.stage(
+                    "decided",
+                    "deciding objects",
+                    DECIDED,
+                    lambda: scans.by_part(scanned).mapInArrow(work, spark_schema(DECIDED)),
+                )
+            if lost.table is not None:
+                tree.add_removed(run(partial(removed_directories, scope.store)))
+        known = _Decided(decided, tree.names)
+        files = job.stage("files", "independent files", FILES, known.files)
         outcomes: list[RestoreOutcome] = []
         tree.report.heard = outcomes.append
         for damaged in scanned.collector.loose.log_objects:
             tree.report.note(RestoreOutcome("log_damaged", damaged.key, detail=damaged.problem))
         with job.described("the tree"):
             _make_a_tree(tree, known, files, job.now_ms)
-            kept, frames = _judged(job.spark, tree, files)
-            frames.append(known.tag("outcome"))
+            kept, frames = _judged(job.spark, tree, files, known.outcomes)
             tree.report.log_records = scanned.collector.counts.log_records
             _count(tree.report, kept, frames)
             reported = _reported([kept, *frames, _frame(job.spark, outcomes)])
         tree.report.heard = None
     except BaseException:
-        sorter.__exit__(None, None, None)
+        tree.close()
+        sorter.close()
         raise
     return _Planned(tree, kept, reported, there.config, job, sorter)
 
@@ -251,56 +267,56 @@ def _need_understood(scanned: ScanResult) -> None:
 class _Decided:
     """The decisions of the tasks, and the selection that the driver needs."""
 
-    def __init__(self, frame: DataFrame) -> None:
-        self.frame = frame
-        claims = self.tag("claim")
-        plain = claims.where(sf.col("plain"))
-        certain = (
-            plain.select("path").groupBy("path").count().where(sf.col("count") > 1).select("path")
-        )
-        others = claims.where(~sf.col("plain"))
-        came_from = others.select(sf.col("came_from").alias("path")).where(
-            sf.col("path").isNotNull()
-        )
-        frames = [certain, others.select("path"), came_from, self.tag("above").select("path")]
-        touched = reduce(DataFrame.unionAll, frames).distinct()
-        self._touched = touched
-        self.special = others.unionAll(
-            plain.join(touched, "path", "left_semi").select(claims.columns)
-        )
-        self._left = plain.join(touched, "path", "left_anti").select(claims.columns)
+    def __init__(self, frame: DataFrame, names: Sequence[str]) -> None:
+        """`names`: as of the plan."""
+        self._frame = frame
+        self._names = names
+        claims = self._tag("claim")
+        certain = claims.where("plain").groupBy("place").count().where(sf.col("count") > 1)
+        wanted = [certain.select("place"), self._tag("wanted").select("place")]
+        self._wanted = reduce(DataFrame.unionAll, wanted).distinct()
+        self.claims, self._left = self._divided(claims)
+        self.removed, _ = self._divided(self._tag("removed"))
+        self.existing, _ = self._divided(self._tag("standing"))
+        self.lost = self._tag("outcome").where("not plain")
+        """Objects that are not restored, for the plan."""
+        self.outcomes = self._tag("outcome").where("plain")
+        """Other objects that are not restored."""
 
-    def tag(self, name: str) -> DataFrame:
+    def _tag(self, name: str) -> DataFrame:
         """The rows of a tag."""
-        return self.frame.where(sf.col("tag") == name)
+        return self._frame.where(sf.col("tag") == name)
+
+    def _divided(self, rows: DataFrame) -> tuple[DataFrame, DataFrame]:
+        """The rows that the plan needs or looks for, and the others."""
+        needed, left = rows.where("not plain"), rows.where("plain")
+        for name in self._names:
+            wanted = self._wanted.withColumnRenamed("place", name)
+            found = left.join(wanted, name, "left_semi").select(rows.columns)
+            needed = needed.unionAll(found)
+            left = left.join(wanted, name, "left_anti").select(rows.columns)
+        return needed, left
 
     def files(self) -> DataFrame:
         """Files that affect no other claim; `occupied`: whether the table has another object at the
-        path."""
-        existing = self.tag("standing").select("path").distinct().withColumn("taken", sf.lit(True))
+        place."""
+        existing = self._tag("standing").select("place").distinct()
+        existing = existing.withColumn("taken", sf.lit(True))
         occupied = sf.coalesce(sf.col("taken"), sf.lit(False)).alias("occupied")
-        return self._left.join(existing, "path", "left").select(*self._left.columns, occupied)
-
-    def removed(self) -> DataFrame:
-        """The paths of removed directories that are above a claim."""
-        return (
-            self.tag("removed").select("path").distinct().join(self._touched, "path", "left_semi")
-        )
-
-    def existing(self) -> DataFrame:
-        """The existing entries at the path of a special claim, or above a claim."""
-        columns = self.tag("standing").select("path", "object_id", "isdir")
-        return columns.join(self._touched, "path", "left_semi").select("path", "object_id", "isdir")
+        return self._left.join(existing, "place", "left").select(*self._left.columns, occupied)
 
 
-def _make_a_tree(tree: PathPlan, known: _Decided, files: DataFrame, now_ms: int) -> None:
-    """Build the tree from the claims that the driver needs, a partition at a time."""
-    for rows in _rows(known.special):
-        tree.claim((row.object_id, _decision_of(row)) for row in rows)
-    for rows in _rows(known.removed()):
-        tree.remove(("", row.path) for row in rows)
-    for rows in _rows(known.existing()):
-        tree.add_existing((row.path, row.object_id, row.isdir) for row in rows)
+def _make_a_tree(tree: TreePlan, known: _Decided, files: DataFrame, now_ms: int) -> None:
+    """Build the tree from the decisions that the driver needs, a partition at a time."""
+    for rows in _rows(known.claims):
+        tree.claim((row.object_id, decision_of(row)) for row in rows)
+    for rows in _rows(known.lost):
+        for row in rows:
+            tree.note(decision_of(row), row.object_id)
+    for rows in _rows(known.removed):
+        tree.remove((row.object_id, row.path) for row in rows)
+    for rows in _rows(known.existing):
+        tree.add_existing((row.place, row.object_id, row.isdir) for row in rows)
     earliest = sf.min(sf.when(~sf.col("occupied"), sf.col("ctime"))).alias("earliest")
     for rows in _rows(files.groupBy("parent").agg(earliest)):
         tree.summarise((row.parent, row.earliest) for row in rows)
@@ -313,26 +329,44 @@ def _rows(frame: DataFrame) -> Iterator[list[Any]]:
         yield some
 
 
-def _decision_of(row: Any) -> RestoreDecision:
-    before = None if row.before is None else entry_of(row.before)
-    return RestoreDecision(row.rule, entry_of(row.line), before=before, detail=row.detail)
-
-
 def _judged(
-    spark: SparkSession, tree: PathPlan, files: DataFrame
+    spark: SparkSession, tree: TreePlan, files: DataFrame, outcomes: DataFrame
 ) -> tuple[DataFrame, list[DataFrame]]:
-    """The files to write; the other outcomes as separate frames."""
+    """The files to write; and the other outcomes as separate frames, `outcomes` among them."""
     free = files.where(~sf.col("occupied"))
-    dropped = [
-        files.where("occupied").withColumns({"rule": sf.lit("occupied"), "detail": sf.lit("")})
+    others = [
+        files.where("occupied").withColumns({"rule": sf.lit("occupied"), "detail": sf.lit("")}),
+        outcomes,
     ]
-    refused = [(path,) for paths in tree.refused() for path in paths]
+    refused = [row for rows in tree.refused() for row in rows]
     if refused:
-        directories = spark.createDataFrame(refused, "parent string")
-        below = free.join(directories, "parent", "left_semi")
-        dropped.append(below.withColumns({"rule": sf.lit("parent_is_file"), "detail": sf.lit("")}))
+        directories = spark.createDataFrame(refused, "parent string, flaw string")
+        below = free.join(directories, "parent")
+        others.append(
+            below.withColumns({"rule": sf.lit("parent_is_file"), "detail": sf.col("flaw")})
+        )
         free = free.join(directories, "parent", "left_anti").select(files.columns)
-    return free, dropped
+    located = tree.directories()
+    if located is not None:
+        directories = spark.createDataFrame(list(located), "parent string, directory string")
+        directories = directories.withColumn("inside", sf.lit(True))
+        free = _at_paths(free, directories, tree.path)
+        others = [_at_paths(each, directories, tree.path) for each in others]
+    return free, others
+
+
+def _at_paths(rows: DataFrame, directories: DataFrame, path: str) -> DataFrame:
+    """The rows in the scope of the restore, with their paths in the restored tree, or those in the
+    log if their directories are not in the tree."""
+    joined = rows.join(directories, "parent", "left")
+    at, known = sf.col("path"), sf.col("directory").isNotNull()
+    if path != ROOT:
+        below = (at == path) | at.startswith(f"{path}/")
+        inside = sf.col("inside").isNotNull()
+        joined = joined.where(inside | ((sf.col("rule") == "other_layout") & below))
+    above = sf.when(sf.col("directory") == ROOT, "").otherwise(sf.col("directory"))
+    shown = sf.when(known, sf.concat(above, sf.lit("/"), sf.col("name"))).otherwise(at)
+    return joined.withColumn("path", shown).select(rows.columns)
 
 
 def _frame(spark: SparkSession, outcomes: Sequence[RestoreOutcome]) -> DataFrame:

@@ -4,6 +4,7 @@ lock."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -15,8 +16,14 @@ from s3k_async import _native
 from s3k_async._sync.loop_thread import current_bridge
 from s3k_async.config import VolumeConfig
 from s3k_async.integrity.audit import AuditTrail
-from s3k_async.integrity.restore_plans.path import is_path, is_plain
-from s3k_async.integrity.restore_plans.tree_plan import entry_line, entry_of
+from s3k_async.integrity.restore_plans.tree_plan import (
+    TreePlan,
+    deletions_line,
+    deletions_of,
+    entry_line,
+    entry_of,
+    is_plain,
+)
 from s3k_async.integrity.restore_rules import RestoreDecision, decide_object
 from s3k_async.integrity.shuffle import Shuffle
 from s3k_async.model import Entry
@@ -24,14 +31,17 @@ from s3k_async.oplog.entries import LogRecord
 from s3k_async.spark.delegate_tasks import delegated
 from s3k_async.spark.shuffle_rows import parts_of
 from s3k_async.spark.task_rows import Batches, attempt_name, dict_batches, row_batch
+from s3k_async.table.keys import KeyScheme
 from s3k_async.volumes.restoration import write_entries
 
-__all__ = ["DECIDED", "WRITTEN", "decider", "writer"]
+__all__ = ["DECIDED", "WRITTEN", "Decider", "decision_of", "writer"]
 
 DECIDED: Final = pa.schema(
     [
         ("tag", pa.string()),
+        ("place", pa.string()),
         ("path", pa.string()),
+        ("name", pa.string()),
         ("object_id", pa.string()),
         ("rule", pa.string()),
         ("detail", pa.string()),
@@ -43,13 +53,18 @@ DECIDED: Final = pa.schema(
         ("ctime", pa.int64()),
         ("line", pa.string()),
         ("before", pa.string()),
-        ("came_from", pa.string()),
+        ("after", pa.string()),
+        ("last", pa.string()),
+        ("deletions", pa.string()),
+        ("newest", pa.int64()),
     ]
 )
-"""Decisions. Tags: `claim`, the restored state of an object (`line`; `before` and `came_from`: its
-state and path without the assumed operation; `published`: no reservation); `outcome` of an object
-that is not restored; `removed`, the path of a directory that was certainly removed; `above`, a path
-above a claim, usually once for each task; `standing`, an existing entry of the table."""
+"""Decisions. Tags: `claim`, the restored state of an object (`line`; `before`, `after` and
+`deletions` as of RestoreDecision; `published`: no reservation); `outcome` of an object that is not
+restored (`last` and `newest` as of RestoreDecision); `removed`, a directory that was certainly
+removed; `standing`, an existing entry of the table; `wanted`, in `place` what the plan looks for,
+usually once for each task. `place` is the entry key, `parent` the directory key in it. `plain`:
+whether the plan can do without the row, unless it looks for it."""
 WRITTEN: Final = pa.schema([("written", pa.int64())])
 AT_ONCE: Final = 20_000
 """Entries held in memory and written while the volume is open once."""
@@ -59,77 +74,135 @@ ROWS: Final = 2000
 Row = dict[str, Any]
 
 
-def decider(now_ms: int, within: str) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    """The function that decides the objects of parts: from rows of LINES to rows of DECIDED."""
-    return lambda batches: dict_batches(DECIDED, _decided(batches, now_ms, within), ROWS)
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """Decides the objects of parts: from rows of LINES to rows of DECIDED."""
+
+    plan: type[TreePlan]
+    keys: KeyScheme
+    now_ms: int
+    path: str
+    """Entries at and below it are restored."""
+    within: str
+    """As of the plan."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Batches:
+        return dict_batches(DECIDED, self._decided(batches), ROWS)
+
+    def _decided(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+        told: set[str] = set()
+        for _, parts in parts_of(batches):
+            for row, wanted in self._of_part(parts):
+                yield row
+                found = wanted - told
+                if len(told) + len(found) > REMEMBERED:
+                    told.clear()
+                told |= found
+                yield from ({"tag": "wanted", "place": value} for value in found)
+
+    def _of_part(self, parts: Shuffle) -> Iterator[tuple[Row, set[str]]]:
+        """The rows of a part, each with what the plan looks for because of it."""
+        sizes = {blob.key: blob.size for blob in parts.read("blobs", 0)}
+        existing: set[str] = set()
+        objects: dict[str, list[LogRecord]] = {}
+        for entry in parts.read("entries", 0):
+            existing.add(entry.id)
+            yield {**self._place_of(entry), "tag": "standing"}, set()
+        for record in parts.read("records", 0):
+            objects.setdefault(record.operation.object_id, []).append(record)
+        for object_id, records in objects.items():
+            decision, was_removed = decide_object(
+                records,
+                sizes,
+                self.now_ms,
+                self.within,
+                existing.__contains__,
+                self.keys.is_current,
+            )
+            if decision is None:
+                continue
+            if was_removed and decision.last is not None:
+                yield {**self._place_of(decision.last), "tag": "removed"}, set()
+            wanted = self.plan.looks_for(decision) if decision.entry else set()
+            yield self._row(object_id, decision), wanted
+
+    def _place_of(self, entry: Entry) -> Row:
+        return {
+            "place": entry.entry_key,
+            "path": entry.path,
+            "name": _native.split(entry.path)[1],
+            "parent": self.keys.parent_key(entry.entry_key),
+            "object_id": entry.id,
+            "isdir": entry.is_dir,
+            "plain": self.plan.leaves_out(entry, self.path),
+        }
+
+    def _row(self, object_id: str, decision: RestoreDecision) -> Row:
+        entry, last = decision.entry, decision.last
+        state = entry or last
+        row: Row = {
+            **({"plain": True} if state is None else self._place_of(state)),
+            "object_id": object_id,
+            "rule": decision.rule,
+            "detail": decision.detail,
+            "newest": decision.newest,
+        }
+        if entry is None:
+            row |= {"tag": "outcome", "path": decision.path}
+            if decision.rule == "other_layout":  # its path is that of the other layout
+                row["parent"] = None
+            return row if row["plain"] else row | {"last": _line(last)}
+        return row | {
+            "tag": "claim",
+            "plain": row["plain"] and is_plain(decision),
+            "published": entry.committed,
+            "size": entry.size if entry.committed else 0,
+            "ctime": entry.ctime,
+            "line": entry_line(entry),
+            "before": _line(decision.before),
+            "after": _line(decision.after),
+            "deletions": deletions_line(decision.deletions),
+        }
 
 
-def _decided(batches: Iterable[pa.RecordBatch], now_ms: int, within: str) -> Iterator[Row]:
-    above: set[str] = set()
-    for _, parts in parts_of(batches):
-        for row in _of_part(parts, now_ms, within):
-            yield row
-            paths = (row["path"], row.get("came_from")) if row["tag"] == "claim" else ()
-            found = {
-                up for path in paths if path is not None for up in _native.ancestors(path)
-            } - above
-            if len(above) + len(found) > REMEMBERED:
-                above.clear()
-            above |= found
-            yield from ({"tag": "above", "path": path} for path in found)
+def decision_of(row: Any) -> RestoreDecision:
+    """The decision in a row with the tag `claim`, or `outcome`, of one that is not plain."""
+    return RestoreDecision(
+        row.rule,
+        _entry(row.line),
+        before=_entry(row.before),
+        detail=row.detail,
+        path=row.path,
+        after=_entry(row.after),
+        deletions=deletions_of(row.deletions),
+        last=_entry(row.last),
+        newest=row.newest,
+    )
 
 
-def _of_part(parts: Shuffle, now_ms: int, within: str) -> Iterator[Row]:
-    sizes = {blob.key: blob.size for blob in parts.read("blobs", 0)}
-    existing: set[str] = set()
-    objects: dict[str, list[LogRecord]] = {}
-    for entry in parts.read("entries", 0):
-        existing.add(entry.id)
-        yield {"tag": "standing", "path": entry.path, "object_id": entry.id, "isdir": entry.is_dir}
-    for record in parts.read("records", 0):
-        objects.setdefault(record.operation.object_id, []).append(record)
-    for object_id, records in objects.items():
-        decision, was_removed = decide_object(
-            records, sizes, now_ms, within, existing.__contains__, is_path
-        )
-        if decision is None:
-            continue
-        if was_removed:
-            yield {"tag": "removed", "path": decision.path}
-        yield _row(object_id, decision, decision.entry)
+def _line(entry: Entry | None) -> str | None:
+    return None if entry is None else entry_line(entry)
 
 
-def _row(object_id: str, decision: RestoreDecision, entry: Entry | None) -> Row:
-    row: Row = {"object_id": object_id, "rule": decision.rule, "detail": decision.detail}
-    if entry is None:
-        return {**row, "tag": "outcome", "path": decision.path}
-    before = decision.before
-    return {
-        **row,
-        "tag": "claim",
-        "path": entry.path,
-        "parent": _native.split(entry.path)[0],
-        "plain": is_plain(decision),
-        "isdir": entry.is_dir,
-        "published": entry.committed,
-        "size": entry.size if entry.committed else 0,
-        "ctime": entry.ctime,
-        "line": entry_line(entry),
-        "before": None if before is None else entry_line(before),
-        "came_from": None if before is None else before.path,
-    }
+def _entry(line: str | None) -> Entry | None:
+    return None if line is None else entry_of(line)
 
 
 def writer(
     config: VolumeConfig, lock: str, run: str, counter: Accumulator[int]
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    """The function that writes entries, given as lines, under the lock, after recording each in the
-    audit trail of the attempt; returns rows of WRITTEN. A second attempt writes the same entries.
+    """The function that writes entries, given as lines and paths, under the lock, after recording
+    each in the audit trail of the attempt; returns rows of WRITTEN. A second attempt writes the
+    same entries.
     """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Batches:
         attempt = f"files-{attempt_name()}"
-        entries = (entry_of(line) for batch in batches for line in batch.column(0).to_pylist())
+        entries = (
+            replace(entry_of(row["line"]), path=row["path"])
+            for batch in batches
+            for row in batch.to_pylist()
+        )
         written = 0
         while some := list(islice(entries, AT_ONCE)):
             trail = f"{run}/{attempt}-{written}"

@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeAlias, get_args
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.items import Value
-from s3k_async.backends.ports.pagination import scan_all
+from s3k_async.backends.ports.pagination import query_all, scan_all
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     DirectoryNotEmptyError,
@@ -33,8 +33,9 @@ from s3k_async.integrity.restore_plans.tree import IdPlan
 from s3k_async.integrity.restore_plans.tree_plan import TreePlan
 from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.model import ROOT, Entry, HashName, LayoutName, Progress
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
-from s3k_async.table.codec import from_items, to_item
+from s3k_async.table.codec import from_item, from_items, to_item
 from s3k_async.table.keys import TRASH_ID, KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import LOCK_PURPOSE, RECORD_KEY, SCOPED, layout_of, scope_of
@@ -47,6 +48,7 @@ __all__ = [
     "DamagedVolume",
     "PlannedRestore",
     "Planner",
+    "removed_directories",
     "restore_volume",
     "write_entries",
     "write_tree",
@@ -317,6 +319,20 @@ async def _entries(volume: Volume) -> AsyncIterator[ExistingEntries]:
                 exists = check.is_object(item, entry) or check.is_staged(item, entry)
                 (entries if exists else removed).append(entry)
         yield ExistingEntries(entries, [entry.id for entry in removed])
+
+
+async def removed_directories(store: MetadataStore) -> list[str]:
+    """The ids of directories that were removed as empty, by their removal markers in the table.
+    Raises ItemFormatError."""
+    found: list[str] = []
+    check = store.layout.check()
+    for partition in store.keys.partitions(TRASH_ID) if store.layout.has_trash else ():
+        async for items in query_all(store.items, partition):
+            for item in items:
+                entry = from_item(item, store.keys)
+                if not check.is_object(item, entry):
+                    found.append(entry.id)
+    return found
 
 
 async def write_tree(

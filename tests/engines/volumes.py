@@ -70,16 +70,29 @@ def backend_params(*names: str) -> list[Any]:
     ]
 
 
-def volume_backends(*names: str, slow: Sequence[str] = ()) -> pytest.MarkDecorator:
+def volume_backends(
+    *names: str, slow: Sequence[str] = (), tree: Sequence[str] = ()
+) -> pytest.MarkDecorator:
     """Run a test that takes `new_volume` on the named combinations only; on those of `slow` with
-    this mark."""
-    chosen = backend_params(*names)
-    if slow:
-        chosen += [
-            pytest.param(*each.values, id=each.id, marks=[*each.marks, pytest.mark.slow])
-            for each in backend_params(*slow)
-        ]
-    return pytest.mark.parametrize("new_volume", chosen, indirect=True)
+    this mark, and on those of `tree` with this mark in layout `tree`: then the test, or a fixture
+    of it, takes `layout`, too."""
+    chosen = backend_params(*names) + _slow(*slow)
+    if not tree:
+        return pytest.mark.parametrize("new_volume", chosen, indirect=True)
+    both = [
+        pytest.param(*each.values, layout, id=f"{each.id}-{layout}", marks=each.marks)
+        for layout, some in (("path", chosen), ("tree", _slow(*tree)))
+        for each in some
+    ]
+    return pytest.mark.parametrize(("new_volume", "layout"), both, indirect=True)
+
+
+def _slow(*names: str) -> list[Any]:
+    """As `backend_params`, with the mark `slow`, and without names none."""
+    return [
+        pytest.param(*each.values, id=each.id, marks=[*each.marks, pytest.mark.slow])
+        for each in (backend_params(*names) if names else ())
+    ]
 
 
 def module_volume_backends(*names: str) -> pytest.MarkDecorator:

@@ -15,6 +15,7 @@ import pytest
 
 from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
+from s3k_async.model import LayoutName
 from s3k_async.volumes import init_volume
 from tests.conftest import unavailable
 from tests.engines.seaweedfs import ACCESS_KEY, SECRET_KEY
@@ -91,9 +92,9 @@ def _session(place: Path) -> SparkSession:
 
 
 @pytest.fixture
-async def volume(new_volume: VolumeMaker) -> VolumeConfig:
+async def volume(new_volume: VolumeMaker, layout: LayoutName) -> VolumeConfig:
     """A new volume, with nothing in it."""
-    config = new_volume()
+    config = new_volume(layout=layout)
     await init_volume(config)
     return config
 

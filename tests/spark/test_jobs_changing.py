@@ -21,6 +21,7 @@ from s3k_async.errors import (
     PathNotFoundError,
 )
 from s3k_async.layouts.path import atomic_changes
+from s3k_async.model import LayoutName
 from s3k_async.spark import (
     delete_files,
     du,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 everywhere = volume_backends("dynoxide+seaweedfs", slow=["embedded"])
+both = volume_backends("dynoxide+seaweedfs", slow=["embedded"], tree=["embedded"])
 embedded = volume_backends("embedded")
 
 COUNT = 60
@@ -47,8 +49,8 @@ SOURCES = [f"/in/{number % 4}/{number}" for number in range(COUNT)]
 
 
 @pytest.fixture
-async def volume(new_volume: VolumeMaker) -> VolumeConfig:
-    return await made(new_volume())
+async def volume(new_volume: VolumeMaker, layout: LayoutName) -> VolumeConfig:
+    return await made(new_volume(layout=layout))
 
 
 async def made(config: VolumeConfig) -> VolumeConfig:
@@ -85,7 +87,7 @@ def outcomes(frame: DataFrame, column: str) -> dict[str, tuple[str, str | None]]
     return {row[column]: (row["outcome"], row["error"]) for row in frame.collect()}
 
 
-@everywhere
+@both
 def test_a_bulk_rename_moves_each_file_once(spark: SparkSession, volume: VolumeConfig) -> None:
     before = files(volume)
     pairs = pairs_of(spark, [*SOURCES, "/in/0/1000"])
@@ -252,7 +254,7 @@ def test_rows_that_cannot_be_meant_fail_by_themselves(
         rename_files(spark, volume, paths_of(spark, ["/a"]).withColumnRenamed("path", "source"))
 
 
-@embedded
+@volume_backends("embedded", tree=["embedded"])
 def test_a_bulk_deletion(spark: SparkSession, volume: VolumeConfig, tmp_path: Path) -> None:
     paths: list[str | None] = [*SOURCES[:20], "/in/3", "/out", "/out/1", "/in//0/0", "/missing"]
     assert delete_files(spark, volume, paths_of(spark, paths)).report.planned == 23

@@ -28,7 +28,7 @@ from s3k_async.migrate.dump_parts import (
     write_manifest,
 )
 from s3k_async.migrate.dump_reader import open_dump
-from s3k_async.model import Entry, Progress
+from s3k_async.model import Entry, LayoutName, Progress
 from s3k_async.spark import dump, dump_job
 from s3k_async.spark.listing_job import subtrees
 from s3k_async.volumes import init_volume, open_volume
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-everywhere = volume_backends("dynoxide+seaweedfs", slow=["embedded"])
+both = volume_backends("dynoxide+seaweedfs", slow=["embedded"], tree=["embedded"])
 embedded = volume_backends("embedded")
 
 
 @pytest.fixture
-async def volume(new_volume: VolumeMaker) -> VolumeConfig:
+async def volume(new_volume: VolumeMaker, layout: LayoutName) -> VolumeConfig:
     """A tree of five levels, with odd names, an empty directory and a reservation."""
-    return await five_levels(new_volume)
+    return await five_levels(new_volume, layout)
 
 
 async def alone(config: VolumeConfig, target: str, **options: Any) -> list[Entry]:
@@ -68,7 +68,7 @@ def by_path(found: Iterable[Entry]) -> list[Entry]:
     return sorted(found, key=lambda entry: entry.path)
 
 
-@everywhere
+@both
 async def test_a_dump_by_spark_is_that_of_one_machine(
     spark: SparkSession, volume: VolumeConfig, tmp_path: Path
 ) -> None:

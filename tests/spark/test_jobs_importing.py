@@ -13,6 +13,7 @@ import pytest
 from s3k_async import S3kClient, S3kSyncClient
 from s3k_async.config import S3Bucket, VolumeConfig
 from s3k_async.errors import InvalidArgumentError, UnsupportedError
+from s3k_async.model import LayoutName
 from s3k_async.spark import import_objects, objects_below, objects_of_inventory
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 everywhere = volume_backends("dynoxide+seaweedfs", slow=["embedded"])
+both = volume_backends("dynoxide+seaweedfs", slow=["embedded"], tree=["embedded"])
 embedded = volume_backends("embedded")
 
 OBJECTS = {
@@ -42,9 +44,9 @@ BELOW = {
 
 
 @pytest.fixture
-async def volume(new_volume: VolumeMaker) -> VolumeConfig:
+async def volume(new_volume: VolumeMaker, layout: LayoutName) -> VolumeConfig:
     """A volume with a file of its own, and objects of others beside its bytes."""
-    config = new_volume()
+    config = new_volume(layout=layout)
     await init_volume(config)
     async with S3kClient(config=config) as fs:
         await fs.write("/own", b"own")
@@ -69,7 +71,7 @@ def contents(volume: VolumeConfig, path: str) -> dict[str, bytes]:
         return dict(zip(paths, fs.read_many(paths), strict=True))
 
 
-@everywhere
+@both
 def test_objects_below_a_prefix_become_files(spark: SparkSession, volume: VolumeConfig) -> None:
     source = f"{place_of(volume)}/legacy/"
     objects = objects_below(spark, volume, source, "/in", tasks=3)

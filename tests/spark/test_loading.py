@@ -28,7 +28,6 @@ from s3k_async.errors import (
     NotDirectoryError,
     PathNotFoundError,
     S3kError,
-    UnsupportedError,
 )
 from s3k_async.migrate import load_volume
 from s3k_async.migrate.dump_parts import Manifest, PartWriter, make_room, write_manifest
@@ -100,13 +99,6 @@ async def logged(volume: Volume) -> dict[str, tuple[Any, int]]:
         )
         for found, truth in truths.items()
     }
-
-
-def test_layout_tree_is_refused(spark: SparkSession, dumped: Path, tmp_path: Path) -> None:
-    other = replace(embedded(tmp_path / "other"), layout="tree")
-    with pytest.raises(UnsupportedError, match="a Spark job of load does not support layout tree"):
-        load(spark, other, str(dumped / "dump"))
-    assert not (tmp_path / "other").exists()
 
 
 def test_what_is_loaded_is_what_one_machine_loads(

@@ -18,18 +18,19 @@ from s3k_async._core.concurrency import gather
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.ports.items import ABSENT, PARTITION, Item, Put
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import BusyError, UnsupportedError
+from s3k_async.errors import BusyError
 from s3k_async.integrity.restore_plans.tree_plan import entry_line
 from s3k_async.integrity.restore_report import UNTOLD, RestoreOutcome, RestoreReport
 from s3k_async.integrity.restore_rules import RuleName
-from s3k_async.model import Entry
+from s3k_async.model import Entry, LayoutName
 from s3k_async.oplog.entries import Operation
 from s3k_async.spark import restore_job
 from s3k_async.spark.restore_job import restore
 from s3k_async.spark.restore_tasks import WRITTEN, writer
 from s3k_async.spark.task_rows import spark_schema
 from s3k_async.table.codec import to_item
-from s3k_async.table.keys import is_entry_partition
+from s3k_async.table.keys import KeyScheme, is_entry_partition
+from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn import volume_lock
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoration import restore_volume
@@ -282,13 +283,14 @@ def fails(*arguments: Any) -> Callable[[Any], Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.layouts("path", "tree")
 def test_a_restore_that_was_interrupted_is_finished_by_either_and_no_task_outlives_it(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: LayoutName
 ) -> None:
     """Until then nobody can open the volume. A task that everybody took for dead, and that comes
     back when the volume is in use again, writes nothing.
     """
-    one, many = embedded(tmp_path / "one"), embedded(tmp_path / "many")
+    one, many = (replace(embedded(tmp_path / name), layout=layout) for name in ("one", "many"))
     before = asyncio.run(written(many, 140))
     with monkeypatch.context() as broken:
         broken.setattr(restore_job, "writer", fails)
@@ -314,29 +316,11 @@ def test_a_restore_that_was_interrupted_is_finished_by_either_and_no_task_outliv
     assert [{**item, "op": ""} for item in after] == [
         {**item, "op": ""} for item in before
     ]  # transactions have intents on some
-    line = entry_line(Entry("/late", True, SYSTEM.uuid(), 1, 1, 1000, operation=SYSTEM.uuid()))
-    rows = spark.createDataFrame([(line,)], "line string").mapInArrow(
-        late[0], spark_schema(WRITTEN)
-    )
+    entry = Entry("/late", True, SYSTEM.uuid(), 1, 1, 1000, operation=SYSTEM.uuid())
+    placed = KeyScheme("spark", 4, layout=layout).placed(entry, ROOT_ENTRY.id)
+    rows = spark.createDataFrame([(entry_line(placed), "/late")], "line string, path string")
+    rows = rows.mapInArrow(late[0], spark_schema(WRITTEN))
     with pytest.raises(PySparkException, match="is no longer held"):
         rows.collect()
     with S3kSyncClient(config=many) as fs:
         assert not fs.exists("/late")
-
-
-def test_a_volume_of_layout_tree_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    config = replace(embedded(tmp_path / "tree"), layout="tree")
-
-    async def work() -> None:
-        await init_volume(config)
-        async with S3kClient(config=config) as fs:
-            await fs.write("/a/f", b"1")
-        volume = await open_volume(config)
-        await volume.table.drop()
-        await volume.close()
-
-    asyncio.run(work())
-    for dry_run in (True, False):
-        with pytest.raises(UnsupportedError, match="Spark job of restore does not support"):
-            restore(spark, config, dry_run=dry_run)
-    assert asyncio.run(restore_volume(config, dry_run=False)).clean

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 embedded = volume_backends("embedded")
 everywhere = volume_backends("dynoxide+seaweedfs", slow=["embedded"])
+both = volume_backends("dynoxide+seaweedfs", slow=["embedded"], tree=["embedded"])
 
 NOON = dt.datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=dt.UTC)
 
@@ -77,7 +78,7 @@ def days(fs: S3kSyncClient, base: str = "/events") -> None:
     fs.write(f"{base}/_temporary/0/part-0.parquet", b"no parquet")
 
 
-@everywhere
+@both
 def test_partition_columns_come_from_directories(
     load: Callable[..., DataFrame], fs: S3kSyncClient, volume: VolumeConfig
 ) -> None:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 embedded = volume_backends("embedded")
 everywhere = volume_backends("dynoxide+seaweedfs", slow=["embedded"])
+both = volume_backends("dynoxide+seaweedfs", slow=["embedded"], tree=["embedded"])
 
 SCHEMA = "id bigint, day string"
 
@@ -62,7 +63,7 @@ def save(spark: SparkSession, volume: VolumeConfig) -> Callable[..., None]:
 # With Spark
 
 
-@everywhere
+@both
 def test_append_overwrite_and_the_partitions_that_are_written(
     spark: SparkSession, save: Callable[..., None], fs: S3kSyncClient, volume: VolumeConfig
 ) -> None:
@@ -154,6 +155,7 @@ def seen_by_a_reader(config: VolumeConfig, top: str) -> Iterator[list[frozenset[
 
 @embedded
 @pytest.mark.slow
+@pytest.mark.layouts("path", "tree")
 @pytest.mark.parametrize(("tasks", "days"), [(20, 8), (200, 2)], ids=["20", "200"])
 def test_many_tasks_are_seen_wholly_or_not_at_all(
     spark: SparkSession,

@@ -2,36 +2,24 @@
 
 In addition to what `tree_plan` does, a partly moved directory is moved back, and missing
 directories are created.
-
-After a distributed decision only the claims that can affect others are given to the tree: see
-`PathPlan.summarise`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable
 
 from s3k_async import _native
-from s3k_async.integrity.restore_plans.tree_plan import ROWS_AT_ONCE, TreePlan
+from s3k_async.integrity.restore_plans.tree_plan import TreePlan, is_plain
 from s3k_async.integrity.restore_rules import RestoreDecision
 from s3k_async.model import ROOT, Entry
-from s3k_async.oplog.external_sort import ExternalSort
 
-__all__ = ["PathPlan", "is_path", "is_plain"]
-
-_SCHEMA: Final = """
-CREATE TABLE files (parent TEXT PRIMARY KEY, ctime INTEGER) WITHOUT ROWID;
-CREATE TABLE refused (path TEXT PRIMARY KEY) WITHOUT ROWID;
-"""
+__all__ = ["PathPlan"]
 
 
 class PathPlan(TreePlan):
     """The plan of a volume of layout `path`."""
 
-    def __init__(self, sorter: ExternalSort, volume_id: str, path: str) -> None:
-        super().__init__(sorter, volume_id, path)
-        self._database.executescript(_SCHEMA)
+    names = ("place",)
 
     @property
     def within(self) -> str:
@@ -40,7 +28,7 @@ class PathPlan(TreePlan):
 
     def is_current(self, entry_key: str) -> bool:
         """Whether it is a path."""
-        return is_path(entry_key)
+        return entry_key.startswith(ROOT)
 
     def remove(self, directories: Iterable[tuple[str, str]]) -> None:
         """Add the paths."""
@@ -54,21 +42,21 @@ class PathPlan(TreePlan):
     def close(self) -> None:
         """Do nothing: there is one temporary file."""
 
-    def summarise(self, parents: Iterable[tuple[str, int | None]]) -> None:
-        """Add files that are not claimed one by one, by directory: the earliest ctime of those
-        whose path is free in the table.
+    @staticmethod
+    def leaves_out(state: Entry, path: str) -> bool:  # noqa: ARG004
+        """Always."""
+        return True
 
-        A file can be left out of the claims if it is plain (`is_plain`), and its path is neither
-        that of another claim, nor where an uncertain one was before, nor above any of these.
-        The caller drops it if its path is occupied, or its directory among `refused`.
-        """
-        self._sorter.many("INSERT OR REPLACE INTO files VALUES (?, ?)", list(parents))
+    @staticmethod
+    def looks_for(decision: RestoreDecision) -> set[str]:
+        """The paths above the claim, and above where an uncertain one was before, at which a file
+        may be; and the paths of uncertain ones and of directories."""
+        states = [each for each in (decision.entry, decision.before) if each is not None]
+        found = {above for each in states for above in _native.ancestors(each.path)}
+        return found if is_plain(decision) else found | {each.path for each in states}
 
-    def refused(self) -> Iterator[list[str]]:
-        """Directories of summarised files that cannot be created, because a file is above them."""
-        rows = self._database.execute("SELECT path FROM refused")
-        while some := rows.fetchmany(ROWS_AT_ONCE):
-            yield [path for (path,) in some]
+    def directories(self) -> None:
+        """None: claims have paths."""
 
     # How
 
@@ -147,16 +135,11 @@ class PathPlan(TreePlan):
                         "SELECT object FROM claims WHERE parent = ?", parent
                     ):
                         self._drop(object_id, "parent_is_file")
-                    self._refuse(parent)
+                    self._refuse(parent, "")
                     continue
                 entry = self._new_directory(parent, int(ctime))
                 decision = RestoreDecision("parent_made", entry, path=parent)
                 self.claim([(entry.id, decision)])
-
-    def _refuse(self, directory: str) -> None:
-        if self._one("SELECT 1 FROM files WHERE parent = ?", directory):
-            self._database.execute("DELETE FROM files WHERE parent = ?", (directory,))
-            self._database.execute("INSERT INTO refused VALUES (?)", (directory,))
 
     def _is_below_a_file(self, directory: str) -> bool:
         return any(
@@ -164,13 +147,3 @@ class PathPlan(TreePlan):
             or self._one("SELECT 1 FROM existing WHERE place = ? AND NOT isdir", path)
             for path in [*_native.ancestors(directory), directory]
         )
-
-
-def is_path(entry_key: str) -> bool:
-    """Whether an entry key is a path: those of layout `tree` begin with an id."""
-    return entry_key.startswith(ROOT)
-
-
-def is_plain(decision: RestoreDecision) -> bool:
-    """Whether the claim is certain, and not a directory."""
-    return decision.is_certain and decision.entry is not None and not decision.entry.is_dir

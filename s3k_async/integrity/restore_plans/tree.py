@@ -10,13 +10,18 @@ directories are created with their ids in `/lost+found`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from s3k_async import _native
 from s3k_async.backends.ports.items import Value
-from s3k_async.integrity.restore_plans.tree_plan import ROWS_AT_ONCE, TreePlan, entry_of
+from s3k_async.integrity.restore_plans.tree_plan import (
+    ROWS_AT_ONCE,
+    TreePlan,
+    entry_of,
+    is_plain,
+)
 from s3k_async.integrity.restore_report import UNTOLD, RestoreOutcome
 from s3k_async.integrity.restore_rules import RestoreDecision, RuleName
 from s3k_async.layouts.tree.path_index import PathIndex
@@ -60,8 +65,12 @@ WHERE rule = 'delete_undone' AND parent IN (SELECT directory FROM removed) {_WIT
 """  # noqa: S608 - constants
 """Entries that were being removed from a removed directory."""
 _MISSING: Final = f"""
-SELECT parent, min(json_extract(entry, '$.ctime')) FROM claims
-WHERE parent NOT IN (?, ?) {_WITHOUT_DIRECTORY} GROUP BY parent
+SELECT parent, min(ctime) FROM (
+    SELECT parent, json_extract(entry, '$.ctime') AS ctime FROM claims
+    UNION ALL SELECT parent, ctime FROM files WHERE ctime IS NOT NULL
+) AS child
+WHERE parent NOT IN (?, ?) {_WITHOUT_DIRECTORY.replace("claims.parent", "child.parent")}
+GROUP BY parent
 """  # noqa: S608 - constants
 """Missing directories, and the earliest ctime of their entries."""
 _CREATED: Final = "rule IN ('create_done', 'update_done') AND before IS NULL"
@@ -85,6 +94,8 @@ what is further on is deleted earlier, or cannot be restored by itself."""
 
 class IdPlan(TreePlan):
     """The plan of a volume of layout `tree`."""
+
+    names = ("place", "object_id", "name")
 
     def __init__(self, sorter: ExternalSort, volume_id: str, path: str) -> None:
         super().__init__(sorter, volume_id, path)
@@ -111,6 +122,37 @@ class IdPlan(TreePlan):
         """Add directories that were removed as empty."""
         rows = [(object_id,) for object_id in object_ids]
         self._sorter.many("INSERT OR REPLACE INTO emptied VALUES (?)", rows)
+
+    @staticmethod
+    def leaves_out(state: Entry, path: str) -> bool:
+        """Files, but for those that may be at the path, or at that of `/lost+found`."""
+        names = {_native.split(each)[1] for each in (LOST_AND_FOUND, path) if each != ROOT}
+        return not state.is_dir and _native.split(state.path)[1] not in names
+
+    @staticmethod
+    def looks_for(decision: RestoreDecision) -> set[str]:
+        """The directory of the claim: a file may have its id, or the name that the directory gets
+        in `/lost+found`. And every place and directory of an uncertain claim, and of a directory.
+        """
+        entry = decision.entry
+        if entry is not None and is_plain(decision):
+            return {entry.directory}
+        states = (entry, decision.before, decision.after)
+        return {
+            value
+            for state in states
+            if state is not None
+            for value in (state.directory, state.entry_key)
+        }
+
+    def directories(self) -> Iterator[tuple[str, str | None]]:
+        """Those in the tree and in the trash, root and trash included; with a path to restore,
+        every object at and below it."""
+        keys: Iterable[str] = (*_ROOTS, *self._index.ids())
+        if self.path != ROOT:
+            keys = (row[0] for row in self._database.execute("SELECT object FROM scope"))
+        for key in keys:
+            yield key, self._index.path(key) if self._is_known(key) else None
 
     def close(self) -> None:
         """Remove the temporary file of the path index."""
@@ -333,6 +375,7 @@ class IdPlan(TreePlan):
             if flaw:
                 for (object_id,) in self._all("SELECT object FROM claims WHERE parent = ?", key):
                     self._drop(object_id, "parent_is_file", flaw)
+                self._refuse(key, flaw)
         if missing:
             self._make_parents()  # of what was dropped
 
@@ -439,6 +482,8 @@ class IdPlan(TreePlan):
             "SELECT object FROM claims WHERE rule = 'delete_undone'"
             " AND object IN (SELECT object FROM scope)"
             " AND NOT EXISTS (SELECT 1 FROM claims AS child WHERE child.parent = claims.object)"
+            " AND NOT EXISTS"
+            " (SELECT 1 FROM files WHERE files.parent = claims.object AND ctime IS NOT NULL)"
         ):
             for (object_id,) in found:
                 self._finish_removal(object_id, "its directory is being reclaimed")
@@ -531,8 +576,13 @@ class IdPlan(TreePlan):
     def _path_of(self, place: str, path: str) -> str:
         """The path of a place, or the logged one if its directory is not in the tree."""
         directory, _, name = place.partition("/")
-        known = directory in {ROOT_ENTRY.id, TRASH_ID} or self._index.place(directory) is not None
-        return _native.join(self._index.path(directory), name) if known else path
+        if not self._is_known(directory):
+            return path
+        return _native.join(self._index.path(directory), name)
+
+    def _is_known(self, directory: str) -> bool:
+        """Whether the path index has the directory."""
+        return directory in _ROOTS or self._index.place(directory) is not None
 
 
 def _is_reclaimed(text: str, trash: str) -> bool:

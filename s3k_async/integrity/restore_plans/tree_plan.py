@@ -4,6 +4,9 @@ the layout of the volume.
 The rules have decided each object by itself (`restore_rules`). Here certain states win over assumed
 ones, and no two objects share a place. A place is an entry key, in layout `path` the path. The work
 is done in a temporary file, so that memory is bounded.
+
+After a distributed decision only the claims that can affect others are given to the plan, and the
+others are summarised: see `TreePlan.summarise`.
 """
 
 from __future__ import annotations
@@ -15,18 +18,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count, groupby, islice
-from typing import Final
+from typing import ClassVar, Final
 
 from s3k_async.backends.ports.items import Value
 from s3k_async.integrity.restore_report import RestoreOutcome, RestoreReport
 from s3k_async.integrity.restore_rules import RestoreDecision, RuleName
-from s3k_async.model import Entry
+from s3k_async.model import Deletion, Entry
 from s3k_async.oplog.entries import deletion_document, deletion_from, entry_document, entry_from
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.table.codec import to_item
 from s3k_async.table.keys import KeyScheme
 
-__all__ = ["ROWS_AT_ONCE", "TreePlan", "entry_line", "entry_of"]
+__all__ = [
+    "ROWS_AT_ONCE",
+    "TreePlan",
+    "deletions_line",
+    "deletions_of",
+    "entry_line",
+    "entry_of",
+    "is_plain",
+]
 
 ROWS_AT_ONCE: Final = 1000
 _SCHEMA: Final = """
@@ -40,6 +51,8 @@ CREATE TABLE removed (directory TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE existing (
     place TEXT PRIMARY KEY, object TEXT NOT NULL, isdir INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE files (parent TEXT PRIMARY KEY, ctime INTEGER) WITHOUT ROWID;
+CREATE TABLE refused (parent TEXT PRIMARY KEY, detail TEXT NOT NULL) WITHOUT ROWID;
 """
 _INDEXES: Final = """
 CREATE INDEX IF NOT EXISTS by_place ON claims (place);
@@ -50,6 +63,10 @@ _CLAIM: Final = f"INSERT INTO claims VALUES ({', '.join('?' * 14)})"  # noqa: S6
 
 class TreePlan(ABC):
     """The claims, in a temporary file that may hold other tables as well."""
+
+    names: ClassVar[tuple[str, ...]]
+    """What the plan may know an object by that it was not given, after a distributed decision:
+    `place`, `object_id`, or the `name` in its directory."""
 
     def __init__(self, sorter: ExternalSort, volume_id: str, path: str) -> None:
         """`path`: entries at and below it are restored."""
@@ -97,6 +114,41 @@ class TreePlan(ABC):
     @abstractmethod
     def close(self) -> None:
         """Remove temporary files other than that of the claims. Idempotent."""
+
+    # After a distributed decision
+
+    @staticmethod
+    @abstractmethod
+    def leaves_out(state: Entry, path: str) -> bool:
+        """Whether an object with this state, which is certain, can be left out, unless it is looked
+        for. `path`: entries at and below it are restored."""
+
+    @staticmethod
+    @abstractmethod
+    def looks_for(decision: RestoreDecision) -> set[str]:
+        """What the plan looks for because of a claim: values of `names`."""
+
+    def summarise(self, parents: Iterable[tuple[str, int | None]]) -> None:
+        """Add files that are not claimed one by one, by directory key: the earliest ctime of those
+        whose place is free in the table.
+
+        A file can be left out of the claims if it is plain (`is_plain`), `leaves_out` permits it,
+        its place is that of no other claim, and it is not looked for. The caller drops it if its
+        place is occupied, or its directory among `refused`.
+        """
+        self._sorter.many("INSERT OR REPLACE INTO files VALUES (?, ?)", list(parents))
+
+    def refused(self) -> Iterator[list[tuple[str, str]]]:
+        """Directories of summarised files that cannot be created, with the reasons."""
+        rows = self._database.execute("SELECT parent, detail FROM refused")
+        while some := rows.fetchmany(ROWS_AT_ONCE):
+            yield some
+
+    @abstractmethod
+    def directories(self) -> Iterator[tuple[str, str | None]] | None:
+        """The directory keys in the scope of the restore, each with the path of the directory if it
+        is in the tree; None if entries outside of the scope were not decided, and all have their
+        paths."""
 
     # What comes out
 
@@ -162,9 +214,6 @@ class TreePlan(ABC):
     def _row(self, object_id: str, decision: RestoreDecision, entry: Entry) -> tuple[object, ...]:
         before, after = decision.before, decision.after
         place, parent, depth = self._place(entry)
-        deletions = {
-            version: deletion_document(each) for version, each in decision.deletions.items()
-        }
         return (
             object_id,
             place,
@@ -178,7 +227,7 @@ class TreePlan(ABC):
             None if before is None else self._place(before)[0],
             decision.detail,
             None if after is None else entry_line(after),
-            json.dumps(deletions) if deletions else None,
+            deletions_line(decision.deletions),
             max(decision.newest, entry.version),
         )
 
@@ -262,6 +311,12 @@ class TreePlan(ABC):
         else:
             self._replace(object_id, rule, before, detail or known, trash, int(newest))
 
+    def _refuse(self, directory: str, detail: str) -> None:
+        """Refuse the summarised files of a directory."""
+        if self._one("SELECT 1 FROM files WHERE parent = ?", directory):
+            self._database.execute("DELETE FROM files WHERE parent = ?", (directory,))
+            self._database.execute("INSERT INTO refused VALUES (?, ?)", (directory, detail))
+
     def _replace(
         self,
         object_id: str,
@@ -295,3 +350,20 @@ def entry_line(entry: Entry) -> str:
 def entry_of(line: str | bytes) -> Entry:
     """The entry in a line."""
     return entry_from(json.loads(line), "restore")
+
+
+def deletions_line(deletions: Mapping[int, Deletion]) -> str | None:
+    """The attributes of states in the trash, by version, as a line of JSON; None for none."""
+    found = {version: deletion_document(each) for version, each in deletions.items()}
+    return json.dumps(found) if found else None
+
+
+def deletions_of(line: str | None) -> dict[int, Deletion]:
+    """The attributes in a line."""
+    found = json.loads(line) if line else {}
+    return {int(version): deletion_from(each, "restore") for version, each in found.items()}
+
+
+def is_plain(decision: RestoreDecision) -> bool:
+    """Whether the claim is certain, and not a directory."""
+    return decision.is_certain and decision.entry is not None and not decision.entry.is_dir

@@ -83,6 +83,14 @@ class PathIndex:
         found = self._at(object_id)
         return None if found is None else f"{found[0]}/{found[1]}"
 
+    def ids(self) -> Iterator[str]:
+        """The ids of the directories."""
+        if self._file is None:
+            yield from self._places
+            return
+        self._spill()
+        yield from (row[0] for row in self._file.database.execute("SELECT id FROM directories"))
+
     def path(self, object_id: str) -> str:
         """The path of a directory: below `/.trash` for one in the trash, and below `/.directory` if
         no path leads to it."""
