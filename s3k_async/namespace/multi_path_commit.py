@@ -111,13 +111,14 @@ async def _attempt(store: MetadataStore, plan: CommitPlan) -> None:
             path=marked[REMOVED_AS_EMPTY],
         )
     required = RequiredDirectories(store, _name(plan), plan.parents(), plan.required)
+    conflict: TransactionConflictError | None = None
     if not _needs_record(store, plan) and len(plan.rows) + len(required.actions) <= AT_ONCE:
         try:
             await _in_one(store, plan, required)
-        except TransactionConflictError:
+        except TransactionConflictError as error:
             # Too many transactions touch the same directories. With a transaction record, single
             # writes suffice.
-            pass
+            conflict = error
         else:
             return
     staging = staging_of(store, plan, _name(plan))
@@ -125,12 +126,24 @@ async def _attempt(store: MetadataStore, plan: CommitPlan) -> None:
         await commit_staged(store, plan, staging)
         return
     if replaced := [path for path, each in plan.changes.items() if each.replaces_directory]:
-        raise UnsupportedError(
-            "a transaction cannot replace a directory if its changes outside of new directories do "
-            f"not fit into {MAX_TRANSACTION} actions; divide it into several transactions",
-            path=replaced[0],
-        )
+        if conflict is not None:
+            # It fits into one transaction of the table, but not with a record and all checks.
+            raise _obstructed(store, plan, ()) from conflict
+        raise UnsupportedError(_why_not_replaced(plan), path=replaced[0])
     await _by_record(store, plan)
+
+
+def _why_not_replaced(plan: CommitPlan) -> str:
+    """The reason why no transaction of the table can replace the directories of a plan."""
+    if any(each.must_be_empty for each in plan.subtrees):
+        return (
+            "a transaction cannot replace a directory and remove another one without `recursive`; "
+            "remove it recursively, or by another transaction"
+        )
+    return (
+        "a transaction cannot replace a directory if its changes outside of new directories do "
+        f"not fit into {MAX_TRANSACTION} actions; divide it into several transactions"
+    )
 
 
 def _name(plan: CommitPlan) -> str:

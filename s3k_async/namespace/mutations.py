@@ -370,10 +370,11 @@ class _Evaluation:
     def replace(self, mutations: Iterable[Mutation]) -> None:
         """In layout `tree`: replace directories, so that nothing is below them any more. If an
         earlier transaction, perhaps of unknown outcome, has published data of this one below a
-        directory, it has also replaced it."""
+        directory, it has also replaced it. Adopted objects show nothing: other transactions can
+        have adopted them there."""
         left = {path for path in self._replaced if self._is_directory(path)}
         for mutation in mutations:
-            if isinstance(mutation, WriteFile):
+            if isinstance(mutation, WriteFile) and mutation.source != "adopted":
                 current = self._found[mutation.path]
                 if current is not None and _is_there(mutation, current):
                     left.difference_update(_native.ancestors(mutation.path))

@@ -136,9 +136,13 @@ class RecordedChange:
         """
         removed = False
         try:
-            if await self._store.transactions.abort(self._txn) == "aborted":
+            transactions = self._store.transactions
+            if await transactions.abort(self._txn) == "aborted":
                 await self._end(published=False)
                 removed = True
+            elif self._stores_entries:
+                # Another client has taken the transaction over; at the end it removes the record.
+                removed = await transactions.record(self._txn.id) is None
         except S3kError as error:
             _LOG.warning(
                 "transaction %s is aborted, but its intents could not be dropped: %s",

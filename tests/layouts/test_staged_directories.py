@@ -3,6 +3,7 @@ concurrent clients, deaths and lost responses."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
@@ -16,13 +17,14 @@ from s3k_async.errors import (
     PathNotFoundError,
     ResponseLostError,
     S3kError,
+    TransactionConflictError,
     UnsupportedError,
 )
 from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
 from s3k_async.model import ChangeResult, TrashItem
 from s3k_async.namespace import multi_path_commit, staged_commit
-from s3k_async.namespace.mutations import Move, Mutation, ReplaceDirectory
+from s3k_async.namespace.mutations import MakeDirectory, Move, Mutation, Remove, ReplaceDirectory
 from s3k_async.table.keys import TRASH_ID
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.txn_record import LEASE_SECONDS, TRANSACTION_PARTITION, transaction_key
@@ -39,7 +41,7 @@ from tests.layouts.test_transactions import (
 from tests.layouts.trees import Client, TreeVolume
 from tests.races.operations import Outcome
 from tests.support import after_call, from_call
-from tests.torture.crash import Scenario, world_of
+from tests.torture.crash import Scenario, World, world_of
 from tests.torture.crash_scenarios import SCENARIOS
 
 TREE = ("/a/", "/a/b/", "/a/b/old", "/z/", "/z/f")
@@ -380,6 +382,8 @@ async def test_a_client_that_takes_the_transaction_over_removes_everything() -> 
         assert len(await volume.stored()) == (len(TREE) + (5 + 3 if outcome is None else 0)), (
             "no write arrives after the takeover"
         )
+        truths = await volume.truths()
+        assert not any(each.pending for each in truths.values()), "the owner has rolled it back"
         outcomes.add(outcome)
     assert outcomes == {None, LeaseExpiredError}
 
@@ -449,6 +453,37 @@ async def test_a_staged_directory_whose_record_is_gone_is_reclaimed() -> None:
     await collect(other, retention_ms=10**12)
     assert await volume.trashed() == []
     assert set(await volume.tree()) == {path.rstrip("/") for path in TREE}
+
+
+async def test_a_directory_that_is_published_while_garbage_is_collected_is_left_alone() -> None:
+    """Garbage collection lists the trash, and reads the record when the transaction is over. It
+    does not log that the directory is being reclaimed: a restore would believe it."""
+    volume = await volume_of()
+    client, other = volume.client(), volume.client()
+    mutations = await job(client)
+    listed, ended = asyncio.Event(), asyncio.Event()
+    collections: list[asyncio.Task[ChangeResult]] = []
+
+    async def wait(call: Call) -> None:
+        if call.method == "get" and not listed.is_set():
+            listed.set()
+            await ended.wait()
+
+    async def begin(_: Call) -> None:
+        made = client.items.transactions
+        if not collections and made and is_publication(made[-1]):
+            collections.append(asyncio.create_task(collect(other, retention_ms=10**12)))
+            await listed.wait()
+
+    other.faults.gate, client.faults.gate = wait, begin
+    await commit(client, *mutations)
+    client.faults.gate = None
+    other.faults.calls.clear()
+    ended.set()
+    (collection,) = collections
+    assert await collection == ChangeResult()
+    assert [each.method for each in other.faults.calls] == ["get"]
+    await require_finished(volume)
 
 
 # Replacement
@@ -521,6 +556,50 @@ async def test_a_repeated_replacement_of_unknown_outcome_replaces_nothing() -> N
     await commit(client, *replacing(client, "h"))
     assert {path for path in await volume.tree() if path.startswith("/a/b/")} == {"/a/b/h"}
     assert len(await volume.trashed()) == 2
+
+
+@pytest.mark.parametrize("at_once", [0, 100])
+async def test_an_object_that_was_adopted_before_does_not_show_a_replacement(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multi_path_commit, "AT_ONCE", at_once)
+    volume = await volume_of()
+    client = volume.client()
+    adopted = replace(rewritten(client, "/a/b/x"), source="adopted", lease_ms=0)
+    await commit(client, adopted)
+    again = replace(adopted, object_id=client.store.runtime.uuid())
+    await commit(client, ReplaceDirectory("/a/b"), again)
+    assert {path for path in await volume.tree() if path.startswith("/a/b/")} == {"/a/b/x"}
+    await require_finished(volume)
+
+
+async def test_a_replacement_that_loses_to_other_transactions_is_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It fits into one transaction of the table, but not with a record and further conditions."""
+    monkeypatch.setattr(multi_path_commit, "AT_ONCE", 100)
+    above = [path for number in range(9) for path in (f"/q{number}/", f"/q{number}/d/")]
+    volume = await volume_of("/z/", *(f"/z/s{number}/" for number in range(40)), *above)
+    client = volume.client()
+    before = await volume.tree()
+    conflict = TransactionConflictError("other transactions")
+    client.faults.fail_when(lambda call: call.method == "transact", conflict, times=5)
+    await commit(
+        client,
+        *(ReplaceDirectory(f"/z/s{number}") for number in range(40)),
+        *(MakeDirectory(f"/q{number}/d/x") for number in range(9)),
+    )
+    after = await volume.tree()
+    assert all(after[f"/z/s{number}"] != before[f"/z/s{number}"] for number in range(40))
+    await require_finished(volume)
+
+
+async def test_a_removal_as_empty_beside_a_replacement_is_refused() -> None:
+    volume = await volume_of(*TREE, "/z/empty/")
+    client = volume.client()
+    empty = Remove(await client.need("/z/empty"), recursive=False, missing_ok=False)
+    with pytest.raises(UnsupportedError, match="without `recursive`"):
+        await commit(client, *replacing(client, "f"), empty)
 
 
 @pytest.mark.parametrize("at_once", [0, 100])
@@ -597,6 +676,93 @@ async def test_fsck_finds_nothing_wrong_with_a_live_staged_directory() -> None:
         assert await world.tree() == scenario.after
         world.clock.advance(1000)
         assert await world.problems() == set()
+
+
+async def test_a_directory_that_is_staged_during_a_check_is_not_made_again() -> None:
+    """Before every call of fsck a transaction is begun, of which fsck may see the content only."""
+    scenario = in_new_directories()
+    number = 0
+    while True:
+        number += 1
+        async with world_of(scenario) as world:
+            filled, go_on = asyncio.Event(), asyncio.Event()
+            transactions = 0
+
+            async def stop(
+                call: Call, filled: asyncio.Event = filled, go_on: asyncio.Event = go_on
+            ) -> None:
+                nonlocal transactions
+                transactions += (call.store, call.method) == ("items", "transact")
+                if transactions == 4:
+                    filled.set()
+                    await go_on.wait()
+
+            def arm(faults: FaultPlan, stop: Callable[[Call], Awaitable[None]] = stop) -> None:
+                faults.gate = stop
+
+            owners: list[asyncio.Task[None]] = []
+
+            async def begin(
+                call: Call,
+                number: int = number,
+                world: World = world,
+                filled: asyncio.Event = filled,
+                owners: list[asyncio.Task[None]] = owners,
+                arm: Callable[[FaultPlan], None] = arm,
+            ) -> None:
+                if call.number == number and not owners:
+                    owners.append(asyncio.create_task(world.run(scenario, arm)))
+                    await filled.wait()
+
+            faults = FaultPlan()
+            async with world.volume(faults=faults) as volume:
+                faults.calls.clear()
+                faults.gate = begin
+                repaired = await repair_volume(volume, dry_run=False, grace=0.0)
+                faults.gate = None
+            if not owners:
+                break
+            assert repaired.done == 0
+            go_on.set()
+            await owners[0]
+            assert await world.tree() == scenario.after
+            world.clock.advance(1000)
+            assert await world.problems() == set()
+    assert number > 20
+
+
+async def test_a_table_that_is_lost_after_a_takeover_is_restored_without_the_transaction() -> None:
+    """The owner stopped for longer than its lease at any call, and raised LeaseExpiredError."""
+    scenario = replace(SCENARIOS["transaction:replacing"], layout="tree")
+    number, outcomes = 0, set[Outcome]()
+    while True:
+        number += 1
+        async with world_of(scenario) as world:
+            came = False
+
+            async def take_over(call: Call, number: int = number, world: World = world) -> None:
+                nonlocal came
+                if call.number == number and not came:
+                    came = True
+                    world.clock.advance(3 * LEASE_SECONDS)
+                    async with world.volume() as other:
+                        async for record in other.store.transactions.records():
+                            await other.store.resolver.complete(record)
+
+            def arm(
+                faults: FaultPlan, take_over: Callable[[Call], Awaitable[None]] = take_over
+            ) -> None:
+                faults.gate = take_over
+
+            outcome = await outcome_of(world.run(scenario, arm))
+            if not came:
+                break
+            expected = scenario.after if outcome is None else scenario.before
+            assert await world.tree() == expected
+            await world.lose_table()
+            assert await world.tree() == expected
+            outcomes.add(outcome)
+    assert outcomes == {None, LeaseExpiredError}
 
 
 async def test_a_lost_table_is_restored_without_what_was_not_published() -> None:

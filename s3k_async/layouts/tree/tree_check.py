@@ -208,14 +208,19 @@ class TreeCheck:
         return {**item, PARTITION: key.partition, SORT: key.sort}
 
     async def make_parent(self, key: str, before: Entry | None, version: int) -> None:
-        """Create the directory with its id, in `/lost+found`."""
+        """Create the directory with its id, in `/lost+found`, unless it is in the trash: a
+        directory that was staged since the scan is not in the log yet."""
         store = self._store
+        in_trash = TrashedDirectory.key(key, store.keys)
+        if await store.items.get(in_trash) is not None:
+            raise ConflictError("the directory is in the trash", path=key)
         parent = await store.make_directory(LOST_AND_FOUND)
         blank = store.new_directory(_native.join(LOST_AND_FOUND, key), parent)
         made = replace(blank, id=key, version=version)
         operation = store.changes.operation("rename" if before else "create", before, made)
         actions: list[Action] = [
             Put(to_item(made, store.keys), ABSENT),
+            Check(in_trash, ABSENT),
             *store.require_parent(store.keys.directory(parent)),
         ]
         await store.transact([operation], actions)

@@ -219,18 +219,21 @@ class _Collection:
 
     async def _collect_staged(self, trashed: TrashedDirectory, now_ms: int) -> None:
         """Remove a staged directory that can no longer be published."""
-        transactions = self.store.transactions
+        store, transactions = self.store, self.store.transactions
         try:
             record = await transactions.record(trashed.job)
             if record is not None and transactions.lease_runs(record):
                 return
-            if self.dry_run or record is not None:
+            # Read after the record: a transaction that has ended leaves no staged directory, and
+            # one that is published has none.
+            item = await store.items.get(trashed.key(trashed.entry.id, store.keys))
+            if item is not None and (self.dry_run or record is not None):
                 await self._count(trashed)
             if self.dry_run:
                 return
             if record is not None:
-                await self.store.resolver.complete(record)
-            else:
+                await store.resolver.complete(record)
+            elif item is not None:
                 # The record was damaged: then fsck may have recorded that the content exists.
                 await self.reclamation.run(trashed, now_ms)
         except S3kError as error:
