@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +15,7 @@ from anyio import sleep_forever
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.ports.blobs import BlobStore
-from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Key, Put, Update
+from s3k_async.backends.ports.items import ABSENT, Action, Condition, Delete, Key, Put, Update
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
 from s3k_async.config import LogMode, MemoryTable, Tuning, VolumeConfig
@@ -684,10 +684,10 @@ async def die_at_publication(
             records = fs._volume().store.transactions
             publish = records.publish
 
-            async def then_die(txn: OwnedTransaction, *others: Any) -> None:
+            async def then_die(txn: OwnedTransaction, others: Sequence[Action] = ()) -> None:
                 txns.append(txn.id)
                 if published:
-                    await publish(txn, *others)
+                    await publish(txn, others)
                 faults.fail_when(lambda _: True, Died("is dead"), times=10**9)
                 raise Died("died at its publication")
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from s3k_async import S3kClient
 from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Put, Update
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
-from s3k_async.model import Entry, LayoutName
+from s3k_async.model import Entry, LayoutName, TrashItem
 from s3k_async.oplog.entries import Operation
 from s3k_async.table.codec import to_item
 from tests.torture.damage import DAMAGES, Damage, Scene
@@ -150,10 +150,12 @@ async def deleted_long_ago(scene: Scene, path: str) -> None:
     for name in ("d0", "d1"):
         directory = await at(scene, f"{top}/{name}")
         await store.layout.delete_directory(directory, atomic=True)
-        if name == "d0":
-            trash = store.layout.trash()
-            await trash.empty([each for each in await trash.items() if each.id == directory.id])
         key = TrashedDirectory.key(directory.id, store.keys)
+        if name == "d0":
+            stored = await scene.volume.items.get(key)
+            assert stored is not None
+            when_ms = TrashedDirectory.from_item(stored, store.keys).when_ms
+            await store.layout.trash().empty([TrashItem(directory.id, f"{top}/{name}", when_ms)])
         long_ago = {"when": scene.now_ms() - 3 * DAY_MS}
         await scene.volume.items.write(Update(key, Condition(), set=long_ago))
     for each in scene.below(f"{top}/d0") | scene.below(f"{top}/d1"):
