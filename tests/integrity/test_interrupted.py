@@ -508,7 +508,7 @@ async def test_files_that_a_published_transaction_replaces_by_renames_are_ended_
             await tx.rename("/a/d1/f0", "/a/d0/f0", overwrite=True)
             await tx.rename("/a/d1/f1", "/a/d0/f1", overwrite=True)
             for number in range(100):
-                await tx.write(f"/c/f{number}", b"c")
+                await tx.write(f"/a/d0/n{number}", b"c")  # not in a new directory
 
     monkeypatch.setitem(VERBS[layout], "replace", replace_files)
     async with scene(layout) as world:
