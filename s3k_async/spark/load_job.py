@@ -171,8 +171,8 @@ class _PartsOfDump:
         )
         return replace(self, parts=found)
 
-    def chunks(self, part: DumpPart) -> Generator[list[Entry], None, None]:
-        """The entries of a part."""
+    def entries_of(self, part: DumpPart) -> Generator[list[Entry], None, None]:
+        """The entries of a part, in chunks."""
         return part_chunks(self.directory, self.header, part)
 
     async def entries(
@@ -181,7 +181,7 @@ class _PartsOfDump:
         """As of _Entries."""
         with closing(DumpDirectories(landing, SYSTEM)) as directories:
             for _, part in self.parts:
-                async with aclosing(off_loop(self.chunks(part))) as chunks:
+                async with aclosing(off_loop(self.entries_of(part))) as chunks:
                     async for chunk in chunks:
                         yield await directories.located(chunk) if located else chunk
 
@@ -361,7 +361,7 @@ class _Reading:
     def rows(self, parts: _PartsOfDump) -> Iterator[pa.RecordBatch]:
         known: set[str] = set()
         for _, part in parts.parts:
-            for chunk in parts.chunks(part):
+            for chunk in parts.entries_of(part):
                 rows: list[Row] = []
                 for entry in chunk:
                     if normalize(entry.path) != entry.path:
@@ -418,7 +418,7 @@ def _lines_of(shares: Iterable[_PartsOfDump]) -> Batches:
     for share in shares:
         for before, part in share.parts:
             numbers = count(before)
-            for chunk in share.chunks(part):
+            for chunk in share.entries_of(part):
                 rows = [(next(numbers), each.path, each.id, entry_line(each)) for each in chunk]
                 yield row_batch(DIRECTORIES, rows)
 
