@@ -139,14 +139,14 @@ def test_a_job_is_seen_wholly_or_not_at_all(
 ) -> None:
     register(spark, volume=volume)
     fs.makedirs("/top")
-    rows = spark.range(0, 120, 1, 2).selectExpr("id", "cast(id % 60 as string) day")
+    rows = spark.range(0, 80, 1, 2).selectExpr("id", "cast(id % 40 as string) day")
     for mode in ("append", "overwrite"):
         before = frozenset(paths(fs, "/top"))
         with seen_by_a_reader(volume, "/top") as seen:
             rows.write.format("s3k").mode(mode).option("partition_columns", "day").save("/top/out")
         after = frozenset(paths(fs, "/top"))
         assert set(seen) <= {before, after}
-        assert len(after) == 120
+        assert len(after) == 80
         assert not before & after
-    assert sum(len(each) for each in content(fs, "/top/out").values()) == 120
+    assert sum(len(each) for each in content(fs, "/top/out").values()) == 80
     assert [item.was for item in fs.trash().list()] == ["/top/out"]
