@@ -309,9 +309,7 @@ async def test_death_at_every_call_leaves_all_of_it_or_nothing(when: str) -> Non
         mutations = await job(client)
         client.faults.calls.clear()
         client.faults.die(number, when="before" if when == "before" else "after")
-        client.faults.fail_when(
-            lambda call, number=number: call.number > number, Died("is dead"), times=10**6
-        )
+        client.faults.fail_when(from_call(number + 1), Died("is dead"), times=10**6)
         try:
             await commit(client, *mutations)
         except Died:
@@ -765,6 +763,41 @@ async def test_a_table_that_is_lost_after_a_takeover_is_restored_without_the_tra
             assert await world.tree() == expected
             outcomes.add(outcome)
     assert outcomes == {None, LeaseExpiredError}
+
+
+async def test_a_table_that_is_lost_after_garbage_collection_is_restored_as_it_was() -> None:
+    """A client dies at every call, garbage is collected, and the directory is changed again: its
+    replacement did not happen, whatever the client had logged."""
+    scenario = replace(SCENARIOS["transaction:replacing"], layout="tree")
+    number, published = 0, set[bool]()
+    while True:
+        number += 1
+        async with world_of(scenario) as world:
+
+            def arm(faults: FaultPlan, number: int = number) -> None:
+                faults.fail_when(from_call(number), Died("is dead"), times=10**9)
+
+            try:
+                await world.run(scenario, arm)
+            except Died:
+                pass
+            else:
+                break
+
+            async def clock(world: World = world) -> int:
+                return world.runtime.now_ms()
+
+            world.clock.advance(1000)
+            async with world.volume() as volume:
+                trash = volume.store.layout.trash()
+                assert (await trash.collect(clock, retention_ms=10**12)).failures == ()
+            async with world.client() as (fs, _):
+                await fs.write("/d/later", b"later")
+            tree = await world.tree()
+            await world.lose_table()
+            assert await world.tree() == tree
+            published.add(tree["/d/f"] == scenario.after["/d/f"])
+    assert published == {False, True}
 
 
 async def test_a_lost_table_is_restored_without_what_was_not_published() -> None:
