@@ -310,10 +310,11 @@ class Transaction:
 
         The transaction cannot move or delete single entries below the old directory. In layout
         `tree` the old directory goes into the trash with everything that is below it at the commit;
-        in layout `path` that is deleted, and the directory stays. Raises PermissionDeniedError (the
-        root); at commit NotDirectoryError (a file is there, or in layout `path` where the
-        transaction needs a directory), UnsupportedError (in layout `tree`: the changes outside of
-        new directories do not fit into one transaction of the table, 100 actions).
+        in layout `path` that is deleted, the directory stays, and so do entries that other clients
+        create in it during the commit. Raises PermissionDeniedError (the root); at commit
+        NotDirectoryError (a file is there, or in layout `path` where the transaction needs a
+        directory), UnsupportedError (in layout `tree`: the changes outside of new directories do
+        not fit into one transaction of the table, 100 actions).
         """
         place = self._open_place(path)
         if place == ROOT:

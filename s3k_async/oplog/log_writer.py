@@ -15,6 +15,7 @@ import anyio
 from s3k_async._core.concurrency import gather, to_the_end
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.key_ranges import KeyRange, list_range
 from s3k_async.errors import (
     BlobExistsError,
     ConflictError,
@@ -32,6 +33,7 @@ from s3k_async.oplog.entries import (
     operation_line,
     segment_id,
     segment_key,
+    transaction_segments,
 )
 from s3k_async.oplog.segments import (
     Operations,
@@ -145,6 +147,11 @@ class OperationLog(Protocol):
         far as the store can be reached, and the table must not be changed.
         """
 
+    async def withdraw(self, txn: str) -> None:
+        """Remove the pending segments of another client's transaction that was aborted and of
+        which nothing is left in the table. Segments that cannot be removed are counted, as by
+        `PendingLog.rollback`. Raises the store's errors."""
+
     async def drained(self) -> None:
         """Wait until every mark of `commit_later` is written, or has failed and was counted."""
 
@@ -167,6 +174,9 @@ class DisabledLog:
     ) -> PendingLog:
         """Write nothing; the handle always reports success."""
         return _NOTHING_PENDING
+
+    async def withdraw(self, txn: str) -> None:
+        pass
 
     async def drained(self) -> None:
         """No effect: nothing is deferred."""
@@ -245,6 +255,13 @@ class NativeLog:
             await to_the_end(withdraw)
             raise
         return _NativePending(self, objects)
+
+    async def withdraw(self, txn: str) -> None:
+        segments = KeyRange(transaction_segments(txn))
+        found = {info.key async for info in list_range(self._blobs, segments)}
+        pending = [key for key in sorted(found) if key.endswith(".pending")]
+        left = [key for key in pending if committed_key(key) not in found]
+        await gather(self.remove, left, limit=_OBJECTS_AT_ONCE)
 
     async def drained(self) -> None:
         """As `OperationLog.drained`."""

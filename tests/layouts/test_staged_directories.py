@@ -765,6 +765,41 @@ async def test_a_table_that_is_lost_after_a_takeover_is_restored_without_the_tra
     assert outcomes == {None, LeaseExpiredError}
 
 
+async def test_a_table_that_is_lost_after_garbage_collection_is_restored_as_it_was() -> None:
+    """A client dies at every call, garbage is collected, and the directory is changed again: its
+    replacement did not happen, whatever the client had logged."""
+    scenario = replace(SCENARIOS["transaction:replacing"], layout="tree")
+    number, published = 0, set[bool]()
+    while True:
+        number += 1
+        async with world_of(scenario) as world:
+
+            def arm(faults: FaultPlan, number: int = number) -> None:
+                faults.fail_when(from_call(number), Died("is dead"), times=10**9)
+
+            try:
+                await world.run(scenario, arm)
+            except Died:
+                pass
+            else:
+                break
+
+            async def clock(world: World = world) -> int:
+                return world.runtime.now_ms()
+
+            world.clock.advance(1000)
+            async with world.volume() as volume:
+                trash = volume.store.layout.trash()
+                assert (await trash.collect(clock, retention_ms=10**12)).failures == ()
+            async with world.client() as (fs, _):
+                await fs.write("/d/later", b"later")
+            tree = await world.tree()
+            await world.lose_table()
+            assert await world.tree() == tree
+            published.add(tree["/d/f"] == scenario.after["/d/f"])
+    assert published == {False, True}
+
+
 async def test_a_lost_table_is_restored_without_what_was_not_published() -> None:
     """A client dies at every call, and the table is lost. While content is stored, nothing of it is
     restored; from the publication on, all of it is."""

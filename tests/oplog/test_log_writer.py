@@ -72,6 +72,18 @@ async def test_a_rollback_leaves_nothing() -> None:
         assert await keys_of(blobs) == []
 
 
+async def test_what_is_pending_of_a_transaction_of_another_client_is_withdrawn() -> None:
+    blobs, log = await native()
+    ended = await log.begin([sample.CREATE, sample.UPDATE], txn="one")
+    await ended.commit({sample.FIRST})
+    await log.begin([sample.CREATE, sample.UPDATE], txn="other")
+    before = {info.key async for info in list_all(blobs, "")}
+    await log.begin([sample.CREATE, sample.UPDATE], txn="one")
+    await log.begin([sample.CREATE], together=True, txn="one")
+    await log.withdraw("one")
+    assert {info.key async for info in list_all(blobs, "")} == before
+
+
 async def test_several_operations_are_a_segment() -> None:
     blobs, log = await native()
     operations = make_directories(3)
@@ -449,6 +461,7 @@ async def test_a_disabled_log_keeps_nothing_and_says_yes() -> None:
     operations: list[Operation] = [sample.CREATE, sample.UPDATE]
     assert await (await log.begin(operations)).commit({sample.FIRST}) is True
     assert await (await log.begin(operations)).rollback() is True
+    await log.withdraw("transaction")
     assert (log.failed_commits, log.failed_rollbacks) == (0, 0)
 
 

@@ -226,18 +226,26 @@ class _Collection:
                 return
             # Read after the record: a transaction that has ended leaves no staged directory, and
             # one that is published has none.
-            item = await store.items.get(trashed.key(trashed.entry.id, store.keys))
-            if item is not None and (self.dry_run or record is not None):
+            is_left = await self._is_left(trashed)
+            if is_left and (self.dry_run or record is not None):
                 await self._count(trashed)
             if self.dry_run:
                 return
             if record is not None:
-                await store.resolver.complete(record)
-            elif item is not None:
+                ended = await store.resolver.complete(record)
+                if ended and not record.is_published and not await self._is_left(trashed):
+                    # A restore would take its pending operations as done.
+                    await store.changes.log.withdraw(record.id)
+            elif is_left:
                 # The record was damaged: then fsck may have recorded that the content exists.
                 await self.reclamation.run(trashed, now_ms)
         except S3kError as error:
             self.tally.fail(trashed.was, error)
+
+    async def _is_left(self, trashed: TrashedDirectory) -> bool:
+        """Whether the trash has an item of the directory."""
+        store = self.store
+        return await store.items.get(trashed.key(trashed.entry.id, store.keys)) is not None
 
     async def _count(self, trashed: TrashedDirectory) -> None:
         tally = self.tally
