@@ -1,30 +1,31 @@
-"""Hadoop's S3A, in the JVM of a Spark session. A directory is a prefix: renaming it copies and
-deletes."""
+"""Hadoop's S3A in a JVM. A directory is a prefix: renaming it copies and deletes."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.engines.process import Engine
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-__all__ = ["S3a", "s3a_settings"]
+__all__ = ["S3a", "s3a_jvm", "s3a_settings"]
 
 S3A = "org.apache.hadoop:hadoop-aws:3.5.0"
 """Of the Hadoop that PySpark 4.3 has."""
 
 
 def s3a_settings(data: Engine) -> dict[str, str]:
-    """Settings of a session with S3A on an engine. It is fetched from Maven Central, once, into
-    `.engines/ivy` (1.3 GB)."""
+    """Settings of a Spark session with S3A on an engine."""
+    return _packages() | {f"spark.hadoop.{name}": value for name, value in _hadoop(data).items()}
+
+
+def _packages() -> dict[str, str]:
+    """S3A is fetched from Maven Central, once, into `.engines/ivy` (1.3 GB)."""
     return {
         "spark.jars.packages": S3A,
         "spark.jars.ivy": str(Path(".engines/ivy").absolute()),
-        **{f"spark.hadoop.{name}": value for name, value in _hadoop(data).items()},
     }
 
 
@@ -37,23 +38,37 @@ def _hadoop(data: Engine) -> dict[str, str]:
     }
 
 
+@contextmanager
+def s3a_jvm() -> Iterator[Any]:
+    """PySpark's JVM with S3A, without a session of Spark: nothing else works in it."""
+    from pyspark import SparkConf
+    from pyspark.java_gateway import launch_gateway
+
+    settings = SparkConf(loadDefaults=False)
+    settings.setAll(list({**_packages(), "spark.driver.memory": "2g"}.items()))
+    gateway: Any = launch_gateway(settings)
+    try:
+        yield gateway.jvm
+    finally:
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # at which it ends
+        gateway.proc.wait()
+
+
 class S3a:
     """A bucket as a filesystem, called from a thread."""
 
-    def __init__(self, spark: SparkSession, data: Engine, bucket: str) -> None:
-        gateway: Any = spark
-        self._jvm = gateway._jvm
-        settings = self._jvm.org.apache.hadoop.conf.Configuration(
-            gateway._jsc.hadoopConfiguration()
-        )
+    def __init__(self, jvm: Any, data: Engine, bucket: str) -> None:
+        self._jvm = jvm
+        settings = jvm.org.apache.hadoop.conf.Configuration()
         credentials = {
             "fs.s3a.access.key": data.access_key,
             "fs.s3a.secret.key": data.secret_key,
         }
         for name, value in (_hadoop(data) | credentials).items():
             settings.set(name, value)
-        place = self._jvm.java.net.URI(f"s3a://{bucket}/")
-        self._fs = self._jvm.org.apache.hadoop.fs.FileSystem.newInstance(place, settings)
+        place = jvm.java.net.URI(f"s3a://{bucket}/")
+        self._fs = jvm.org.apache.hadoop.fs.FileSystem.newInstance(place, settings)
 
     async def close(self) -> None:
         """Close its connections."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -23,12 +23,11 @@ from benchmarks.contenders.layouts import DATA, Chain, Deletion, Swing
 from benchmarks.contenders.ours import Ours, client, fill
 from benchmarks.contenders.with_aiobotocore import client_of
 from benchmarks.contenders.with_obstore import Obstore
-from benchmarks.contenders.with_s3a import S3a, s3a_settings
+from benchmarks.contenders.with_s3a import S3a, s3a_jvm
 from benchmarks.contenders.with_s3fs import S3fs
 from benchmarks.measuring import Case, Result, Run, measure
 from benchmarks.relay import Relay
 from benchmarks.rows.scope import Scope
-from benchmarks.rows.spark_checks import session
 from benchmarks.servers import config_for, engine_named
 from s3k_async import S3kClient, init_volume
 from s3k_async.config import (
@@ -64,46 +63,44 @@ class Sizes:
 
     trees: tuple[int, ...]
     """Files of a directory that is renamed and deleted."""
-    rewritten: Mapping[str, int]
-    """Files at most where each of them is changed, by place: in layout `path`, in a reclamation,
-    and by peers."""
+    rewritten: int
+    """Files at most where each of them is changed: in layout `path`, and in a reclamation."""
+    copied: int
+    """Files at most where each of them is copied: by peers."""
     listed: int
     calls: int
-    """Of a verb in one repetition."""
+    """Of a verb that reads, in one repetition."""
+    created: int
+    """Calls that create."""
     cold: int
     """Chains of directories that a new client has not read."""
     batch: int
     """Files that one call writes."""
 
 
-QUICK = Sizes((1, 100), dict.fromkeys(PLACES, 100), 1_000, 20, 3, 50)
-FULL = Sizes(
-    (1, 1_000, 10_000, 100_000),
-    {MEMORY: 100_000, EMBEDDED: 100_000, ENGINES: 10_000},
-    100_000,
-    300,
-    50,
-    1_000,
-)
+QUICK = Sizes((1, 100), 100, 100, 1_000, 20, 5, 3, 50)
+FULL = Sizes((1, 1_000, 10_000, 100_000), 10_000, 1_000, 100_000, 300, 100, 50, 500)
 
 
 async def results(scope: Scope) -> AsyncIterator[Result]:
-    """All places, the one with a JVM last: a session of Spark changes the threads of the loop."""
+    """All places, one after the other."""
     sizes = scope.pick(QUICK, FULL)
     if scope.large:
-        sizes = replace(sizes, trees=(*sizes.trees, LARGE), listed=LARGE)
+        sizes = replace(
+            sizes, trees=(*sizes.trees, LARGE), rewritten=100_000, copied=10_000, listed=LARGE
+        )
     with tempfile.TemporaryDirectory() as directory:
         for place in (MEMORY, EMBEDDED):
             configs: dict[str, VolumeConfig] = {
                 layout: await _config(place, layout, directory) for layout in LAYOUTS
             }
-            async for result in _place(scope, sizes, place, configs, {}):
+            async for result in _place(scope, sizes, place, configs, nullcontext({})):
                 yield result
         with engine_named("dynoxide") as table, engine_named("seaweedfs") as data:
             configs = {layout: _on_engines(table, data, layout) for layout in LAYOUTS}
-            async with _peers(data, directory) as them:
-                async for result in _place(scope, sizes, ENGINES, configs, them):
-                    yield result
+            them = _peers(data)
+            async for result in _place(scope, sizes, ENGINES, configs, them):
+                yield result
 
 
 async def _config(place: str, layout: LayoutName, directory: str) -> VolumeConfig:
@@ -131,8 +128,9 @@ async def _place(
     sizes: Sizes,
     place: str,
     configs: Mapping[str, VolumeConfig],
-    them: Mapping[str, Peer],
+    peers: AbstractAsyncContextManager[Mapping[str, Peer]],
 ) -> AsyncIterator[Result]:
+    """Files first: the JVM of a peer is started after them."""
     async with AsyncExitStack() as stack:
         clients = {
             layout: await stack.enter_async_context(client(config))
@@ -141,14 +139,14 @@ async def _place(
         if place != MEMORY:
             async for result in _files(scope, sizes, place, configs, clients):
                 yield result
+        them = await stack.enter_async_context(peers)
         for files in sizes.trees:
             async for result in _trees(scope, sizes, place, files, clients, them):
                 yield result
 
 
-def _rounds(scope: Scope, files: int) -> int:
-    """More where they are short."""
-    return int(scope.pick(scope.rounds, max(scope.rounds, 15 if files <= 1_000 else 3)))
+def _rounds(scope: Scope, least: int) -> int:
+    return int(scope.pick(scope.rounds, max(scope.rounds, least)))
 
 
 # Renames and deletions
@@ -162,16 +160,17 @@ async def _trees(
     clients: Mapping[str, S3kClient],
     them: Mapping[str, Peer],
 ) -> AsyncIterator[Result]:
-    is_rewritten = files <= sizes.rewritten[place]
+    is_rewritten = files <= sizes.rewritten
+    them = them if files <= sizes.copied else {}
     top = f"/trees-{files}"
     fit = {name: fs for name, fs in clients.items() if name == "tree" or is_rewritten}
     swings = {name: Swing(fs.rename, top) for name, fs in fit.items()}
     for name, fs in fit.items():
         await fill(fs, swings[name].here, files)
-    if is_rewritten:
-        for name, peer in them.items():
-            swings[name] = Swing(peer.fs.rename, top)
-            await peer.fill(swings[name].here, files)
+    for name, peer in them.items():
+        swings[name] = Swing(peer.fs.rename, top)
+        await peer.fill(swings[name].here, files)
+    is_fast = files == 1 or (files <= 1_000 and not them)
     case = Case(
         "layout rename",
         _told(files, place),
@@ -179,8 +178,8 @@ async def _trees(
         "renames",
         dict(swings),
         "path",
-        _rounds(scope, files),
-        warm=files <= 1_000,
+        _rounds(scope, 15 if files == 1 else 7 if is_fast else 3),
+        warm=is_fast,
     )
     measured = await measure(case)
     for name, swing in swings.items():
@@ -215,7 +214,7 @@ async def _deleted(
         "deletions",
         dict(deletions),
         "path",
-        _rounds(scope, files),
+        _rounds(scope, 15 if files == 1 else 7 if files <= 1_000 else 3),
         ready,
         warm=files <= 1_000,
     )
@@ -273,9 +272,15 @@ async def _listing(
     for fs in clients.values():
         await fill(fs, "/listed", files)
     runs: dict[str, Run] = {name: partial(Ours(fs).list, "/listed") for name, fs in clients.items()}
-    rounds = scope.pick(scope.rounds, max(scope.rounds, 5))
     case = Case(
-        "layout list", _told(files, place), files, "entries", runs, "path", rounds, expected=files
+        "layout list",
+        _told(files, place),
+        files,
+        "entries",
+        runs,
+        "path",
+        _rounds(scope, 3),
+        expected=files,
     )
     for result in await measure(case):
         yield result
@@ -345,12 +350,12 @@ async def _data(
             name: partial(chain.read, calls, in_flight) for name, chain in chains.items()
         }
         creations: dict[str, Run] = {
-            name: partial(chain.create, calls, in_flight) for name, chain in chains.items()
+            name: partial(chain.create, sizes.created, in_flight) for name, chain in chains.items()
         }
         read = _case(scope, "read", calls, reads, place, depth, in_flight)
         cases += [
             replace(read, expected=calls * len(DATA)),
-            _case(scope, "create", calls, creations, place, depth, in_flight),
+            _case(scope, "create", sizes.created, creations, place, depth, in_flight),
         ]
     batches: dict[str, Run] = {
         name: partial(chain.write_many, sizes.batch) for name, chain in chains.items()
@@ -371,9 +376,8 @@ def _case(
     in_flight: int,
 ) -> Case:
     of = f"one call of {calls:,}" if row == "write_many" else f"{in_flight} in flight"
-    rounds = scope.pick(scope.rounds, max(scope.rounds, 7))
     case = f"depth {depth}, {of}, {place}"
-    return Case(f"layout {row}", case, calls, "files", runs, "path", rounds)
+    return Case(f"layout {row}", case, calls, "files", runs, "path", _rounds(scope, 5))
 
 
 # Peers
@@ -414,15 +418,15 @@ class Peer:
 
 
 @asynccontextmanager
-async def _peers(data: Engine, directory: str) -> AsyncIterator[Mapping[str, Peer]]:
+async def _peers(data: Engine) -> AsyncIterator[Mapping[str, Peer]]:
     buckets = {"s3fs": "bench-s3fs", "S3A": "bench-s3a"}
     async with client_of(data, "s3") as low:
         for bucket in buckets.values():
             await low.create_bucket(Bucket=bucket)
-    with session(directory, s3a_settings(data)) as spark:
+    with s3a_jvm() as jvm:
         them = {
             "s3fs": Peer(data, buckets["s3fs"], S3fs),
-            "S3A": Peer(data, buckets["S3A"], partial(S3a, spark)),
+            "S3A": Peer(data, buckets["S3A"], partial(S3a, jvm)),
         }
         try:
             yield them
