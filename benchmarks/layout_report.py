@@ -81,14 +81,18 @@ def _costs(results: Sequence[Result]) -> str:
 
 
 def _files(results: Sequence[Result]) -> str:
-    text = "| | where | path, a second | tree, a second | tree's time / path's |\n"
-    text += "|---|---|---|---|---|\n"
+    text = (
+        "| | where | path, a second | tree, a second | tree's time / path's "
+        "| µs of processor a unit, path and tree |\n"
+    )
+    text += "|---|---|---|---|---|---|\n"
     for row, case, group in _groups(results):
         if row not in DIRECTORIES and len(group) == 2:
             work, _, place = case.rpartition(", ")
             rates = (f"{group[name].rate:,.0f}{_spread(group[name])}" for name in ("path", "tree"))
             ratio = _told(_ratios(group, "tree", "path"))
-            text += f"| {row}, {work} | {place} | {' | '.join(rates)} | {ratio} |\n"
+            busy = " and ".join(_busy(group[name]) for name in ("path", "tree"))
+            text += f"| {row}, {work} | {place} | {' | '.join(rates)} | {ratio} | {busy} |\n"
     return text
 
 
@@ -133,3 +137,7 @@ def _ms(value: float) -> str:
 def _spread(result: Result) -> str:
     low, high = result.spread
     return f" ({low:,.0f} to {high:,.0f})"
+
+
+def _busy(result: Result) -> str:
+    return f"{statistics.median(result.processor) / result.amount * 1e6:,.0f}"

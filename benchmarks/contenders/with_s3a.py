@@ -46,7 +46,7 @@ def s3a_jvm() -> Iterator[Any]:
 
     settings = SparkConf(loadDefaults=False)
     settings.setAll(list({**_packages(), "spark.driver.memory": "2g"}.items()))
-    gateway: Any = launch_gateway(settings)
+    gateway: Any = launch_gateway(settings)  # type: ignore[no-untyped-call]
     try:
         yield gateway.jvm
     finally:

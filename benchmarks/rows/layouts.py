@@ -41,12 +41,12 @@ from s3k_async.model import LayoutName
 from tests.cost_model.counting import Scales
 from tests.engines.process import Engine
 
-__all__ = ["LARGE", "MEMORY", "PLACES", "results"]
+__all__ = ["results"]
 
 LAYOUTS: tuple[LayoutName, ...] = ("path", "tree")
 WAITING = "tree, wait"
 """Deletes and reclaims: what layout `path` does in one."""
-MEMORY, EMBEDDED, ENGINES = PLACES = ("memory", "embedded", "dynoxide + SeaweedFS")
+MEMORY, EMBEDDED, ENGINES = "memory", "embedded", "dynoxide + SeaweedFS"
 SUFFIXES = 10
 IN_FLIGHT = 32
 DEPTHS = 1, 3, 6
