@@ -6,6 +6,7 @@
 # make fuzz   the native core's parsers under coverage-guided fuzzing: RUNS executions of each target
 # make house  measures of the code's structure
 # make bench  every figure of docs/performance.md, written there; make bench-quick takes minutes and writes nothing
+# make bench-layouts   the measured figures of docs/layouts.md, written there
 # Each sets up what it needs: .venv, the native build, .engines.
 
 SHELL := /bin/bash
@@ -33,7 +34,7 @@ WORKERS ?= 4
 PYTEST := .ci/pytest -n $(WORKERS) --dist loadgroup
 RUNS ?= 1000000
 
-.PHONY: help venv build runtime engines lint lint-python lint-rust test-rust checks test test-full coverage torture mutants fuzz demo bench bench-quick lint-bench house clean always
+.PHONY: help venv build runtime engines lint lint-python lint-rust test-rust checks test test-full coverage torture mutants fuzz demo bench bench-quick bench-layouts lint-bench house clean always
 
 help:
 	@sed -n '/^$$/q;s/^# //p' Makefile
@@ -139,6 +140,10 @@ bench: $(VENV) $(NATIVE) $(ENGINES) $(BENCH) $(CANNED)
 
 bench-quick: $(VENV) $(NATIVE) $(ENGINES) $(BENCH) $(CANNED)
 	@.venv/bin/python -m benchmarks --quick
+
+# Without the canned server; S3A comes from Maven Central at the first run.
+bench-layouts: $(VENV) $(NATIVE) $(ENGINES) $(BENCH)
+	@.venv/bin/python -m benchmarks --only layouts --write
 
 lint-bench: $(CANNED)
 	@cargo fmt --check --manifest-path benchmarks/canned/Cargo.toml

@@ -1,5 +1,5 @@
-"""`python -m benchmarks [--quick] [--only ROW ...] [--write]`: measure, keep the raw results, print
-the goals."""
+"""`python -m benchmarks [--quick] [--only ROW ...] [--large] [--write]`: measure, keep the raw
+results, print the goals."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
 
 from benchmarks.environment import ROOT, environment
-from benchmarks.goals import verdicts
+from benchmarks.goals import layout_verdicts, verdicts
+from benchmarks.layout_report import is_of_layouts, write_layouts
 from benchmarks.measuring import Result
-from benchmarks.plots import draw
+from benchmarks.plots import draw, draw_renames
 from benchmarks.report import goals_table, record_name, write
 from benchmarks.rows import (
     codec,
     engines,
     keys,
+    layouts,
     libraries,
     listing,
     single,
@@ -36,6 +39,7 @@ from benchmarks.servers import Canned, canned
 
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "performance.md"
+LAYOUTS = ROOT / "docs" / "layouts.md"
 PLOTS = ROOT / "docs" / "performance"
 ALONE = {
     "codec": codec,
@@ -43,11 +47,12 @@ ALONE = {
     "tables": tables,
     "engines": engines,
     "libraries": libraries,
+    "layouts": layouts,
     "spark": spark,
     "spark_embedded": spark_embedded,
 }
 CANNED = {"startup": startup, "single": single, "small": small, "listing": listing, "trees": trees}
-ENGINES = ("tables", "engines", "libraries", "spark", "spark_embedded")
+ENGINES = ("tables", "engines", "libraries", "layouts", "spark", "spark_embedded")
 """Rows whose other side needs a processor as well."""
 ROWS = (
     "codec",
@@ -61,17 +66,18 @@ ROWS = (
     "engines",
     "libraries",
 )
-APART = ("spark", "spark_embedded")
+APART = ("layouts", "spark", "spark_embedded")
 """Rows that are measured only when they are asked for."""
 
 
-async def _measured(name: str, scope: Scope, server: Canned) -> AsyncIterator[Result]:
+async def _measured(name: str, scope: Scope, server: Canned | None) -> AsyncIterator[Result]:
     everywhere = os.sched_getaffinity(0)
     if CLIENT_PROCESSOR is not None and name not in ENGINES:
         os.sched_setaffinity(0, {CLIENT_PROCESSOR})
     try:
-        server.command("forget")
-        server.latency(0)
+        if server is not None:
+            server.command("forget")
+            server.latency(0)
         rows = ALONE[name].results(scope) if name in ALONE else CANNED[name].results(scope, server)
         async for result in rows:
             yield result
@@ -82,7 +88,8 @@ async def _measured(name: str, scope: Scope, server: Canned) -> AsyncIterator[Re
 async def _run(names: list[str], scope: Scope, machine: dict[str, str]) -> list[Result]:
     results: list[Result] = []
     record = RESULTS / record_name(names, ROWS, quick=scope.quick)
-    with canned(CANNED_PROCESSOR) as server:
+    is_needed = not set(names).isdisjoint(CANNED)
+    with canned(CANNED_PROCESSOR) if is_needed else nullcontext() as server:
         for name in names:
             began = time.perf_counter()
             async for result in _measured(name, scope, server):
@@ -123,6 +130,7 @@ def main() -> None:
         "--only", nargs="+", choices=(*ROWS, *APART), default=list(ROWS), metavar="ROW"
     )
     parser.add_argument("--rounds", type=int, help="repetitions that count, of each contender")
+    parser.add_argument("--large", action="store_true", help="layouts: the next size as well")
     parser.add_argument(
         "--write", action="store_true", help="write the tables and plots into docs/"
     )
@@ -130,17 +138,28 @@ def main() -> None:
         "--report", metavar="FILE", type=Path, help="measure nothing; report these results"
     )
     options = parser.parse_args()
-    command = "make bench-quick" if options.quick else "make bench"
     if options.report is not None:
         results, machine = _load(options.report)
     else:
-        scope = Scope(options.quick, options.rounds or (2 if options.quick else 3))
+        rounds = options.rounds or (2 if options.quick else 3)
+        scope = Scope(options.quick, rounds, options.large)
         machine = {**environment(), "repetitions": str(scope.rounds)}
         results = asyncio.run(_run(options.only, scope, machine))
     print("\n" + ", ".join(f"{name} {value}" for name, value in machine.items()) + "\n")
-    print(goals_table(verdicts(results)))
-    if options.write:
-        write(PAGE, results, machine, command, draw(PLOTS, results))
+    layout_results = [each for each in results if is_of_layouts(each)]
+    others = [each for each in results if not is_of_layouts(each)]
+    if others:
+        print(goals_table(verdicts(others)))
+        if options.write:
+            command = "make bench-quick" if options.quick else "make bench"
+            write(PAGE, others, machine, command, draw(PLOTS, others))
+    if layout_results:
+        print(goals_table(layout_verdicts(layout_results)))
+        if options.write:
+            command = "python -m benchmarks --only layouts" + " --quick" * options.quick
+            write_layouts(
+                LAYOUTS, layout_results, machine, command, draw_renames(PLOTS, layout_results)
+            )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks.measuring import Result
 
-__all__ = ["Verdict", "verdicts"]
+__all__ = ["Verdict", "layout_verdicts", "verdicts"]
 
 
 @dataclass(frozen=True)
@@ -181,3 +181,55 @@ def _engines(run: _Run) -> list[Verdict]:
                     )
                 )
     return lines
+
+
+LIST_SLOWER = 1.05
+"""A listing that takes so many times as long counts as no slower: less cannot be told apart."""
+
+
+def layout_verdicts(results: Sequence[Result]) -> list[Verdict]:
+    """The goals of layout `tree`: of renames and deletions of directories, whatever is below them,
+    and of what every call pays for that."""
+    run = _Run(results)
+    return [
+        *_of_directories(run, "rename"),
+        *_of_directories(run, "delete"),
+        _requests(run, "stat, warm", "depth 6", 1),
+        _requests(run, "stat, cold", "depth 6", 6),
+        _listing(run),
+        Verdict("commit of a Spark job, one new directory", "one transaction", "not built", None),
+    ]
+
+
+def _of_directories(run: _Run, verb: str) -> list[Verdict]:
+    found = run.of(f"layout {verb}", "tree")
+    most = max((int(each.facts["files"]) for each in found), default=0)
+    work = f"{verb} of a directory of 1 to {most:,} files"
+    local = [each.median * 1000 for each in found if not each.case.endswith(" memory")]
+    return [
+        _at_most(f"{work}: table requests", 3, [each.facts["table"] for each in found]),
+        _at_most(
+            f"{work}, one directory above it: write units",
+            6,
+            [each.facts["write units"] for each in found if "write units" in each.facts],
+        ),
+        _at_most(f"{work}, on local engines: ms", 20, local),
+    ]
+
+
+def _requests(run: _Run, row: str, case: str, most: int) -> Verdict:
+    found = [each for each in run.of(f"layout {row}", "tree", case) if each.facts]
+    return _at_most(f"{row}, {case}: table requests", most, [each.facts["table"] for each in found])
+
+
+def _at_most(work: str, most: float, found: Sequence[float]) -> Verdict:
+    if not found:
+        return Verdict(work, f"≤ {most:g}", "not measured", None)
+    low, high = (f"{bound(found):.3g}" for bound in (min, max))
+    measured = low if low == high else f"{low} to {high}"
+    return Verdict(work, f"≤ {most:g}", measured, max(found) <= most)
+
+
+def _listing(run: _Run) -> Verdict:
+    found = [1 / ratio for _, ratio in run.ratios("layout list", "tree")]
+    return _at_most("list, of the time in layout `path`", LIST_SLOWER, found)

@@ -1,4 +1,4 @@
-"""Bars of the rows that say most, as PNG files."""
+"""Bars of the rows that say most, and lines of renames over sizes, as files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.measuring import Result
 
-__all__ = ["draw"]
+__all__ = ["draw", "draw_renames"]
 
 COLOURS = {"aiobotocore": "#888888", "s3fs": "#888888"}
 OURS = ("#1f6f8b", "#3fa7c4", "#7fc8de")
@@ -55,6 +55,55 @@ def draw(directory: Path, results: Sequence[Result]) -> list[Path]:
     return drawn
 
 
+def draw_renames(directory: Path, results: Sequence[Result]) -> list[Path]:
+    """`layouts.svg`: seconds of a rename over the number of files, if that was measured."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    # Text as text, and the same file of the same figures.
+    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "layouts"})
+    import matplotlib.pyplot as plt
+
+    chosen = [each for each in results if each.row == "layout rename"]
+    if not chosen:
+        return []
+    lines: dict[tuple[str, str], list[Result]] = {}
+    for each in chosen:
+        lines.setdefault((each.contender, each.case.rpartition(", ")[2]), []).append(each)
+    places = list(dict.fromkeys(place for _, place in lines))
+    figure, axes = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
+    for (contender, place), line in lines.items():
+        axes.errorbar(
+            [each.facts["files"] for each in line],
+            [each.median for each in line],
+            yerr=[
+                [each.median - min(each.times) for each in line],
+                [max(each.times) - each.median for each in line],
+            ],
+            label=f"{contender}, {place.rpartition('+ ')[2] if contender in BUCKETS else place}",
+            color=LINES.get(contender, PEER),
+            linestyle=DASHES[places.index(place) % len(DASHES)],
+            marker=".",
+            capsize=2,
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("files in the directory", fontsize=8)
+    axes.set_ylabel("seconds", fontsize=8)
+    axes.set_title("Rename of a directory: median, fastest and slowest repetition", fontsize=10)
+    axes.tick_params(labelsize=7)
+    axes.legend(fontsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "layouts.svg"
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+    return [path]
+
+
+LINES = {"tree": OURS[0], "path": "#c0504d", "s3fs": "#888888", "S3A": PEER}
+BUCKETS = ("s3fs", "S3A")
+DASHES = (":", "--", "-")
 TREES = ("rename", "delete")
 ENGINES = ("list on engines", "rename on engines", "delete on engines")
 

@@ -1,4 +1,4 @@
-"""Results as Markdown between markers of `docs/performance.md`."""
+"""Results as Markdown between markers of a page of the documentation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from pathlib import Path
 from benchmarks.goals import Verdict, verdicts
 from benchmarks.measuring import Result
 
-__all__ = ["goals_table", "record_name", "write"]
+__all__ = [
+    "environment_table",
+    "goals_table",
+    "plot_links",
+    "record_name",
+    "replace_sections",
+    "write",
+]
 
 BEGIN = "<!-- begin: {name} -->"
 END = "<!-- end: {name} -->"
@@ -25,14 +32,19 @@ def write(
 ) -> None:
     """Replace what stands between the markers `environment`, `goals`, `plots`, `slower` and `rows`
     of a page."""
-    text = page.read_text(encoding="utf-8")
     sections = {
-        "environment": _environment(environment, command),
+        "environment": environment_table(environment, command),
         "goals": goals_table(verdicts(results)),
-        "plots": "\n".join(f"![{plot.stem}]({plot.relative_to(page.parent)})\n" for plot in plots),
+        "plots": plot_links(page, plots),
         "slower": _slower(results),
         "rows": _rows(results),
     }
+    replace_sections(page, sections)
+
+
+def replace_sections(page: Path, sections: Mapping[str, str]) -> None:
+    """Replace what stands between the markers of each section."""
+    text = page.read_text(encoding="utf-8")
     for name, section in sections.items():
         begin, end = BEGIN.format(name=name), END.format(name=name)
         before, found, rest = text.partition(begin)
@@ -58,7 +70,13 @@ def goals_table(lines: Sequence[Verdict]) -> str:
     return "| work | goal | measured | |\n|---|---|---|---|\n" + "".join(rows)
 
 
-def _environment(environment: Mapping[str, str], command: str) -> str:
+def plot_links(page: Path, plots: Sequence[Path]) -> str:
+    """The plots as pictures of a page."""
+    return "\n".join(f"![{plot.stem}]({plot.relative_to(page.parent)})\n" for plot in plots)
+
+
+def environment_table(environment: Mapping[str, str], command: str) -> str:
+    """The command, the machine and the versions of a run."""
     rows = [
         f"| {name} | {value} |\n"
         for name, value in {"command": f"`{command}`", **environment}.items()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from benchmarks.contenders.keys import bounded, item_of
+from benchmarks.contenders.keys import ITEM, bounded, item_of
 from benchmarks.contenders.small_files import SmallFiles
-from s3k_async import S3kClient
+from s3k_async import S3kClient, _native
 from s3k_async.backends.dynamodb.dynamodb_codec import decode_item, decode_key
 from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Put
 from s3k_async.config import VolumeConfig
 from s3k_async.volumes import init_volume
 
-__all__ = ["ClientFiles", "Ours", "PortFiles", "client", "without_log"]
+__all__ = ["ClientFiles", "Ours", "PortFiles", "client", "fill", "without_log"]
+
+LOADED_AT_ONCE = 10_000
 
 UNCHANGED = Condition(
     equals={"id": "00000000-0000-4000-8000-000000000000", "ver": 2}, missing=("next",)
@@ -32,6 +35,30 @@ async def client(config: VolumeConfig) -> AsyncIterator[S3kClient]:
 def without_log(config: VolumeConfig) -> VolumeConfig:
     """The same volume as if it had no log: what the other contenders do."""
     return replace(config, log_mode="disabled")
+
+
+async def fill(fs: S3kClient, path: str, entries: int) -> None:
+    """Put a directory of files without data, `part-00000000` and so on, into a table that nobody
+    else uses: past the log, and without conditions."""
+    await fs.makedirs(path)
+    volume = fs._volume()
+    entry = await volume.store.get(path)
+    assert entry is not None
+    keys, directory = volume.store.keys, volume.store.keys.directory(entry).key
+    item = decode_item({**ITEM, "path": {"S": ""}, "children": {"S": ""}})
+    with volume.items.loading(lambda: None):
+        for start in range(0, entries, LOADED_AT_ONCE):
+            numbers = range(start, min(entries, start + LOADED_AT_ONCE))
+            places = keys.keys([keys.child(directory, f"part-{number:08}") for number in numbers])
+            entropy = os.urandom(16 * len(places))
+            ids = _native.uuid_texts(entropy)
+            physical = _native.physical_keys(ids, entropy)
+            await volume.items.load(
+                [
+                    {**item, "path": key.partition, "children": key.sort, "id": own, "physpath": at}
+                    for key, own, at in zip(places, ids, physical, strict=True)
+                ]
+            )
 
 
 class Ours:

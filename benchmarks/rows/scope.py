@@ -23,6 +23,8 @@ class Scope:
 
     quick: bool
     rounds: int
+    large: bool = False
+    """Whether rows that have an optional size measure it as well."""
 
     def pick(self, quick: Any, full: Any) -> Any:
         """One of two sizes."""

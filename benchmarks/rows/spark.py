@@ -3,8 +3,7 @@ spark`).
 
 All processes share the machine: the JVM, its Python workers and the engines. A job is timed once
 for each size, the session being warm; what it begins from is made before. Reading and writing of
-rows is timed several times, contenders taking turns. S3A is fetched from Maven Central, once, into
-`.engines/ivy` (1.3 GB).
+rows is timed several times, contenders taking turns.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.contenders.keys import bounded
 from benchmarks.contenders.ours import client
+from benchmarks.contenders.with_s3a import s3a_settings
 from benchmarks.measuring import Result
 from benchmarks.rows.scope import Scope
 from benchmarks.rows.spark_checks import (
@@ -34,7 +33,6 @@ from benchmarks.rows.spark_checks import (
 from benchmarks.servers import config_for, engine_named
 from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
 from s3k_async.volumes import init_volume
-from tests.engines.process import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,8 +46,6 @@ has written."""
 ROWS = (100_000,), (100_000, 1_000_000)
 FIRST_ROWS = 1_000
 REPEATS = 1, 5
-S3A = "org.apache.hadoop:hadoop-aws:3.5.0"
-"""Of the Hadoop that PySpark 4.3 has."""
 
 
 @dataclass
@@ -72,7 +68,7 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
             "AWS_ACCESS_KEY_ID": data.access_key,
             "AWS_SECRET_ACCESS_KEY": data.secret_key,
         }
-        with session(place, _s3a(data)) as spark:
+        with session(place, s3a_settings(data)) as spark:
             bench = _Bench(spark, volume, place)
             await asyncio.to_thread(_warm, bench)
             for files in scope.pick(*SIZES):
@@ -91,17 +87,6 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
             for rows in scope.pick(*ROWS):
                 for result in await _rows(bench, rows, scope.pick(*REPEATS)):
                     yield result
-
-
-def _s3a(data: Engine) -> dict[str, str]:
-    return {
-        "spark.jars.packages": S3A,
-        "spark.jars.ivy": str(Path(".engines/ivy").absolute()),
-        "spark.hadoop.fs.s3a.endpoint": data.endpoint,
-        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
-        "spark.hadoop.fs.s3a.path.style.access": "true",
-        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
-    }
 
 
 def _warm(bench: _Bench) -> None:
