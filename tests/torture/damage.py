@@ -691,7 +691,7 @@ async def die_at_publication(
                 faults.fail_when(lambda _: True, Died("is dead"), times=10**9)
                 raise Died("died at its publication")
 
-            records.publish = then_die  # type: ignore[assignment, method-assign]
+            records.publish = then_die  # type: ignore[method-assign]
             await verb(fs)
     (txn,) = txns
     return txn
