@@ -92,7 +92,7 @@ def draw_renames(directory: Path, results: Sequence[Result]) -> list[Path]:
     axes.set_ylabel("seconds", fontsize=8)
     axes.set_title("Rename of a directory: median, fastest and slowest repetition", fontsize=10)
     axes.tick_params(labelsize=7)
-    axes.legend(fontsize=7)
+    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     axes.spines[["top", "right"]].set_visible(False)
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "layouts.svg"
