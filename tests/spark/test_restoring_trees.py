@@ -273,7 +273,8 @@ def test_a_part_of_the_tree_is_restored_as_by_one_machine(
     if which == "deepest":
         subtree = max((each.path for each in whole.outcomes), key=lambda path: path.count("/"))
     if which == "file":
-        subtree = min(each.path for each in whole.outcomes if each.rule == "update_done")
+        files = [each.path for each in whole.outcomes if each.rule in {"update_done", "adopted"}]
+        subtree = min(path for path in files if path.startswith("/t"))
     shutil.copytree(tmp_path / "one", tmp_path / "many")
     report, _ = both(spark, tmp_path, subtree)
     assert 0 < report.written < whole.restored
