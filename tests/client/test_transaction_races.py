@@ -427,9 +427,11 @@ async def test_an_owner_that_lost_its_transaction_publishes_nothing(
             await publish(transactions, *arguments)  # type: ignore[arg-type]  # passed on as they came
 
         monkeypatch.setattr(TransactionRecords, "publish", late)
+        tx = fs.transaction()
+        await tx.write("/d/f", b"mine")
+        await tx.rename("/d/g", "/e/k", overwrite=True)
         with pytest.raises(LeaseExpiredError):
-            async with fs.transaction() as tx:
-                await change(tx)
+            await tx.commit()
         assert await contents(other) == {**START, "/d/f": b"theirs"}
         assert await other.transactions() == []
         assert [item async for item in transaction_items(other)] == []
