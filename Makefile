@@ -28,13 +28,15 @@ DEMO := .venv/.stamp-demo
 ENGINES := .engines/.stamp
 BENCH := .venv/.stamp-bench
 CANNED := target/canned/release/canned
+# Those that do not depend on which Python is found: of pyo3 the macros alone.
+CRATES = $(shell sed -n '/^\[dependencies\]/,/^$$/s/^\([a-z0-9-]*\) = .*/-p \1/p' Cargo.toml | sed 's/pyo3$$/pyo3-macros/')
 SOURCES := $(shell find rust -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
 # More workers than cores: many tests wait for an engine. Tests of one Spark session stay in one.
 WORKERS ?= 4
 PYTEST := .ci/pytest -n $(WORKERS) --dist loadgroup
 RUNS ?= 1000000
 
-.PHONY: help venv build runtime engines lint lint-python lint-rust test-rust checks test test-full coverage torture mutants fuzz demo bench bench-quick bench-layouts lint-bench house clean always
+.PHONY: help venv build runtime engines lint lint-python lint-rust test-rust checks test test-full coverage torture mutants fuzz demo bench bench-quick bench-layouts lint-bench house crates clean always
 
 help:
 	@sed -n '/^$$/q;s/^# //p' Makefile
@@ -60,8 +62,14 @@ $(NATIVE): $(SOURCES) .ci/rust | $(RUNTIME)
 	@PIP_QUIET=1 .venv/bin/maturin develop --release --quiet
 	@touch $@ $(DEMO)
 
+# The crates that the native core depends on are compiled while packages are installed; maturin waits
+# for the lock of the build directory.
+crates:
+	@[ -e $(DEMO) ] || { .ci/rust; \
+	(cargo build --profile demo --locked $(CRATES) >/dev/null 2>&1 </dev/null &); }
+
 # A native core that is optimised less, unless the other one has been built already.
-$(DEMO): $(SOURCES) .ci/rust | $(RUNTIME)
+$(DEMO): $(SOURCES) .ci/rust | crates $(RUNTIME)
 	@.ci/rust
 	@echo "s3k: building the native core for the demonstration"
 	@PIP_QUIET=1 .venv/bin/maturin develop --profile demo --quiet
