@@ -547,6 +547,7 @@ async def test_cancelled_in_the_middle_it_leaves_nothing(
             await anyio.sleep_forever()
 
         monkeypatch.setattr(multi_path_commit._Preparation, "_touch", touch)
+        monkeypatch.setattr(multi_path_commit, "staging_of", lambda *_: None)
 
         async def run() -> None:
             async with fs.transaction() as tx:
