@@ -197,7 +197,6 @@ def layout_verdicts(results: Sequence[Result]) -> list[Verdict]:
         _requests(run, "stat, warm", "depth 6", 1),
         _requests(run, "stat, cold", "depth 6", 6),
         _listing(run),
-        Verdict("commit of a Spark job, one new directory", "one transaction", "not built", None),
     ]
 
 
