@@ -92,6 +92,7 @@ class Transaction:
         self._files: dict[_Writer, None] = {}
         self._requests = RequestCounter()
         self._over = False
+        self._keeps_data = False
         self._failure: S3kError | None = None
         """The reason for its end, if not by its caller."""
         self._result: ChangeResult | None = None
@@ -343,7 +344,7 @@ class Transaction:
         self._over = True
         try:
             with counting_towards(self._requests):
-                done = await commit_mutations(store, self._intents, self._renewed)
+                done = await commit_mutations(store, self._intents, self._renewed, self._keep_data)
         except S3kError as error:
             if not isinstance(error, OutcomeUnknownError):
                 await self._drop()
@@ -490,11 +491,16 @@ class Transaction:
         self._intents[self._intents.index(write)] = renewed
         return renewed
 
+    def _keep_data(self) -> None:
+        self._keeps_data = True
+
     async def _drop(self) -> None:
         """Delete the data that the transaction has uploaded, which is certainly unreferenced;
         bounded in time, and shielded from cancellation. Staged data is kept: another client may
-        have published it.
+        have published it. So is the data of entries that could not be removed from the table.
         """
+        if self._keeps_data:
+            return
         writes = [
             intent
             for intent in self._intents

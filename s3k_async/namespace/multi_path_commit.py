@@ -75,9 +75,13 @@ Renew: TypeAlias = Callable[[WriteFile], Awaitable[WriteFile]]
 
 
 async def commit_mutations(
-    store: MetadataStore, mutations: Iterable[Mutation], renew: Renew
+    store: MetadataStore,
+    mutations: Iterable[Mutation],
+    renew: Renew,
+    keep_data: Callable[[], None],
 ) -> ChangeResult:
-    """Make all changes visible atomically.
+    """Make all changes visible atomically. `keep_data`: called if the data of the written files
+    must stay though the commit fails, since entries in the table still have it.
 
     Raises the errors of `decide` and of the services: then nothing was changed. BusyError when
     other transactions obstructed it for the busy timeout. OutcomeUnknownError: either all changes
@@ -93,13 +97,13 @@ async def commit_mutations(
                 await renew(each) if isinstance(each, WriteFile) and each in displaced else each
                 for each in wanted
             ]
-        await _attempt(store, plan)
+        await _attempt(store, plan, keep_data)
         return plan.tally.result()
 
     return await until_unobstructed(store, attempt)
 
 
-async def _attempt(store: MetadataStore, plan: CommitPlan) -> None:
+async def _attempt(store: MetadataStore, plan: CommitPlan, keep_data: Callable[[], None]) -> None:
     """Make the changes. Raises ObstructedError if an entry has changed since the decision."""
     if not plan.changes:
         return
@@ -123,7 +127,7 @@ async def _attempt(store: MetadataStore, plan: CommitPlan) -> None:
             return
     staging = staging_of(store, plan, _name(plan))
     if staging is not None:
-        await commit_staged(store, plan, staging)
+        await commit_staged(store, plan, staging, keep_data)
         return
     if replaced := [path for path, each in plan.changes.items() if each.replaces_directory]:
         if conflict is not None:

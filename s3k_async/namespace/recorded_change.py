@@ -55,6 +55,9 @@ class RecordedChange:
         self._source = source
         self._target = target
         self._stores_entries = stores_entries
+        self.left_entries = False
+        """Whether entries of a change that has failed may still be in the table, with their data,
+        until another client removes them."""
         self._published: bool | None = False
         """None: unknown."""
 
@@ -135,6 +138,7 @@ class RecordedChange:
         it. The next client removes the intents that cannot be removed now.
         """
         removed = False
+        self.left_entries = self._stores_entries
         try:
             transactions = self._store.transactions
             if await transactions.abort(self._txn) == "aborted":
@@ -149,7 +153,8 @@ class RecordedChange:
                 self._txn.id,
                 error,
             )
-        if removed or not self._stores_entries:
+        self.left_entries = self._stores_entries and not removed
+        if not self.left_entries:
             await self.log.rollback()
 
     async def _end(self, *, published: bool) -> None:

@@ -9,7 +9,7 @@ and makes all other changes of the commit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -106,13 +106,20 @@ def row_actions(store: MetadataStore, change: Change) -> list[Action]:
     return [change.put(store.keys, when)]
 
 
-async def commit_staged(store: MetadataStore, plan: CommitPlan, staging: Staging) -> None:
+async def commit_staged(
+    store: MetadataStore, plan: CommitPlan, staging: Staging, keep_data: Callable[[], None]
+) -> None:
     """Make the changes of a plan. Raises ObstructedError if an entry has changed since the
-    decision."""
+    decision. `keep_data`: called after a failure if new entries may still be in the table, until
+    another client removes them, so that their data must not be deleted before."""
     async with store.transactions.hold("transaction", "", parts=1) as txn:
         change = RecordedChange(store, txn, stores_entries=True)
         commit = _StagedCommit(store, txn, change.log, staging)
-        await change.run(commit.prepare, publish=commit.publish)
+        try:
+            await change.run(commit.prepare, publish=commit.publish)
+        finally:
+            if change.left_entries:
+                keep_data()
     for each in plan.changes.values():
         if each.before is not None and each.before.is_dir:
             store.layout.discard(store.keys.directory(each.before))

@@ -70,7 +70,7 @@ async def commit(client: Client, *mutations: Mutation) -> ChangeResult:
     async def renew(write: WriteFile) -> WriteFile:
         raise AssertionError("nothing is displaced")
 
-    return await commit_mutations(client.store, mutations, renew)
+    return await commit_mutations(client.store, mutations, renew, lambda: None)
 
 
 def before_calls(
