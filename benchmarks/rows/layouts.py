@@ -86,9 +86,7 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
     """All places, one after the other."""
     sizes = scope.pick(QUICK, FULL)
     if scope.large:
-        sizes = replace(
-            sizes, trees=(*sizes.trees, LARGE), rewritten=100_000, copied=10_000, listed=LARGE
-        )
+        sizes = replace(sizes, trees=(*sizes.trees, LARGE))
     with tempfile.TemporaryDirectory() as directory:
         for place in (MEMORY, EMBEDDED):
             configs: dict[str, VolumeConfig] = {
