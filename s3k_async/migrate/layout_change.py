@@ -57,6 +57,9 @@ _DECIDED_BY_LOG: Final[frozenset[FindingKind]] = frozenset(
     {"entry_missing", "interrupted_change", "log_conflict", "log_disagrees", "log_pending"}
 )
 """Findings that are repaired with the states in the log, whose keys are of the old layout."""
+_NO_GRACE: Final = -86_400.0
+"""Seconds. No client is active, so that nothing is too young, even by a clock that is a day ahead.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +231,9 @@ class _LayoutChange:
             )
 
     async def _require_no_finding(self) -> None:
-        # No client is active, so that nothing is too young.
         report = await verify_volume(
             self._volume,
-            grace=0,
+            grace=_NO_GRACE,
             progress=lambda each: self._progress(replace(each, operation="migrate")),
         )
         needed = [

@@ -272,15 +272,18 @@ def _collected(
 
 
 def _all_directories(job: JobRun, directories: DataFrame, roots: Collection[str]) -> DataFrame:
-    """As `_collected`, in Spark."""
+    """As `_collected`, in Spark: of several places of a directory, the one of the last scan."""
+    rows = directories.withColumn("scan", sf.lit(0))
+    last = sf.max_by("entry_key", "scan").alias("entry_key")
     for number in range(_SCANS):
         if number:
-            directories = directories.unionAll(_directories_of(job))
-        directories = job.kept(directories.dropDuplicates(["id"]))
-        parents = directories.select(_parent().alias("id")).where(~sf.col("id").isin(*roots))
-        if parents.join(directories, "id", "left_anti").isEmpty():
+            rows = rows.unionAll(_directories_of(job).withColumn("scan", sf.lit(number)))
+        found = rows.groupBy("id").agg(last, sf.max("scan").alias("scan"))
+        rows = job.kept(found.where(~sf.col("id").isin(*roots)))
+        parents = rows.select(_parent().alias("id")).where(~sf.col("id").isin(*roots))
+        if parents.join(rows, "id", "left_anti").isEmpty():
             break
-    return directories
+    return rows
 
 
 def _joined(
@@ -291,7 +294,8 @@ def _joined(
     level = job.spark.createDataFrame(start, "parent string, above string")
     paths = level
     children = directories.select("id", _parent().alias("parent"), _name().alias("name"))
-    # Each directory is at one place here, so that none of a cycle is below the root.
+    # Each directory is at one place here, and no root is at any, so that none of a cycle is below
+    # the root.
     while not level.isEmpty():
         below = children.join(level, "parent").select(
             sf.col("id").alias("parent"), sf.concat_ws("/", "above", "name").alias("above")

@@ -277,7 +277,9 @@ class _Decided:
         self._wanted = reduce(DataFrame.unionAll, wanted).distinct()
         self.claims, self._left = self._divided(claims)
         self.removed, _ = self._divided(self._tag("removed"))
-        self.existing, _ = self._divided(self._tag("standing"))
+        existing, others = self._divided(self._tag("standing"))
+        at_claims = others.join(self.claims.select("place").distinct(), "place", "left_semi")
+        self.existing = existing.unionAll(at_claims.select(existing.columns))
         self.lost = self._tag("outcome").where("not plain")
         """Objects that are not restored, for the plan."""
         self.outcomes = self._tag("outcome").where("plain")

@@ -108,6 +108,10 @@ class Decider:
         for entry in parts.read("entries", 0):
             existing.add(entry.id)
             yield {**self._place_of(entry), "tag": "standing"}, set()
+        for key, place in parts.read("directories", 0) if self.keys.by_id else ():
+            if key not in existing:  # a staged directory, of which there is no fact about an entry
+                existing.add(key)
+                yield self._staged(key, place), set()
         for record in parts.read("records", 0):
             objects.setdefault(record.operation.object_id, []).append(record)
         for object_id, records in objects.items():
@@ -125,6 +129,16 @@ class Decider:
                 yield {**self._place_of(decision.last), "tag": "removed"}, set()
             wanted = self.plan.looks_for(decision) if decision.entry else set()
             yield self._row(object_id, decision), wanted
+
+    @staticmethod
+    def _staged(object_id: str, place: str) -> Row:
+        return {
+            "tag": "standing",
+            "place": place,
+            "object_id": object_id,
+            "isdir": True,
+            "plain": False,
+        }
 
     def _place_of(self, entry: Entry) -> Row:
         return {

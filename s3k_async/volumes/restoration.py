@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeAlias, get_args
 
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.blobs import BlobStore
-from s3k_async.backends.ports.items import Value
+from s3k_async.backends.ports.items import Item, Value
 from s3k_async.backends.ports.pagination import query_all, scan_all
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -33,6 +33,7 @@ from s3k_async.integrity.restore_plans.tree import IdPlan
 from s3k_async.integrity.restore_plans.tree_plan import TreePlan
 from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.model import ROOT, Entry, HashName, LayoutName, Progress
+from s3k_async.namespace.layout import LayoutCheck
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
 from s3k_async.table.codec import from_item, from_items, to_item
@@ -316,9 +317,14 @@ async def _entries(volume: Volume) -> AsyncIterator[ExistingEntries]:
         removed: list[Entry] = []
         for item in items:
             for entry in from_items([item], volume.store.keys, records=True):
-                exists = check.is_object(item, entry) or check.is_staged(item, entry)
-                (entries if exists else removed).append(entry)
+                (removed if _is_marker(check, item, entry) else entries).append(entry)
         yield ExistingEntries(entries, [entry.id for entry in removed])
+
+
+def _is_marker(check: LayoutCheck, item: Item, entry: Entry) -> bool:
+    """Whether an item is a removal marker: no other item stands for no object. Staged directories
+    are not logged, but the entries in them have a directory. Raises ItemFormatError."""
+    return not check.is_object(item, entry) and not check.is_staged(item, entry)
 
 
 async def removed_directories(store: MetadataStore) -> list[str]:
@@ -330,7 +336,7 @@ async def removed_directories(store: MetadataStore) -> list[str]:
         async for items in query_all(store.items, partition):
             for item in items:
                 entry = from_item(item, store.keys)
-                if not check.is_object(item, entry):
+                if _is_marker(check, item, entry):
                     found.append(entry.id)
     return found
 

@@ -455,6 +455,17 @@ async def test_what_only_the_log_knows_is_refused(layout: LayoutName, kind: str)
         assert await volume.store.get("/a/1") is not None
 
 
+@both
+async def test_what_a_client_with_a_clock_ahead_left_is_refused(layout: LayoutName) -> None:
+    settings = await full(config(4, layout=other(layout)))
+    async with opened(settings) as volume:
+        entry = await volume.store.get("/a/1")
+        assert entry is not None
+        deletion = volume.store.changes.operation("delete", entry, None)
+        await volume.log.begin([replace(deletion, time_ms=deletion.time_ms + 3_600_000)])
+    await refused(settings, layout, ItemFormatError, "log_pending")
+
+
 async def damaged(settings: VolumeConfig, *changes: Put | Delete) -> VolumeConfig:
     for each in changes:
         await MemoryItems(settings.name).write(each)

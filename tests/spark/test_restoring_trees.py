@@ -25,7 +25,7 @@ from s3k_async.oplog.entries import Operation
 from s3k_async.spark.restore_job import restore
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn import volume_lock
-from s3k_async.volumes import init_volume, open_volume
+from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoration import restore_volume
 from tests.integrity.restore_ground import lose_table, objects_of
 from tests.layouts.test_restoration import STEPS, collect, lived, require_sound, trash_of
@@ -67,6 +67,8 @@ class TreeTangle(Tangle):
         self.groups: dict[str, Group] = defaultdict(Group)
         self.odd = [SYSTEM.uuid(), SYSTEM.uuid()]
         """Ids of directories in no log, of which a file has one, and another one as its name."""
+        self.third = SYSTEM.uuid()
+        """Another one, of which a file has the id whose place the table has another file at."""
 
     def object(self, top: str) -> None:
         group = self.groups[top]
@@ -176,14 +178,23 @@ class TreeTangle(Tangle):
         home = replace(Tangle.first(self, "/lost+found", is_dir=True), directory=ROOT_ENTRY.id)
         self.log(self.change(None, home), committed=True)
         one, two = self.odd
-        files = [self.whole_file("/x/f", ROOT_ENTRY.id) for _ in range(2)]
-        named = replace(files[0], id=one, path=f"/x/{one}", physical=SYSTEM.physical_key(one))
-        self.bytes.append((str(named.physical), b"xyz"))
-        taken = replace(files[1], path=f"/lost+found/{two}", directory=home.id)
-        for each in (named, taken):
+        named, outside = (self.file_of(identity) for identity in (one, self.third))
+        taken = replace(
+            self.whole_file("/x/f", ROOT_ENTRY.id), path=f"/lost+found/{two}", directory=home.id
+        )
+        for each in (named, outside, taken):
             self.log(self.change(None, each), committed=True)
-        for number, parent in enumerate((one, two, one, two)):
+        present = self.whole_file(outside.path, ROOT_ENTRY.id)
+        self.existing[present.entry_key] = present
+        for number, parent in enumerate((one, two, one, two, self.third)):
             self.log(self.change(None, self.whole_file(f"/x/{number}", parent)), committed=True)
+
+    def file_of(self, identity: str) -> Entry:
+        """A file with the id."""
+        physical = SYSTEM.physical_key(identity)
+        self.bytes.append((physical, b"xyz"))
+        made = self.whole_file(f"/x/of-{identity}", ROOT_ENTRY.id)
+        return replace(made, id=identity, physical=physical)
 
     def whole_file(self, path: str, directory: str) -> Entry:
         identity = SYSTEM.uuid()
@@ -279,6 +290,49 @@ def test_a_part_of_the_tree_is_restored_as_by_one_machine(
     report, _ = both(spark, tmp_path, subtree)
     assert 0 < report.written < whole.restored
     assert report.files + report.reservations == 1 or which != "file"
+
+
+async def begun(config: VolumeConfig) -> Entry:
+    """A transaction that was not published when the table lost a file of its staged directory."""
+    await init_volume(config)
+    volume = await open_volume(config)
+    try:
+        made, identity = volume.store.changes, SYSTEM.uuid()
+        new = Entry("/n", True, SYSTEM.uuid(), 1, 1, 1000, operation=SYSTEM.uuid())
+        directory = replace(new, directory=ROOT_ENTRY.id)
+        lost = Entry("/n/f", False, identity, 1, 1, 1000, 3, SYSTEM.physical_key(identity))
+        lost = replace(lost, committed=True, operation=SYSTEM.uuid(), directory=directory.id)
+        staged = volume.store.layout.staged(directory, SYSTEM.uuid())
+        assert staged is not None
+        await volume.blobs.put(str(lost.physical), b"xyz")
+        await volume.log.begin(
+            [made.operation("update", None, lost), made.operation("create", None, directory)]
+        )
+        await volume.items.transact([staged.put], SYSTEM.uuid())
+    finally:
+        await volume.close()
+    return lost
+
+
+def test_a_staged_directory_is_neither_removed_nor_published(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It is in the trash, as a removal marker is, and is no object of the log, but what was lost
+    of its content comes back to it, where no path leads."""
+    lost = asyncio.run(begun(place_at(tmp_path / "one")))
+    shutil.copytree(tmp_path / "one", tmp_path / "many")
+    report, many = both(spark, tmp_path, "/")
+    assert {rule: count for rule, count in report.counts.items() if count} == {
+        "present": 1,
+        "update_done": 1,
+    }
+
+    async def found(volume: Volume) -> tuple[Entry | None, Entry | None]:
+        return await volume.store.stored(lost.entry_key), await volume.store.get("/n")
+
+    content, published = on(many, found)
+    assert content is not None
+    assert published is None
 
 
 def test_a_lost_table_comes_back_with_its_trash(spark: SparkSession, tmp_path: Path) -> None:
