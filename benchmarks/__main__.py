@@ -130,7 +130,9 @@ def main() -> None:
         "--only", nargs="+", choices=(*ROWS, *APART), default=list(ROWS), metavar="ROW"
     )
     parser.add_argument("--rounds", type=int, help="repetitions that count, of each contender")
-    parser.add_argument("--large", action="store_true", help="layouts: directories of 1,000,000 files too")
+    parser.add_argument(
+        "--large", action="store_true", help="layouts: directories of 1,000,000 files too"
+    )
     parser.add_argument(
         "--write", action="store_true", help="write the tables and plots into docs/"
     )
