@@ -530,6 +530,13 @@ DEFECTS: tuple[Defect, ...] = (
         f"{TRANSACTIONS}::test_directories_beyond_one_publication_are_read_again",
     ),
     Defect(
+        "data that is deleted before the staged entries that have it",
+        "transaction.py",
+        "        if self._keeps_data:\n            return\n",
+        "",
+        f"{CRASH}::test_a_lost_answer_at_every_call[transaction:new directories-tree]",
+    ),
+    Defect(
         "a staged directory that is removed while its transaction is live",
         "layouts/tree/tree_trash.py",
         "            if record is not None and transactions.lease_runs(record):\n"
