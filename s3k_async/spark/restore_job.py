@@ -277,9 +277,11 @@ class _Decided:
         self._wanted = reduce(DataFrame.unionAll, wanted).distinct()
         self.claims, self._left = self._divided(claims)
         self.removed, _ = self._divided(self._tag("removed"))
-        existing, others = self._divided(self._tag("standing"))
-        at_claims = others.join(self.claims.select("place").distinct(), "place", "left_semi")
-        self.existing = existing.unionAll(at_claims.select(existing.columns))
+        self.existing, others = self._divided(self._tag("standing"))
+        if "object_id" in names:  # the place of a claim that is found by its id is not looked for
+            places = self.claims.select("place").distinct()
+            at_claims = others.join(places, "place", "left_semi").select(others.columns)
+            self.existing = self.existing.unionAll(at_claims)
         self.lost = self._tag("outcome").where("not plain")
         """Objects that are not restored, for the plan."""
         self.outcomes = self._tag("outcome").where("plain")
