@@ -516,7 +516,7 @@ TRASH: Final[VerifyTable[_Case]] = RuleTable(
             ("deleted long ago",),
             "trash_due",
             "none",
-            "deleted {waits} ago, and not reclaimed: s3k gc has not run",
+            "deleted {waits} ago, and not reclaimed: run s3k gc",
         ),
         ROW_OK,
     ),
