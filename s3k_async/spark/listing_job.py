@@ -70,12 +70,12 @@ def listing(
     other volumes share the table.
 
     In layout `tree` the table is read twice: by the call, for the paths of the directories, and
-    when the frame is used. Up to a million paths are in the memory of each task; more are joined
-    by Spark, with a job for each level of the tree, and are kept in the checkpoint directory of the
+    when the frame is used. Up to a million paths are in the memory of each task; more are joined by
+    Spark, with a job for each level of the tree, and are kept in the checkpoint directory of the
     session, or else by the executors, whose loss then ends the job. Entries in directories that
     were created in between, and those to which no path leads, are left out; directories have the
-    paths that they had when the call was made. If parents of directories are missing, since directories are renamed
-    or damaged, the first scan is repeated, twice at most.
+    paths that they had when the call was made. If parents of directories are missing, since
+    directories are renamed or damaged, the first scan is repeated, twice at most.
 
     Lazy: the tasks run each time that the frame is used. Raises PathNotFoundError,
     InvalidPathError.
