@@ -162,7 +162,7 @@ async def test_a_reclamation_is_in_the_log_before_anything_is_deleted(way: str) 
     async def look(call: Call) -> None:
         left = {each.id for each in await volume.stored()}
         if not files <= left:
-            known = await volume.truths()
+            known = await volume.truths_now()
             assert known[top.id].entry is not None
             states = [known[top.id].committed, *known[top.id].pending]
             trash = [each.operation.trash for each in states if each is not None]

@@ -78,6 +78,7 @@ async def files(volume: Volume) -> dict[str, bytes]:
         return {each.path: await fs.read(each.path) async for each in fs.find("/", type="file")}
 
 
+@pytest.mark.slow
 def test_the_children_of_known_directories_are_not_shuffled(spark: SparkSession) -> None:
     def child(parent: str, name: str) -> FactRecord:
         return "children", parent, (parent, f"{parent}/{name}", f"id-{name}", 0)
@@ -109,6 +110,7 @@ def test_verify_finds_what_one_machine_does(spark: SparkSession, damaged: Path, 
     assert report.kinds == expected.kinds
 
 
+@pytest.mark.slow
 def test_repair_leaves_what_one_machine_does(
     spark: SparkSession, damaged: Path, tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ async def in_trash(volume: Volume) -> list[tuple[str, str]]:
     return sorted((each.was, each.state) for each in items)
 
 
+@pytest.mark.slow
 def test_it_reclaims_and_deletes_what_one_machine_does(spark: SparkSession, tmp_path: Path) -> None:
     asyncio.run(litter(tmp_path / "one"))
     shutil.copytree(tmp_path / "one", tmp_path / "spark", symlinks=True)

@@ -314,6 +314,7 @@ async def begun(config: VolumeConfig) -> Entry:
     return lost
 
 
+@pytest.mark.slow
 def test_a_staged_directory_is_neither_removed_nor_published(
     spark: SparkSession, tmp_path: Path
 ) -> None:
