@@ -180,7 +180,7 @@ def _listed_of(top: str) -> SubtreeWork:
 
 
 @dataclass(frozen=True, slots=True)
-class _Segments:
+class _SegmentScan:
     """A listing by segments, as shipped to tasks."""
 
     top: str
@@ -236,17 +236,17 @@ def _by_segments(job: JobRun, top: str) -> DataFrame:
         layout = volume.store.layout
         top_paths = layout.scanned_paths(())
         if top_paths is None:  # the keys contain the paths
-            return _entries(job, _Segments(top, job.tasks))
+            return _entries(job, _SegmentScan(top, job.tasks))
         roots = layout.check().roots
         directories = job.kept(_directories_of(job))
         if directories.count() > _IN_MEMORY:
             return _joined(job, top, top_paths, _all_directories(job, directories, roots))
         paths = layout.scanned_paths(_collected(job, directories, roots))
     shared = job.spark.sparkContext.broadcast(paths or {})
-    return _entries(job, _Segments(top, job.tasks, shared))
+    return _entries(job, _SegmentScan(top, job.tasks, shared))
 
 
-def _entries(job: JobRun, segments: _Segments) -> DataFrame:
+def _entries(job: JobRun, segments: _SegmentScan) -> DataFrame:
     scan = each_partition(job.volume.executors, segments.listed)
     return job.over_splits(range(job.tasks), scan, arrow_schema())
 
@@ -254,7 +254,7 @@ def _entries(job: JobRun, segments: _Segments) -> DataFrame:
 def _directories_of(job: JobRun) -> DataFrame:
     """The ids and entry keys of directories, from a scan of the table by tasks. One that moves
     during the scan may be missed, with everything below it."""
-    scan = each_partition(job.volume.executors, _Segments(ROOT, job.tasks).directories)
+    scan = each_partition(job.volume.executors, _SegmentScan(ROOT, job.tasks).directories)
     return job.over_splits(range(job.tasks), scan, _DIRECTORIES)
 
 
@@ -303,7 +303,7 @@ def _joined(
         )
         level = job.kept(below)
         paths = paths.unionAll(level)
-    entries = _entries(job, _Segments(ROOT, job.tasks))
+    entries = _entries(job, _SegmentScan(ROOT, job.tasks))
     listed = entries.withColumn("parent", _parent("path")).join(paths, "parent")
     found = listed.withColumn("path", sf.concat_ws("/", "above", _name("path")))
     below_top = sf.col("path").startswith("/" if top == ROOT else f"{top}/")

@@ -178,7 +178,7 @@ class _PartsOfDump:
     async def entries(
         self, landing: LoadTarget, *, located: bool
     ) -> AsyncGenerator[Sequence[Entry], None]:
-        """As of _Entries."""
+        """As of _DumpEntries."""
         with closing(DumpDirectories(landing, SYSTEM)) as directories:
             for _, part in self.parts:
                 async with aclosing(off_loop(self.entries_of(part))) as chunks:
@@ -324,7 +324,7 @@ def _with_parents(listed: DataFrame, lacking: DataFrame) -> DataFrame:
 # In tasks
 
 
-class _Entries(Protocol):
+class _DumpEntries(Protocol):
     """Entries of the dump."""
 
     def entries(
@@ -387,11 +387,11 @@ class _Delegates:
     requests: Accumulator[Requests]
     seen: Accumulator[int]
 
-    def rows(self, share: _Entries) -> Iterator[pa.RecordBatch]:
+    def rows(self, share: _DumpEntries) -> Iterator[pa.RecordBatch]:
         missing = current_bridge().run(partial(self._over, share))
         yield _batch([("missing", path, None, "") for path in missing])
 
-    async def _over(self, share: _Entries) -> list[str]:
+    async def _over(self, share: _DumpEntries) -> list[str]:
         """The first files without bytes."""
         missing: list[str] = []
         async with delegated(self.config, self.lock) as (volume, delegate):
@@ -432,7 +432,7 @@ class _DirectoryRows:
     async def entries(
         self, landing: LoadTarget, *, located: bool
     ) -> AsyncGenerator[Sequence[Entry], None]:
-        """As of _Entries."""
+        """As of _DumpEntries."""
         assert located
         for start in range(0, len(self.batch), CHUNK):
             rows = self.batch.slice(start, CHUNK).to_pylist()
