@@ -158,7 +158,8 @@ def main() -> None:
     if layout_results:
         print(goals_table(layout_verdicts(layout_results)))
         if options.write:
-            command = "python -m benchmarks --only layouts" + " --quick" * options.quick
+            command = "python -m benchmarks --only layouts"
+            command += " --quick" * options.quick + " --large" * options.large
             write_layouts(
                 LAYOUTS, layout_results, machine, command, draw_renames(PLOTS, layout_results)
             )
