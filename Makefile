@@ -28,8 +28,9 @@ DEMO := .venv/.stamp-demo
 ENGINES := .engines/.stamp
 BENCH := .venv/.stamp-bench
 CANNED := target/canned/release/canned
-# Those that do not depend on which Python is found: of pyo3 the macros alone.
-CRATES = $(shell sed -n '/^\[dependencies\]/,/^$$/s/^\([a-z0-9-]*\) = .*/-p \1/p' Cargo.toml | sed 's/pyo3$$/pyo3-macros/')
+# Dependencies whose build does not depend on the Python interpreter: of pyo3, the macros alone.
+CRATES = $(shell sed -n '/^\[dependencies\]/,/^$$/s/^\([a-z0-9-]*\) = .*/-p \1/p' Cargo.toml \
+	| sed 's/pyo3$$/pyo3-macros/')
 SOURCES := $(shell find rust -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
 # More workers than cores: many tests wait for an engine. Tests of one Spark session stay in one.
 WORKERS ?= 4
@@ -62,8 +63,8 @@ $(NATIVE): $(SOURCES) .ci/rust | $(RUNTIME)
 	@PIP_QUIET=1 .venv/bin/maturin develop --release --quiet
 	@touch $@ $(DEMO)
 
-# The crates that the native core depends on are compiled while packages are installed; maturin waits
-# for the lock of the build directory.
+# The crates that the native core depends on are compiled while packages are installed; maturin
+# waits for the lock of the build directory.
 crates:
 	@[ -e $(DEMO) ] || { .ci/rust; \
 	(cargo build --profile demo --locked $(CRATES) >/dev/null 2>&1 </dev/null &); }

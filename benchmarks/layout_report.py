@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.goals import layout_verdicts
 from benchmarks.measuring import Result
-from benchmarks.report import environment_table, goals_table, plot_links, replace_sections
+from benchmarks.report import write_sections
 
 __all__ = ["is_of_layouts", "write_layouts"]
 
@@ -33,15 +33,12 @@ def write_layouts(
 ) -> None:
     """Replace what stands between the markers of a page."""
     sections = {
-        "environment": environment_table(environment, command),
-        "goals": goals_table(layout_verdicts(results)),
-        "plots": plot_links(page, plots),
         **{verb: _directories(verb, results) for verb in DIRECTORIES},
         "costs": _costs(results),
         "files": _files(results),
         "slower": _slower(results),
     }
-    replace_sections(page, sections)
+    write_sections(page, layout_verdicts(results), environment, command, plots, sections)
 
 
 def _groups(results: Sequence[Result]) -> Iterator[tuple[str, str, dict[str, Result]]]:

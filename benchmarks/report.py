@@ -30,16 +30,31 @@ def write(
     command: str,
     plots: Sequence[Path],
 ) -> None:
-    """Replace what stands between the markers `environment`, `goals`, `plots`, `slower` and `rows`
-    of a page."""
-    sections = {
-        "environment": environment_table(environment, command),
-        "goals": goals_table(verdicts(results)),
-        "plots": plot_links(page, plots),
-        "slower": _slower(results),
-        "rows": _rows(results),
-    }
-    replace_sections(page, sections)
+    """Replace what stands between the markers of a page that all reports have, and `slower` and
+    `rows`."""
+    sections = {"slower": _slower(results), "rows": _rows(results)}
+    write_sections(page, verdicts(results), environment, command, plots, sections)
+
+
+def write_sections(
+    page: Path,
+    goals: Sequence[Verdict],
+    environment: Mapping[str, str],
+    command: str,
+    plots: Sequence[Path],
+    sections: Mapping[str, str],
+) -> None:
+    """Replace what stands between the markers `environment`, `goals` and `plots` of a page, and
+    those of further sections."""
+    replace_sections(
+        page,
+        {
+            "environment": environment_table(environment, command),
+            "goals": goals_table(goals),
+            "plots": plot_links(page, plots),
+            **sections,
+        },
+    )
 
 
 def replace_sections(page: Path, sections: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ import anyio
 
 from benchmarks.servers import VOLUME
 
-__all__ = ["ITEM", "bounded", "condition_fields", "item_of", "key_of", "partitions"]
+__all__ = ["ITEM", "bounded", "condition_fields", "item_of", "key_of", "partitions", "total_of"]
 
 T = TypeVar("T")
 
@@ -75,3 +75,16 @@ async def bounded(
     async with anyio.create_task_group() as tasks:
         for _ in range(in_flight):
             tasks.start_soon(worker)
+
+
+async def total_of(size: Callable[[int], Awaitable[int]], files: int, in_flight: int) -> int:
+    """The sum of the sizes of numbered files, so many at the same time."""
+    total = 0
+
+    async def add(number: int) -> None:
+        nonlocal total
+        found = await size(number)
+        total += found
+
+    await bounded(add, range(files), in_flight)
+    return total

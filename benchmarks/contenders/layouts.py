@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from benchmarks.contenders.keys import bounded
+from benchmarks.contenders.keys import bounded, total_of
 from benchmarks.contenders.ours import fill
 from s3k_async import S3kClient
 
@@ -65,27 +65,19 @@ class Chain:
 
     async def stat(self, files: int, in_flight: int) -> int:
         """Look at each file; bytes of all."""
-        total = 0
 
-        async def stat(number: int) -> None:
-            nonlocal total
-            status = await self.fs.stat(f"{self.path}/part-{number:08}")
-            total += status.size
+        async def size(number: int) -> int:
+            return (await self.fs.stat(f"{self.path}/part-{number:08}")).size
 
-        await bounded(stat, range(files), in_flight)
-        return total
+        return await total_of(size, files, in_flight)
 
     async def read(self, files: int, in_flight: int) -> int:
         """Read each file; bytes of all."""
-        total = 0
 
-        async def read(number: int) -> None:
-            nonlocal total
-            data = await self.fs.read(f"{self.path}/part-{number:08}")
-            total += len(data)
+        async def size(number: int) -> int:
+            return len(await self.fs.read(f"{self.path}/part-{number:08}"))
 
-        await bounded(read, range(files), in_flight)
-        return total
+        return await total_of(size, files, in_flight)
 
     async def create(self, files: int, in_flight: int) -> None:
         """Write new files, one a call."""

@@ -38,8 +38,8 @@ def without_log(config: VolumeConfig) -> VolumeConfig:
 
 
 async def fill(fs: S3kClient, path: str, entries: int) -> None:
-    """Put a directory of files without data, `part-00000000` and so on, into a table that nobody
-    else uses: past the log, and without conditions."""
+    """Put a directory of files without data, `part-00000000` and so on, into a table that no other
+    client uses. The files are not logged, and the writes have no conditions."""
     await fs.makedirs(path)
     volume = fs._volume()
     entry = await volume.store.get(path)

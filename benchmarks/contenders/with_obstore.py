@@ -7,7 +7,7 @@ from typing import Any
 import obstore
 from obstore.store import S3Store
 
-from benchmarks.contenders.keys import bounded
+from benchmarks.contenders.keys import bounded, total_of
 from benchmarks.contenders.small_files import SmallFiles
 from tests.engines.process import Engine
 
@@ -39,16 +39,12 @@ class Obstore:
 
     async def read(self, path: str, files: int, in_flight: int) -> int:
         """Read them."""
-        total = 0
 
-        async def read(number: int) -> None:
-            nonlocal total
+        async def size(number: int) -> int:
             answer = await obstore.get_async(self.store, f"{path[1:]}/part-{number:08}")
-            data = await answer.bytes_async()
-            total += len(data)
+            return len(await answer.bytes_async())
 
-        await bounded(read, range(files), in_flight)
-        return total
+        return await total_of(size, files, in_flight)
 
     async def list(self, path: str) -> int:
         """List a directory."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import s3fs
 
-from benchmarks.contenders.keys import bounded
+from benchmarks.contenders.keys import bounded, total_of
 from benchmarks.contenders.small_files import SmallFiles
 from tests.engines.process import Engine
 
@@ -48,15 +48,11 @@ class S3fs:
 
     async def read(self, path: str, files: int, in_flight: int) -> int:
         """Read them."""
-        total = 0
 
-        async def read(number: int) -> None:
-            nonlocal total
-            data = await self.fs._cat_file(f"{self.bucket}{path}/part-{number:08}")
-            total += len(data)
+        async def size(number: int) -> int:
+            return len(await self.fs._cat_file(f"{self.bucket}{path}/part-{number:08}"))
 
-        await bounded(read, range(files), in_flight)
-        return total
+        return await total_of(size, files, in_flight)
 
     async def list(self, path: str) -> int:
         """List a directory."""

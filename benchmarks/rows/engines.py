@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from benchmarks.contenders.keys import bounded
+from benchmarks.contenders.keys import bounded, total_of
 from benchmarks.contenders.ours import Ours, client
 from benchmarks.contenders.with_aiobotocore import client_of
 from benchmarks.contenders.with_obstore import Obstore
@@ -55,15 +55,11 @@ class Contenders:
     async def read(self, name: str, path: str, files: int) -> int:
         """Read small files; the bytes that came."""
         if name == "ours":
-            total = 0
 
-            async def read(number: int) -> None:
-                nonlocal total
-                data = await self.fs.read(f"{path}/part-{number:08}")
-                total += len(data)
+            async def size(number: int) -> int:
+                return len(await self.fs.read(f"{path}/part-{number:08}"))
 
-            await bounded(read, range(files), IN_FLIGHT)
-            return total
+            return await total_of(size, files, IN_FLIGHT)
         return int(await self._peer(name).read(path, files, IN_FLIGHT))
 
     async def list(self, name: str, path: str) -> int:

@@ -4,8 +4,9 @@ concurrent clients, deaths and lost responses."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -212,14 +213,20 @@ CHANGES: dict[str, Meanwhile] = {
 }
 
 
+async def attempts() -> AsyncIterator[tuple[int, TreeVolume, Client, list[Mutation]]]:
+    """A new volume, a client and its changes, again and again, numbered from 1: until the caller
+    has tried each call of the commit."""
+    for number in count(1):
+        volume = await volume_of()
+        client = volume.client()
+        yield number, volume, client, await job(client)
+
+
 @pytest.mark.parametrize("name", CHANGES)
 async def test_a_change_before_any_call_leaves_all_of_it_or_nothing(name: str) -> None:
-    number, outcomes = 0, set[Outcome]()
-    while True:
-        number += 1
-        volume = await volume_of()
-        client, other = volume.client(), volume.client(busy_timeout=0.0)
-        mutations = await job(client)
+    outcomes = set[Outcome]()
+    async for number, volume, client, mutations in attempts():
+        other = volume.client(busy_timeout=0.0)
         answers: list[Outcome] = []
 
         async def change(other: Client = other, answers: list[Outcome] = answers) -> None:
@@ -262,12 +269,8 @@ async def test_a_file_that_is_created_at_the_target_fails_the_commit() -> None:
 
 
 async def test_a_failure_at_every_call_leaves_all_of_it_or_nothing() -> None:
-    number, outcomes = 0, set[Outcome]()
-    while True:
-        number += 1
-        volume = await volume_of()
-        client = volume.client()
-        mutations = await job(client)
+    outcomes = set[Outcome]()
+    async for number, volume, client, mutations in attempts():
         client.faults.calls.clear()
         client.faults.fail(number, BrokenError("no"))
         outcome = await outcome_of(commit(client, *mutations))
@@ -301,12 +304,8 @@ async def finish(volume: TreeVolume) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_death_at_every_call_leaves_all_of_it_or_nothing(when: str) -> None:
-    number, seen = 0, list[bool]()
-    while True:
-        number += 1
-        volume = await volume_of()
-        client = volume.client()
-        mutations = await job(client)
+    seen = list[bool]()
+    async for number, volume, client, mutations in attempts():
         client.faults.calls.clear()
         client.faults.die(number, when="before" if when == "before" else "after")
         client.faults.fail_when(after_call(number), Died("is dead"), times=10**6)
@@ -359,12 +358,9 @@ async def test_lost_responses_of_the_publication(when: str, times: int) -> None:
 
 async def test_a_client_that_takes_the_transaction_over_removes_everything() -> None:
     """Before any call the owner stops for longer than its lease, and garbage is collected."""
-    number, outcomes = 0, set[Outcome]()
-    while True:
-        number += 1
-        volume = await volume_of()
-        client, other = volume.client(), volume.client()
-        mutations = await job(client)
+    outcomes = set[Outcome]()
+    async for number, volume, client, mutations in attempts():
+        other = volume.client()
 
         async def take_over(volume: TreeVolume = volume, other: Client = other) -> None:
             volume.clock.advance(2 * LEASE_SECONDS)
@@ -390,12 +386,9 @@ async def test_a_client_that_takes_the_transaction_over_removes_everything() -> 
 
 async def test_a_write_that_arrives_after_the_takeover_is_refused() -> None:
     """The requests of the owner are on their way while its lease expires."""
-    number, refused = 0, 0
-    while True:
-        number += 1
-        volume = await volume_of()
-        client, other = volume.client(), volume.client()
-        mutations = await job(client)
+    refused = 0
+    async for number, volume, client, mutations in attempts():
+        other = volume.client()
         came = False
 
         async def gate(

@@ -14,6 +14,7 @@ from s3k_async.backends.ports.items import Item
 from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
 from s3k_async.model import LayoutName
 from s3k_async.settings import resolve
+from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.volume_record import SCOPE
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker
@@ -25,6 +26,7 @@ __all__ = [
     "all_items",
     "copy_bytes",
     "embedded",
+    "entry_items",
     "filled",
     "five_levels",
     "on",
@@ -79,6 +81,11 @@ async def all_items(volume: Volume) -> list[Item]:
         page = await volume.items.scan(0, 1, cursor=page.next)
         items += page.items
     return sorted(items, key=lambda item: (str(item["path"]), str(item["children"])))
+
+
+async def entry_items(volume: Volume) -> list[Item]:
+    """The entries of the table as they are stored, by key."""
+    return [item for item in await all_items(volume) if is_entry_partition(str(item["path"]))]
 
 
 async def filled(config: VolumeConfig, many: int = 0) -> None:

@@ -23,8 +23,7 @@ from tests.integrity.garbage import live_keys, stored_keys
 from tests.migrate.rig import entries, keys
 from tests.spark.cluster import FILES, GARBAGE, Orders
 from tests.spark.conftest import ROOT, spark_environment
-from tests.spark.places import HANGS, on
-from tests.spark.test_restoring import items_of
+from tests.spark.places import HANGS, entry_items, on
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -34,7 +33,7 @@ async def lost_table(config: VolumeConfig) -> list[Item]:
     await init_volume(config)
     async with S3kClient(config=config) as fs:
         await fs.write_many([(f"/a/b/{number}", str(number).encode()) for number in range(FILES)])
-    before: list[Item] = await asyncio.to_thread(on, config, items_of)
+    before: list[Item] = await asyncio.to_thread(on, config, entry_items)
     opened = await open_volume(config)
     await opened.table.drop()
     await opened.close()
@@ -82,7 +81,7 @@ def test_nothing_is_lost_or_doubled_whatever_becomes_of_executors(
         assert {status.name: status.id for status in fs.list("/out")} == ids
         assert fs.read("/out/7") == b"7"
         assert fs.transactions() == []
-    assert on(lost, items_of) == before
+    assert on(lost, entry_items) == before
 
 
 @volume_backends("embedded", "dynoxide+seaweedfs")

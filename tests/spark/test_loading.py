@@ -16,7 +16,7 @@ import pytest
 from pyspark.errors import PythonException
 
 from s3k_async import S3kSyncClient
-from s3k_async.backends.ports.items import Condition, Delete, Item
+from s3k_async.backends.ports.items import Condition, Delete
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     BusyError,
@@ -43,7 +43,7 @@ from s3k_async.volumes import Volume, open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.migrate.rig import entries, keys
 from tests.spark.cluster import first
-from tests.spark.places import all_items, embedded, filled, on
+from tests.spark.places import embedded, entry_items, filled, on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,11 +83,6 @@ def lost(dumped: Path, directory: Path) -> VolumeConfig:
     return embedded(directory)
 
 
-async def items_of(volume: Volume) -> list[Item]:
-    """The entries as they are stored."""
-    return [item for item in await all_items(volume) if str(item["path"]).startswith("ks://")]
-
-
 async def logged(volume: Volume) -> dict[str, tuple[Any, int]]:
     """What the log says last of each object, and of how many contradictions."""
     assert volume.log_blobs is not None
@@ -111,7 +106,7 @@ def test_what_is_loaded_is_what_one_machine_loads(
     done = load(spark, many, Path(source).as_uri(), check=True, tasks=3, progress=told.append)
     assert replace(done, requests=expected.requests) == expected
     assert done.requests.of("table", "BatchWriteItem") > 0
-    assert on(many, items_of) == on(one, items_of) == on(embedded(dumped), items_of)
+    assert on(many, entry_items) == on(one, entry_items) == on(embedded(dumped), entry_items)
     assert on(many, logged) == on(one, logged)
     assert {each.phase: each.done for each in told} == {
         "judging": done.entries,
@@ -236,7 +231,7 @@ def test_an_interrupted_load_is_finished_by_the_same_call(
         with pytest.raises(PythonException, match="done a portion"):
             load(spark, place, source, tasks=3)
     if at == "judging":
-        assert on(place, items_of) == []
+        assert on(place, entry_items) == []
     else:
         with pytest.raises(BusyError, match="a load of the volume"):
             load(spark, place, str(dumped / "deep"))
@@ -246,7 +241,7 @@ def test_an_interrupted_load_is_finished_by_the_same_call(
         else asyncio.run(load_volume(source, place))
     )
     assert (done.skipped > 0) == (at == "files")
-    assert on(place, items_of) == on(embedded(dumped), items_of)
+    assert on(place, entry_items) == on(embedded(dumped), entry_items)
     assert on(place, logged) == on(alone, logged)
 
 
@@ -265,7 +260,7 @@ def test_one_machine_begins_and_tasks_finish(
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(load_volume(source, place, progress=interrupted))
     assert load(spark, place, source, tasks=2).skipped == done[-1] > 0
-    assert on(place, items_of) == on(embedded(dumped), items_of)
+    assert on(place, entry_items) == on(embedded(dumped), entry_items)
 
 
 @pytest.mark.slow
@@ -280,7 +275,7 @@ def test_tasks_are_repeated(
     failing_at(monkeypatch, "", tmp_path, repeated=True)
     done = load(spark, place, str(dumped / "dump"), tasks=3)
     assert done.skipped == 0
-    assert on(place, items_of) == on(embedded(dumped), items_of)
+    assert on(place, entry_items) == on(embedded(dumped), entry_items)
     assert on(place, logged) == on(alone, logged)
 
 
@@ -299,13 +294,13 @@ def test_a_task_that_outlives_the_lock_does_nothing(
     load(spark, place, str(dumped / "dump"), tasks=2)
     with S3kSyncClient(config=place) as fs:
         fs.delete("/many", recursive=True)
-    before, log = on(place, items_of), on(place, logged)
+    before, log = on(place, entry_items), on(place, logged)
     _, facts = load_job._opened(str(dumped / "dump"))
     for parts, lock in begun:
         late = load_job._Delegates(place, lock, "load", facts, _Ignored(), _Ignored())  # type: ignore[arg-type]
         with pytest.raises(LeaseExpiredError):
             asyncio.run(late._over(parts))
-    assert (on(place, items_of), on(place, logged)) == (before, log)
+    assert (on(place, entry_items), on(place, logged)) == (before, log)
 
 
 class _Ignored:
@@ -385,4 +380,4 @@ def test_bytes_that_are_not_here_are_found(
     with pytest.raises(DataMissingError, match="and others"):
         load(spark, other, source, check=True, tasks=2)
     for each in (place, other):
-        assert on(each, items_of) == []
+        assert on(each, entry_items) == []

@@ -13,19 +13,19 @@ import pytest
 from pyspark.errors import PythonException
 
 from s3k_async import S3kSyncClient
-from s3k_async.backends.ports.items import PARTITION, SORT, Condition, Delete, Item, Key
+from s3k_async.backends.ports.items import PARTITION, SORT, Condition, Delete, Key
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import BusyError, CorruptDataError, DirectoryNotEmptyError
 from s3k_async.migrate import LoadResult, load_volume
 from s3k_async.model import Entry, LayoutName, Progress
 from s3k_async.spark import dump, load
-from s3k_async.table.keys import TRASH_ID, is_entry_partition
+from s3k_async.table.keys import TRASH_ID
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn import volume_lock
-from s3k_async.volumes import Volume, open_volume
+from s3k_async.volumes import open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.migrate.rig import entries
-from tests.spark.places import all_items, embedded, filled, on
+from tests.spark.places import embedded, entry_items, filled, on
 from tests.spark.test_loading import changed, failing_at, logged
 
 if TYPE_CHECKING:
@@ -92,11 +92,6 @@ def alone(
         return place, asyncio.run(load_volume(str(odd), place))
 
 
-async def items_of(volume: Volume) -> list[Item]:
-    """The entries as they are stored."""
-    return [each for each in await all_items(volume) if is_entry_partition(str(each[PARTITION]))]
-
-
 def require_same(done: LoadResult, expected: LoadResult) -> None:
     assert replace(done, requests=expected.requests) == expected
 
@@ -113,7 +108,7 @@ def test_what_is_loaded_is_what_one_machine_loads(
     done = load(spark, many, source, check=True, tasks=3, progress=told.append)
     require_same(done, expected)
     assert (done.made, done.new_ids) == (0, 0)
-    assert on(many, items_of) == on(one, items_of)
+    assert on(many, entry_items) == on(one, entry_items)
     assert asyncio.run(entries(many)) == asyncio.run(entries(place_at(dumped)))
     assert on(many, logged) == on(one, logged)
     assert {each.phase: each.done for each in told} == {
@@ -142,13 +137,13 @@ def test_missing_parents_and_ids_at_two_paths_get_the_ids_that_one_machine_gives
     done = load(spark, many, str(odd), tasks=3)
     require_same(done, expected)
     assert (done.made, done.new_ids) == (3, 2)
-    assert on(many, items_of) == on(one, items_of)
+    assert on(many, entry_items) == on(one, entry_items)
     assert on(many, logged) == on(one, logged)
     found = asyncio.run(entries(many))
     assert found.keys() >= {"/c/again/deep/er", "/c/again/deep/x:y", "/many/3/3"}
     directories = [entry.id for entry in found.values() if entry.is_dir]
     assert len(set(directories)) == len(directories)
-    assert len(found) == len(on(many, items_of))
+    assert len(found) == len(on(many, entry_items))
 
 
 @pytest.mark.slow
@@ -169,7 +164,7 @@ def test_an_interrupted_load_is_finished_by_the_same_call(
         failing_at(patch, at, tmp_path)
         with pytest.raises(PythonException, match="done a portion"):
             load(spark, place, source, tasks=3)
-    assert on(place, items_of)
+    assert on(place, entry_items)
     with pytest.raises(BusyError, match="a load of the volume"):
         load(spark, place, str(dumped / "dump"))
     done = (
@@ -178,7 +173,7 @@ def test_an_interrupted_load_is_finished_by_the_same_call(
         else asyncio.run(load_volume(source, place))
     )
     assert (done.skipped > 0, done.new_ids) == (at == "files", 2)
-    assert on(place, items_of) == on(alone[0], items_of)
+    assert on(place, entry_items) == on(alone[0], entry_items)
     assert on(place, logged) == on(alone[0], logged)
 
 
@@ -205,7 +200,7 @@ def test_one_machine_begins_and_tasks_finish(
         asyncio.run(load_volume(str(odd), place, progress=interrupted))
     finished = load(spark, place, str(odd), tasks=2)
     assert (finished.skipped, finished.new_ids) == (done[-1], 2)
-    assert on(place, items_of) == on(alone[0], items_of)
+    assert on(place, entry_items) == on(alone[0], entry_items)
     assert on(place, logged) == on(alone[0], logged)
 
 
@@ -221,7 +216,7 @@ def test_tasks_are_repeated(
     place = lost(dumped, tmp_path / "volume")
     failing_at(monkeypatch, "", tmp_path, repeated=True)
     require_same(load(spark, place, str(odd), tasks=3), alone[1])
-    assert on(place, items_of) == on(alone[0], items_of)
+    assert on(place, entry_items) == on(alone[0], entry_items)
     assert on(place, logged) == on(alone[0], logged)
 
 
@@ -236,7 +231,7 @@ def test_the_ids_of_root_and_trash_are_refused(
     place = lost(dumped, tmp_path / "volume")
     with pytest.raises(CorruptDataError, match="invalid"):
         load(spark, place, str(changed(dumped / "dump", tmp_path / "odd", with_it)), tasks=2)
-    assert on(place, items_of) == []
+    assert on(place, entry_items) == []
 
 
 @pytest.mark.slow
@@ -250,7 +245,7 @@ async def test_on_services(
     wanted = await entries(place)
     await asyncio.to_thread(dump, spark, place, str(source), tasks=2)
     volume = await open_volume(place)
-    for item in await items_of(volume):
+    for item in await entry_items(volume):
         key = Key(str(item[PARTITION]), str(item[SORT]))
         await volume.items.write(Delete(key, Condition()))
     await volume.close()

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from s3k_async import S3kClient, S3kSyncClient
 from s3k_async._core.concurrency import gather
 from s3k_async._core.runtime import SYSTEM
-from s3k_async.backends.ports.items import ABSENT, PARTITION, Item, Put
+from s3k_async.backends.ports.items import ABSENT, Item, Put
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import BusyError
 from s3k_async.integrity.restore_plans.tree_plan import entry_line
@@ -29,12 +29,12 @@ from s3k_async.spark.restore_job import restore
 from s3k_async.spark.restore_tasks import WRITTEN, writer
 from s3k_async.spark.task_rows import spark_schema
 from s3k_async.table.codec import to_item
-from s3k_async.table.keys import KeyScheme, is_entry_partition
+from s3k_async.table.keys import KeyScheme
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn import volume_lock
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoration import restore_volume
-from tests.spark.places import all_items, embedded, on
+from tests.spark.places import embedded, entry_items, on
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -139,6 +139,10 @@ class Tangle:
             return None
         if kind == "rename" or entry.is_dir:
             return entry.moved(self.path(top), operation=SYSTEM.uuid())
+        return self.rewritten(entry)
+
+    def rewritten(self, entry: Entry) -> Entry:
+        """The file with other data."""
         physical = self.bytes_of(entry.id)
         return replace(
             entry,
@@ -154,7 +158,7 @@ class Tangle:
         assert state is not None
         version = after.version if after else state.version + 1
         kind = "delete" if after is None else "create" if before is None else "update"
-        if before is not None and after is not None and before.path != after.path:
+        if before is not None and after is not None and before.entry_key != after.entry_key:
             kind = "rename"
         identity = after.operation if after else SYSTEM.uuid()
         return Operation(identity, kind, state.id, version, SYSTEM.now_ms(), before, after)  # type: ignore[arg-type]
@@ -181,11 +185,6 @@ async def tangle(config: VolumeConfig, seed: int, trees: int, *, keep: bool) -> 
 
 def put_of(volume: Volume, entry: Entry) -> Put:
     return Put(to_item(entry, volume.store.keys), ABSENT)
-
-
-async def items_of(volume: Volume) -> list[Item]:
-    """All entries of the table as they are stored."""
-    return [item for item in await all_items(volume) if is_entry_partition(str(item[PARTITION]))]
 
 
 def told(outcomes: list[RestoreOutcome]) -> list[tuple[str, str, str, str]]:
@@ -224,7 +223,7 @@ def test_a_tangled_log_is_restored_as_by_one_machine(
     same(report, alone)
     assert rows_of(frame) == told(report.outcomes)
     assert report.written == report.restored > 0
-    assert on(embedded(many), items_of) == on(embedded(one), items_of)
+    assert on(embedded(many), entry_items) == on(embedded(one), entry_items)
     expected = (
         set(get_args(RuleName))
         - {"log_damaged", "other_layout", "reclaimed"}
@@ -251,7 +250,7 @@ def test_a_hundred_thousand_objects_are_restored_as_by_one_machine(
         count for rule, count in report.counts.items() if rule not in UNTOLD
     )
     assert set(told(alone.outcomes)) <= set(rows_of(frame))
-    assert on(embedded(many), items_of) == on(embedded(one), items_of)
+    assert on(embedded(many), entry_items) == on(embedded(one), entry_items)
 
 
 async def written(config: VolumeConfig, number: int) -> list[Item]:
@@ -263,7 +262,7 @@ async def written(config: VolumeConfig, number: int) -> list[Item]:
         await fs.makedirs("/empty/one")
         await fs.rename("/in/day=1", "/moved")
         await fs.delete("/in/day=3", recursive=True)
-    before = await asyncio.to_thread(on, config, items_of)
+    before = await asyncio.to_thread(on, config, entry_items)
     volume = await open_volume(config)
     await volume.table.drop()
     await volume.close()
@@ -311,8 +310,8 @@ def test_a_restore_that_was_interrupted_is_finished_by_either_and_no_task_outliv
         _, report = restore(spark, many, dry_run=False, tasks=2)
     assert report.written == alone.written
     assert 0 < report.written == len(before) - report.counts["present"] < len(before)
-    after = on(many, items_of)
-    assert after == on(one, items_of)
+    after = on(many, entry_items)
+    assert after == on(one, entry_items)
     assert [{**item, "op": ""} for item in after] == [
         {**item, "op": ""} for item in before
     ]  # transactions have intents on some

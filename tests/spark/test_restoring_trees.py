@@ -29,8 +29,8 @@ from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoration import restore_volume
 from tests.integrity.restore_ground import lose_table, objects_of
 from tests.layouts.test_restoration import STEPS, collect, lived, require_sound, trash_of
-from tests.spark.places import embedded, on
-from tests.spark.test_restoring import NAMES, Tangle, items_of, put_of, rows_of, same, told
+from tests.spark.places import embedded, entry_items, on
+from tests.spark.test_restoring import NAMES, Tangle, put_of, rows_of, same, told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,8 +62,8 @@ class TreeTangle(Tangle):
     """A random log of layout `tree`: objects that were created, changed, moved, deleted, restored
     and reclaimed in few directories, which may be missing, removed or in the trash."""
 
-    def __init__(self, volume: object, seed: int) -> None:
-        super().__init__(volume, seed)  # type: ignore[arg-type]
+    def __init__(self, volume: Volume, seed: int) -> None:
+        super().__init__(volume, seed)
         self.groups: dict[str, Group] = defaultdict(Group)
         self.odd = [SYSTEM.uuid(), SYSTEM.uuid()]
         """Ids of directories in no log, of which a file has one, and another one as its name."""
@@ -130,22 +130,9 @@ class TreeTangle(Tangle):
         if kind == "rename":
             moved = entry.moved(self.path(top), operation=SYSTEM.uuid())
             return replace(moved, directory=self.home(top))
-        physical = self.bytes_of(entry.id)
-        return replace(
-            entry,
-            version=entry.version + 1,
-            physical=physical,
-            size=3,
-            committed=True,
-            operation=SYSTEM.uuid(),
-        )
+        return self.rewritten(entry)
 
     def change(self, before: Entry | None, after: Entry | None) -> Operation:
-        state = after or before
-        assert state is not None
-        kind = "delete" if after is None else "create" if before is None else "update"
-        if before is not None and after is not None and before.entry_key != after.entry_key:
-            kind = "rename"
         trash = None
         if after is not None and after.directory == TRASH_ID:
             assert before is not None
@@ -159,18 +146,7 @@ class TreeTangle(Tangle):
                 "user@host",
                 "reclaiming" if reclaims else "",
             )
-        version = after.version if after else state.version + 1
-        identity = after.operation if after else SYSTEM.uuid()
-        return Operation(
-            identity,
-            kind,  # type: ignore[arg-type]
-            state.id,
-            version,
-            SYSTEM.now_ms(),
-            before,
-            after,
-            trash,
-        )
+        return replace(super().change(before, after), trash=trash)
 
     def oddities(self) -> None:
         """Directories that cannot be created with their ids: a file has the id of one; another one
@@ -237,7 +213,7 @@ def stored(place: VolumeConfig, start_ms: int) -> list[Item]:
     which it does at another time on one machine."""
     return [
         {**item, "when": 0} if int(str(item.get("when", 0))) >= start_ms else item
-        for item in on(place, items_of)
+        for item in on(place, entry_items)
     ]
 
 

@@ -3,7 +3,7 @@ one transaction publishes them, and an overwritten directory goes into the trash
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,9 @@ from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import NotDirectoryError
 from s3k_async.namespace import multi_path_commit, staged_commit
+from s3k_async.namespace.mutations import CommitPlan
+from s3k_async.namespace.staged_commit import Staging
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.spark import register
 from s3k_async.spark.source_commit import publish
 from s3k_async.spark.source_files import WrittenFile
@@ -35,20 +38,16 @@ async def volume(tmp_path: Path) -> VolumeConfig:
 
 
 @pytest.fixture
-def fs(volume: VolumeConfig) -> Iterator[S3kSyncClient]:
-    with S3kSyncClient(config=volume) as client:
-        yield client
-
-
-@pytest.fixture
 def staged_commits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of entries of the commits by staged directories."""
     made: list[int] = []
     commit_staged = staged_commit.commit_staged
 
-    async def counted(*arguments: object) -> None:
-        made.append(len(arguments[2].content))  # type: ignore[attr-defined]
-        await commit_staged(*arguments)  # type: ignore[arg-type]
+    async def counted(
+        store: MetadataStore, plan: CommitPlan, staging: Staging, keep_data: Callable[[], None]
+    ) -> None:
+        made.append(len(staging.content))
+        await commit_staged(store, plan, staging, keep_data)
 
     monkeypatch.setattr(multi_path_commit, "commit_staged", counted)
     return made

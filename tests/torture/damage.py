@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest.mock import patch
 
 from anyio import sleep_forever
 
@@ -691,8 +692,8 @@ async def die_at_publication(
                 faults.fail_when(lambda _: True, Died("is dead"), times=10**9)
                 raise Died("died at its publication")
 
-            records.publish = then_die  # type: ignore[method-assign]
-            await verb(fs)
+            with patch.object(records, "publish", then_die):
+                await verb(fs)
     (txn,) = txns
     return txn
 

@@ -233,8 +233,8 @@ async def lose_table(world: World, scenario: Scenario, found: Paths) -> None:
     resolves the rest.
 
     A rename that is not atomic creates a directory at the target before it moves an entry. Until it
-    has moved all, only a pending operation tells of that directory, which the restore takes back;
-    every file is in one of its places.
+    has moved all entries, the log has only a pending creation of that directory, which the restore
+    rolls back; every file is at its old or its new path.
     """
     await world.lose_table()
     restored = await world.tree()

@@ -43,7 +43,7 @@ class PathPlan(TreePlan):
         """Do nothing: there is one temporary file."""
 
     @staticmethod
-    def leaves_out(state: Entry, path: str) -> bool:  # noqa: ARG004
+    def leaves_out(state: Entry, path: str) -> bool:
         """Always."""
         return True
 

@@ -545,14 +545,14 @@ DEFECTS: tuple[Defect, ...] = (
         f"{STAGED}::test_nobody_sees_anything_before_the_commit",
     ),
     Defect(
-        "content of a staged directory that is stored whoever owns the record",
+        "content of a staged directory that is stored without a check of the record's owner",
         "namespace/staged_commit.py",
         "        actions = [*puts, self._txn.can_be_published]",
         "        actions = list(puts)",
         f"{STAGED}::test_a_write_that_arrives_after_the_takeover_is_refused",
     ),
     Defect(
-        "staged directories that are published whoever owns the record",
+        "staged directories that are published without a check of the record's owner",
         "namespace/staged_commit.py",
         "lambda: store.transactions.publish(self._txn, actions), first=1",
         "lambda: store.items.transact(actions, store.runtime.uuid())",
