@@ -18,6 +18,7 @@ from unittest.mock import patch
 import pytest
 from botocore.httpsession import get_cert_path
 
+from s3k_async.backends import ballast
 from s3k_async.model import LayoutName
 from tests.engines import dynamodb_local as dynamodb_local_engine
 from tests.engines import dynoxide as dynoxide_engine
@@ -151,6 +152,14 @@ def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     file.write_text(first + end, encoding="utf-8")
     # This variable counts more than botocore's own list and REQUESTS_CA_BUNDLE.
     with patch.dict(os.environ, AWS_CA_BUNDLE=str(file)):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _small_ballast() -> Iterator[None]:
+    """Volumes reserve little space: allocating it would take longer than the rest of a volume's
+    creation."""
+    with patch.object(ballast, "SIZE", ballast.OPENING):
         yield
 
 

@@ -21,6 +21,11 @@ from tests.conftest import unavailable
 DISK = 'mount -t tmpfs -o size=48m tmpfs "$1" && exec "$2" -m tests.backends.full_disk "$1"'
 
 
+@pytest.fixture(autouse=True)
+def _full_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ballast, "SIZE", SIZE)
+
+
 def test_what_frees_space_works_on_a_full_disk(tmp_path: Path) -> None:
     """The disk is one in memory, which only the test's own process sees."""
     namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c"]

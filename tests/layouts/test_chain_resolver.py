@@ -57,7 +57,7 @@ class Table:
         self.items[target] = replace(moved, version=entry.version + 1)
 
     async def read(
-        self, entry_keys: Sequence[str], see: Seeing | None
+        self, entry_keys: Sequence[str], see: Seeing | None, paths: Mapping[str, str] | None
     ) -> Mapping[str, Entry | ItemFormatError]:
         assert see is None
         self.requests.append(list(entry_keys))
@@ -69,9 +69,17 @@ class Table:
                     self.states.append(dict(self.items))
             self.reads += 1
             if key in self.items:
-                found[key] = self.items[key]
+                found[key] = _named(self.items[key], paths or {})
         await asyncio.sleep(0)
         return found
+
+
+def _named(entry: Entry, paths: Mapping[str, str]) -> Entry:
+    """The entry as it is decoded, given the paths of directories by id."""
+    directory, _, name = entry.entry_key.partition("/")
+    if directory not in paths:
+        return entry
+    return replace(entry, path=_native.join(paths[directory], name))
 
 
 def resolver(table: Table, *, busy_timeout: float = 10.0) -> ChainResolver:
@@ -166,12 +174,15 @@ async def test_paths_of_one_directory_share_its_reads() -> None:
         assert {f"{ROOT_ENTRY.id}/a", f"{A}/b", f"{B}/c"} < set(keys)
 
 
-async def test_one_directory_under_its_old_and_its_new_path() -> None:
+@pytest.mark.parametrize("new_first", [False, True])
+async def test_one_directory_under_its_old_and_its_new_path(*, new_first: bool) -> None:
     table = three_levels()
     resolving = resolver(table)
     await resolved(resolving, "/a/b/c/f", "/z/b")
     RENAME_B(table)
-    old, new = await resolved(resolving, "/a/b/c/f", "/z/b/c/f")
+    paths = ["/a/b/c/f", "/z/b/c/f"]
+    chains = await resolved(resolving, *(reversed(paths) if new_first else paths))
+    old, new = reversed(chains) if new_first else chains
     assert [entry and entry.id for _, entry in old.chain[1:]] == [A, None, None, None]
     assert [entry and entry.id for _, entry in new.chain[1:]] == [Z, B, C, F]
     assert [entry and entry.path for _, entry in new.chain[1:]] == [
@@ -187,9 +198,9 @@ async def test_an_item_that_cannot_be_read_is_the_error_of_its_paths_alone() -> 
     broken = ItemFormatError("damaged", path=f"{A}/b")
 
     async def read(
-        keys: Sequence[str], see: Seeing | None
+        keys: Sequence[str], see: Seeing | None, paths: Mapping[str, str] | None
     ) -> Mapping[str, Entry | ItemFormatError]:
-        found = dict(await table.read(keys, see))
+        found = dict(await table.read(keys, see, paths))
         return {key: broken if key == f"{A}/b" else entry for key, entry in found.items()}
 
     resolving = ChainResolver(read, SYSTEM, 10.0)

@@ -40,6 +40,7 @@ from s3k_async.backends.ports.item_semantics import (
     validate_transaction,
 )
 from s3k_async.backends.ports.items import (
+    MAX_BATCH,
     PARTITION,
     SORT,
     Action,
@@ -131,10 +132,10 @@ class SqliteItems:
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
         def found(connection: sqlite3.Connection) -> dict[Key, Item]:
-            connection.execute("BEGIN")  # the first query takes the snapshot
-            items = {key: _select(connection, key) for key in keys}
-            connection.execute("COMMIT")
-            return {key: item for key, item in items.items() if item is not None}
+            items: dict[Key, Item] = {}
+            for start in range(0, len(keys), MAX_BATCH):
+                items |= _select_each(connection, keys[start : start + MAX_BATCH])
+            return items
 
         return await self._read(found)
 
@@ -364,6 +365,23 @@ def _unlink(path: str) -> None:
 def _select(connection: sqlite3.Connection, key: Key) -> dict[str, Value] | None:
     where, values = _at(key)
     return found_of(fetch(connection, f"{_SELECT} WHERE {where}", values))
+
+
+def _select_each(
+    connection: sqlite3.Connection, keys: Sequence[Key]
+) -> dict[Key, dict[str, Value]]:
+    """The items with those of the keys that exist, by one statement: all as of one moment."""
+    places = [_at(key) for key in keys]
+    rows = fetch(
+        connection,
+        " UNION ALL ".join(f"{_SELECT} WHERE {where}" for where, _ in places),
+        [value for _, values in places for value in values],
+    )
+    items = dict(zip(map(key_from, rows), items_of(rows), strict=True))
+    if len(items) == len(rows) and items.keys() <= set(keys):
+        return items
+    each = {key: _select(connection, key) for key in keys}  # several rows of a key are damage
+    return {key: item for key, item in each.items() if item is not None}
 
 
 def _at(key: Key) -> tuple[str, tuple[str | bytes, ...]]:

@@ -9,7 +9,7 @@ that moment, which is within the call (docs/design/011-directories-by-id.md, sec
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from s3k_async import _native
@@ -30,28 +30,29 @@ BATCHES = 8
 
 Found: TypeAlias = Mapping[str, Entry | ItemFormatError]
 """What is at entry keys; the error of an item that cannot be read."""
-Read: TypeAlias = Callable[[Sequence[str], Seeing | None], Awaitable[Found]]
-"""Strongly consistent reads by entry key, by one request for up to a hundred keys."""
+Read: TypeAlias = Callable[[Sequence[str], Seeing | None, dict[str, str] | None], Awaitable[Found]]
+"""Strongly consistent reads by entry key, by one request for up to a hundred keys. Given the paths
+of directories by id; an entry of any other directory has its entry key as path."""
 
 
-@dataclass(slots=True)
 class _Route:
     """The predicted directories of a path, topmost first, as far as they are known."""
 
-    path: str
-    places: Sequence[str]
-    """The path's ancestors below the root, and the path."""
-    known: list[tuple[str, KnownDirectory]] = field(default_factory=list)
-    """Entry keys of the directories above `next`."""
-    directory: str = ROOT_ENTRY.id
-    """The id of the directory that holds `next`."""
-    trusted: int = 0
-    """The number of known directories, from the topmost on, that are not read again."""
+    __slots__ = ("_names", "directory", "known", "next", "path", "places", "trusted")
 
-    @property
-    def next(self) -> str:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.places: Sequence[str] = [*_native.ancestors(path), path]
+        """The path's ancestors below the root, and the path."""
+        self._names = path.split("/")
+        self.known: list[tuple[str, KnownDirectory]] = []
+        """Entry keys of the directories above `next`."""
+        self.directory = ROOT_ENTRY.id
+        """The id of the directory that holds `next`."""
+        self.next = f"{self.directory}/{self._names[1]}"
         """The entry key of the first place below the known directories."""
-        return f"{self.directory}/{_native.split(self.places[len(self.known)])[1]}"
+        self.trusted = 0
+        """The number of known directories, from the topmost on, that are not read again."""
 
     @property
     def is_complete(self) -> bool:
@@ -61,6 +62,12 @@ class _Route:
     @property
     def keys(self) -> list[str]:
         return [*(key for key, _ in self.known[self.trusted :]), self.next]
+
+    def directories(self) -> Iterator[tuple[str, str]]:
+        """Id and predicted path of each directory, the root's first."""
+        yield ROOT_ENTRY.id, ROOT
+        for place, (_, known) in zip(self.places, self.known, strict=False):
+            yield known.id, place
 
     def trust(self, since: float) -> None:
         """Do not read the directories above the parent, if all of them were confirmed since then.
@@ -73,6 +80,7 @@ class _Route:
         """Continue below a directory at `next`."""
         self.known.append((self.next, directory))
         self.directory = directory.id
+        self.next = f"{directory.id}/{self._names[len(self.known) + 1]}"
 
 
 class ChainResolver:
@@ -127,7 +135,7 @@ class ChainResolver:
         """Path, entry key and cached state of the directories between the root and an entry,
         topmost first; None if the cache does not lead to it. The cache may be outdated: a change
         must require these directories."""
-        route = _Route(entry.path, _places(entry.path))
+        route = _Route(entry.path)
         while not route.is_complete:
             known = self.cache.get(route.next)
             if known is None:
@@ -142,7 +150,7 @@ class ChainResolver:
 
     async def _predict(self, paths: Sequence[str], see: Seeing | None) -> list[_Route]:
         """Routes according to the cache; unknown directories are read, level by level."""
-        routes = [_Route(path, _places(path)) for path in paths]
+        routes = [_Route(path) for path in paths]
         open_routes = routes
         seen: dict[str, KnownDirectory] = {}
         while True:
@@ -156,7 +164,7 @@ class ChainResolver:
                     route.follow(known)
             if not unknown:
                 return routes
-            found = await self._read(list(unknown), see)
+            found = await self._read(list(unknown), see, None)
             open_routes = []
             for key, waiting in unknown.items():
                 known = self.cache.update(key, found.get(key))
@@ -166,10 +174,12 @@ class ChainResolver:
 
     async def _read_packed(self, routes: Sequence[_Route], see: Seeing | None) -> Found:
         """What is at the keys of all routes, each route within one batch."""
+        paths = {key: path for route in routes for key, path in route.directories()}
+        batches = list(_batches(routes))
+        if len(batches) == 1:
+            return await self._read(batches[0], see, paths)
         found: dict[str, Entry | ItemFormatError] = {}
-        for part in await gather(
-            lambda keys: self._read(keys, see), list(_batches(routes)), limit=BATCHES
-        ):
+        for part in await gather(lambda keys: self._read(keys, see, paths), batches, limit=BATCHES):
             found.update(part)
         return found
 
@@ -186,7 +196,7 @@ class ChainResolver:
                 self.cache.update(key, entry)
                 return _at(entry, place) if isinstance(entry, ItemFormatError) else None
             assert isinstance(entry, Entry)
-            steps.append((place, replace(entry, path=place)))
+            steps.append((place, _named(entry, place)))
         if self._trust and not route.trusted:
             for key, known in read:
                 self.cache.confirm(key, known, sent)
@@ -196,7 +206,7 @@ class ChainResolver:
             return _at(last, place)
         if self.cache.update(route.next, last) is not None and not route.is_complete:
             return None  # a directory that was missing when the route was predicted
-        steps.append((place, None if last is None else replace(last, path=place)))
+        steps.append((place, None if last is None else _named(last, place)))
         steps += [(place, None) for place in route.places[reached + 1 :]]
         return ResolvedPath([(ROOT, ROOT_ENTRY), *steps], sent)
 
@@ -205,18 +215,22 @@ def _is_there(resolved: ResolvedPath | ItemFormatError) -> bool:
     return isinstance(resolved, ResolvedPath) and resolved.entry is not None
 
 
+def _named(entry: Entry, path: str) -> Entry:
+    """The entry with its path, which of two predicted ones of its directory may be the other."""
+    return entry if entry.path == path else replace(entry, path=path)
+
+
 def _at(error: ItemFormatError, path: str) -> ItemFormatError:
     """The error of an item that was read by its entry key, now with its path."""
     error.name(path)
     return error
 
 
-def _places(path: str) -> Sequence[str]:
-    return [*_native.ancestors(path), path]
-
-
 def _batches(routes: Sequence[_Route]) -> Iterator[list[str]]:
     """The keys of the routes, each once, in full batches that do not divide a route."""
+    if len(routes) == 1:
+        yield routes[0].keys
+        return
     batch: dict[str, None] = {}
     for route in routes:
         longer = dict.fromkeys([*batch, *route.keys])

@@ -256,7 +256,7 @@ class TreeParents(TreeReads):
     async def _gone(self, directories: Sequence[Entry]) -> Entry | None:
         """The lowest of the directories that is no longer at its key, or None."""
         keys = [directory.entry_key for directory in directories]
-        found = await self._read(keys, None) if keys else {}
+        found = await self._read(keys) if keys else {}
         for key, directory in zip(reversed(keys), reversed(directories), strict=True):
             current = found.get(key)
             if isinstance(current, S3kError):

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Final
 
 from s3k_async import _native
-from s3k_async._native import Entries
 from s3k_async.backends.ports.items import Condition, Item
 from s3k_async.errors import ItemFormatError
 from s3k_async.layouts.tree.chain_resolver import ChainResolver, Found
@@ -165,7 +164,12 @@ class TreeReads:
         """Remove a directory from the cache."""
         self._resolver.cache.update(directory.entry_key, None)
 
-    async def _read(self, entry_keys: Sequence[str], see: Seeing | None) -> Found:
+    async def _read(
+        self,
+        entry_keys: Sequence[str],
+        see: Seeing | None = None,
+        paths: dict[str, str] | None = None,
+    ) -> Found:
         store = self._store
         if len(entry_keys) == 1:
             item = await store.items.get(store.keys.key(entry_keys[0]))
@@ -174,14 +178,15 @@ class TreeReads:
             stored = dict(await store.items_at(entry_keys))
         found: dict[str, Entry | ItemFormatError] = {}
         try:
-            entries = from_items(list(stored.values()), store.keys)
+            entries = from_items(list(stored.values()), store.keys, paths=paths)
         except ItemFormatError:
             found = self._damaged(stored)
             whole = [item for key, item in stored.items() if key not in found]
-            entries = from_items(whole, store.keys)
+            entries = from_items(whole, store.keys, paths=paths)
         if entries.with_intents():
             entries = await (see or store.view())(entries)
-        return found | _by_entry_key(entries)
+        by_entry_key = dict(zip(entries.entry_keys(), entries, strict=True))
+        return found | by_entry_key if found else by_entry_key
 
     def _damaged(self, stored: dict[str, Item]) -> dict[str, Entry | ItemFormatError]:
         """The errors of the items that cannot be read."""
@@ -192,7 +197,3 @@ class TreeReads:
             except ItemFormatError as error:
                 errors[entry_key] = error
         return errors
-
-
-def _by_entry_key(entries: Entries) -> dict[str, Entry]:
-    return {entry.entry_key: entry for entry in entries}
