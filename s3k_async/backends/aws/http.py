@@ -39,7 +39,8 @@ class SingleAttemptSession(AIOHTTPSession):
     redirect is an error, except S3's to another region, for which botocore signs the request again.
 
     The socket options that botocore computes (keepalive among them) are applied, which aiobotocore
-    leaves out.
+    leaves out. The certificates of the authorities are read in a thread, and only for HTTPS;
+    aiobotocore reads them on the event loop and for every client, which takes 50 ms.
     """
 
     # Of the base class, and absent from its stubs.
@@ -59,6 +60,17 @@ class SingleAttemptSession(AIOHTTPSession):
             "socket_factory": opened,
         }
         super().__init__(**options)
+        self._context: ssl.SSLContext | bool | None = None
+        """What connections without a proxy are verified by; None before the first."""
+
+    def _create_connector(self, proxy_url: str | None) -> TCPConnector:
+        if proxy_url is None and self._context is not None:
+            return self._connector(self._context)
+        connector: TCPConnector = super()._create_connector(proxy_url)  # type: ignore[misc]
+        return connector
+
+    def _connector(self, context: ssl.SSLContext | bool) -> TCPConnector:
+        return TCPConnector(limit=self._max_pool_connections, ssl=context, **self._connector_args)
 
     async def _get_session(self, proxy_url: str | None) -> Any:
         session = await super()._get_session(proxy_url)  # type: ignore[misc]
@@ -67,6 +79,8 @@ class SingleAttemptSession(AIOHTTPSession):
     async def send(self, request: Any) -> Any:
         """The answer to a request of botocore. Raises ServiceError for a redirect, and botocore's
         errors."""
+        if self._context is None and self.proxy_of(request.url) is None:
+            self._context = await self._verified_by(request.url)
         with in_time():
             response: Any = await super().send(request)
         if 300 <= response.status_code < 400:
@@ -86,12 +100,8 @@ class SingleAttemptSession(AIOHTTPSession):
         No cookies, no decompression, no repeated requests. Raises HTTPClientError for certificates
         that cannot be read.
         """
-        secure = url.lower().startswith("https:")
-        context = await anyio.to_thread.run_sync(self._tls) if secure else False
         session = ClientSession(
-            connector=TCPConnector(
-                limit=self._max_pool_connections, ssl=context, **self._connector_args
-            ),
+            connector=self._connector(await self._verified_by(url)),
             timeout=self._timeout,
             headers=_HEADERS,
             skip_auto_headers=_NOT_BY_ITSELF,
@@ -100,6 +110,13 @@ class SingleAttemptSession(AIOHTTPSession):
             proxy=self.proxy_of(url),
         )
         return _sent_once(session)
+
+    async def _verified_by(self, url: str) -> ssl.SSLContext | bool:
+        """The context of connections to a URL. For plain HTTP the system's, which is not used but
+        verifies a host that would be called by HTTPS after all."""
+        if not url.lower().startswith("https:"):
+            return True
+        return await anyio.to_thread.run_sync(self._tls)
 
     def _tls(self) -> ssl.SSLContext | Literal[False]:
         """The context that verifies the service's certificate, False to verify nothing. Reads

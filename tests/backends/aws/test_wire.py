@@ -23,6 +23,7 @@ from s3k_async.backends.aws.session import AwsClient
 from s3k_async.backends.aws.signed_http import Answer, Wire
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.backends.ports.items import Key
+from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.config import AwsConfig, Secret
 from s3k_async.errors import (
     ClosedClientError,
@@ -32,7 +33,7 @@ from s3k_async.errors import (
     UnreachableError,
 )
 from tests.backends.aws.doors import Authority, connect_proxy, tls_door
-from tests.backends.aws.places import SESSION_TOKEN, settings
+from tests.backends.aws.places import SESSION_TOKEN, open_blobs, settings
 from tests.proxy import Answer as Given
 from tests.proxy import Call, Delay, FaultProxy, dynamodb_error, json_answer, s3_error, served
 
@@ -428,6 +429,28 @@ async def test_tls(service: FaultProxy, authority: Authority) -> None:
             with pytest.raises(UnreachableError):
                 await got(wire)
     assert len(service.calls) == 2
+
+
+async def test_tls_of_requests_that_botocore_signs(
+    service: FaultProxy, authority: Authority
+) -> None:
+    service.rule(Given(200))
+    async with tls_door(authority.server("127.0.0.1"), port_of(service)) as port:
+        place = f"https://127.0.0.1:{port}"
+        async with open_blobs(S3Blobs, settings(place, ca_bundle=str(authority.bundle))) as blobs:
+            assert await blobs.exists()
+        async with open_blobs(S3Blobs, settings(place, verify_tls=False)) as blobs:
+            assert await blobs.exists()
+        async with open_blobs(S3Blobs, settings(place)) as blobs:
+            with pytest.raises(UnreachableError):
+                await blobs.exists()
+    assert len(service.calls) == 2
+
+
+async def test_plain_http_needs_no_certificates(service: FaultProxy) -> None:
+    service.rule(Given(200))
+    async with open_blobs(S3Blobs, settings(service.url, ca_bundle="/nowhere/ca.pem")) as blobs:
+        assert await blobs.exists()
 
 
 async def test_a_certificate_of_somebody_else(service: FaultProxy, authority: Authority) -> None:
