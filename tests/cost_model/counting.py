@@ -8,17 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from s3k_async._core.concurrency import run_all
 from s3k_async._core.metering import RequestCounter
 from s3k_async.backends.memory import memory_items
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.ports.items import Action, Delete, Item, ItemPage, Key, Put, Update
+from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.client import S3kClient
 from s3k_async.config import Tuning
 from s3k_async.cost_model import LaidTree, Service, Workload, measure
 from s3k_async.cost_model.item_size import item_size, read_units, write_units
 from s3k_async.model import Entry, LayoutName
 from s3k_async.namespace.ordered_walk import walk
+from s3k_async.table.codec import to_item
 from s3k_async.table.keys import Directory
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
@@ -96,14 +97,15 @@ async def plant(client: S3kClient, top: str, files: list[str]) -> None:
     entry = await store.get(seed.path)
     assert entry is not None
 
-    async def put(numbered: tuple[int, str]) -> None:
-        number, file = numbered
+    items: list[Item] = []
+    for number, file in enumerate(files):
         parent = made[file.rpartition("/")[0]]
         directory = store.keys.directory(parent).key if entry.directory else ""
         copy = replace(entry, path=f"{top}/{file}", id=f"{number:036}", directory=directory)
-        await store.restore(copy, None)
-
-    await run_all(put, enumerate(files), limit=32)
+        items.append(to_item(copy, store.keys))
+    assert isinstance(store.items, RetryingItems)
+    with store.items.loading(lambda: None):
+        await store.items.load(items)
 
 
 async def _directory(client: S3kClient, path: str) -> Entry:
