@@ -37,7 +37,7 @@ WORKERS ?= 4
 PYTEST := .ci/pytest -n $(WORKERS) --dist loadgroup
 RUNS ?= 1000000
 
-.PHONY: help venv build runtime engines lint lint-python lint-rust test-rust checks test test-full coverage torture mutants fuzz demo bench bench-quick bench-layouts lint-bench house crates clean always
+.PHONY: help venv build runtime engines lint lint-python lint-rust test-rust checks collect test test-full coverage torture mutants fuzz demo bench bench-quick bench-layouts lint-bench house crates clean always
 
 help:
 	@sed -n '/^$$/q;s/^# //p' Makefile
@@ -101,10 +101,15 @@ lint-rust: $(NATIVE)
 test-rust: $(NATIVE)
 	@cargo test --quiet --locked
 
-# mypy has one thread: it runs beside the compiler.
+# mypy has one thread: it runs beside the compiler. So does the collection of the tests, which
+# compiles them: each worker would do it for itself otherwise.
 checks: $(VENV) $(NATIVE)
 	@$(MAKE) --no-print-directory lint-rust test-rust & rust=$$!; \
-	$(MAKE) --no-print-directory lint-python && wait $$rust || { wait; exit 1; }
+	$(MAKE) --no-print-directory collect & tests=$$!; \
+	$(MAKE) --no-print-directory lint-python && wait $$rust && wait $$tests || { wait; exit 1; }
+
+collect: $(VENV) $(NATIVE)
+	@found=$$(.venv/bin/python -m pytest --collect-only -qq) || { echo "$$found"; exit 1; }
 
 test: checks $(ENGINES)
 	@$(PYTEST) -m "not slow"
