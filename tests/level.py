@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["FULL", "TORTURE"]
+__all__ = ["FULL", "TORTURE", "calls_to_try"]
 
 _LEVELS = ("short", "full", "torture")
 _LEVEL = _LEVELS.index(os.environ.get("S3K_TEST_LEVEL", "short"))
@@ -15,3 +15,9 @@ FULL = _LEVEL >= 1
 
 TORTURE = _LEVEL >= 2
 """Whether the torture tests try everything, rather than a share of it."""
+
+
+def calls_to_try(count: int) -> list[int]:
+    """Numbers of the calls at which a test lets something happen, of `count` calls from 1 on: all;
+    in `make test` every third, and the last."""
+    return sorted({*range(1, count + 1, 1 if FULL else 3), count})

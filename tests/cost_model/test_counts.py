@@ -72,7 +72,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directories, "CONFIRMED_SECONDS", 3600.0)
 
 
-@pytest.mark.parametrize("suffix_count", [1, 3, 10])
+@pytest.mark.parametrize("suffix_count", [1, pytest.param(3, marks=pytest.mark.slow), 10])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("verb", ["list", "rename", "delete", "rename plainly", "delete plainly"])
 @both

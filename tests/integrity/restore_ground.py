@@ -34,6 +34,7 @@ from s3k_async.testing import Died, FaultPlan, Moment
 from s3k_async.txn import volume_lock
 from s3k_async.volumes import Volume, open_volume
 from s3k_async.volumes.restoration import TREE_PLANS, restore_volume
+from tests.level import calls_to_try
 from tests.oplog.operations import log_blobs
 from tests.support import FakeClock, fake_runtime, under
 
@@ -213,8 +214,8 @@ async def lose_table(config: VolumeConfig) -> None:
 
 async def deaths_of_a_restore(config: VolumeConfig, calls: int, when: Moment) -> AsyncIterator[int]:
     """Lose the table, die at one of the calls of its restore, and restore it again, for every
-    second call; the number of each."""
-    for number in range(1 if when == "before" else 2, calls + 1, 2):
+    second call of those to try; the number of each."""
+    for number in calls_to_try(calls)[when == "after" :: 2]:
         await lose_table(config)
         faults = FaultPlan()
         faults.die(number, when=when)

@@ -29,6 +29,7 @@ from s3k_async.txn.txn_record import LEASE_SECONDS
 from tests.engines.volumes import fresh_name
 from tests.layouts.interleavings import Interleaving, interleavings
 from tests.layouts.trees import KEYS, Client, Tree, TreeVolume, everywhere
+from tests.level import calls_to_try
 
 GROWN = (
     *("/a/", "/a/b/", "/a/b/c/", "/a/b/c/f", "/a/b/r?", "/a/g", "/a/empty/"),
@@ -494,7 +495,7 @@ def after(number: int) -> Callable[[Call], bool]:
 @works
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_after_a_death_at_any_call_another_client_finishes(name: str, when: str) -> None:
-    for number in range(1, await calls_of(name) + 1):
+    for number in calls_to_try(await calls_of(name)):
         plan = FaultPlan()
         plan.die(number, when="before" if when == "before" else "after")
         plan.fail_when(after(number), Died("is dead"), times=999)
@@ -519,7 +520,7 @@ async def test_a_lost_answer_at_any_call_changes_nothing(name: str, when: str) -
     volume, client = await begun(FaultPlan())
     await WORKS[name](client)
     end = await volume.tree()
-    for number in range(1, await calls_of(name) + 1):
+    for number in calls_to_try(await calls_of(name)):
         plan = FaultPlan()
         plan.fail(number, ResponseLostError("lost"), when="after" if when == "after" else "before")
         volume, client = await begun(plan)

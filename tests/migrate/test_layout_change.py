@@ -42,6 +42,7 @@ from s3k_async.volumes.claims import CLAIM, read_claim
 from s3k_async.volumes.restoration import restore_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.integrity.garbage import gc_of
+from tests.level import calls_to_try
 from tests.migrate.rig import FILES, HURRIED, config, entries, fill, keys, opened, stored
 from tests.support import FakeClock, after_call, from_call, under
 
@@ -607,7 +608,7 @@ async def test_a_change_that_dies_at_any_call_is_finished_by_the_same_call(
         calls,
         change_layout(await small(config(2, layout=other(layout))), layout, runtime=HURRIED),
     )
-    for number in range(1, len(calls.calls) + 1):
+    for number in calls_to_try(len(calls.calls)):
         before, plan = await small(config(2, layout=other(layout))), FaultPlan()
         wanted = plain(await entries(before))
         plan.fail_when(

@@ -36,6 +36,7 @@ from s3k_async.txn.volume_record import TAG
 from s3k_async.volumes import Volume, init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.integrity.garbage import gc_of
+from tests.level import calls_to_try
 from tests.migrate.rig import FILES, HURRIED, config, entries, keys, made, opened, stored
 from tests.support import FakeClock, after_call, from_call, under
 
@@ -275,7 +276,7 @@ async def calls_of_a_reshard() -> int:
 
 @pytest.mark.parametrize("moment", [pytest.param("before", marks=pytest.mark.slow), "after"])
 async def test_a_reshard_that_dies_at_any_call_is_finished_by_the_same_call(moment: Any) -> None:
-    for number in range(1, await calls_of_a_reshard() + 1):
+    for number in calls_to_try(await calls_of_a_reshard()):
         settings, plan = await made(config(2)), FaultPlan()
         wanted, before = await entries(settings), await plain_items(settings)
         plan.fail_when(
