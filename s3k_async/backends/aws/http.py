@@ -62,6 +62,8 @@ class SingleAttemptSession(AIOHTTPSession):
         super().__init__(**options)
         self._context: ssl.SSLContext | bool | None = None
         """What connections without a proxy are verified by; None before the first."""
+        self._authorities: ssl.SSLContext | bool | None = None
+        """The result of `_tls`; None before the first connection by HTTPS."""
 
     def _create_connector(self, proxy_url: str | None) -> TCPConnector:
         if proxy_url is None and self._context is not None:
@@ -116,7 +118,9 @@ class SingleAttemptSession(AIOHTTPSession):
         verifies a host that would be called by HTTPS after all."""
         if not url.lower().startswith("https:"):
             return True
-        return await anyio.to_thread.run_sync(self._tls)
+        if self._authorities is None:
+            self._authorities = await anyio.to_thread.run_sync(self._tls)
+        return self._authorities
 
     def _tls(self) -> ssl.SSLContext | Literal[False]:
         """The context that verifies the service's certificate, False to verify nothing. Reads
