@@ -112,10 +112,11 @@ class TrashedDirectory(Deletion):
         return self.why == "deleted" and not self.state
 
     def is_restorable(self) -> Condition:
-        """The condition that the stored item is this one, unchanged, and not being reclaimed."""
+        """The condition that the stored item is this one, unchanged; a reclamation begins with
+        another version."""
         return Condition(
             equals={"id": self.entry.id, "ver": self.entry.version, "why": "deleted"},
-            missing=(NEXT, _STATE),
+            missing=(NEXT,),
         )
 
     def is_stored(self) -> Condition:
