@@ -103,9 +103,10 @@ PROTOCOL: Final = 1
 SCOPED: Final = "scoped"
 """The flag of a volume whose data keys and log keys lie below its own `scope` in their locations.
 """
-TREE: Final = "tree-draft"
-"""The flag of a volume of layout `tree`. Experimental: its format may change, so that
-later versions, which call the flag `tree`, and this one refuse each other's volumes."""
+TREE: Final = "tree"
+"""The flag of a volume of layout `tree`."""
+_DRAFT: Final = "tree-draft"
+"""The flag of layout `tree` before its format was final, in unreleased versions."""
 FLAGS: Final = frozenset({SCOPED, TREE})
 """Features that this version supports. A record with any other is refused."""
 SCOPE: Final = "s3k-"
@@ -325,8 +326,11 @@ def _checked(values: Mapping[str, Any], what: str, where: str) -> VolumeRecord:
     flags = tuple(values["flags"].split())
     unknown = [flag for flag in flags if flag not in FLAGS]
     if unknown:
+        remedy = "; dump it with the version that made it, and load the dump with this one"
         raise VolumeFormatError(
-            f"{what} needs features this version lacks: {', '.join(unknown)}", path=where
+            f"{what} needs features this version lacks: {', '.join(unknown)}"
+            f"{remedy if _DRAFT in unknown else ''}",
+            path=where,
         )
     if values["min_client"] > PROTOCOL:
         raise VolumeFormatError(

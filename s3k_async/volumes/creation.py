@@ -20,6 +20,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
+from s3k_async.model import LayoutName
 from s3k_async.settings.locations import check_name, name_of_directory
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import (
@@ -29,6 +30,7 @@ from s3k_async.txn.volume_record import (
     VolumeRecord,
     create_record,
     find_or_repair,
+    layout_of,
     load_or_repair,
     location_text,
     need_retention,
@@ -42,6 +44,9 @@ __all__ = ["DEFAULT_SUFFIX_COUNT", "EMBEDDED_SUFFIX_COUNT", "init_volume"]
 
 DEFAULT_SUFFIX_COUNT: Final = 10
 EMBEDDED_SUFFIX_COUNT: Final = 4
+DEFAULT_LAYOUT: Final[LayoutName] = "path"
+EMBEDDED_LAYOUT: Final[LayoutName] = "tree"
+"""Of volumes whose table is a local file. Why: docs/layouts.md."""
 MAX_SUFFIX_COUNT: Final = 1000
 
 
@@ -137,6 +142,7 @@ def _new_record(config: VolumeConfig, runtime: Runtime) -> VolumeRecord:
         count = EMBEDDED_SUFFIX_COUNT if home else DEFAULT_SUFFIX_COUNT
     if not 1 <= count <= MAX_SUFFIX_COUNT:
         raise ConfigError(f"the suffix count is 1 to {MAX_SUFFIX_COUNT}, not {count}", path=where)
+    layout = config.layout or (EMBEDDED_LAYOUT if home else DEFAULT_LAYOUT)
     mode = config.log_mode or "native"
     record = VolumeRecord(
         name=check_name(name),
@@ -147,18 +153,18 @@ def _new_record(config: VolumeConfig, runtime: Runtime) -> VolumeRecord:
         log="" if mode == "disabled" else location_text(log_location(config), config.table),
         volume_id=runtime.uuid(),
         created_ms=runtime.now_ms(),
-        flags=(SCOPED, TREE) if config.layout == "tree" else (SCOPED,),
-        trash_retention=_retention(config, where),
+        flags=(SCOPED, TREE) if layout == "tree" else (SCOPED,),
+        trash_retention=_retention(config, layout, where),
     )
     record.to_tag()
     return record
 
 
-def _retention(config: VolumeConfig, where: str) -> int | None:
+def _retention(config: VolumeConfig, layout: LayoutName, where: str) -> int | None:
     """The retention of the trash of a new volume; None in a layout without a trash. Raises
     ConfigError, InvalidArgumentError."""
     asked = config.trash_retention
-    if config.layout != "tree":
+    if layout == "path":
         if asked is not None:
             raise ConfigError(
                 "the volume has layout path, which has no trash: leave out trash_retention",
@@ -245,7 +251,9 @@ async def _claimed(
                     " restore, or s3k load, makes it again; for a new volume give another location",
                     path=place.uri(made.scope + "-").removesuffix("-"),
                 )
-    record = replace(record, volume_id=made.volume_id, flags=made.flags)
+    where = config.table.label
+    retention = _retention(config, layout_of(made.flags), where)
+    record = replace(record, volume_id=made.volume_id, flags=made.flags, trash_retention=retention)
     if log_blobs is not None:
         await claims.take_over(
             log_blobs,

@@ -245,3 +245,20 @@ async def refuses(config: VolumeConfig, directory: Path, flag: str) -> None:
         assert str(directory) in str(caught.value)
         with pytest.raises(VolumeFormatError, match=message):
             await destroy_volume(config=unnamed, force=True)
+
+
+async def test_a_volume_of_a_draft_of_layout_tree_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    """Its flag was another one while the format could change."""
+    directory = tmp_path / "v"
+    config = await new_volume(directory, "tree")
+    table = SqliteItems(str(directory / "metadata.sqlite"), SYSTEM)
+    try:
+        draft = f"{SCOPED} tree-draft"
+        await table.write(Update(RECORD_KEY, Condition(), {"flags": draft}))
+        tag = await table.read_tag(TAG)
+        assert tag is not None
+        assert "=20tree" in tag
+        await table.write_tag(TAG, tag.replace("=20tree", "=20tree-draft"))
+    finally:
+        await table.close()
+    await refuses(config, directory, "tree-draft; dump it with the version that made it")
