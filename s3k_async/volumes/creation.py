@@ -34,6 +34,7 @@ from s3k_async.txn.volume_record import (
     load_or_repair,
     location_text,
     need_retention,
+    require_flags,
 )
 from s3k_async.volumes import claims
 from s3k_async.volumes.claims import claim, read_claim, require_unclaimed, table_identity
@@ -67,8 +68,9 @@ async def init_volume(
     `exist_ok`, its record is returned, if it agrees with `config` (else VolumeMismatchError). Also
     raises ConfigError (also for an unspecified kind, which only an existing volume can determine),
     NotAVolumeError (the table holds something else), VolumeExistsError if the data or log location
-    is another volume's, UnsupportedError for kind `s3k-1.0`, and the services' errors. After a
-    failure, the same call continues. A volume created with a `lock` was never open to another
+    is another volume's, VolumeFormatError (it is that of an unfinished volume of another version),
+    UnsupportedError for kind `s3k-1.0`, and the services' errors. After a failure, the same call
+    continues, with the layout of the mark. A volume created with a `lock` was never open to another
     client.
 
     A location with objects of another volume is refused: VolumeExistsError. `adopting`: allow
@@ -227,8 +229,8 @@ async def _existing(
 async def _claimed(
     connections: VolumeConnections, record: VolumeRecord, *, adopting: bool, rebuilding: bool
 ) -> VolumeRecord:
-    """Create and mark the locations; returns the record with the id of their marks. `rebuilding`:
-    use the locations of a volume whose table was lost."""
+    """Create and mark the locations; returns the record with the id and layout of their marks.
+    `rebuilding`: use the locations of a volume whose table was lost."""
     config = connections.config
     table, log_table = (
         table_identity(config, config.data),
@@ -252,6 +254,7 @@ async def _claimed(
                     path=place.uri(made.scope + "-").removesuffix("-"),
                 )
     where = config.table.label
+    require_flags(made.flags, f"the volume of the mark {blobs.uri(claims.CLAIM)}", where)
     retention = _retention(config, layout_of(made.flags), where)
     record = replace(record, volume_id=made.volume_id, flags=made.flags, trash_retention=retention)
     if log_blobs is not None:

@@ -261,4 +261,20 @@ async def test_a_volume_of_a_draft_of_layout_tree_is_refused_with_a_remedy(tmp_p
         await table.write_tag(TAG, tag.replace("=20tree", "=20tree-draft"))
     finally:
         await table.close()
-    await refuses(config, directory, "tree-draft; dump it with the version that made it")
+    message = "tree-draft; dump it with the version that made it"
+    await refuses(config, directory, message)
+
+    mark = directory / "data" / "s3k-volume.json"
+    document = json.loads(mark.read_text())
+    mark.write_text(json.dumps({**document, "flags": draft}))
+    for part in directory.glob("metadata.sqlite*"):
+        part.unlink()
+    unnamed = replace(config, layout=None, trash_retention=None)
+    for dry_run in (True, False):
+        with pytest.raises(VolumeFormatError, match=message):
+            await restore_volume(unnamed, dry_run=dry_run)
+    assert not list(directory.glob("metadata.sqlite*"))
+    shutil.rmtree(directory / "data" / f"s3k-{document['volume_id']}")
+    shutil.rmtree(directory / "oplog")
+    with pytest.raises(VolumeFormatError, match=message):
+        await init_volume(config=unnamed)
