@@ -6,6 +6,10 @@ Usage: python docs/demo.py [SOURCE]
 SOURCE is a directory with some thousands of files. Without one it is the interpreter's own standard
 library, filled up with modules of installed packages to at least 3,000 files.
 
+In an embedded volume the rename of a directory is one transaction of a few items. The process is
+killed in a volume of layout `path`, the default in DynamoDB, where a rename changes every entry
+below the directory.
+
 The process is killed first, since the lease of its rename has to expire before fsck reports it; the
 other steps take up most of that time.
 """
@@ -98,7 +102,7 @@ class Demo:
             doomed = self.largest(fs)
             self.step(
                 f"delete {doomed}",
-                lambda: f"{fs.delete(doomed, recursive=True).files:,} files deleted",
+                lambda: self.delete(fs, doomed),
             )
             self.step("s3k fsck", lambda: self.fsck(self.volume))
             print()
@@ -137,7 +141,7 @@ class Demo:
 
     def kill_a_rename(self) -> str:
         """Let a child process rename a directory and die before the rename is published."""
-        self.s3k("init", "-q", str(self.other))
+        self.s3k("init", "-q", "--layout", "path", str(self.other))
         with S3kSyncClient(str(self.other)) as fs:
             fs.write_many([(f"/old/{number}", b"%d" % number) for number in range(KILLED)])
         command = [sys.executable, __file__, "--rename-and-die", str(self.other)]
@@ -160,12 +164,22 @@ class Demo:
             time.sleep(max(0.0, max(runs) / 1000 - time.time()) + 0.05)
 
     def rename(self, fs: S3kSyncClient) -> str:
-        """Rename the tree: some requests to the table, and none for bytes."""
+        """Rename the tree: a few requests to the table, and none for bytes."""
+        files = fs.content_summary("/incoming").file_count
         done = fs.rename("/incoming", "/library")
         table, data = done.requests.of("table"), done.requests.of("data")
         if data:
             raise SystemExit(f"the rename made {data} requests for bytes")
-        return f"{done.files:,} files moved, {table:,} requests to the table, none for bytes"
+        return f"{files:,} files moved, {table:,} requests to the table, none for bytes"
+
+    def delete(self, fs: S3kSyncClient, path: str) -> str:
+        """Delete a directory with everything below it, which moves it into the trash."""
+        files = fs.content_summary(path).file_count
+        fs.delete(path, recursive=True)
+        (item,) = fs.trash().list()
+        if item.was != path:
+            raise SystemExit(f"the trash has {item.was}, not {path}")
+        return f"{files:,} files moved into the trash"
 
     def rename_beside_a_reader(self, fs: S3kSyncClient) -> str:
         """Rename the tree while another client lists the volume in a loop: each listing has all of
@@ -183,7 +197,8 @@ class Demo:
         reading.start()
         while not seen and reading.is_alive():
             time.sleep(0.01)
-        moved = fs.rename("/library", "/shelf").files
+        moved = fs.content_summary("/library").file_count
+        fs.rename("/library", "/shelf")
         reading.join()
         if set(seen) != {old, new}:
             raise SystemExit(f"a reader saw part of a rename: {dict(seen)}")

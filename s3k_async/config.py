@@ -87,8 +87,8 @@ class VolumeConfig:
     record."""
     hash: HashName | None = None
     layout: LayoutName | None = None
-    """Fixed at init, by default `path`. `tree` is experimental: its format may change, and other
-    versions may refuse such a volume (docs/layouts.md)."""
+    """Fixed at init, by default `tree` in an embedded volume and `path` in any other
+    (docs/layouts.md)."""
     trash_retention: int | None = None
     """The retention of the trash of a new volume, seconds, by default one day; then that in the
     record when the volume was opened. None in layout `path`, which has no trash."""

@@ -41,4 +41,5 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
 def _embedded(place: str, name: str) -> VolumeConfig:
     top = Path(place, name)
     top.mkdir()
-    return VolumeConfig(name, SqliteFile(str(top / "table.db")), LocalDirectory(str(top / "data")))
+    table, data = SqliteFile(str(top / "table.db")), LocalDirectory(str(top / "data"))
+    return VolumeConfig(name, table, data, layout="path")

@@ -42,7 +42,7 @@ _COMMANDS: Final = {
     "dump": ("migrate", "Export the file tree of a volume to a file."),
     "load": ("migrate", "Import a dump into an empty volume."),
     "reshard": ("migrate", "Change the suffix count of a volume."),
-    "migrate": ("migrate", "Change the layout of a volume (experimental)."),
+    "migrate": ("migrate", "Change the layout of a volume."),
     "fsck": ("check", "Check, repair or restore a volume."),
     "transactions": (
         "transactions",

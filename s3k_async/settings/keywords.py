@@ -56,7 +56,8 @@ class Settings(TypedDict, total=False):
     """Hash that distributes names to partitions. Fixed at init; s3k reshard changes it."""
 
     layout: LayoutName | None
-    """Layout of the tree in the table; tree is experimental. Fixed at init; s3k migrate changes it.
+    """Layout of the tree in the table, by default tree in an embedded volume and path in any other.
+    Fixed at init; s3k migrate changes it.
     """
 
     log_mode: LogMode | None

@@ -134,8 +134,8 @@ _VOLUME: Final = (
         "layout",
         "choice",
         "volume",
-        "Layout of the tree in the table; tree is experimental. Fixed at init; s3k migrate "
-        "changes it.",
+        "Layout of the tree in the table, by default tree in an embedded volume and path in any "
+        "other. Fixed at init; s3k migrate changes it.",
         choices=get_args(LayoutName),
     ),
     Option(

@@ -91,6 +91,7 @@ __all__ = [
     "mark_destroying",
     "need_retention",
     "read_trash_retention",
+    "require_flags",
     "same_record",
     "scope_of",
     "write_tag",
@@ -103,9 +104,10 @@ PROTOCOL: Final = 1
 SCOPED: Final = "scoped"
 """The flag of a volume whose data keys and log keys lie below its own `scope` in their locations.
 """
-TREE: Final = "tree-draft"
-"""The flag of a volume of layout `tree`. Experimental: its format may change, so that
-later versions, which call the flag `tree`, and this one refuse each other's volumes."""
+TREE: Final = "tree"
+"""The flag of a volume of layout `tree`."""
+_DRAFT: Final = "tree-draft"
+"""The flag of layout `tree` before its format was final, in unreleased versions."""
 FLAGS: Final = frozenset({SCOPED, TREE})
 """Features that this version supports. A record with any other is refused."""
 SCOPE: Final = "s3k-"
@@ -268,6 +270,19 @@ class VolumeRecord:
             )
 
 
+def require_flags(flags: Collection[str], what: str, where: str) -> None:
+    """Raises VolumeFormatError for a flag that this version does not support; `what`: where it
+    was found."""
+    unknown = [flag for flag in flags if flag not in FLAGS]
+    if unknown:
+        remedy = "; dump it with the version that made it, and load the dump with this one"
+        raise VolumeFormatError(
+            f"{what} needs features this version lacks: {', '.join(unknown)}"
+            f"{remedy if _DRAFT in unknown else ''}",
+            path=where,
+        )
+
+
 def layout_of(flags: Collection[str]) -> LayoutName:
     """The layout of a volume with these flags."""
     return "tree" if TREE in flags else "path"
@@ -323,11 +338,7 @@ def _checked(values: Mapping[str, Any], what: str, where: str) -> VolumeRecord:
     if values["suffix_count"] < 1 or not values["name"] or not values["volume_id"]:
         raise NotAVolumeError(f"{what} is damaged: suffix count, name or id is empty", path=where)
     flags = tuple(values["flags"].split())
-    unknown = [flag for flag in flags if flag not in FLAGS]
-    if unknown:
-        raise VolumeFormatError(
-            f"{what} needs features this version lacks: {', '.join(unknown)}", path=where
-        )
+    require_flags(flags, what, where)
     if values["min_client"] > PROTOCOL:
         raise VolumeFormatError(
             f"{what} needs a client of protocol {values['min_client']}; this one speaks {PROTOCOL}",

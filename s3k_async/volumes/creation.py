@@ -20,6 +20,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
+from s3k_async.model import LayoutName
 from s3k_async.settings.locations import check_name, name_of_directory
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import (
@@ -29,9 +30,11 @@ from s3k_async.txn.volume_record import (
     VolumeRecord,
     create_record,
     find_or_repair,
+    layout_of,
     load_or_repair,
     location_text,
     need_retention,
+    require_flags,
 )
 from s3k_async.volumes import claims
 from s3k_async.volumes.claims import claim, read_claim, require_unclaimed, table_identity
@@ -42,6 +45,9 @@ __all__ = ["DEFAULT_SUFFIX_COUNT", "EMBEDDED_SUFFIX_COUNT", "init_volume"]
 
 DEFAULT_SUFFIX_COUNT: Final = 10
 EMBEDDED_SUFFIX_COUNT: Final = 4
+DEFAULT_LAYOUT: Final[LayoutName] = "path"
+EMBEDDED_LAYOUT: Final[LayoutName] = "tree"
+"""Of volumes whose table is a local file. Why: docs/layouts.md."""
 MAX_SUFFIX_COUNT: Final = 1000
 
 
@@ -62,8 +68,9 @@ async def init_volume(
     `exist_ok`, its record is returned, if it agrees with `config` (else VolumeMismatchError). Also
     raises ConfigError (also for an unspecified kind, which only an existing volume can determine),
     NotAVolumeError (the table holds something else), VolumeExistsError if the data or log location
-    is another volume's, UnsupportedError for kind `s3k-1.0`, and the services' errors. After a
-    failure, the same call continues. A volume created with a `lock` was never open to another
+    is another volume's, VolumeFormatError (it is that of an unfinished volume of another version),
+    UnsupportedError for kind `s3k-1.0`, and the services' errors. After a failure, the same call
+    continues, with the layout of the mark. A volume created with a `lock` was never open to another
     client.
 
     A location with objects of another volume is refused: VolumeExistsError. `adopting`: allow
@@ -137,6 +144,7 @@ def _new_record(config: VolumeConfig, runtime: Runtime) -> VolumeRecord:
         count = EMBEDDED_SUFFIX_COUNT if home else DEFAULT_SUFFIX_COUNT
     if not 1 <= count <= MAX_SUFFIX_COUNT:
         raise ConfigError(f"the suffix count is 1 to {MAX_SUFFIX_COUNT}, not {count}", path=where)
+    layout = config.layout or (EMBEDDED_LAYOUT if home else DEFAULT_LAYOUT)
     mode = config.log_mode or "native"
     record = VolumeRecord(
         name=check_name(name),
@@ -147,18 +155,18 @@ def _new_record(config: VolumeConfig, runtime: Runtime) -> VolumeRecord:
         log="" if mode == "disabled" else location_text(log_location(config), config.table),
         volume_id=runtime.uuid(),
         created_ms=runtime.now_ms(),
-        flags=(SCOPED, TREE) if config.layout == "tree" else (SCOPED,),
-        trash_retention=_retention(config, where),
+        flags=(SCOPED, TREE) if layout == "tree" else (SCOPED,),
+        trash_retention=_retention(config, layout, where),
     )
     record.to_tag()
     return record
 
 
-def _retention(config: VolumeConfig, where: str) -> int | None:
+def _retention(config: VolumeConfig, layout: LayoutName, where: str) -> int | None:
     """The retention of the trash of a new volume; None in a layout without a trash. Raises
     ConfigError, InvalidArgumentError."""
     asked = config.trash_retention
-    if config.layout != "tree":
+    if layout == "path":
         if asked is not None:
             raise ConfigError(
                 "the volume has layout path, which has no trash: leave out trash_retention",
@@ -221,8 +229,8 @@ async def _existing(
 async def _claimed(
     connections: VolumeConnections, record: VolumeRecord, *, adopting: bool, rebuilding: bool
 ) -> VolumeRecord:
-    """Create and mark the locations; returns the record with the id of their marks. `rebuilding`:
-    use the locations of a volume whose table was lost."""
+    """Create and mark the locations; returns the record with the id and layout of their marks.
+    `rebuilding`: use the locations of a volume whose table was lost."""
     config = connections.config
     table, log_table = (
         table_identity(config, config.data),
@@ -245,7 +253,10 @@ async def _claimed(
                     " restore, or s3k load, makes it again; for a new volume give another location",
                     path=place.uri(made.scope + "-").removesuffix("-"),
                 )
-    record = replace(record, volume_id=made.volume_id, flags=made.flags)
+    where = config.table.label
+    require_flags(made.flags, f"the volume of the mark {blobs.uri(claims.CLAIM)}", where)
+    retention = _retention(config, layout_of(made.flags), where)
+    record = replace(record, volume_id=made.volume_id, flags=made.flags, trash_retention=retention)
     if log_blobs is not None:
         await claims.take_over(
             log_blobs,

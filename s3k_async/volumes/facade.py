@@ -36,7 +36,8 @@ async def init_volume(
     is for a table that was restored or renamed: it replaces the table in the marks of its
     locations, which must no longer be used. `trash_retention`: how long garbage collection leaves a
     deleted directory in the trash, seconds, by default one day; `Trash.set_retention` changes it.
-    Layout `path` has no trash, and refuses it. After a failure, call it again.
+    Layout `path` has no trash, and refuses it. `layout` is by default `tree` in an embedded volume
+    and `path` in any other. After a failure, call it again.
 
     Raises ConfigError, InvalidArgumentError (a retention that is not a whole number of seconds),
     VolumeExistsError (also if a location belongs to another volume), VolumeMismatchError,

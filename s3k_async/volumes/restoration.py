@@ -39,7 +39,14 @@ from s3k_async.oplog.entries import Operation
 from s3k_async.table.codec import from_item, from_items, to_item
 from s3k_async.table.keys import TRASH_ID, KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock
-from s3k_async.txn.volume_record import LOCK_PURPOSE, RECORD_KEY, SCOPED, layout_of, scope_of
+from s3k_async.txn.volume_record import (
+    LOCK_PURPOSE,
+    RECORD_KEY,
+    SCOPED,
+    layout_of,
+    require_flags,
+    scope_of,
+)
 from s3k_async.volumes.claims import CLAIM, Claim, read_claim
 from s3k_async.volumes.connections import VolumeConnections, log_location
 from s3k_async.volumes.exclusive_volume import exclusive_volume
@@ -182,6 +189,7 @@ async def restore_volume(
     instead of this process, as the Spark job does.
 
     Raises VolumeNotFoundError (no location has the volume's mark), NotAVolumeError,
+    VolumeFormatError (the volume needs a newer version),
     ReadOnlyVolumeError for kind `s3k-1.0`, UnsupportedError for a volume without log, BusyError,
     ItemFormatError (repair the table first), and the services' errors. Damage is in the report.
     """
@@ -195,6 +203,7 @@ async def restore_volume(
         place = connections.blobs(config.data, "data")
         log_place = connections.blobs(log_location(config), "log")
         found = await _mark(place, log_place)
+        require_flags(found.flags, f"the volume of the mark {place.uri(CLAIM)}", where)
         _require_layout(layout_of(found.flags), config, where)
         data, log = place.below(found.scope), log_place.below(found.scope)
         top = ROOT if subtree is None else subtree

@@ -28,9 +28,9 @@ NAMES = ("f008", "f009")
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A volume of one partition a directory, with two files."""
+    """A volume of layout `path`, of one partition a directory, with two files."""
     directory = tmp_path / "volume"
-    asyncio.run(init_volume(resolve(str(directory), suffix_count=1)))
+    asyncio.run(init_volume(resolve(str(directory), suffix_count=1, layout="path")))
     with S3kSyncClient(directory) as fs:
         for name in NAMES:
             fs.write(f"/d/{name}", name.encode())

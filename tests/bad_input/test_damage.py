@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
@@ -227,7 +228,7 @@ def empty_entry(scene: Scene) -> str:
 def newer_entry(scene: Scene) -> str:
     place = log_file(scene, "entries")
     data = place.read_bytes()
-    place.write_bytes(data.replace(b'"format":1', b'"format":99'))
+    place.write_bytes(re.sub(rb'"format":\d+', b'"format":99', data, count=1))
     assert place.read_bytes() != data
     return place.name
 

@@ -120,12 +120,13 @@ def tell(cli: Cli, *arguments: str, stdin: bytes = b"") -> Done:
 
 
 def embedded(cli: Cli, names: Mapping[str, object]) -> tuple[str, dict[str, bytes]]:
-    """A volume with a file for each name in `/d`, and two that stay whole."""
+    """A volume of layout `path`, where every change of `/d` reads its rows, with a file for each
+    name in `/d`, and two that stay whole."""
     files = {f"/d/{name}": f"bytes of {name}".encode() for name in names} | {
         "/d/whole": b"1",
         "/e/whole": b"2",
     }
-    cli.ok("init", "./bad", "--suffix-count", "2")
+    cli.ok("init", "./bad", "--suffix-count", "2", "--layout", "path")
     for path, data in files.items():
         cli.ok("put", "-", f"./bad:{path}", stdin=data)
     return "./bad", files

@@ -56,7 +56,7 @@ def source(tmp_path: Path) -> Path:
 def flags(volume: VolumeMaker, monkeypatch: pytest.MonkeyPatch) -> tuple[str, list[str]]:
     """Address and flags of a volume that does not exist yet; secrets go into the environment."""
     config = volume()
-    given: list[str] = []
+    given = ["--layout", str(config.layout)]
     if isinstance(config.table, DynamoTable):
         given += ["--table", config.table.name, *service("table", config.table.aws, monkeypatch)]
     elif isinstance(config.table, SqliteFile):

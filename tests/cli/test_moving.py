@@ -21,10 +21,11 @@ from tests.old_volume import memory_volume
 
 @pytest.fixture
 def volume(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An embedded volume with two files; nobody waits for others to notice a lock."""
+    """An embedded volume of layout `path` with two files; nobody waits for others to notice a
+    lock."""
     monkeypatch.setattr("s3k_async.txn.volume_lock.QUIET_SECONDS", 0.0)
     path = str(tmp_path / "vol")
-    cli.ok("init", path)
+    cli.ok("init", path, "--layout", "path")
     cli.ok("put", "-", f"{path}:/a/b/1", stdin=b"one")
     cli.ok("put", "-", f"{path}:/top", stdin=b"top")
     return path

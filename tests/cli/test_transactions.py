@@ -21,12 +21,12 @@ When = Literal["before", "after"]
 
 @pytest.fixture(params=["memory", "embedded"])
 def place(request: pytest.FixtureRequest, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The default volume, with a file in `/d`."""
+    """The default volume, of layout `path`, with a file in `/d`."""
     if request.param == "memory":
         name: str = request.getfixturevalue("volume")
     else:
         name = "./vol"
-        cli.ok("init", name)
+        cli.ok("init", name, "--layout", "path")
         monkeypatch.setenv("S3K_VOLUME", name)
     cli.ok("put", "-", "/d/f", stdin=b"1")
     return name

@@ -169,8 +169,11 @@ class VolumeMaker:
         self.rooms = rooms
 
     def __call__(self, name: str | None = None, **settings: Any) -> VolumeConfig:
-        """Settings of a new volume; `settings` replace fields of VolumeConfig."""
-        config = VolumeConfig(name or fresh_name("volume"), self.rooms.table(), self.rooms.blobs())
+        """Settings of a new volume of layout `path`, the same on every combination; `settings`
+        replace fields of VolumeConfig."""
+        config = VolumeConfig(
+            name or fresh_name("volume"), self.rooms.table(), self.rooms.blobs(), layout="path"
+        )
         return replace(config, **settings)
 
 

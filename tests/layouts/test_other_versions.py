@@ -245,3 +245,36 @@ async def refuses(config: VolumeConfig, directory: Path, flag: str) -> None:
         assert str(directory) in str(caught.value)
         with pytest.raises(VolumeFormatError, match=message):
             await destroy_volume(config=unnamed, force=True)
+
+
+async def test_a_volume_of_a_draft_of_layout_tree_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    """Its flag was another one while the format could change."""
+    directory = tmp_path / "v"
+    config = await new_volume(directory, "tree")
+    table = SqliteItems(str(directory / "metadata.sqlite"), SYSTEM)
+    try:
+        draft = f"{SCOPED} tree-draft"
+        await table.write(Update(RECORD_KEY, Condition(), {"flags": draft}))
+        tag = await table.read_tag(TAG)
+        assert tag is not None
+        assert "=20tree" in tag
+        await table.write_tag(TAG, tag.replace("=20tree", "=20tree-draft"))
+    finally:
+        await table.close()
+    message = "tree-draft; dump it with the version that made it"
+    await refuses(config, directory, message)
+
+    mark = directory / "data" / "s3k-volume.json"
+    document = json.loads(mark.read_text())
+    mark.write_text(json.dumps({**document, "flags": draft}))
+    for part in directory.glob("metadata.sqlite*"):
+        part.unlink()
+    unnamed = replace(config, layout=None, trash_retention=None)
+    for dry_run in (True, False):
+        with pytest.raises(VolumeFormatError, match=message):
+            await restore_volume(unnamed, dry_run=dry_run)
+    assert not list(directory.glob("metadata.sqlite*"))
+    shutil.rmtree(directory / "data" / f"s3k-{document['volume_id']}")
+    shutil.rmtree(directory / "oplog")
+    with pytest.raises(VolumeFormatError, match=message):
+        await init_volume(config=unnamed)

@@ -65,7 +65,7 @@ async def test_the_layout_is_a_setting(tmp_path: Path) -> None:
 async def test_a_volume_of_layout_path_is_not_opened_as_one_of_layout_tree(
     config: VolumeConfig,
 ) -> None:
-    made = await init_volume(config=replace(config, layout=None))
+    made = await init_volume(config=replace(config, layout="path"))
     assert made.layout == "path"
     with pytest.raises(VolumeMismatchError, match="layout"):
         await S3kClient(config=config).open_volume()

@@ -43,10 +43,9 @@ FIVE_LEVELS = [
 
 
 def embedded(directory: Path) -> VolumeConfig:
-    """The volume `spark`: its table and its data in a directory."""
-    return VolumeConfig(
-        "spark", SqliteFile(str(directory / "table.db")), LocalDirectory(str(directory / "data"))
-    )
+    """The volume `spark`, of layout `path`: its table and its data in a directory."""
+    table = SqliteFile(str(directory / "table.db"))
+    return VolumeConfig("spark", table, LocalDirectory(str(directory / "data")), layout="path")
 
 
 def copy_bytes(source: Path, target: Path) -> None:
@@ -97,7 +96,7 @@ async def filled(config: VolumeConfig, many: int = 0) -> None:
         await fs.write_many([(f"/many/{number % 7}/{number}", b"") for number in range(many)])
 
 
-async def five_levels(new_volume: VolumeMaker, layout: LayoutName | None = None) -> VolumeConfig:
+async def five_levels(new_volume: VolumeMaker, layout: LayoutName = "path") -> VolumeConfig:
     """A volume with `FIVE_LEVELS`, odd names, an empty directory and a reservation."""
     config = replace(new_volume(), layout=layout)
     await init_volume(config)

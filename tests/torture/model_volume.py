@@ -115,7 +115,7 @@ def memory_config(layout: LayoutName = "path") -> VolumeConfig:
 
 
 def embedded_config(directory: str) -> VolumeConfig:
-    """A new volume of SQLite and a directory, below `directory`."""
+    """A new volume of SQLite and a directory, below `directory`, of layout `path`."""
     name = fresh_name("model")
     place = os.path.join(directory, name)
     os.mkdir(place)
@@ -123,7 +123,7 @@ def embedded_config(directory: str) -> VolumeConfig:
         SqliteFile(os.path.join(place, "table.db")),
         LocalDirectory(os.path.join(place, "data")),
     )
-    return VolumeConfig(name, table, data, suffix_count=2, tuning=TUNED)
+    return VolumeConfig(name, table, data, suffix_count=2, tuning=TUNED, layout="path")
 
 
 @dataclass

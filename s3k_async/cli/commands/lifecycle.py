@@ -79,6 +79,7 @@ def init(
         log_mode=record.log_mode,
         suffix_count=record.suffix_count,
         hash=record.hash,
+        layout=record.layout,
         saved=written,
     )
 

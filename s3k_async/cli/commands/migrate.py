@@ -290,7 +290,7 @@ def migrate(invocation: Invocation, volume: str, layout: LayoutName, no_check: b
 
     It is refused while fsck has something to repair by the log. The volume is locked: other clients
     cannot use it, and must open it again afterwards. The command first waits 40 seconds, until open
-    clients have stopped. Repeat it to finish an interrupted run. Layout tree is experimental.
+    clients have stopped. Repeat it to finish an interrupted run.
     """
     config = invocation.resolve(_volume(volume).volume)
 
