@@ -17,7 +17,10 @@ from s3k_async.errors import (
 
 __all__ = ["MAKE_ROOM", "os_errors", "sync_directory"]
 
-MAKE_ROOM = "free space there, or delete files of the volume and run s3k gc, and repeat the call"
+MAKE_ROOM = (
+    "free space there, or delete files of the volume, empty its trash and run s3k gc; then repeat "
+    "the call"
+)
 """Remedy for a full disk."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
