@@ -74,7 +74,13 @@ def test_the_newest_operations(cli: Cli, volume: str, small_tree: Tree) -> None:
 def test_following_shows_each_operation_once(cli: Cli, tmp_path: Path) -> None:
     cli.ok("init", "./vol")
     cli.ok("mkdir", "./vol:/first")
-    command = [sys.executable, "-m", "s3k_async.cli", "oplog", "tail", "-f", "./vol"]
+    program = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+from s3k_async.cli import main
+sys.exit(main())
+"""
+    command = [sys.executable, "-c", program, "oplog", "tail", "-f", "./vol"]
     follow = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert follow.stdout is not None
     try:

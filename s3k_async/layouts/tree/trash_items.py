@@ -112,11 +112,10 @@ class TrashedDirectory(Deletion):
         return self.why == "deleted" and not self.state
 
     def is_restorable(self) -> Condition:
-        """The condition that the stored item is this one, unchanged; a reclamation begins with
-        another version."""
+        """The condition that the stored item is this one, unchanged, and not being reclaimed."""
         return Condition(
             equals={"id": self.entry.id, "ver": self.entry.version, "why": "deleted"},
-            missing=(NEXT,),
+            missing=(NEXT, _STATE),
         )
 
     def is_stored(self) -> Condition:

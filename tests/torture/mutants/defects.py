@@ -873,8 +873,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a reclamation that does not exclude an undelete",
         "layouts/tree/trash_items.py",
-        '"ver": self.entry.version, "why": "deleted"},',
-        '"why": "deleted"},',
+        '"ver": self.entry.version, "why": "deleted"},\n            missing=(NEXT, _STATE),',
+        '"why": "deleted"},\n            missing=(NEXT,),',
         f"{RECLAMATION}::test_an_undelete_beside_a_reclamation_in_every_order_of_their_requests",
     ),
     Defect(
