@@ -379,6 +379,14 @@ class LayoutCheck(Protocol):
         """Add directories that were found, by their directory keys, with the entry keys of their
         items."""
 
+    def save_directories(self, file: str) -> None:
+        """Write the directories into a new file, as `DirectoryFile`. Only if they are known by
+        id."""
+
+    def open_directories(self, file: str) -> None:
+        """Look up directories in a file that `save_directories` has written, in place of those that
+        were added before."""
+
     def directory(self, key: str) -> Directory | None:
         """A directory at the place where the scan has found it; None if it is not known."""
 

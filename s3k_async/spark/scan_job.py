@@ -4,13 +4,14 @@ one machine, since a change reaches them in the opposite order."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, Final
 
-from pyspark import Broadcast
+from pyspark import SparkFiles
 from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -20,6 +21,7 @@ from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import HELD, Shuffle, from_line, hash_of
 from s3k_async.model import ROOT
+from s3k_async.namespace.layout import LayoutCheck
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.tail import LogPosition, position_of
 from s3k_async.spark.runner import JobRun
@@ -27,7 +29,6 @@ from s3k_async.spark.scan_splits import (
     CHECKPOINTS,
     COUNTS,
     SUPERSEDED,
-    Directories,
     Run,
     ScanSplit,
     ScanTarget,
@@ -48,6 +49,8 @@ PARTS_OF_A_PARTITION: Final = 8
 """Minimum number of parts in a partition, so that partitions are of similar size."""
 CORE_TASKS: Final = 2
 """Tasks for each core."""
+DIRECTORIES_AT_ONCE: Final = 100_000
+"""Directories that Spark sends to the driver at once, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,8 @@ class ScanResult:
     collector: Collector
     """On the driver: the counts, the facts without an object id, and in layout `tree` the
     directories."""
-    directories: Broadcast[Directories] | None = None
-    """In layout `tree` those that were found, for tasks."""
+    directories: str | None = None
+    """As of VolumeTarget."""
 
     def know_log_of(self, object_ids: Collection[str]) -> None:
         """Add the log records of some objects to the collector, for `Collector.log_states`."""
@@ -74,10 +77,12 @@ class ScanResult:
                 self.collector.put([("records", record.operation.object_id, record)])
 
     def close(self) -> None:
-        """Remove the temporary files of the driver, and what tasks have of the directories."""
+        """Remove the temporary files of the driver, and empty the file of the directories. Of that
+        one, executors keep their copies until the application ends."""
         self.collector.close()
         if self.directories is not None:
-            self.directories.destroy()
+            # Not removed: executors that start later fetch every file that was ever added.
+            os.truncate(SparkFiles.get(self.directories), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +101,15 @@ class ScanPlan:
         stages. `now_ms`: the start of the scan. The result has to be closed.
         """
         position = self._position(within)
-        scope = replace(self.scope)
-        collector = Collector(scope, Shuffle(), now_ms=now_ms, position=position)
+        collector = Collector(replace(self.scope), Shuffle(), now_ms=now_ms, position=position)
+        try:
+            return self._scanned(within, collector, table=table)
+        except BaseException:
+            collector.close()
+            raise
+
+    def _scanned(self, within: str, collector: Collector, *, table: bool) -> ScanResult:
+        scope = collector.scope
         frames: list[DataFrame] = []
         done: set[str] = set()
 
@@ -112,12 +124,11 @@ class ScanPlan:
             frames.append(frame)
             return _take(frame, collector, done)
 
-        directories: Broadcast[Directories] | None = None
         if table:
             self.run(partial(scope.check.begin, scope.path))
             read("table", "scan of the table", lambda: table_splits(self.job.tasks))
             if scope.check.by_id:
-                directories = self._directories(frames[-1], collector)
+                self._know_directories(frames[-1], collector)
         read(
             "log",
             "scan of the log",
@@ -131,17 +142,31 @@ class ScanPlan:
         ):
             number += 1
         read("data", "scan of the data", lambda: blob_splits(self.scope, self.job.tasks))
-        scanned = ScanResult(reduce(DataFrame.unionAll, frames), collector, directories)
+        scanned = ScanResult(reduce(DataFrame.unionAll, frames), collector)
         scanned.know_log_of({each.key for cycle in scope.check.cycles() for each in cycle})
+        if table and scope.check.by_id:
+            scanned = replace(scanned, directories=self._shared(scope.check))
         return scanned
 
-    def _directories(self, table: DataFrame, collector: Collector) -> Broadcast[Directories]:
-        """Add the directories of the table to the collector. All of them are in the memory of the
-        driver, and of each worker process, about 200 bytes each."""
-        rows = table.where(sf.col("tag") == "directories").select("line").collect()
-        found = [from_line("directories", bytes(row.line)) for row in rows]
-        collector.scope.check.add_directories(found)
-        return self.job.spark.sparkContext.broadcast(found)
+    def _know_directories(self, table: DataFrame, collector: Collector) -> None:
+        """Add the directories of the table to the collector, some at a time: all rows of one
+        directory in the order of the scan, since the last one is kept."""
+        parts = collector.counts.directories // DIRECTORIES_AT_ONCE + 1
+        rows = table.where(sf.col("tag") == "directories")
+        rows = rows.withColumn("number", sf.monotonically_increasing_id())
+        rows = rows.repartition(parts, "part").sortWithinPartitions("number").select("line")
+        collector.scope.check.add_directories(
+            from_line("directories", bytes(row.line)) for row in rows.toLocalIterator()
+        )
+
+    def _shared(self, check: LayoutCheck) -> str:
+        """The name of a file for tasks of the directories that the driver knows."""
+        name = f"s3k-directories-{self.scope.runtime.uuid()}"
+        # Spark removes the folder when the application ends, and copies no file that is in it.
+        file = os.path.join(SparkFiles.getRootDirectory(), name)
+        check.save_directories(file)
+        self.job.spark.sparkContext.addFile(file)
+        return name
 
     def _position(self, within: str) -> LogPosition:
         """The end of the log before any of it was scanned, by this run or an interrupted one."""

@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
 from json import dumps
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
-from pyspark import Broadcast
+from pyspark import SparkFiles
 
 from s3k_async._core.concurrency import merge
 from s3k_async._sync.loop_thread import current_bridge
@@ -49,7 +49,6 @@ __all__ = [
     "COUNTS",
     "SUPERSEDED",
     "CheckpointReplacedError",
-    "Directories",
     "Run",
     "ScanSplit",
     "ScanTarget",
@@ -83,10 +82,6 @@ class Run(Protocol):
     def __call__(self, call: Callable[[], Awaitable[T]], /) -> T: ...
 
 
-Directories: TypeAlias = list[tuple[str, str]]
-"""Directories that a scan has found: their directory keys, and the entry keys of their items."""
-
-
 @dataclass(frozen=True, slots=True)
 class VolumeTarget:
     """The volume and path of a check, as shipped to tasks."""
@@ -94,8 +89,9 @@ class VolumeTarget:
     config: VolumeConfig
     grace: float
     path: str
-    directories: Broadcast[Directories] | None = None
-    """In layout `tree` the directories that the scan of the table has found, once it is over."""
+    directories: str | None = None
+    """In layout `tree`, once the scan of the table is over: the name among Spark's files of the
+    DirectoryFile of what it has found."""
 
     @contextmanager
     def scoped(self, volume: Volume, run: Run) -> Iterator[Scope]:
@@ -104,7 +100,7 @@ class VolumeTarget:
         try:
             run(partial(scope.check.begin, self.path))
             if self.directories is not None:
-                scope.check.add_directories(self.directories.value)
+                scope.check.open_directories(SparkFiles.get(self.directories))
             yield scope
         finally:
             scope.check.close()

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark import Broadcast
+from pyspark import SparkFiles
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from s3k_async.integrity.collector import LOOSE
 from s3k_async.integrity.scans import FactRecord
 from s3k_async.integrity.shuffle import FactKind, Shuffle, from_line, hash_of, to_line
+from s3k_async.namespace.directory_file import DirectoryFile
 from s3k_async.spark.task_rows import row_batch, spark_schema
 
 __all__ = [
@@ -52,26 +54,26 @@ def batch_of(facts: Iterable[FactRecord], *, every_child: bool = False) -> pa.Re
     )
 
 
-def without_children(rows: DataFrame, directories: Broadcast[list[tuple[str, str]]]) -> DataFrame:
-    """The rows without the children of these directories. In layout `tree` all children are needed
-    of a directory that does not exist, and there are few; of the others, one directory may have
-    more than fit into memory."""
+def without_children(rows: DataFrame, directories: str) -> DataFrame:
+    """The rows without the children of some directories: `directories` is the name of a
+    DirectoryFile among Spark's files. In layout `tree` all children are needed of a directory that
+    does not exist, and there are few; of the others, one directory may have more than fit into
+    memory."""
 
-    def kept(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        known = {key for key, _ in directories.value}
-        for batch in batches:
-            pairs = zip(batch.column("tag").to_pylist(), batch.column("line"), strict=True)
-            yield batch.filter(
-                pa.array(
-                    [
-                        tag != "children" or from_line("children", line.as_py())[0] not in known
-                        for tag, line in pairs
-                    ],
-                    pa.bool_(),
-                )
-            )
+    def lonely(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with closing(DirectoryFile(SparkFiles.get(directories))) as file:
+            for batch in batches:
+                pairs = zip(batch.column("tag").to_pylist(), batch.column("line"), strict=True)
+                parents: list[str | None] = [
+                    from_line("children", line.as_py())[0] if tag == "children" else None
+                    for tag, line in pairs
+                ]
+                asked = {parent for parent in parents if parent is not None}
+                known = {parent for parent in asked if file.entry_key(parent) is not None}
+                kept = [parent not in known for parent in parents]
+                yield batch.filter(pa.array(kept, pa.bool_()))
 
-    return rows.mapInArrow(kept, spark_schema(LINES))
+    return rows.mapInArrow(lonely, spark_schema(LINES))
 
 
 def _first_children(facts: Iterable[FactRecord]) -> Iterator[FactRecord]:

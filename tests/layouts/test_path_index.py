@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +65,35 @@ def test_the_place_that_was_added_last_is_kept(index: PathIndex) -> None:
     assert index.path("b") == "/second/b"
     assert index.place("unknown") is None
     assert index.cycles() == []
+
+
+def test_a_saved_index_answers_in_another_one(index: PathIndex, tmp_path: Path) -> None:
+    index.add([("c", "b/c"), ("b", f"{ROOT_ID}/first"), ("lost", "unknown/lost")])
+    index.add([("b", f"{ROOT_ID}/b")])
+    file = tmp_path / "a b%?#"
+    index.save(str(file))
+    written = file.read_bytes()
+    with closing(PathIndex(held=1)) as other:
+        other.add([("b", f"{ROOT_ID}/before"), ("before", f"{ROOT_ID}/before")])
+        assert other.path("b") == "/before"
+        other.open(str(file))
+        for key in ("b", "c", "lost", "before", ROOT_ID):
+            assert (other.place(key), other.path(key)) == (index.place(key), index.path(key))
+        assert other.place("before") is None
+        added = [("b", f"{ROOT_ID}/after"), ("d", "c/d"), ("e", "d/e")]
+        other.add(added)
+        assert [other.path(key) for key in "bcde"] == [
+            "/after",
+            *(f"/after/{below}" for below in ("c", "c/d", "c/d/e")),
+        ]
+        assert sorted(other.ids()) == ["b", "d", "e"]
+        other.add([("x", "c/x"), ("c", "x/c")])
+        assert other.cycles() == [["c", "x"]]
+        other.close()
+        assert other.place("lost") is None
+    assert file.read_bytes() == written
+    index.add([("c", f"{ROOT_ID}/c")])
+    assert index.path("c") == "/c"
 
 
 def test_directories_below_themselves_are_found_once(index: PathIndex) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 from s3k_async import _native
 from s3k_async.layouts.tree.trash_items import TRASH_FOLDER
 from s3k_async.model import ROOT
+from s3k_async.namespace.directory_file import DirectoryFile
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.table.keys import BY_ID, TRASH_ID
 from s3k_async.table.stored_reader import ROOT_ENTRY
@@ -60,11 +61,13 @@ class PathIndex:
     """Directory id to the id of its parent, and its name. Of several places of one directory, the
     one that was added last is kept."""
 
-    def __init__(self, held: int = HELD_DIRECTORIES) -> None:
-        """`held`: directories in memory before all are written to a temporary file."""
-        self._held = held
+    def __init__(self, held: int | None = None) -> None:
+        """`held`: directories in memory before all are written to a temporary file, by default
+        HELD_DIRECTORIES."""
+        self._held = HELD_DIRECTORIES if held is None else held
         self._places: dict[str, tuple[str, str]] = {}
         self._file: ExternalSort | None = None
+        self._saved: DirectoryFile | None = None
         self._paths: dict[str, str] = {}
         """The last paths that were asked for, of those that lead to a root: others must not depend
         on the order of the questions."""
@@ -75,8 +78,20 @@ class PathIndex:
         for object_id, entry_key in directories:
             parent, _, name = entry_key.partition("/")
             self._places[object_id] = parent, name
-        if len(self._places) > (self._held if self._file is None else BUFFERED):
-            self._spill()
+            if len(self._places) > (self._held if self._file is None else BUFFERED):
+                self._spill()
+
+    def save(self, path: str) -> None:
+        """Write the directories into a new file, for `open`."""
+        DirectoryFile.write(path, ((key, f"{parent}/{name}") for key, parent, name in self._rows()))
+
+    def open(self, path: str) -> None:
+        """Look up directories in a file that `save` has written, in place of all that were added
+        before. Those that are added later take precedence; `ids` and `cycles` see only them."""
+        self.close()
+        self._places.clear()
+        self._paths.clear()
+        self._saved = DirectoryFile(path)
 
     def place(self, object_id: str) -> str | None:
         """The entry key of a directory's item; None for an unknown directory."""
@@ -138,19 +153,36 @@ class PathIndex:
         return sorted(found)
 
     def close(self) -> None:
-        """Remove the temporary file. Idempotent."""
+        """Remove the temporary file, and close that of `open`. Idempotent."""
         if self._file is not None:
             self._file.close()
             self._file = None
+        if self._saved is not None:
+            self._saved.close()
+            self._saved = None
 
     def _at(self, object_id: str) -> tuple[str, str] | None:
-        held = self._places.get(object_id)
-        if held is not None or self._file is None:
-            return held
-        row: tuple[str, str] | None = self._file.database.execute(
-            "SELECT parent, name FROM directories WHERE id = ?", (object_id,)
-        ).fetchone()
-        return row
+        found = self._places.get(object_id)
+        if found is None and self._file is not None:
+            found = self._file.database.execute(
+                "SELECT parent, name FROM directories WHERE id = ?", (object_id,)
+            ).fetchone()
+        if found is None and self._saved is not None:
+            entry_key = self._saved.entry_key(object_id)
+            if entry_key is not None:
+                parent, _, name = entry_key.partition("/")
+                found = parent, name
+        return found
+
+    def _rows(self) -> Iterator[tuple[str, str, str]]:
+        """The directories in the order of their ids: each with its parent and name."""
+        if self._file is None:
+            yield from ((key, *place) for key, place in sorted(self._places.items()))
+            return
+        self._spill()
+        yield from self._file.database.execute(
+            "SELECT id, parent, name FROM directories ORDER BY id"
+        )
 
     def _unreached(self) -> Iterator[str]:
         """The ids of directories that neither a root nor an unknown directory is above."""

@@ -137,6 +137,14 @@ class TreeCheck:
         """Add directories to the path index."""
         self._index.add(directories)
 
+    def save_directories(self, file: str) -> None:
+        """Write the path index."""
+        self._index.save(file)
+
+    def open_directories(self, file: str) -> None:
+        """Look up the places of directories in the file."""
+        self._index.open(file)
+
     def directory(self, key: str) -> Directory | None:
         """The directory with the id, where the scan has found it."""
         if key == ROOT_ENTRY.id:
@@ -164,7 +172,7 @@ class TreeCheck:
         return False
 
     def close(self) -> None:
-        """Remove the temporary file of the path index."""
+        """Close the files of the path index, and remove the temporary one."""
         self._index.close()
 
     # The writes of repairs
