@@ -127,6 +127,7 @@ def test_the_children_of_known_directories_are_not_shuffled(spark: SparkSession)
     assert sorted(each[1] for each in kept) == ["missing/b", "missing/c", "root/known"]
 
 
+@pytest.mark.slow
 def test_neither_the_driver_nor_a_broadcast_has_all_directories_in_memory(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +138,7 @@ def test_neither_the_driver_nor_a_broadcast_has_all_directories_in_memory(
     monkeypatch.setattr(scan_job, "DIRECTORIES_AT_ONCE", 500)
     place = place_at(tmp_path)
     asyncio.run(init_volume(place))
-    count = 15_000
+    count = 20_000
     ids = [f"{number:036d}" for number in range(count)]
     places = [(each, f"{ROOT_ENTRY.id}/of-{each}") for each in ids]
     moved = [(each, f"{ids[0]}/of-{each}") for each in ids[1:]]
@@ -147,6 +148,7 @@ def test_neither_the_driver_nor_a_broadcast_has_all_directories_in_memory(
     with job_on(JobRun(spark, place, "fsck", tasks=2), ["test"], grace=GRACE) as scans:
         collector = Collector(scans.scope, Shuffle())
         collector.counts.directories = count
+        scans._know_directories(table.limit(10), collector)  # what is imported meanwhile stays
         tracemalloc.start()
         try:
             scans._know_directories(table, collector)
@@ -154,7 +156,7 @@ def test_neither_the_driver_nor_a_broadcast_has_all_directories_in_memory(
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert peak < 2**20 < sys.getsizeof(ids[0]) * count
+        assert peak < sys.getsizeof(ids[0]) * count  # the ids alone, each once
         with closing(ScanResult(table, collector, name)):
             assert files_of_spark()[name] > 40 * count
             with closing(DirectoryFile(SparkFiles.get(name))) as file:
