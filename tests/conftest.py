@@ -144,8 +144,8 @@ def _reason(longrepr: object) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Clients trust one of the usual authorities: every client reads their certificates, and all
-    of them take longer than most tests."""
+    """Clients trust one of the usual authorities: each client of botocore reads their certificates,
+    and all of them take longer than most tests."""
     every = Path(str(get_cert_path(True))).read_text(encoding="utf-8")
     first, end, _ = every.partition("-----END CERTIFICATE-----\n")
     file = tmp_path_factory.mktemp("authorities") / "one.pem"

@@ -21,8 +21,8 @@ from tests.old_volume import memory_volume
 
 @pytest.fixture
 def volume(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An embedded volume of layout `path` with two files; nobody waits for others to notice a
-    lock."""
+    """An embedded volume of layout `path` with two files, in which no lock has to wait until open
+    clients have stopped."""
     monkeypatch.setattr("s3k_async.txn.volume_lock.QUIET_SECONDS", 0.0)
     path = str(tmp_path / "vol")
     cli.ok("init", path, "--layout", "path")

@@ -39,8 +39,8 @@ class SingleAttemptSession(AIOHTTPSession):
     redirect is an error, except S3's to another region, for which botocore signs the request again.
 
     The socket options that botocore computes (keepalive among them) are applied, which aiobotocore
-    leaves out. The certificates of the authorities are read in a thread, and only for HTTPS;
-    aiobotocore reads them on the event loop and for every client, which takes 50 ms.
+    leaves out. CA certificates are read in a thread, and only for HTTPS; aiobotocore reads them on
+    the event loop, and for plain HTTP as well, which takes 50 ms.
     """
 
     # Of the base class, and absent from its stubs.
@@ -60,19 +60,22 @@ class SingleAttemptSession(AIOHTTPSession):
             "socket_factory": opened,
         }
         super().__init__(**options)
-        self._context: ssl.SSLContext | bool | None = None
-        """What connections without a proxy are verified by; None before the first."""
-        self._authorities: ssl.SSLContext | bool | None = None
-        """The result of `_tls`; None before the first connection by HTTPS."""
+        self._context: ssl.SSLContext | bool = True
+        """The TLS context of connections. Before the first by HTTPS that of the system, so that
+        none is unverified."""
+        self._has_context = False
 
     def _create_connector(self, proxy_url: str | None) -> TCPConnector:
-        if proxy_url is None and self._context is not None:
-            return self._connector(self._context)
+        if proxy_url is None:
+            return self._connector()
+        # Absent from the stubs of the base class.
         connector: TCPConnector = super()._create_connector(proxy_url)  # type: ignore[misc]
         return connector
 
-    def _connector(self, context: ssl.SSLContext | bool) -> TCPConnector:
-        return TCPConnector(limit=self._max_pool_connections, ssl=context, **self._connector_args)
+    def _connector(self) -> TCPConnector:
+        return TCPConnector(
+            limit=self._max_pool_connections, ssl=self._context, **self._connector_args
+        )
 
     async def _get_session(self, proxy_url: str | None) -> Any:
         session = await super()._get_session(proxy_url)  # type: ignore[misc]
@@ -81,8 +84,8 @@ class SingleAttemptSession(AIOHTTPSession):
     async def send(self, request: Any) -> Any:
         """The answer to a request of botocore. Raises ServiceError for a redirect, and botocore's
         errors."""
-        if self._context is None and self.proxy_of(request.url) is None:
-            self._context = await self._verified_by(request.url)
+        if self.proxy_of(request.url) is None:
+            await self._need_context(request.url)
         with in_time():
             response: Any = await super().send(request)
         if 300 <= response.status_code < 400:
@@ -102,8 +105,9 @@ class SingleAttemptSession(AIOHTTPSession):
         No cookies, no decompression, no repeated requests. Raises HTTPClientError for certificates
         that cannot be read.
         """
+        await self._need_context(url)
         session = ClientSession(
-            connector=self._connector(await self._verified_by(url)),
+            connector=self._connector(),
             timeout=self._timeout,
             headers=_HEADERS,
             skip_auto_headers=_NOT_BY_ITSELF,
@@ -113,14 +117,11 @@ class SingleAttemptSession(AIOHTTPSession):
         )
         return _sent_once(session)
 
-    async def _verified_by(self, url: str) -> ssl.SSLContext | bool:
-        """The context of connections to a URL. For plain HTTP the system's, which is not used but
-        verifies a host that would be called by HTTPS after all."""
-        if not url.lower().startswith("https:"):
-            return True
-        if self._authorities is None:
-            self._authorities = await anyio.to_thread.run_sync(self._tls)
-        return self._authorities
+    async def _need_context(self, url: str) -> None:
+        """Make the TLS context before the first connection by HTTPS."""
+        if not self._has_context and url.lower().startswith("https:"):
+            self._context = await anyio.to_thread.run_sync(self._tls)
+            self._has_context = True
 
     def _tls(self) -> ssl.SSLContext | Literal[False]:
         """The context that verifies the service's certificate, False to verify nothing. Reads

@@ -133,8 +133,10 @@ class SqliteItems:
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
         def found(connection: sqlite3.Connection) -> dict[Key, Item]:
             items: dict[Key, Item] = {}
+            connection.execute("BEGIN")  # the first query takes the snapshot
             for start in range(0, len(keys), MAX_BATCH):
                 items |= _select_each(connection, keys[start : start + MAX_BATCH])
+            connection.execute("COMMIT")
             return items
 
         return await self._read(found)
@@ -370,7 +372,7 @@ def _select(connection: sqlite3.Connection, key: Key) -> dict[str, Value] | None
 def _select_each(
     connection: sqlite3.Connection, keys: Sequence[Key]
 ) -> dict[Key, dict[str, Value]]:
-    """The items with those of the keys that exist, by one statement: all as of one moment."""
+    """The items with those of the keys that exist, by one statement unless one is damaged."""
     places = [_at(key) for key in keys]
     rows = fetch(
         connection,
