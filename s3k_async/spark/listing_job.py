@@ -27,7 +27,7 @@ from s3k_async._native import Entries
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 from s3k_async.listing.listings import arrow_schema, record_batches
-from s3k_async.model import ROOT
+from s3k_async.model import ROOT, FileStatus
 from s3k_async.spark.runner import AnyVolume, JobRun
 from s3k_async.spark.scan_splits import opened
 from s3k_async.spark.task_rows import Batches, row_batch, spark_schema
@@ -41,6 +41,7 @@ LEVELS = 3
 """Levels at most that the driver searches for subtrees."""
 UNIT = "directory string not null, whole boolean not null"
 
+By: TypeAlias = Literal["directories", "segments"]
 Division: TypeAlias = list[tuple[str, bool]]
 """Directories, each with everything below it (True), or only its children (False)."""
 SubtreeWork: TypeAlias = Callable[[S3kSyncClient, Iterable[tuple[str, bool]]], Batches]
@@ -52,7 +53,7 @@ def listing(
     volume: AnyVolume,
     path: str = ROOT,
     *,
-    by: Literal["directories", "segments"] = "directories",
+    by: By = "directories",
     tasks: int | None = None,
 ) -> DataFrame:
     """Everything below a directory, as a recursive `S3kSyncClient.list_batches`, in no order.
@@ -80,15 +81,11 @@ def listing(
     Lazy: the tasks run each time that the frame is used. Raises PathNotFoundError,
     InvalidPathError.
     """
-    if by not in ("directories", "segments"):
-        raise InvalidArgumentError(f"by is 'directories' or 'segments', not {by!r:.50}")
     job = JobRun(spark, volume, "listing", tasks=tasks)
-    with S3kSyncClient(config=job.volume.driver) as fs:
-        top = fs.stat(path).path
-        division = subtrees(fs, top, job.tasks) if by == "directories" else []
-    if by == "segments":
-        return _by_segments(job, top)
-    return over_subtrees(job, division, _listed_of(top), arrow_schema())
+    top, division = _divided(job, path, by)
+    if division is None:
+        return _by_segments(job, top.path)
+    return over_subtrees(job, division, _listed_of(top.path), arrow_schema())
 
 
 def du(
@@ -97,25 +94,43 @@ def du(
     path: str = ROOT,
     *,
     depth: int = 1,
+    by: By = "directories",
     tasks: int | None = None,
 ) -> DataFrame:
     """Columns `path`, `bytes`, `files` and `directories` of each directory from `path` down to
     `depth` levels below it, as `content_summary`: the directory itself included, files being
     written excluded. For a file, its own row.
 
-    Tasks sum up the subtrees that they list, divided as by `listing`; only sums are shuffled. Lazy,
-    in no order. Raises as `listing`, and InvalidArgumentError for an invalid depth.
+    Tasks sum up what they list, in the subtrees or segments of `listing`; only sums are shuffled.
+    `by="segments"` divides the work evenly if one directory has most of the children, and reads the
+    whole table. Lazy, in no order. Raises as `listing`, and InvalidArgumentError for an invalid
+    depth.
     """
     if not 0 <= depth <= 1000:
         raise InvalidArgumentError(f"a depth is a number from 0 to 1000, not {depth!r:.50}")
     job = JobRun(spark, volume, "du", tasks=tasks)
-    with S3kSyncClient(config=job.volume.driver) as fs:
-        top = fs.stat(path)
-        division = subtrees(fs, top.path, job.tasks)
-    sums = over_subtrees(job, division, _sums_of(top.path, depth), _SUMS)
+    top, division = _divided(job, path, by)
+    if division is None:
+        listed = _by_segments(job, top.path).select("path", "size", "is_dir")
+        summed = partial(_sums_in, top=top.path, depth=depth)
+        sums = listed.mapInArrow(summed, spark_schema(_SUMS))
+    else:
+        sums = over_subtrees(job, division, _sums_of(top.path, depth), _SUMS)
     start = spark.createDataFrame([(top.path, 0, 0, int(top.is_dir))], spark_schema(_SUMS))
     totals = [sf.sum(name).alias(name) for name in _SUMS.names[1:]]
     return start.unionByName(sums).groupBy("path").agg(*totals)
+
+
+def _divided(job: JobRun, path: str, by: By) -> tuple[FileStatus, Division | None]:
+    """What is at a path, and the subtrees below it, or None if the table is divided into segments.
+    A file is a subtree, which is listed without a scan."""
+    if by not in ("directories", "segments"):
+        raise InvalidArgumentError(f"by is 'directories' or 'segments', not {by!r:.50}")
+    with S3kSyncClient(config=job.volume.driver) as fs:
+        top = fs.stat(path)
+        if by == "segments" and top.is_dir:
+            return top, None
+        return top, subtrees(fs, top.path, job.tasks)
 
 
 def subtrees(fs: S3kSyncClient, top: str, count: int) -> Division:
@@ -353,8 +368,15 @@ def _sums_of(top: str, depth: int) -> SubtreeWork:
     return summed
 
 
+def _sums_in(batches: Iterable[pa.RecordBatch], *, top: str, depth: int) -> Batches:
+    for batch in batches:
+        yield from _sums(batch, top, depth)
+
+
 def _sums(batch: pa.RecordBatch, top: str, depth: int) -> Batches:
     """The sums of a batch for each directory down to the depth, counted from the top."""
+    if not batch.num_rows:
+        return
     below = "" if top == ROOT else top
     names = pc.utf8_slice_codeunits(batch.column("path"), len(below))
     levels = pc.count_substring(names, "/")

@@ -57,7 +57,7 @@ def test_sums_are_those_of_du(spark: SparkSession, cli: Cli, directory: str) -> 
     assert [line["path"] for line in found] == ["/", "/a", "/a/0", "/a/1", "/a/2"]
     assert {line["path"]: line for line in found} == wanted
     assert (
-        cli.ok("spark", "du", "--tasks", "1", f"{directory}:/a/1").out
+        cli.ok("spark", "du", "--by", "segments", "--tasks", "1", f"{directory}:/a/1").out
         == "           25        4       1  /a/1\n"
     )
     assert "no such" in cli.fails(3, "spark", "du", f"{directory}:/b").errors

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 import pytest
@@ -116,22 +116,65 @@ def test_directories_that_a_scan_has_missed_are_found_by_the_next(
 
 @embedded
 @pytest.mark.parametrize(
-    ("path", "depth"), [("/", 0), ("/", 2), ("/a", 1), ("/a/ä\n𝄞", 9), ("/top", 1)]
+    ("path", "depth", "by"),
+    [
+        ("/", 0, "directories"),
+        ("/", 2, "directories"),
+        ("/a", 1, "directories"),
+        ("/a/ä\n𝄞", 9, "directories"),
+        ("/top", 1, "directories"),
+        ("/", 2, "segments"),
+        ("/a", 9, "segments"),
+        ("/top", 1, "segments"),
+    ],
 )
 def test_sums_are_content_summaries(
-    spark: SparkSession, volume: VolumeConfig, path: str, depth: int
+    spark: SparkSession,
+    volume: VolumeConfig,
+    path: str,
+    depth: int,
+    by: Literal["directories", "segments"],
 ) -> None:
-    found = {
-        row.path: tuple(row[1:]) for row in du(spark, volume, path, depth=depth, tasks=3).collect()
-    }
+    found = du(spark, volume, path, depth=depth, by=by, tasks=3)
     with S3kSyncClient(config=volume) as fs:
-        below = [status.path for status in fs.list(path, recursive=True) if status.is_dir]
-        level = path.rstrip("/").count("/")
-        wanted = [path, *(each for each in below if each.count("/") - level <= depth)]
-        summaries = {each: fs.content_summary(each) for each in wanted}
-    assert found == {
+        assert sums_in(found) == summaries(fs, path, depth)
+
+
+@embedded
+@pytest.mark.parametrize(
+    ("path", "in_memory"),
+    [("/", 99), pytest.param("/ab", 99, marks=pytest.mark.slow), ("/ab", 1)],
+)
+async def test_sums_of_layout_tree_by_segments(
+    spark: SparkSession,
+    new_volume: VolumeMaker,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    in_memory: int,
+) -> None:
+    """Files of renamed directories count at their new place, and what is in the trash nowhere."""
+    monkeypatch.setattr(listing_job, "_IN_MEMORY", in_memory)
+    volume = await five_levels(new_volume, "tree")
+    with S3kSyncClient(config=volume) as fs:
+        fs.rename("/a/1", "/ab/moved")
+        fs.delete("/a/2", recursive=True)
+        found = du(spark, volume, path, depth=2, by="segments", tasks=3)
+        assert sums_in(found) == summaries(fs, path, 2)
+
+
+def sums_in(frame: DataFrame) -> dict[str, tuple[int, ...]]:
+    return {row.path: tuple(row[1:]) for row in frame.collect()}
+
+
+def summaries(fs: S3kSyncClient, path: str, depth: int) -> dict[str, tuple[int, ...]]:
+    """Those of each directory down to a depth, by the client."""
+    level = path.rstrip("/").count("/")
+    below = [each.path for each in fs.list(path, recursive=True) if each.is_dir]
+    wanted = [path, *(each for each in below if each.count("/") - level <= depth)]
+    found = {each: fs.content_summary(each) for each in wanted}
+    return {
         each: (summary.length, summary.file_count, summary.directory_count)
-        for each, summary in summaries.items()
+        for each, summary in found.items()
     }
 
 
@@ -141,5 +184,7 @@ def test_what_cannot_be_listed(spark: SparkSession, volume: VolumeConfig) -> Non
         listing(spark, volume, "/missing")
     with pytest.raises(InvalidArgumentError):
         listing(spark, volume, by="names")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError):
+        du(spark, volume, by="names")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError):
         du(spark, volume, depth=-1)

@@ -152,6 +152,15 @@ def _changing(
     return add
 
 
+_by = click.option(
+    "--by",
+    type=click.Choice(["directories", "segments"]),
+    default="directories",
+    show_default=True,
+    help="Division into tasks: by subtree, or by segment of the table.",
+)
+
+
 @job("listing")
 @click.argument("path", required=False)
 @click.option(
@@ -169,13 +178,7 @@ def _changing(
     show_default=True,
     help="File format.",
 )
-@click.option(
-    "--by",
-    type=click.Choice(["directories", "segments"]),
-    default="directories",
-    show_default=True,
-    help="Division into tasks: by subtree, or by segment of the table.",
-)
+@_by
 def listing(
     invocation: Invocation,
     /,
@@ -213,12 +216,14 @@ def listing(
     help="Number of levels below PATH.",
 )
 @click.option("-h", "--human", is_flag=True, help="Show sizes in K, M and G (powers of 1,024).")
+@_by
 def du(
     invocation: Invocation,
     /,
     path: str | None,
     depth: int,
     human: bool,
+    by: Literal["directories", "segments"],
     master: str | None,
     tasks: int | None,
 ) -> None:
@@ -230,7 +235,7 @@ def du(
     with session_for(invocation, address, master) as (session, opened):
         from s3k_async.spark import du
 
-        frame = du(session, opened, address.path, depth=depth, tasks=tasks)
+        frame = du(session, opened, address.path, depth=depth, by=by, tasks=tasks)
         rows = frame.orderBy("path").collect()
     for row in rows:
         if invocation.json:
