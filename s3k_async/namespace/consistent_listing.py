@@ -153,7 +153,7 @@ class SnapshotView:
         """The listed directories that have entries although a client is removing them as empty. In
         layout `tree`, a file that is being created in such a directory may be moved into another
         one, so it is not listed before the removal has ended."""
-        if self.keys.layout == "path":
+        if not self.keys.by_id:
             return []
         listed = (
             directory for (directory, _), pages in self._complete.items() if any(map(len, pages))

@@ -143,7 +143,7 @@ class DirectoryStore(EntryReader):
         """A new directory, created now."""
         now, operation = self.runtime.now_ms(), self.runtime.uuid()
         made = Entry(path, True, self.runtime.uuid(), 1, now // 1000, now, operation=operation)
-        return replace(made, directory=parent.id) if self.keys.layout == "tree" else made
+        return replace(made, directory=parent.id) if self.keys.by_id else made
 
     async def make_missing(self, chain: Chain, *checks: Check) -> Entry:
         """Create the missing directories of a chain. Raises ConditionFailedError when the chain has
@@ -209,7 +209,7 @@ class DirectoryStore(EntryReader):
 
     def withheld(self, entries: Callable[[int], Sequence[Entry]], since: float) -> Withheld | None:
         """As `confirm` for the transactions of a batch, by the entries of each row."""
-        if self.keys.layout == "path":
+        if not self.keys.by_id:
             return None
 
         async def misplaced(rows: Sequence[int]) -> Collection[int]:
@@ -447,9 +447,7 @@ class DirectoryStore(EntryReader):
             and (not entry.directory or entry.id == directory.key)
             and (
                 not entry.pending
-                or await self.resolver.keeps_directory(
-                    entry, end_removal=self.keys.layout == "tree"
-                )
+                or await self.resolver.keeps_directory(entry, end_removal=self.keys.by_id)
             )
         ):
             self.layout.remember(entry)

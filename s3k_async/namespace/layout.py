@@ -379,9 +379,9 @@ class LayoutCheck(Protocol):
         """Add directories that were found, by their directory keys, with the entry keys of their
         items."""
 
-    def save_directories(self, file: str) -> None:
-        """Write the directories into a new file, as `DirectoryFile`. Only if they are known by
-        id."""
+    def save_directories(self, file: str) -> bool:
+        """Write the directories into a new file, as `DirectoryFile`. False if none is needed, since
+        directory keys are paths."""
 
     def open_directories(self, file: str) -> None:
         """Look up directories in a file that `save_directories` has written, in place of those that

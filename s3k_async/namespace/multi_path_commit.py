@@ -158,7 +158,7 @@ def _name(plan: CommitPlan) -> str:
 def _needs_record(store: MetadataStore, plan: CommitPlan) -> bool:
     """Whether intents are needed: in layout `path` on everything below a directory, in both layouts
     on a directory that is listed before it is removed as empty."""
-    if store.keys.layout == "path":
+    if not store.keys.by_id:
         return bool(plan.subtrees)
     return any(subtree.must_be_empty for subtree in plan.subtrees)
 
@@ -206,7 +206,7 @@ async def _make(store: MetadataStore, absent: Iterable[Directory], fit: Iterable
 
     `fit`: the changes without obstruction.
     """
-    if store.keys.layout == "tree":
+    if store.keys.by_id:
         return
     left = {change.parent for change in fit if change.before is not None}
     for directory in absent:
@@ -216,13 +216,13 @@ async def _make(store: MetadataStore, absent: Iterable[Directory], fit: Iterable
 
 async def _by_record(store: MetadataStore, plan: CommitPlan) -> None:
     trees = [path for each in plan.subtrees for path in (each.source.path, each.target) if path]
-    if store.keys.layout == "tree":
+    if store.keys.by_id:
         trees = []
     parts = divided([change.entry_key for change in plan.rows], trees)
     async with store.transactions.hold("transaction", "", parts=len(parts)) as txn:
         commit = RecordedChange(store, txn)
         preparation = _Preparation(store, txn, commit.log, plan, parts)
-        in_place = preparation.publish if store.keys.layout == "tree" else None
+        in_place = preparation.publish if store.keys.by_id else None
         await commit.run(preparation.run, publish=in_place)
 
 
@@ -306,7 +306,7 @@ class _Preparation:
     async def _look_ahead(self) -> None:
         """Check again: of two directories moved into each other, one sees the other, since both are
         held by now."""
-        if self._store.keys.layout == "tree":
+        if self._store.keys.by_id:
             await self._confirm(self._plan.required)
             return
         for subtree in self._plan.subtrees:

@@ -240,13 +240,13 @@ async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitP
     change, and others after it.
     """
     replaced = [each.path for each in mutations if isinstance(each, ReplaceDirectory)]
-    if replaced and store.keys.layout == "path":
+    if replaced and not store.keys.by_id:
         mutations = [*mutations, *await _removals(store, mutations, replaced)]
-    wanted = list(dict.fromkeys(_paths(mutations, all_parents=store.keys.layout == "tree")))
+    wanted = list(dict.fromkeys(_paths(mutations, all_parents=store.keys.by_id)))
     since = store.runtime.monotonic()
     evaluation = _Evaluation(store, await _look(store, wanted), replaced)
     evaluation.plan.since = since
-    if store.keys.layout == "tree":
+    if store.keys.by_id:
         evaluation.replace(mutations)
     # Directories first: a file can be moved into one that the transaction creates, in any order of
     # the calls.
@@ -509,7 +509,7 @@ class _Evaluation:
     def require_places(self) -> None:
         """In layout `tree`: store the directories above all changes in the plan. Raises
         ObstructedError if some were read before a concurrent change, and others after it."""
-        if self._store.keys.layout == "path":
+        if not self._store.keys.by_id:
             return
         plan = self.plan
         moving = {place for each in plan.subtrees for place in (each.source.path, each.target)}
@@ -578,7 +578,7 @@ class _Evaluation:
     def _parent(self, path: str) -> Directory:
         """The parent of a path that changes."""
         above = _native.split(path)[0]
-        if self._store.keys.layout == "path":
+        if not self._store.keys.by_id:
             # Parents of entries that are moved or removed are not read.
             return Directory.at(above)
         return self._store.keys.directory(self._entry(above))

@@ -62,7 +62,7 @@ def staging_of(store: MetadataStore, plan: CommitPlan, name: str) -> Staging | N
     """The division of a plan, if it creates entries in new directories or replaces directories, and
     everything but these entries fits into one transaction of the table. `name`: the path in
     errors."""
-    if store.keys.layout == "path" or any(each.must_be_empty for each in plan.subtrees):
+    if not store.keys.by_id or any(each.must_be_empty for each in plan.subtrees):
         return None
     tops: dict[str, Change] = {}
     filled: set[str] = set()

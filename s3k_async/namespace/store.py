@@ -101,7 +101,7 @@ class MetadataStore(DirectoryStore):
             version=1,
             ctime=now // 1000,
             mtime_ms=now,
-            directory=parent.key if parent is not None and self.keys.layout == "tree" else "",
+            directory=parent.key if parent is not None and self.keys.by_id else "",
         )
 
     async def publish(
@@ -439,7 +439,7 @@ class MetadataStore(DirectoryStore):
         renamed concurrently, that entry may be the source itself."""
         if target == ROOT:
             raise PathExistsError("the root exists", path=target)
-        since = None if self.keys.layout == "path" else Moment.now(self.runtime)
+        since = Moment.now(self.runtime) if self.keys.by_id else None
         chain = await self.layout.chain(target)
         require_directories(chain[:-1])
         parent, replaced = chain[-2][1], chain[-1][1]
@@ -496,7 +496,7 @@ class MetadataStore(DirectoryStore):
         moved = source.moved(
             target,
             operation=self.runtime.uuid(),
-            directory=parent.key if self.keys.layout == "tree" else "",
+            directory=parent.key if self.keys.by_id else "",
         )
         if moved.entry_key == source.entry_key:
             raise ObstructedError(target)

@@ -144,7 +144,7 @@ class ScanPlan:
         read("data", "scan of the data", lambda: blob_splits(self.scope, self.job.tasks))
         scanned = ScanResult(reduce(DataFrame.unionAll, frames), collector)
         scanned.know_log_of({each.key for cycle in scope.check.cycles() for each in cycle})
-        if table and scope.check.by_id:
+        if table:
             scanned = replace(scanned, directories=self._shared(scope.check))
         return scanned
 
@@ -159,12 +159,14 @@ class ScanPlan:
             from_line("directories", bytes(row.line)) for row in rows.toLocalIterator()
         )
 
-    def _shared(self, check: LayoutCheck) -> str:
-        """The name of a file for tasks of the directories that the driver knows."""
+    def _shared(self, check: LayoutCheck) -> str | None:
+        """The name of a file for tasks of the directories that the driver knows, if they need
+        it."""
         name = f"s3k-directories-{self.scope.runtime.uuid()}"
         # Spark removes the folder when the application ends, and copies no file that is in it.
         file = os.path.join(SparkFiles.getRootDirectory(), name)
-        check.save_directories(file)
+        if not check.save_directories(file):
+            return None
         self.job.spark.sparkContext.addFile(file)
         return name
 

@@ -54,17 +54,15 @@ class KeyScheme:
     suffix_count: int
     hash: HashName = "xxh3"
     layout: LayoutName = "path"
+    by_id: bool = field(init=False)
+    """Whether directory keys are object ids, as in layout `tree`."""
     authority: str | None = field(init=False)
     """The name of the volume in its keys, for native functions; None in layout `tree`, whose keys
     have none."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "authority", self.volume if self.layout == "path" else None)
-
-    @property
-    def by_id(self) -> bool:
-        """Whether directory keys are object ids."""
-        return self.layout == "tree"
+        object.__setattr__(self, "by_id", self.layout == "tree")
+        object.__setattr__(self, "authority", None if self.by_id else self.volume)
 
     def key(self, entry_key: str) -> Key:
         """The key of an item. Raises InvalidPathError for the root and for keys too long."""
@@ -91,7 +89,7 @@ class KeyScheme:
         if not self.is_current(entry_key):
             return replace(self, layout="path" if self.by_id else "tree").has(entry_key)
         try:
-            if self.layout == "path" and _native.normalize(entry_key) != entry_key:
+            if not self.by_id and _native.normalize(entry_key) != entry_key:
                 return False
             return bool(self.key(entry_key))
         except InvalidPathError:
@@ -112,19 +110,19 @@ class KeyScheme:
 
     def directory(self, entry: Entry) -> Directory:
         """A directory by its entry, or by that of the root."""
-        if self.layout == "path":
+        if not self.by_id:
             return Directory(entry.path, entry.path, entry.path)
         return Directory(entry.id, entry.path, entry.entry_key)
 
     def directories(self, entries: Entries) -> list[Directory]:
         """The directories among entries, in their order."""
-        if self.layout == "path":
+        if not self.by_id:
             return [Directory.at(path) for path in entries.directories().paths()]
         return [self.directory(entry) for entry in entries.directories()]
 
     def directory_keys(self, entries: Entries) -> list[str]:
         """The directory keys of the directories among entries, in their order."""
-        if self.layout == "path":
+        if not self.by_id:
             return entries.directories().paths()
         return [entry.id for entry in entries.directories()]
 
@@ -134,15 +132,11 @@ class KeyScheme:
 
     def child(self, directory_key: str, name: str) -> str:
         """The entry key of a child."""
-        return (
-            _native.join(directory_key, name)
-            if self.layout == "path"
-            else f"{directory_key}/{name}"
-        )
+        return f"{directory_key}/{name}" if self.by_id else _native.join(directory_key, name)
 
     def parent_key(self, entry_key: str) -> str:
         """The directory key in an entry key, that of its directory."""
-        if self.layout == "path":
+        if not self.by_id:
             return _native.split(entry_key)[0]
         return entry_key.rpartition("/")[0]
 
@@ -154,7 +148,7 @@ class KeyScheme:
     def with_path(self, entry: Entry) -> Entry:
         """An entry that was read by a scan, with a path for the log. In layout `tree`, whose keys
         contain no paths, the path contains the id of the directory: `/.directory/<id>/<name>`."""
-        if self.layout == "path":
+        if not self.by_id:
             return entry
         return replace(entry, path=f"{BY_ID}/{entry.entry_key}")
 

@@ -137,9 +137,10 @@ class TreeCheck:
         """Add directories to the path index."""
         self._index.add(directories)
 
-    def save_directories(self, file: str) -> None:
+    def save_directories(self, file: str) -> bool:
         """Write the path index."""
         self._index.save(file)
+        return True
 
     def open_directories(self, file: str) -> None:
         """Look up the places of directories in the file."""

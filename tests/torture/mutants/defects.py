@@ -842,7 +842,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a renamed directory that a failed commit creates again",
         "namespace/multi_path_commit.py",
-        '    if store.keys.layout == "tree":\n        return\n    left',
+        "    if store.keys.by_id:\n        return\n    left",
         "    left",
         "tests/layouts/test_file_transactions.py"
         "::test_a_directory_that_was_renamed_before_a_commit_is_not_created_again",
