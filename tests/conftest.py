@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -46,6 +47,12 @@ def unavailable(reason: str) -> NoReturn:
     if in_ci():
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+def pytest_configure() -> None:
+    """Let tests of Ctrl-C work in a background job, which inherits that SIGINT is ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before groups and marks are looked at

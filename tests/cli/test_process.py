@@ -282,7 +282,6 @@ def test_an_interrupt_while_it_starts_is_no_traceback(module: str, embedded: str
     """As the installed command does it: the package is imported, then `main` is called."""
     program = f"""
 import importlib.abc, os, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 class Interrupt(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name == {module!r}:

@@ -471,7 +471,6 @@ import asyncio, os, signal, sys, threading
 from s3k_async import S3kSyncClient, init_volume
 from s3k_async._sync.loop_thread import current_bridge
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 config = asyncio.run(init_volume("memory://v", part_size=100, multipart_threshold=100))
 fs = S3kSyncClient(config=config)
 fs.stat("/")
