@@ -156,6 +156,7 @@ def test_neither_the_driver_nor_a_broadcast_has_all_directories_in_memory(
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
+        assert name is not None
         assert peak < sys.getsizeof(ids[0]) * count  # the ids alone, each once
         with closing(ScanResult(table, collector, name)):
             assert files_of_spark()[name] > 40 * count
