@@ -8,16 +8,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 
-from s3k_async import NoSpaceError, S3kSyncClient
+from s3k_async import S3kSyncClient
 from s3k_async.settings import resolve
 from s3k_async.volumes import init_volume
 
 SMALL = 100
+BIG = 1_000_000
 COMMANDS = (
     ("ls", "./vol:/big"),
     ("put", "one", "./vol:/more"),
@@ -33,15 +35,15 @@ COMMANDS = (
 
 
 def fill() -> None:
-    """Files of the volume until the disk takes no more, then a file of somebody else's."""
+    """Files of the volume until two more would not fit, so that SQLite has the space to empty its
+    log when it is closed; then a file of somebody else's."""
     with S3kSyncClient("./vol") as fs:
         for number in range(SMALL):
             fs.write(f"/small/{number}", b"x" * 100)
         number = 0
-        with suppress(NoSpaceError):
-            while True:
-                fs.write(f"/big/{number}", b"y" * 1_000_000)
-                number += 1
+        while shutil.disk_usage(".").free > 2 * BIG:
+            fs.write(f"/big/{number}", b"y" * BIG)
+            number += 1
     with suppress(OSError), Path("filler").open("wb", buffering=0) as file:
         while True:
             file.write(bytes(4096))
