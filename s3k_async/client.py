@@ -20,10 +20,11 @@ from s3k_async._core.active_calls import call, counted_call
 from s3k_async._core.metering import RequestCounter, Requests, counting
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.adoption import adopt_many
+from s3k_async.bulk.copying import copy
 from s3k_async.bulk.file_reads import exists_many, read_each, read_many, stat_many
 from s3k_async.bulk.file_writes import write_many
 from s3k_async.bulk.path_changes import delete, delete_many, rename, rename_many
-from s3k_async.bulk.publish import ProgressCallback, copy, touch, write
+from s3k_async.bulk.publish import ProgressCallback, touch, write
 from s3k_async.bulk.staged_uploads import StagedWriter, discard_staged, open_staged
 from s3k_async.bulk.trash import Trash
 from s3k_async.config import VolumeConfig

@@ -29,6 +29,7 @@ __all__ = [
     "ByteBudget",
     "gather",
     "interleaved",
+    "iterate",
     "merge",
     "raise_first",
     "run_all",
@@ -56,7 +57,7 @@ async def run_all(
             slots.release()
 
     try:
-        async with anyio.create_task_group() as tasks, aclosing(_iterate(items)) as source:
+        async with anyio.create_task_group() as tasks, aclosing(iterate(items)) as source:
             async for item in source:
                 await slots.acquire()
                 tasks.start_soon(one, item)
@@ -94,7 +95,7 @@ class Budget:
                     alone.set()
 
         try:
-            async with anyio.create_task_group() as tasks, aclosing(_iterate(items)) as source:
+            async with anyio.create_task_group() as tasks, aclosing(iterate(items)) as source:
                 async for item in source:
                     alone = None if self._free > 0 else anyio.Event()
                     taken = cost(item)
@@ -240,7 +241,8 @@ async def gather(work: Callable[[T], Awaitable[R]], items: Iterable[T], *, limit
     return results  # type: ignore[return-value]
 
 
-async def _iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T, None]:
+async def iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T, None]:
+    """The items of either kind of iterable. Closes a generator of asynchronous ones."""
     if isinstance(items, AsyncIterable):
         try:
             async for item in items:

@@ -1,23 +1,31 @@
 """Writes of many files: parallel uploads, entries published a hundred in a request.
 
-The list is divided into windows. The paths of a window are read together, its data is uploaded
+The files are divided into windows. The paths of a window are read together, its data is uploaded
 under one limit for the whole call, and its entries are published together. A file that lost a race
-is written again individually.
+is written again individually, and so is a large file, concurrently with its window.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import partial
 
 import anyio
 
-from s3k_async._core.concurrency import ByteBudget, run_all
+from s3k_async._core.concurrency import ByteBudget, iterate, run_all
 from s3k_async.backends.ports.blobs import Buffer
-from s3k_async.bulk.publish import write
+from s3k_async.bulk.publish import Upload, publish_new
 from s3k_async.errors import (
     ArgumentTypeError,
     ConflictError,
@@ -26,12 +34,16 @@ from s3k_async.errors import (
     S3kError,
 )
 from s3k_async.files.open_files import bytes_of, drop_unpublished
-from s3k_async.model import ROOT, ChangeResult, Content, Entry
+from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, Entry
 from s3k_async.namespace.file_batches import prepare_many, publish_many
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["write_many"]
+__all__ = ["LARGE", "NewFile", "write_files", "write_many"]
+
+LARGE = 8 * 1024 * 1024
+"""Bytes from which on a file of a tree is written individually: the others of its window would
+wait for it, and be published late."""
 
 WINDOW_FILES = 1000
 WINDOW_BYTES = 64 * 1024 * 1024
@@ -45,7 +57,19 @@ UPLOAD_BYTES = 64 * 1024 * 1024
 LOST = 16
 """Files that lost a race and are written individually, concurrently."""
 
-_File: TypeAlias = tuple[str, memoryview]
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file to be written. Its content is read when it is uploaded."""
+
+    path: str
+    size: int
+    """Bytes that the upload holds in memory."""
+    upload: Upload
+    alone: Callable[[], Awaitable[int]] | None = None
+    """For a large file, how it is written by itself, which returns its size."""
+    source: str = ""
+    """What is copied to the path, in messages."""
 
 
 async def write_many(
@@ -57,18 +81,80 @@ async def write_many(
 ) -> ChangeResult:
     """Write each file of the list; the result lists the failures."""
     volume.store.require_writable(ROOT)
-    load = _Load(volume, overwrite)
-    fit = load.distinct(load.given(files, normalise))
-    await run_all(load.window, _windows(fit), limit=WINDOWS)
-    return ChangeResult(load.files, 0, load.bytes, failures=tuple(load.failures))
+    tally = ChangeTally()
+
+    def done(_: NewFile, size: int) -> None:
+        tally.files += 1
+        tally.bytes += size
+
+    def failed(file: NewFile, error: S3kError) -> None:
+        tally.failures.append((file.path, error))
+
+    fit = _distinct(_given(volume, files, normalise, tally), tally)
+    await write_files(volume, fit, overwrite=overwrite, done=done, failed=failed)
+    return tally.result()
 
 
-def _windows(files: list[_File]) -> Iterator[list[_File]]:
-    window: list[_File] = []
+def _given(
+    volume: Volume,
+    files: Iterable[object],
+    normalise: Callable[[str | os.PathLike[str]], str],
+    tally: ChangeTally,
+) -> list[NewFile]:
+    """The list with normalised paths, without invalid paths or data."""
+    found = []
+    for each in files:
+        if isinstance(each, str) or not isinstance(each, Sequence) or len(each) != 2:
+            raise ArgumentTypeError(f"a file to write is (path, data), not {type(each).__name__}")
+        given, data = each
+        path = str(given)
+        try:
+            path = normalise(given)
+            view = bytes_of(data, path)
+        except S3kError as error:
+            tally.failures.append((path, error))
+        else:
+            found.append(NewFile(path, len(view), partial(_put, volume, view)))
+    return found
+
+
+async def _put(volume: Volume, view: memoryview, target: WriteTarget) -> Content:
+    return await volume.storage.put(target.object_id, view)
+
+
+def _distinct(files: list[NewFile], tally: ChangeTally) -> list[NewFile]:
+    """The files without duplicate paths, whose final content would be ambiguous."""
+    named = Counter(file.path for file in files)
+    for path, count in named.items():
+        if count > 1:
+            error = InvalidArgumentError(f"the path is named {count} times in one list", path=path)
+            tally.failures.append((path, error))
+    return [file for file in files if named[file.path] == 1]
+
+
+async def write_files(
+    volume: Volume,
+    files: Iterable[NewFile] | AsyncIterable[NewFile],
+    *,
+    overwrite: bool,
+    done: Callable[[NewFile, int], object],
+    failed: Callable[[NewFile, S3kError], object],
+) -> None:
+    """Write files at different paths; missing parents are created. Each of them succeeds or fails
+    by itself: one of `done`, with its size, and `failed` is called. What these raise ends the
+    call. Files are taken from `files` as they can be written."""
+    load = _Load(volume, overwrite, done, failed)
+    await run_all(load.window, _windows(files), limit=WINDOWS)
+
+
+async def _windows(
+    files: Iterable[NewFile] | AsyncIterable[NewFile],
+) -> AsyncGenerator[list[NewFile], None]:
+    window: list[NewFile] = []
     size = 0
-    for path, view in files:
-        window.append((path, view))
-        size += len(view)
+    async for file in iterate(files):
+        window.append(file)
+        size += file.size
         if len(window) == WINDOW_FILES or size >= WINDOW_BYTES:
             yield window
             window, size = [], 0
@@ -78,111 +164,95 @@ def _windows(files: list[_File]) -> Iterator[list[_File]]:
 
 @dataclass(slots=True)
 class _Load:
-    """The write of one list of files."""
+    """The write of some files."""
 
     volume: Volume
     overwrite: bool
-    files: int = 0
-    bytes: int = 0
-    failures: list[tuple[str, Exception]] = field(default_factory=list)
+    done: Callable[[NewFile, int], object]
+    failed: Callable[[NewFile, S3kError], object]
     budget: ByteBudget = field(default_factory=lambda: ByteBudget(UPLOAD_BYTES))
     preparing: anyio.Lock = field(default_factory=anyio.Lock)
     """Windows read directories one after the other, so that each can use the directories that
     earlier ones have read or created."""
 
-    def given(
-        self,
-        files: Iterable[object],
-        normalise: Callable[[str | os.PathLike[str]], str],
-    ) -> list[_File]:
-        """The list with normalised paths and buffers that can be sliced, without invalid paths or
-        data."""
-        found = []
-        for each in files:
-            if isinstance(each, str) or not isinstance(each, Sequence) or len(each) != 2:
-                raise ArgumentTypeError(
-                    f"a file to write is (path, data), not {type(each).__name__}"
-                )
-            given, data = each
-            path = str(given)
-            try:
-                path = normalise(given)
-                found.append((path, bytes_of(data, path)))
-            except S3kError as error:
-                self.failures.append((path, error))
-        return found
+    async def window(self, files: list[NewFile]) -> None:
+        """Write some files."""
+        large = [file for file in files if file.alone is not None]
+        small = [file for file in files if file.alone is None]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(run_all, self._alone, large, limit=LOST))
+            await self._together(small)
 
-    def distinct(self, files: list[_File]) -> list[_File]:
-        """The files without duplicate paths, whose final content would be ambiguous."""
-        named = Counter(path for path, _ in files)
-        for path, count in named.items():
-            if count > 1:
-                error = InvalidArgumentError(
-                    f"the path is named {count} times in one list", path=path
-                )
-                self.failures.append((path, error))
-        return [file for file in files if named[file[0]] == 1]
-
-    async def window(self, files: list[_File]) -> None:
+    async def _together(self, files: list[NewFile]) -> None:
         """Write some files together, and those that lost a race individually."""
-        views = dict(files)
+        named = {file.path: file for file in files}
         contents: list[tuple[WriteTarget, Content]] = []
 
         async def upload(target: WriteTarget) -> None:
-            view = views[target.path]
+            file = named[target.path]
             try:
-                async with self.budget.hold(len(view)):
-                    contents.append((target, await self.volume.storage.put(target.object_id, view)))
+                async with self.budget.hold(file.size):
+                    contents.append((target, await file.upload(target)))
             except S3kError as error:
-                self.failures.append((target.path, error))
+                self.failed(file, error)
 
-        await run_all(upload, await self._targets(list(views)), limit=UPLOADS)
-        lost = await self._publish(contents)
-        await run_all(lambda path: self._alone(path, views[path]), lost, limit=LOST)
+        await run_all(upload, await self._targets(named), limit=UPLOADS)
+        lost = await self._publish(contents, named)
+        await run_all(self._alone, lost, limit=LOST)
 
-    async def _targets(self, paths: list[str]) -> list[WriteTarget]:
+    async def _targets(self, named: Mapping[str, NewFile]) -> list[WriteTarget]:
         targets = []
         try:
             async with self.preparing:
-                found = await prepare_many(self.volume.store, paths)
+                found = await prepare_many(self.volume.store, list(named))
         except S3kError as error:
-            self.failures += [(path, error) for path in paths]
+            for file in named.values():
+                self.failed(file, error)
             return []
         for path, prepared in found.items():
             if isinstance(prepared, S3kError):
-                self.failures.append((path, prepared))
+                self.failed(named[path], prepared)
             elif prepared.current is not None and not self.overwrite:
-                self.failures.append((path, PathExistsError("the file exists", path=path)))
+                self.failed(named[path], PathExistsError("the file exists", path=path))
             else:
                 targets.append(prepared)
         return targets
 
-    async def _publish(self, contents: list[tuple[WriteTarget, Content]]) -> list[str]:
-        """Publish the uploads; returns the paths that other clients changed meanwhile."""
+    async def _publish(
+        self, contents: list[tuple[WriteTarget, Content]], named: Mapping[str, NewFile]
+    ) -> list[NewFile]:
+        """Publish the uploads; returns the files whose paths other clients changed meanwhile."""
         published = await publish_many(self.volume.store, contents, overwrite=self.overwrite)
         lost = []
         unpublished = []
+        failures = []
         for target, content in contents:
-            outcome = published[target.path]
+            file, outcome = named[target.path], published[target.path]
             if isinstance(outcome, Entry):
-                self._done(outcome)
+                self.done(file, outcome.size)
                 continue
             unpublished.append((content.physical, outcome))
             if isinstance(outcome, ConflictError):
-                lost.append(target.path)
+                lost.append(file)
             else:
-                self.failures.append((target.path, outcome))
+                failures.append((file, outcome))
         await run_all(
             lambda one: drop_unpublished(self.volume.storage, *one), unpublished, limit=LOST
         )
+        for failure in failures:
+            self.failed(*failure)
         return lost
 
-    async def _alone(self, path: str, view: memoryview) -> None:
+    async def _alone(self, file: NewFile) -> None:
         try:
-            self._done(await write(self.volume, path, view, overwrite=self.overwrite))
+            if file.alone is not None:
+                size = await file.alone()
+            else:
+                entry = await publish_new(
+                    self.volume, file.path, file.upload, overwrite=self.overwrite
+                )
+                size = entry.size
         except S3kError as error:
-            self.failures.append((path, error))
-
-    def _done(self, entry: Entry) -> None:
-        self.files += 1
-        self.bytes += entry.size
+            self.failed(file, error)
+        else:
+            self.done(file, size)

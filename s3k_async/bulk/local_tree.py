@@ -70,7 +70,8 @@ class LocalTree:
     reason."""
 
     directories: list[str] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
+    files: list[tuple[str, int]] = field(default_factory=list)
+    """With their sizes."""
     failures: list[tuple[str, Exception]] = field(default_factory=list)
 
 
@@ -85,7 +86,7 @@ def survey(root: str) -> LocalTree:
                 if entry.is_dir(follow_symlinks=False):
                     found.directories.append(relative)
                 elif entry.is_file():
-                    found.files.append(relative)
+                    found.files.append((relative, entry.stat().st_size))
                 else:
                     raise UnsupportedError(_not_a_file(entry), path=entry.path)
         except S3kError as error:

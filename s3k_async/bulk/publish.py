@@ -7,38 +7,34 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
-from s3k_async import _native
-from s3k_async._core.concurrency import run_all
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.errors import (
     ConflictError,
-    CorruptDataError,
-    DataMissingError,
-    IsDirectoryError,
     PathExistsError,
-    RenameIntoSelfError,
     S3kError,
     UncommittedFileError,
 )
-from s3k_async.files.file_ranges import LOOKS, need_readable
 from s3k_async.files.open_files import bytes_of, drop_unpublished
 from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, Entry, Progress
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
-from s3k_async.namespace.entry_reader import existing
-from s3k_async.namespace.ordered_walk import walk
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["ProgressCallback", "ProgressTally", "copy", "is_below", "publish_new", "touch", "write"]
+__all__ = [
+    "ProgressCallback",
+    "ProgressTally",
+    "Upload",
+    "is_below",
+    "publish_new",
+    "touch",
+    "write",
+]
 
 ProgressCallback: TypeAlias = Callable[[Progress], object]
 """Called as work proceeds. An exception cancels the work and is raised to the caller."""
 
 Upload: TypeAlias = Callable[[WriteTarget], Awaitable[Content]]
 """Uploads the data for a target, under its object id."""
-
-COPIES = 16
-"""Concurrent files of one recursive copy."""
 
 
 async def write(volume: Volume, path: str, data: Buffer, *, overwrite: bool) -> Entry:
@@ -149,106 +145,3 @@ class ProgressTally:
 def is_below(path: str, directory: str) -> bool:
     """Whether a path is a directory or lies below it, by components."""
     return path == directory or path.startswith(ROOT if directory == ROOT else directory + "/")
-
-
-async def copy(
-    origin: Volume,
-    source: str,
-    destination: Volume,
-    target: str,
-    *,
-    overwrite: bool,
-    recursive: bool,
-    progress: ProgressCallback | None,
-) -> ChangeResult:
-    """Copy a file, or with `recursive` a directory, within a volume or between two."""
-    tally = ProgressTally("copy", progress)
-    with destination.calls.running():
-        entry = await existing(origin.store, source)
-        if not entry.is_dir:
-            tally.add(await _copy_file(origin, entry, destination, target, overwrite=overwrite))
-            return tally.result
-        if not recursive:
-            raise IsDirectoryError(
-                "the source is a directory; copying one has to be asked for", path=source
-            )
-        if origin is destination and is_below(target, source):
-            raise RenameIntoSelfError(
-                "a directory cannot be copied to itself or below itself", path=target
-            )
-        await _copy_tree(origin, entry, destination, target, overwrite=overwrite, tally=tally)
-        return tally.result
-
-
-async def _copy_file(
-    origin: Volume,
-    entry: Entry,
-    destination: Volume,
-    target: str,
-    *,
-    overwrite: bool,
-) -> Entry:
-    """Copy the data of the entry; a version that was replaced and collected meanwhile is looked up
-    again."""
-    for _ in range(LOOKS):
-        try:
-            return await _copy_version(origin, entry, destination, target, overwrite=overwrite)
-        except (CorruptDataError, DataMissingError):
-            current = await origin.store.get(entry.path)
-            if current is None or current.is_dir or current.content == entry.content:
-                raise
-            entry = current
-    return await _copy_version(origin, entry, destination, target, overwrite=overwrite)
-
-
-async def _copy_version(
-    origin: Volume,
-    entry: Entry,
-    destination: Volume,
-    target: str,
-    *,
-    overwrite: bool,
-) -> Entry:
-    need_readable(entry)
-
-    async def upload(at: WriteTarget) -> Content:
-        storage = destination.storage
-        try:
-            return await storage.copy_from(origin.storage, entry.content, at.object_id)
-        except DataMissingError as error:
-            raise DataMissingError(
-                f"the physical object {entry.physical} does not exist", path=entry.path
-            ) from error
-        except CorruptDataError as error:
-            raise CorruptDataError(error.message, path=entry.path) from error
-
-    return await publish_new(destination, target, upload, overwrite=overwrite)
-
-
-async def _copy_tree(
-    origin: Volume,
-    top: Entry,
-    destination: Volume,
-    target: str,
-    *,
-    overwrite: bool,
-    tally: ProgressTally,
-) -> None:
-    tally.add(await destination.store.make_directory(target, exist_ok=overwrite))
-    skip = len(top.path.rstrip("/")) + 1
-
-    async def one(entry: Entry) -> None:
-        try:
-            place = _native.normalize(f"{target}/{entry.path[skip:]}")
-            if entry.is_dir:
-                done = await destination.store.make_directory(place)
-            else:
-                done = await _copy_file(origin, entry, destination, place, overwrite=overwrite)
-        except S3kError as error:
-            tally.failures.append((entry.path, error))
-        else:
-            tally.add(done)
-
-    async for page in walk(origin.store, origin.store.keys.directory(top)):
-        await run_all(one, [entry for entry in page if not entry.is_reservation], limit=COPIES)
-    tally.result.raise_for_failures(path=top.path)

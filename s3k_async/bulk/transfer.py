@@ -4,18 +4,21 @@ once."""
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
+from s3k_async._core.active_calls import call
 from s3k_async._core.concurrency import run_all
 from s3k_async._native import normalize
 from s3k_async.bulk import local_tree
 from s3k_async.bulk.expected_objects import delete_seen
+from s3k_async.bulk.file_writes import LARGE, NewFile, write_files
+from s3k_async.client import S3kClient, volume_of
 from s3k_async.errors import (
     BusyError,
     ClosedClientError,
@@ -33,10 +36,8 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.files.open_files import FileReader
-from s3k_async.model import ROOT, ChangeResult, ChangeTally, FileStatus, Progress
-
-if TYPE_CHECKING:
-    from s3k_async.client import S3kClient
+from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, FileStatus, Progress
+from s3k_async.namespace.store import WriteTarget
 
 __all__ = [
     "ProgressCallback",
@@ -94,8 +95,14 @@ class _Transfer:
 
     async def attempt(self, path: str, work: Awaitable[object]) -> None:
         """Await the work on one entry; its error is recorded, unless it ends the transfer."""
-        try:
+        with self.noting(path):
             await work
+
+    @contextmanager
+    def noting(self, path: str) -> Iterator[None]:
+        """As `attempt`, for the body."""
+        try:
+            yield
         except S3kError as error:
             self.failed(path, error)
 
@@ -144,11 +151,12 @@ async def upload(
         await client.makedirs(f"{target}/{relative}")
         transfer.tally.directories += 1
 
-    async def put(relative: str) -> None:
-        place = normalize(f"{target}/{relative}")
-        transfer.done(
-            place, await _upload_file(client, os.path.join(root, relative), place, overwrite)
-        )
+    def files() -> Iterator[NewFile]:
+        for relative, size in survey.files:
+            local = os.path.join(root, relative)
+            with transfer.noting(local):
+                place = normalize(f"{target}/{relative}")
+                yield _new_file(client, local, place, size, overwrite)
 
     await client.makedirs(target)
     transfer.tally.directories += 1
@@ -158,11 +166,7 @@ async def upload(
             list(level),
             limit=FILES,
         )
-    await run_all(
-        lambda each: transfer.attempt(os.path.join(root, each), put(each)),
-        survey.files,
-        limit=FILES,
-    )
+    await _upload_files(client, files(), transfer, overwrite=overwrite)
     return transfer.tally.result()
 
 
@@ -252,22 +256,66 @@ def _depth(path: str) -> int:
     return path.count("/")
 
 
+@call
+async def _upload_files(
+    client: S3kClient, files: Iterable[NewFile], transfer: _Transfer, *, overwrite: bool
+) -> None:
+    await write_files(
+        volume_of(client),
+        files,
+        overwrite=overwrite,
+        done=lambda file, size: transfer.done(file.path, size),
+        failed=lambda file, error: transfer.failed(file.source, error),
+    )
+
+
+def _new_file(client: S3kClient, local: str, target: str, size: int, overwrite: bool) -> NewFile:
+    """A local file, whose size may have changed when it is uploaded."""
+
+    async def upload(at: WriteTarget) -> Content:
+        storage = volume_of(client).storage
+        async with _opened(local) as (descriptor, _):
+            data = await to_thread.run_sync(local_tree.read, descriptor, local, 0, CHUNK)
+            if len(data) < CHUNK:
+                return await storage.put(at.object_id, data)
+            writer = storage.writer(at.object_id)  # the file has grown
+            try:
+                await _send(descriptor, local, writer.write)
+                return await writer.finish()
+            except BaseException:
+                await writer.abort()
+                raise
+
+    alone = partial(_upload_file, client, local, target, overwrite)
+    return NewFile(target, size, upload, alone if size >= LARGE else None, source=local)
+
+
 async def _upload_file(client: S3kClient, local: str, target: str, overwrite: bool) -> int:
-    descriptor, size = await to_thread.run_sync(local_tree.open_regular, local)
-    try:
+    async with _opened(local) as (descriptor, size):
         if size < CHUNK:
             data = await to_thread.run_sync(local_tree.read, descriptor, local, 0, CHUNK)
             if len(data) < CHUNK:
                 await client.write(target, data, overwrite=overwrite)
                 return len(data)
-        sent = 0
         async with client.open(target, "wb" if overwrite else "xb") as writer:
-            while piece := await to_thread.run_sync(
-                local_tree.read, descriptor, local, sent, CHUNK
-            ):
-                await writer.write(piece)
-                sent += len(piece)
-        return sent
+            return await _send(descriptor, local, writer.write)
+
+
+async def _send(descriptor: int, local: str, write: Callable[[bytes], Awaitable[object]]) -> int:
+    """Write an open local file in pieces; returns its size."""
+    sent = 0
+    while piece := await to_thread.run_sync(local_tree.read, descriptor, local, sent, CHUNK):
+        await write(piece)
+        sent += len(piece)
+    return sent
+
+
+@asynccontextmanager
+async def _opened(local: str) -> AsyncIterator[tuple[int, int]]:
+    """A descriptor of a regular local file, and the file's size."""
+    descriptor, size = await to_thread.run_sync(local_tree.open_regular, local)
+    try:
+        yield descriptor, size
     finally:
         os.close(descriptor)
 

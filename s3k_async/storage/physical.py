@@ -11,7 +11,7 @@ import anyio
 from s3k_async._core.runtime import Runtime
 from s3k_async._native import Xxh3_128
 from s3k_async.backends.ports.blob_keys import check_key, check_unchanged
-from s3k_async.backends.ports.blobs import BlobStore, Buffer
+from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer
 from s3k_async.config import Tuning
 from s3k_async.errors import (
     BlobChangedError,
@@ -162,15 +162,23 @@ class PhysicalStorage:
             return await self._stream_from(source, content, object_id)
         key = self._runtime.physical_key(object_id)
         blobs, source_key = source.located(physical)
+        recorded = _as_recorded(source_key, content)
+        info: BlobInfo | None
         try:
             info = await self.blobs.copy(
-                blobs, source_key, key, if_match=_match(physical, content.etag)
+                blobs,
+                source_key,
+                key,
+                found=recorded,
+                if_match=_match(physical, content.etag),
             )
         except BlobNotFoundError as error:
             raise DataMissingError("the physical object does not exist", path=physical) from error
         except BlobChangedError as error:
             raise _changed(physical) from error
-        if info.size != size:
+        if recorded is not None and info.etag != recorded.etag:
+            info = await self.blobs.head(key)
+        if info is None or info.size != size:
             await self.delete(key)
             raise _changed(physical)
         return Content(key, size, info.etag, content.checksum)
@@ -273,6 +281,19 @@ def _match(physical: str, etag: str) -> str | None:
     """The required etag of an object. The volume's own keys are written once; a copy or restore of
     their objects keeps the bytes, but not the etags."""
     return etag if etag and is_uri(physical) else None
+
+
+def _as_recorded(key: str, content: Content) -> BlobInfo | None:
+    """An object of the volume's own as its entry describes it, if a copy with the same etag has the
+    same bytes; None if only the service can tell its size.
+
+    The etag of an object that was stored by one request is a digest of its bytes, which its copies
+    share, or, encrypted with KMS, one that no other object has; that of a multipart upload ends in
+    the number of its parts. Source: Amazon S3 API Reference, data type Object, ETag.
+    """
+    if is_uri(content.physical) or not content.etag or "-" in content.etag:
+        return None
+    return BlobInfo(key, content.size, content.etag)
 
 
 def _changed(physical: str) -> CorruptDataError:

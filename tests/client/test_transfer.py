@@ -6,12 +6,14 @@ import asyncio
 import itertools
 import os
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from anyio.lowlevel import checkpoint
 
-from s3k_async.bulk import transfer
+from s3k_async.bulk import local_tree, transfer
+from s3k_async.bulk.file_writes import LARGE
 from s3k_async.bulk.transfer import download, move_to, upload
 from s3k_async.client import S3kClient
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
@@ -26,7 +28,7 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.files.open_files import FileWriter
-from s3k_async.model import FileStatus, Progress
+from s3k_async.model import FileStatus, LayoutName, Progress
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
@@ -61,6 +63,7 @@ async def other() -> AsyncIterator[S3kClient]:
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> int:
     """Files of more than a thousand bytes are large."""
     monkeypatch.setattr(transfer, "CHUNK", 1000)
+    monkeypatch.setattr(transfer, "LARGE", 1000)
     return 1000
 
 
@@ -184,6 +187,56 @@ async def test_again_with_and_without_overwriting(
     assert on_disk(tmp_path / "copy") == on_disk(local)
 
 
+@pytest.mark.parametrize("layout", ["path", "tree"])
+async def test_a_small_file_of_a_tree_takes_one_request_for_its_data(
+    tmp_path: Path, layout: LayoutName
+) -> None:
+    """And a twentieth of one for the log."""
+    files = 1000
+    for number in range(files):
+        place = tmp_path / f"d{number % 10}" / str(number)
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(b"%d" % number)
+    config = replace(memory_config(), layout=layout)
+    await init_volume(config)
+    for call, operation in (
+        (lambda fs: upload(fs, tmp_path, "/in"), "PutObject"),
+        (lambda fs: fs.copy("/in", "/out", recursive=True), "CopyObject"),
+    ):
+        async with S3kClient(config=config) as fs:
+            with fs.count() as counter:
+                result = await call(fs)
+            await fs.close()
+        assert (result.files, result.failures) == (files, ())
+        data = [count for count in counter.requests.counts if count.part == "data"]
+        assert [(count.operation, count.requests) for count in data] == [(operation, files)]
+        assert counter.requests.of("log") <= files // 20
+    async with S3kClient(config=config) as fs:
+        assert await in_volume(fs, "/out") == on_disk(tmp_path)
+
+
+async def test_files_that_change_while_a_tree_is_uploaded(
+    fs: S3kClient, local: Path, small_chunks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a file holds when it is read is stored, whatever its size was before; a file that is
+    gone is a failure."""
+    survey = local_tree.survey
+
+    def then_changes(root: str) -> local_tree.LocalTree:
+        found = survey(root)
+        (local / "a").write_bytes(b"grown" * 1000)
+        (local / "e").write_bytes(b"shrunk")
+        (local / "sub" / "b").unlink()
+        return found
+
+    monkeypatch.setattr(local_tree, "survey", then_changes)
+    result = await upload(fs, local, "/in")
+    assert [(path, type(error)) for path, error in result.failures] == [
+        (str(local / "sub" / "b"), PathNotFoundError)
+    ]
+    assert await in_volume(fs, "/in") == on_disk(local)
+
+
 # What goes wrong with one file
 
 
@@ -291,15 +344,22 @@ async def test_bytes_that_are_not_those_written_leave_no_local_file(
 # What would go wrong with every file
 
 
+@pytest.mark.parametrize("large", [LARGE, 1000])
 async def test_a_full_disk_ends_an_upload(
-    fs: S3kClient, local: Path, monkeypatch: pytest.MonkeyPatch
+    local: Path, large: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def full(*_: object, **__: object) -> FileStatus:
-        raise NoSpaceError("full", path="/in")
-
-    monkeypatch.setattr(S3kClient, "write", full)
-    with pytest.raises(NoSpaceError):
-        await upload(fs, local, "/in")
+    """Whether the file is written with others or individually."""
+    faults = FaultPlan()
+    config = memory_config()
+    await init_volume(config)
+    monkeypatch.setattr(transfer, "LARGE", large)
+    async with faulty_client(faults, config) as fs:
+        faults.fail_when(
+            lambda call: call.method == "put" and ".id=" in call.key, NoSpaceError("full")
+        )
+        with pytest.raises(NoSpaceError):
+            await upload(fs, local, "/in")
+        assert set((await in_volume(fs, "/in")).values()) == {None}
 
 
 async def test_a_full_disk_ends_a_download(

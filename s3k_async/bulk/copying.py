@@ -1,0 +1,155 @@
+"""Copies of files and trees, within a volume or between two."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from s3k_async import _native
+from s3k_async._core.concurrency import run_all
+from s3k_async.bulk.file_writes import LARGE, NewFile, write_files
+from s3k_async.bulk.publish import ProgressCallback, ProgressTally, Upload, is_below, publish_new
+from s3k_async.errors import (
+    CorruptDataError,
+    DataMissingError,
+    IsDirectoryError,
+    RenameIntoSelfError,
+    S3kError,
+)
+from s3k_async.files.file_ranges import LOOKS, need_readable
+from s3k_async.model import ChangeResult, Content, Entry
+from s3k_async.namespace.entry_reader import existing
+from s3k_async.namespace.ordered_walk import walk
+from s3k_async.namespace.store import WriteTarget
+from s3k_async.volumes.volume import Volume
+
+__all__ = ["copy"]
+
+DIRECTORIES = 16
+"""Directories that are created at the same time."""
+
+
+async def copy(
+    origin: Volume,
+    source: str,
+    destination: Volume,
+    target: str,
+    *,
+    overwrite: bool,
+    recursive: bool,
+    progress: ProgressCallback | None,
+) -> ChangeResult:
+    """Copy a file, or with `recursive` a directory, within a volume or between two."""
+    tally = ProgressTally("copy", progress)
+    with destination.calls.running():
+        entry = await existing(origin.store, source)
+        if not entry.is_dir:
+            upload = _copied(origin, entry, destination)
+            tally.add(await publish_new(destination, target, upload, overwrite=overwrite))
+            return tally.result
+        if not recursive:
+            raise IsDirectoryError(
+                "the source is a directory; copying one has to be asked for", path=source
+            )
+        if origin is destination and is_below(target, source):
+            raise RenameIntoSelfError(
+                "a directory cannot be copied to itself or below itself", path=target
+            )
+        tally.add(await destination.store.make_directory(target, exist_ok=overwrite))
+        tree = _TreeCopy(origin, entry, destination, target, overwrite, tally)
+        await write_files(
+            destination, tree.files(), overwrite=overwrite, done=tree.done, failed=tree.failed
+        )
+        tally.result.raise_for_failures(path=entry.path)
+        return tally.result
+
+
+def _copied(origin: Volume, entry: Entry, destination: Volume) -> Upload:
+    """Copies the data of the entry; if its version was replaced and collected meanwhile, that of
+    the present one."""
+
+    async def upload(at: WriteTarget) -> Content:
+        current = entry
+        for _ in range(LOOKS):
+            try:
+                return await _copied_version(origin, current, destination, at)
+            except (CorruptDataError, DataMissingError):
+                found = await origin.store.get(entry.path)
+                if found is None or found.is_dir or found.content == current.content:
+                    raise
+                current = found
+        return await _copied_version(origin, current, destination, at)
+
+    return upload
+
+
+async def _copied_version(
+    origin: Volume, entry: Entry, destination: Volume, at: WriteTarget
+) -> Content:
+    need_readable(entry)
+    try:
+        return await destination.storage.copy_from(origin.storage, entry.content, at.object_id)
+    except DataMissingError as error:
+        raise DataMissingError(
+            f"the physical object {entry.physical} does not exist", path=entry.path
+        ) from error
+    except CorruptDataError as error:
+        raise CorruptDataError(error.message, path=entry.path) from error
+
+
+class _TreeCopy:
+    """The copy of everything below one directory."""
+
+    def __init__(
+        self,
+        origin: Volume,
+        top: Entry,
+        destination: Volume,
+        target: str,
+        overwrite: bool,
+        tally: ProgressTally,
+    ) -> None:
+        self._origin = origin
+        self._top = top
+        self._destination = destination
+        self._target = target
+        self._overwrite = overwrite
+        self._tally = tally
+
+    async def files(self) -> AsyncGenerator[NewFile, None]:
+        """The files. Directories are created before those in them are returned."""
+        skip = len(self._top.path.rstrip("/")) + 1
+        async for page in walk(self._origin.store, self._origin.store.keys.directory(self._top)):
+            placed: list[tuple[Entry, str]] = []
+            for entry in page:
+                if entry.is_reservation:
+                    continue
+                with self._tally.noting(entry.path):
+                    placed.append((entry, _native.normalize(f"{self._target}/{entry.path[skip:]}")))
+            directories = [each for each in placed if each[0].is_dir]
+            await run_all(self._make_directory, directories, limit=DIRECTORIES)
+            for entry, place in placed:
+                if not entry.is_dir:
+                    yield self._file(entry, place)
+
+    async def _make_directory(self, placed: tuple[Entry, str]) -> None:
+        entry, place = placed
+        with self._tally.noting(entry.path):
+            self._tally.add(await self._destination.store.make_directory(place))
+
+    def _file(self, entry: Entry, place: str) -> NewFile:
+        upload = _copied(self._origin, entry, self._destination)
+
+        async def alone() -> int:
+            copied = await publish_new(self._destination, place, upload, overwrite=self._overwrite)
+            return copied.size
+
+        is_large = entry.size >= LARGE
+        return NewFile(place, 0, upload, alone if is_large else None, source=entry.path)
+
+    def done(self, file: NewFile, size: int) -> None:
+        """Count a copied file."""
+        self._tally.count(ChangeResult(1, 0, size), file.path)
+
+    def failed(self, file: NewFile, error: S3kError) -> None:
+        """Record a file that could not be copied."""
+        self._tally.failures.append((file.source, error))
