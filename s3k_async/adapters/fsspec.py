@@ -29,7 +29,7 @@ from s3k_async.adapters.fsspec_files import (
 )
 from s3k_async.adapters.fsspec_listing import is_reserved, status_of
 from s3k_async.adapters.fsspec_reading import FILES, ReadableFileSystem
-from s3k_async.adapters.fsspec_transfer import upload
+from s3k_async.adapters.fsspec_transfer import GatheredWrites, gathered_writes, upload
 from s3k_async.bulk.expected_objects import delete_seen
 from s3k_async.client import S3kClient, reader_of
 from s3k_async.errors import (
@@ -45,6 +45,9 @@ from s3k_async.files.open_files import FileWriter, check_mode
 from s3k_async.model import ROOT, FileStatus
 
 __all__ = ["S3kFileSystem"]
+
+GATHERED = 200
+"""Files of one `put` in flight, of which small ones are written together."""
 
 
 class S3kFileSystem(ReadableFileSystem):
@@ -97,6 +100,7 @@ class S3kFileSystem(ReadableFileSystem):
         rpath: str,
         callback: Any = DEFAULT_CALLBACK,
         mode: str = "overwrite",
+        gathered: GatheredWrites | None = None,
         **kwargs: Any,
     ) -> None:
         """Upload a local file; for a local directory, make a directory."""
@@ -107,7 +111,14 @@ class S3kFileSystem(ReadableFileSystem):
             if await to_thread.run_sync(os.path.isdir, lpath):
                 await changes.make_directory(path, parents=True, exist_ok=True)
             else:
-                await upload(changes, os.fspath(lpath), path, callback, exclusive=exclusive)
+                await upload(
+                    changes,
+                    os.fspath(lpath),
+                    path,
+                    callback,
+                    exclusive=exclusive,
+                    gathered=gathered,
+                )
         finally:
             self.invalidate_cache(path)
 
@@ -119,8 +130,17 @@ class S3kFileSystem(ReadableFileSystem):
         batch_size: int | None = None,
         **kwargs: Any,
     ) -> Any:
-        kwargs["batch_size"] = batch_size or self.batch_size or FILES
-        return await super()._put(texts(lpath), texts(rpath), recursive=recursive, **kwargs)
+        """As fsspec's; small files are written up to a hundred in a request."""
+        source, target = texts(lpath), texts(rpath)
+        together = not self.in_transaction and (recursive or not isinstance(source, str))
+        kwargs["batch_size"] = batch_size or self.batch_size or (GATHERED if together else FILES)
+        if not together:
+            return await super()._put(source, target, recursive=recursive, **kwargs)
+        overwrite = overwrites(kwargs.get("mode", "overwrite"))
+        async with gathered_writes(await self._client(), overwrite=overwrite) as gathered:
+            return await super()._put(
+                source, target, recursive=recursive, gathered=gathered, **kwargs
+            )
 
     async def _touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
         """Make an empty file; without `truncate`, an existing one gets a new version with the

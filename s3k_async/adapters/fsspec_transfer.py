@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
+import anyio
 from anyio import to_thread
 
 from s3k_async._core.active_calls import call
+from s3k_async._core.concurrency import ByteBudget, raise_first
 from s3k_async.adapters.fsspec_changes import PendingChanges
 from s3k_async.adapters.fsspec_listing import readable
 from s3k_async.bulk import local_tree
@@ -15,16 +20,84 @@ from s3k_async.bulk.transfer import verified
 from s3k_async.client import S3kClient, reader_of, volume_of
 from s3k_async.files.open_files import FileReader
 
-__all__ = ["download", "download_into", "upload"]
+__all__ = ["GatheredWrites", "download", "download_into", "gathered_writes", "upload"]
 
 CHUNK = 8 * 1024 * 1024
 """Bytes of a piece; a smaller file is written in one step."""
+GATHERED_BYTES = 64 * 1024 * 1024
+"""Bytes of small files that wait to be written or are being written by one `put`."""
+LARGE_FILES = 16
+"""Large files of one `put` in flight."""
+
+
+class GatheredWrites:
+    """Writes of small files by one call, for each of which fsspec makes a task: those that wait
+    while others are written are written together."""
+
+    def __init__(self, client: S3kClient, *, overwrite: bool) -> None:
+        self._bytes = ByteBudget(GATHERED_BYTES)
+        self._large = anyio.Semaphore(LARGE_FILES)
+        self._client = client
+        self._overwrite = overwrite
+        self._waiting: dict[str, tuple[bytes, asyncio.Future[None]]] = {}
+        self._arrived = anyio.Event()
+
+    def room(self, size: int) -> AbstractAsyncContextManager[object]:
+        """Context in which a file of this size may be held in memory or sent."""
+        return self._bytes.hold(size) if size < CHUNK else self._large
+
+    async def write(self, path: str, data: bytes) -> None:
+        """Write one file, with others that wait. Raises as `S3kClient.write`."""
+        if path in self._waiting:  # another local file with the same target
+            await self._client.write(path, data, overwrite=self._overwrite)
+            return
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[path] = data, answer
+        self._arrived.set()
+        await answer
+
+    async def run(self) -> None:
+        """Write what waits, until cancelled."""
+        while True:
+            await self._arrived.wait()
+            self._arrived = anyio.Event()
+            files, self._waiting = self._waiting, {}
+            contents = [(path, data) for path, (data, _) in files.items()]
+            result = await self._client.write_many(contents, overwrite=self._overwrite)
+            failed = dict(result.failures)
+            for path, (_, answer) in files.items():
+                if answer.done():  # its task was cancelled
+                    continue
+                if error := failed.get(path):
+                    answer.set_exception(error)
+                else:
+                    answer.set_result(None)
+
+
+@asynccontextmanager
+async def gathered_writes(client: S3kClient, *, overwrite: bool) -> AsyncIterator[GatheredWrites]:
+    """GatheredWrites whose task runs during the body."""
+    writes = GatheredWrites(client, overwrite=overwrite)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(writes.run)
+            yield writes
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise_first(group)
 
 
 async def upload(
-    changes: PendingChanges, local: str, target: str, callback: Any, *, exclusive: bool
+    changes: PendingChanges,
+    local: str,
+    target: str,
+    callback: Any,
+    *,
+    exclusive: bool,
+    gathered: GatheredWrites | None = None,
 ) -> None:
-    """Upload a local file to `target`. `callback` receives the size and the progress.
+    """Upload a local file to `target`, a small one with others of `gathered`. `callback` receives
+    the size and the progress.
 
     Raises PathNotFoundError (no such local file), UnsupportedError (no regular file),
     PathExistsError (`exclusive`), and the errors of the write.
@@ -32,18 +105,24 @@ async def upload(
     descriptor, size = await to_thread.run_sync(local_tree.open_regular, local)
     try:
         callback.set_size(size)
-        piece = await to_thread.run_sync(local_tree.read, descriptor, local, 0, CHUNK)
-        if len(piece) < CHUNK:
-            await changes.write(target, piece, overwrite=not exclusive)
-            callback.relative_update(len(piece))
-            return
-        sent = 0
-        async with changes.open(target, "xb" if exclusive else "wb") as writer:
-            while piece:
-                await writer.write(piece)
+        async with gathered.room(size) if gathered else nullcontext():
+            piece = await to_thread.run_sync(local_tree.read, descriptor, local, 0, CHUNK)
+            if len(piece) < CHUNK:
+                if gathered is not None:
+                    await gathered.write(target, piece)
+                else:
+                    await changes.write(target, piece, overwrite=not exclusive)
                 callback.relative_update(len(piece))
-                sent += len(piece)
-                piece = await to_thread.run_sync(local_tree.read, descriptor, local, sent, CHUNK)
+                return
+            sent = 0
+            async with changes.open(target, "xb" if exclusive else "wb") as writer:
+                while piece:
+                    await writer.write(piece)
+                    callback.relative_update(len(piece))
+                    sent += len(piece)
+                    piece = await to_thread.run_sync(
+                        local_tree.read, descriptor, local, sent, CHUNK
+                    )
     finally:
         os.close(descriptor)
 

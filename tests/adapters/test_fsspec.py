@@ -22,7 +22,7 @@ import pytest
 from fsspec.callbacks import Callback
 
 from s3k_async._sync.sync_client import S3kSyncClient
-from s3k_async.adapters import fsspec_listing
+from s3k_async.adapters import fsspec_listing, fsspec_transfer
 from s3k_async.adapters.fsspec import S3kFileSystem
 from s3k_async.client import S3kClient
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret, VolumeConfig
@@ -583,6 +583,57 @@ def test_transfers_tell_their_callback(fs: S3kFileSystem, tmp_path: Path) -> Non
     buffer = io.BytesIO()
     fs.get_file("/a/b", buffer)
     assert buffer.getvalue() == b"x" * 1000
+
+
+def test_small_files_of_a_tree_are_put_together(fs: S3kFileSystem, tmp_path: Path) -> None:
+    files = {f"d{number % 5}/{number}": b"%d" % number for number in range(1000)}
+    for name, data in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "large").write_bytes(bytes(fsspec_transfer.CHUNK + 1))
+
+    async def requests() -> tuple[int, int]:
+        with (await fs._client()).count() as counted:
+            await fs._put(f"{tmp_path}/", "/in", recursive=True, callback=progress)
+        return counted.requests.of("data", "PutObject"), counted.requests.of("log")
+
+    progress = Callback()
+    puts, log = fs.run_blocking(requests)
+    assert puts - len(files) <= 2
+    assert log <= len(files) // 10
+    assert (progress.size, progress.value) == (1001, 1001)
+    found = fs.cat("/in", recursive=True)
+    assert len(found.pop("/in/large")) == fsspec_transfer.CHUNK + 1
+    assert found == {f"/in/{name}": data for name, data in files.items()}
+
+
+def test_a_put_of_many_files_raises_the_error_of_one(fs: S3kFileSystem, tmp_path: Path) -> None:
+    names = [f"{number}" for number in range(20)]
+    for name in names:
+        (tmp_path / name).write_bytes(name.encode())
+    sources = [str(tmp_path / name) for name in names]
+    fs.pipe("/in/7", b"old")
+    with pytest.raises(FileExistsError, match="/in/7"):
+        fs.put(sources, [f"/in/{name}" for name in names], mode="create")
+    assert fs.cat("/in/7") == b"old"
+    with pytest.raises(FileNotFoundError, match="gone"):
+        fs.put([*sources, str(tmp_path / "gone")], [f"/in/{name}" for name in (*names, "gone")])
+    fs.put(sources, [f"/in/{name}" for name in names])
+    assert fs.cat("/in/7") == b"7"
+    fs.put(sources, ["/same"] * len(sources))
+    assert fs.cat("/same").decode() in names
+
+
+def test_what_ends_a_put_of_many_files_is_raised_as_itself(
+    fs: S3kFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object, **__: object) -> None:
+        raise PermissionDeniedError("refused", path="/in")
+
+    (tmp_path / "a").write_bytes(b"a")
+    monkeypatch.setattr(S3kClient, "write_many", refused)
+    with pytest.raises(PermissionDeniedError):
+        fs.put(str(tmp_path), "/in", recursive=True)
 
 
 def test_a_mapping(fs: S3kFileSystem) -> None:
