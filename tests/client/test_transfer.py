@@ -354,9 +354,7 @@ async def test_a_full_disk_ends_an_upload(
     await init_volume(config)
     monkeypatch.setattr(transfer, "LARGE", large)
     async with faulty_client(faults, config) as fs:
-        faults.fail_when(
-            lambda call: call.method == "put" and ".id=" in call.key, NoSpaceError("full")
-        )
+        faults.fail_when(lambda call: ".id=" in call.key, NoSpaceError("full"), times=len(FILES))
         with pytest.raises(NoSpaceError):
             await upload(fs, local, "/in")
         assert set((await in_volume(fs, "/in")).values()) == {None}

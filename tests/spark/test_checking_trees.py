@@ -34,7 +34,7 @@ from s3k_async.spark.shuffle_rows import batch_of, without_children
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.volumes import Volume, init_volume
 from tests.spark.places import all_items, embedded, on
-from tests.spark.test_checking import findings_in, in_order
+from tests.spark.test_checking import findings_in, in_order, made_old
 from tests.support import FakeClock
 from tests.torture.damage import DAMAGES, GRACE, Scene
 from tests.torture.damage_tree import TREE_DAMAGES, plant
@@ -82,6 +82,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of such a volume; tests that change it take a copy."""
     directory = tmp_path_factory.mktemp("damaged")
     asyncio.run(damage(place_at(directory)))
+    made_old(directory / "data")
     return directory
 
 
