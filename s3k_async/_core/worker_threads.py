@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from time import monotonic
 from typing import TypeVar
 
 import anyio
@@ -13,6 +15,11 @@ __all__ = ["Threads"]
 
 T = TypeVar("T")
 
+_SLOW_SECONDS = 0.002
+"""A short call that takes longer had to wait, for the disk or for the processor."""
+_PAUSE_SECONDS = 1.0
+"""For how long no call runs on the event loop after a slow one."""
+
 
 class Threads:
     """Worker threads for at most `limit` concurrent blocking calls per event loop."""
@@ -20,6 +27,7 @@ class Threads:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._limiter: RunVar[anyio.CapacityLimiter] = RunVar("limiter")
+        self._paused_until = 0.0
 
     async def run(self, call: Callable[[], T]) -> T:
         """The result of `call`, which runs to its end even if the awaiting task is cancelled."""
@@ -28,3 +36,18 @@ class Threads:
             limiter = anyio.CapacityLimiter(self._limit)
             self._limiter.set(limiter)
         return await run_sync(call, limiter=limiter)
+
+    async def run_short(self, call: Callable[[], T]) -> T:
+        """The result of `call`, which takes some tens of microseconds if what it reads is in the
+        page cache: less than the switch to a thread and back. It runs on the event loop, but in a
+        worker thread for a second after one that was slow."""
+        if monotonic() < self._paused_until:
+            return await self.run(call)
+        await asyncio.sleep(0)
+        began = monotonic()
+        try:
+            return call()
+        finally:
+            ended = monotonic()
+            if ended - began > _SLOW_SECONDS:
+                self._paused_until = ended + _PAUSE_SECONDS

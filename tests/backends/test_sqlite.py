@@ -13,16 +13,25 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
+from s3k_async._core import worker_threads
 from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Item, Key, Put, Update
-from s3k_async.backends.sqlite import sqlite_connections
-from s3k_async.backends.sqlite.sqlite_connections import APPLICATION_ID, _gate, sqlite_errors
+from s3k_async.backends.sqlite import sqlite_connections, sqlite_items
+from s3k_async.backends.sqlite.sqlite_connections import (
+    APPLICATION_ID,
+    NotReadyError,
+    _gate,
+    sqlite_errors,
+)
 from s3k_async.backends.sqlite.sqlite_items import SqliteItems
+from s3k_async.backends.sqlite.sqlite_rows import fetch
 from s3k_async.backends.sqlite.write_queue import WriteQueue
 from s3k_async.errors import (
     ConditionFailedError,
@@ -297,6 +306,61 @@ async def test_a_table_that_stays_locked_throttles(
     await store.write(Put(item("a"), ABSENT))
 
 
+async def test_reads_of_a_few_keys_switch_no_threads_once_a_connection_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await created(tmp_path)
+    keys = [Key("p", f"{number:03}") for number in range(20)]
+    await store.load([item(key.sort) for key in keys])
+    threads = []
+
+    def noted(*arguments: Any) -> Any:
+        threads.append(threading.get_ident())
+        return fetch(*arguments)
+
+    monkeypatch.setattr(sqlite_items, "fetch", noted)
+    monkeypatch.setattr(worker_threads, "_SLOW_SECONDS", 3600)
+    here = threading.get_ident()
+    state = store._opened()
+    state.connections.close_free()
+    reads: list[tuple[Callable[[], Awaitable[object]], bool]] = [
+        (lambda: store.get(keys[0]), False),  # opens a connection
+        (lambda: store.get(keys[0]), True),
+        (lambda: store.get_many(keys[:16]), True),
+        (lambda: store.get_many(keys), False),
+        (lambda: store.query("p"), False),
+    ]
+    for number, (read, on_the_loop) in enumerate(reads):
+        threads.clear()
+        assert await read()
+        assert {thread == here for thread in threads} == {on_the_loop}, number
+    await store.close()
+
+
+async def test_where_sqlite_would_wait_the_read_moves_to_a_thread(tmp_path: Path) -> None:
+    """The lock of another program is waited for there, and the connection waits again."""
+    store = await created(tmp_path)
+    await store.write(Put(item("a"), ABSENT))
+    connections = store._opened().connections
+
+    def locked(connection: sqlite3.Connection) -> None:
+        assert connection.execute("PRAGMA busy_timeout").fetchone() == (0,)
+        raise sqlite3.OperationalError("database is locked")
+
+    for _ in range(2):
+        with pytest.raises(NotReadyError), connections.ready() as connection:
+            locked(connection)
+        with pytest.raises(NotReadyError), connections.ready():
+            pytest.fail("the connection that failed is used again")
+        assert await store.get(Key("p", "a")) == item("a")
+    with connections.ready():
+        pass
+    with connections.borrowed() as connection:
+        timeout = connection.execute("PRAGMA busy_timeout").fetchone()
+    assert timeout == (1000 * sqlite_connections.BUSY_TIMEOUT,)
+    await store.close()
+
+
 def test_a_file_size_limit_is_no_space_and_loses_nothing(tmp_path: Path) -> None:
     asyncio.run(created(tmp_path))
 
@@ -393,6 +457,7 @@ import asyncio, sys
 from s3k_async.errors import ConditionFailedError, ThrottledError
 from s3k_async.backends.ports.items import Condition, Key, Update
 from s3k_async.backends.sqlite.sqlite_items import SqliteItems
+from s3k_async.backends.sqlite.sqlite_rows import fetch
 
 async def main():
     store, key = SqliteItems(sys.argv[1]), Key("p", "a")
@@ -428,6 +493,7 @@ _ACKNOWLEDGE = """
 import asyncio, sys
 from s3k_async.backends.ports.items import ABSENT, Put
 from s3k_async.backends.sqlite.sqlite_items import SqliteItems
+from s3k_async.backends.sqlite.sqlite_rows import fetch
 
 async def main():
     store = SqliteItems(sys.argv[1])

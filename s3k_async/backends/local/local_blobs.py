@@ -48,6 +48,8 @@ T = TypeVar("T")
 
 _PAGE = 10_000
 _THREADS = 16
+_SHORT = 64 * 1024
+"""Bytes that are read on the event loop."""
 _CHUNK = 1 << 30
 _STEP = 1 << 20
 _NO_SHORTCUT = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -111,11 +113,13 @@ class LocalBlobs:
                     check_unchanged(blob_info(key, os.fstat(file)), if_match)
                 return data
 
-        return await self.run(key, read)
+        size = if_size if end is None else end
+        is_short = size is not None and size - start <= _SHORT
+        return await self.run(key, read, is_short=is_short)
 
     async def head(self, key: str) -> BlobInfo | None:
         _checked(key)
-        facts = await self.run(key, lambda: self.files.facts(key))
+        facts = await self.run(key, lambda: self.files.facts(key), is_short=True)
         return None if facts is None else blob_info(key, facts)
 
     def can_copy_from(self, source: BlobStore) -> bool:
@@ -212,14 +216,15 @@ class LocalBlobs:
     async def close(self) -> None:
         """No effect: nothing is open between calls."""
 
-    async def run(self, path: str, call: Callable[[], T]) -> T:
-        """The result of a blocking call, in a worker thread; its errors name `path`."""
+    async def run(self, path: str, call: Callable[[], T], *, is_short: bool = False) -> T:
+        """The result of a blocking call, in a worker thread, or of a short one, on the event loop
+        while these are fast; its errors name `path`."""
 
         def run() -> T:
             with os_errors(os.path.join(self._root, path)):
                 return call()
 
-        return await self._threads.run(run)
+        return await (self._threads.run_short if is_short else self._threads.run)(run)
 
     def _drop(self) -> bool:
         if os.path.islink(self._root):

@@ -26,7 +26,15 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 
-__all__ = ["APPLICATION_ID", "BALLAST", "FORMAT", "Connections", "connect", "sqlite_errors"]
+__all__ = [
+    "APPLICATION_ID",
+    "BALLAST",
+    "FORMAT",
+    "Connections",
+    "NotReadyError",
+    "connect",
+    "sqlite_errors",
+]
 
 APPLICATION_ID = 0x53334B54
 """`S3KT` in the database header: the file is a volume's table."""
@@ -109,6 +117,10 @@ def _gate() -> _ForkGate:
     return _gates.get("all") or _gates.setdefault("all", _ForkGate())
 
 
+class NotReadyError(Exception):
+    """No connection can answer without waiting."""
+
+
 class Connections:
     """A process's pool of connections to the database at `path`.
 
@@ -134,6 +146,33 @@ class Connections:
                 yield connection
             except BaseException:
                 self._discard(connection)
+                raise
+            with self._lock:
+                self._free.append((identity, connection))
+            if self._closed:
+                self.close_free()
+
+    @contextmanager
+    def ready(self) -> Iterator[sqlite3.Connection]:
+        """As `borrowed`, but opens no connection and waits for no lock: raises NotReadyError where
+        that would be needed, and for errors of SQLite."""
+        with self.guarded():
+            identity = self._identity()
+            with self._lock:
+                opened, connection = self._free.pop() if self._free else (identity, None)
+            if connection is None:
+                raise NotReadyError
+            if opened != identity:
+                self._discard(connection)
+                raise NotReadyError
+            try:
+                connection.execute("PRAGMA busy_timeout=0")
+                yield connection
+                connection.execute(f"PRAGMA busy_timeout={1000 * BUSY_TIMEOUT:.0f}")
+            except BaseException as error:
+                self._discard(connection)
+                if isinstance(error, sqlite3.Error):
+                    raise NotReadyError from error
                 raise
             with self._lock:
                 self._free.append((identity, connection))
