@@ -7,34 +7,28 @@ import threading
 
 import pytest
 
-from s3k_async._core import worker_threads
 from s3k_async._core.worker_threads import Threads
-
-
-class Clock:
-    """Time that passes only in calls."""
-
-    def __init__(self) -> None:
-        self.seconds = 100.0
-
-    def __call__(self) -> float:
-        return self.seconds
+from tests.support import FakeClock, fake_runtime
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(worker_threads, "monotonic", clock)
-    return clock
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def threads(clock: FakeClock) -> Threads:
+    """Threads for which time passes only in calls."""
+    return Threads(2, fake_runtime(clock))
 
 
 async def on_the_loop(threads: Threads) -> bool:
     return await threads.run_short(threading.get_ident) == threading.get_ident()
 
 
-async def test_after_a_slow_call_threads_are_used_for_a_second(clock: Clock) -> None:
-    threads = Threads(2)
-
+async def test_after_a_slow_call_threads_are_used_for_a_second(
+    clock: FakeClock, threads: Threads
+) -> None:
     def slow() -> None:
         clock.seconds += 0.01
 
@@ -48,9 +42,7 @@ async def test_after_a_slow_call_threads_are_used_for_a_second(clock: Clock) -> 
     assert await on_the_loop(threads)
 
 
-async def test_a_slow_call_that_fails_counts(clock: Clock) -> None:
-    threads = Threads(2)
-
+async def test_a_slow_call_that_fails_counts(clock: FakeClock, threads: Threads) -> None:
     def fails() -> None:
         clock.seconds += 1
         raise LookupError
@@ -60,8 +52,7 @@ async def test_a_slow_call_that_fails_counts(clock: Clock) -> None:
     assert not await on_the_loop(threads)
 
 
-async def test_calls_on_the_loop_let_other_tasks_run_and_can_be_cancelled(clock: Clock) -> None:
-    threads = Threads(2)
+async def test_calls_on_the_loop_let_other_tasks_run_and_can_be_cancelled(threads: Threads) -> None:
     begun = asyncio.Event()
 
     async def forever() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from time import monotonic
 from typing import TypeVar
 
 import anyio
 from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
+
+from s3k_async._core.runtime import SYSTEM, Runtime
 
 __all__ = ["Threads"]
 
@@ -24,8 +25,9 @@ _PAUSE_SECONDS = 1.0
 class Threads:
     """Worker threads for at most `limit` concurrent blocking calls per event loop."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, runtime: Runtime = SYSTEM) -> None:
         self._limit = limit
+        self._runtime = runtime
         self._limiter: RunVar[anyio.CapacityLimiter] = RunVar("limiter")
         self._paused_until = 0.0
 
@@ -41,13 +43,13 @@ class Threads:
         """The result of `call`, which takes some tens of microseconds if what it reads is in the
         page cache: less than the switch to a thread and back. It runs on the event loop, but in a
         worker thread for a second after one that was slow."""
-        if monotonic() < self._paused_until:
+        if self._runtime.monotonic() < self._paused_until:
             return await self.run(call)
         await asyncio.sleep(0)
-        began = monotonic()
+        began = self._runtime.monotonic()
         try:
             return call()
         finally:
-            ended = monotonic()
+            ended = self._runtime.monotonic()
             if ended - began > _SLOW_SECONDS:
                 self._paused_until = ended + _PAUSE_SECONDS

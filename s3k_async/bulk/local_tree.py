@@ -33,6 +33,7 @@ __all__ = [
     "make_directory",
     "open_regular",
     "read",
+    "read_small",
     "survey",
     "write",
 ]
@@ -139,6 +140,19 @@ def read(descriptor: int, path: str, start: int, length: int) -> bytes:
             pieces.append(piece)
             got += len(piece)
     return b"".join(pieces)
+
+
+def read_small(path: str, limit: int) -> bytes | None:
+    """The content of a regular file of fewer than `limit` bytes, None for a larger one. Raises as
+    `open_regular`."""
+    descriptor, size = open_regular(path)
+    try:
+        if size >= limit:
+            return None
+        data = read(descriptor, path, 0, limit)
+        return data if len(data) < limit else None
+    finally:
+        os.close(descriptor)
 
 
 @asynccontextmanager

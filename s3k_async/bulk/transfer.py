@@ -274,11 +274,11 @@ def _new_file(client: S3kClient, local: str, target: str, size: int, overwrite: 
 
     async def upload(at: WriteTarget) -> Content:
         storage = volume_of(client).storage
-        async with _opened(local) as (descriptor, _):
-            data = await to_thread.run_sync(local_tree.read, descriptor, local, 0, CHUNK)
-            if len(data) < CHUNK:
-                return await storage.put(at.object_id, data)
-            writer = storage.writer(at.object_id)  # the file has grown
+        data = await to_thread.run_sync(local_tree.read_small, local, CHUNK)
+        if data is not None:
+            return await storage.put(at.object_id, data)
+        async with _opened(local) as descriptor:  # the file has grown
+            writer = storage.writer(at.object_id)
             try:
                 await _send(descriptor, local, writer.write)
                 return await writer.finish()
@@ -291,14 +291,15 @@ def _new_file(client: S3kClient, local: str, target: str, size: int, overwrite: 
 
 
 async def _upload_file(client: S3kClient, local: str, target: str, overwrite: bool) -> int:
-    async with _opened(local) as (descriptor, size):
-        if size < CHUNK:
-            data = await to_thread.run_sync(local_tree.read, descriptor, local, 0, CHUNK)
-            if len(data) < CHUNK:
-                await client.write(target, data, overwrite=overwrite)
-                return len(data)
-        async with client.open(target, "wb" if overwrite else "xb") as writer:
-            return await _send(descriptor, local, writer.write)
+    data = await to_thread.run_sync(local_tree.read_small, local, CHUNK)
+    if data is not None:
+        await client.write(target, data, overwrite=overwrite)
+        return len(data)
+    async with (
+        _opened(local) as descriptor,
+        client.open(target, "wb" if overwrite else "xb") as writer,
+    ):
+        return await _send(descriptor, local, writer.write)
 
 
 async def _send(descriptor: int, local: str, write: Callable[[bytes], Awaitable[object]]) -> int:
@@ -311,11 +312,11 @@ async def _send(descriptor: int, local: str, write: Callable[[bytes], Awaitable[
 
 
 @asynccontextmanager
-async def _opened(local: str) -> AsyncIterator[tuple[int, int]]:
-    """A descriptor of a regular local file, and the file's size."""
-    descriptor, size = await to_thread.run_sync(local_tree.open_regular, local)
+async def _opened(local: str) -> AsyncIterator[int]:
+    """A descriptor of a regular local file."""
+    descriptor, _ = await to_thread.run_sync(local_tree.open_regular, local)
     try:
-        yield descriptor, size
+        yield descriptor
     finally:
         os.close(descriptor)
 

@@ -11,8 +11,9 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,8 +23,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from s3k_async.backends.local import local_blobs
 from s3k_async.backends.local.local_blobs import LocalBlobs
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import (
     BlobChangedError,
@@ -39,6 +42,9 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from tests.support import FakeClock, fake_runtime, fork_and_run
+
+WAITING = 30.0
+"""Seconds after which a thread that has not come is a failure."""
 
 
 async def created(path: Path) -> LocalBlobs:
@@ -342,6 +348,7 @@ async def test_racing_creations_have_one_winner(tmp_path: Path) -> None:
 _INCREMENT = """
 import asyncio, sys
 from s3k_async.errors import BlobChangedError
+from s3k_async.backends.local import local_blobs
 from s3k_async.backends.local.local_blobs import LocalBlobs
 
 async def main():
@@ -389,8 +396,14 @@ async def test_an_etag_changes_with_each_put_even_within_one_moment(tmp_path: Pa
     assert leftovers(tmp_path) == []
 
 
+SIZES = pytest.mark.parametrize(
+    "data", [b"1", bytes(local_blobs.SMALL + 1)], ids=["with others", "individually"]
+)
+
+
+@SIZES
 async def test_file_and_directories_are_synced_before_a_put_is_acknowledged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
 ) -> None:
     blobs = await created(tmp_path)
     synced: list[int] = []
@@ -401,21 +414,22 @@ async def test_file_and_directories_are_synced_before_a_put_is_acknowledged(
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", recorded)
-    await blobs.put("x/y/a", b"1")
+    await blobs.put("x/y/a", data)
     root = tmp_path / "root"
     assert synced == [
         path.stat().st_ino for path in (root / "x/y/a", root, root / "x", root / "x/y")
     ]
     synced.clear()
-    await blobs.put("x/y/b", b"1", if_absent=True)
+    await blobs.put("x/y/b", data, if_absent=True)
     assert synced == [(root / "x/y/b").stat().st_ino, (root / "x/y").stat().st_ino]
     synced.clear()
     await blobs.delete("x/y/b")
     assert synced == [(root / "x/y").stat().st_ino]
 
 
+@SIZES
 async def test_a_directory_that_cannot_be_synced_leaves_the_outcome_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
 ) -> None:
     blobs = await created(tmp_path)
     fsync = os.fsync
@@ -427,7 +441,147 @@ async def test_a_directory_that_cannot_be_synced_leaves_the_outcome_unknown(
 
     monkeypatch.setattr(os, "fsync", failing)
     with pytest.raises(ResponseLostError):
-        await blobs.put("a", b"1", if_absent=True)
+        await blobs.put("a", data, if_absent=True)
+
+
+class Held:
+    """Holds up the first sync until others wait, which are then a batch."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.began = threading.Event()
+        self.go = threading.Event()
+        self.synced: list[int] = []
+        self._fsync = os.fsync
+        monkeypatch.setattr(os, "fsync", self)
+
+    def __call__(self, descriptor: int) -> None:
+        if not self.began.is_set():
+            self.began.set()
+            assert self.go.wait(WAITING)
+        self.synced.append(os.fstat(descriptor).st_ino)
+        self._fsync(descriptor)
+
+    async def behind(self, blobs: LocalBlobs, *puts: Awaitable[BlobInfo]) -> list[Any]:
+        """The outcomes of puts that wait while another one is written."""
+        first = asyncio.create_task(blobs.put("first", b"1"))
+        await asyncio.to_thread(self.began.wait, WAITING)
+        rest = [asyncio.ensure_future(put) for put in puts]
+        await anyio.wait_all_tasks_blocked()
+        self.go.set()
+        await first
+        return await asyncio.gather(*rest, return_exceptions=True)
+
+
+async def test_files_that_wait_together_share_the_sync_of_a_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = await created(tmp_path)
+    await blobs.put("x/y/0", b"0")
+    await blobs.put("z/0", b"0")
+    held = Held(monkeypatch)
+    keys = [f"x/y/{number}" for number in range(20)] + [f"z/{number}" for number in range(20)]
+    infos = await held.behind(blobs, *(blobs.put(key, key.encode()) for key in keys))
+    assert [info.key for info in infos] == keys
+    root = tmp_path / "root"
+    directories = [(root / "x/y").stat().st_ino, (root / "z").stat().st_ino]
+    of_first, of_batch = held.synced[:2], held.synced[2:]
+    assert of_first == [(root / "first").stat().st_ino, root.stat().st_ino]
+    assert sorted(of_batch) == sorted(directories + [(root / key).stat().st_ino for key in keys])
+    assert of_batch[-2:] == directories
+    for key, info in zip(keys, infos, strict=True):
+        assert (await blobs.head(key), await blobs.get(key)) == (info, key.encode())
+    assert len({info.etag for info in infos}) > 30  # most have another size or moment
+    assert leftovers(tmp_path) == []
+    await blobs.close()
+
+
+async def test_a_put_that_fails_harms_none_of_those_that_waited_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = await created(tmp_path)
+    await blobs.put("there", b"old")
+    (tmp_path / "root" / "empty" / "below").mkdir(parents=True)
+    held = Held(monkeypatch)
+    outcomes = await held.behind(
+        blobs,
+        blobs.put("a", b"1"),
+        blobs.put("a/below", b"2"),
+        blobs.put("there", b"3", if_absent=True),
+        blobs.put("new", b"4", if_absent=True),
+        blobs.put("new", b"5", if_absent=True),
+        blobs.put("empty/below/x", b"6"),
+        blobs.put("empty", b"7"),
+        blobs.put("a", b"8"),
+    )
+    assert [type(each) for each in outcomes] == [
+        BlobInfo,
+        InvalidPathError,
+        BlobExistsError,
+        BlobInfo,
+        BlobExistsError,
+        BlobInfo,
+        InvalidPathError,
+        BlobInfo,
+    ]
+    assert {key: await blobs.get(key) for key in await keys_of(blobs)} == {
+        "a": b"8",
+        "empty/below/x": b"6",
+        "first": b"1",
+        "new": b"4",
+        "there": b"old",
+    }
+    assert leftovers(tmp_path) == []
+
+
+async def test_directories_without_files_make_room_in_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And are made again where a later file of it needs them."""
+    blobs = await created(tmp_path)
+    (tmp_path / "root" / "d" / "e").mkdir(parents=True)
+    held = Held(monkeypatch)
+    outcomes = await held.behind(
+        blobs, blobs.put("b/1", b"1"), blobs.put("d", b"2"), blobs.put("b/2", b"3")
+    )
+    assert [type(each) for each in outcomes] == [BlobInfo] * 3
+    assert await keys_of(blobs) == ["b/1", "b/2", "d", "first"]
+
+
+async def test_a_put_that_is_cancelled_is_settled_when_the_call_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = await created(tmp_path)
+    held = Held(monkeypatch)
+    put = asyncio.create_task(blobs.put("a", b"1"))
+    await asyncio.to_thread(held.began.wait, WAITING)
+    put.cancel()
+    await anyio.wait_all_tasks_blocked()
+    assert not put.done()
+    held.go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await put
+    assert await blobs.get("a") == b"1"
+
+
+async def test_a_child_has_a_writer_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = await created(tmp_path)
+    held = Held(monkeypatch)
+    put = asyncio.create_task(blobs.put("a", b"1"))
+    await asyncio.to_thread(held.began.wait, WAITING)
+
+    async def in_child() -> None:
+        await blobs.put("b", b"2")
+        await blobs.close()
+
+    assert await asyncio.to_thread(fork_and_run, lambda: asyncio.run(in_child())) == 0
+    held.go.set()
+    await put
+    assert await keys_of(blobs) == ["a", "b"]
+    await blobs.close()
+    await blobs.put("c", b"3")  # nothing was open but threads
+    await blobs.close()
 
 
 @pytest.mark.parametrize(
@@ -517,6 +671,7 @@ def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
 
 _ACKNOWLEDGE = """
 import asyncio, sys
+from s3k_async.backends.local import local_blobs
 from s3k_async.backends.local.local_blobs import LocalBlobs
 
 async def main():

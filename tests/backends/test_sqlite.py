@@ -21,7 +21,6 @@ from typing import Any
 import anyio
 import pytest
 
-from s3k_async._core import worker_threads
 from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Item, Key, Put, Update
 from s3k_async.backends.sqlite import sqlite_connections, sqlite_items
 from s3k_async.backends.sqlite.sqlite_connections import (
@@ -32,7 +31,7 @@ from s3k_async.backends.sqlite.sqlite_connections import (
 )
 from s3k_async.backends.sqlite.sqlite_items import SqliteItems
 from s3k_async.backends.sqlite.sqlite_rows import fetch
-from s3k_async.backends.sqlite.write_queue import WriteQueue
+from s3k_async.backends.write_queue import WriteQueue
 from s3k_async.errors import (
     ConditionFailedError,
     CorruptDataError,
@@ -309,7 +308,9 @@ async def test_a_table_that_stays_locked_throttles(
 async def test_reads_of_a_few_keys_switch_no_threads_once_a_connection_is_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = await created(tmp_path)
+    """On a machine that is never slow."""
+    store = SqliteItems(tmp_path / "t.db", fake_runtime())
+    await store.create()
     keys = [Key("p", f"{number:03}") for number in range(20)]
     await store.load([item(key.sort) for key in keys])
     threads = []
@@ -319,7 +320,6 @@ async def test_reads_of_a_few_keys_switch_no_threads_once_a_connection_is_open(
         return fetch(*arguments)
 
     monkeypatch.setattr(sqlite_items, "fetch", noted)
-    monkeypatch.setattr(worker_threads, "_SLOW_SECONDS", 3600)
     here = threading.get_ident()
     state = store._opened()
     state.connections.close_free()
@@ -710,7 +710,7 @@ def test_a_write_that_was_cancelled_before_its_turn_is_dropped() -> None:
         applied.extend(batch)
         return [None] * len(batch)
 
-    queue: WriteQueue[int] = WriteQueue(commit)
+    queue: WriteQueue[int, None] = WriteQueue(commit)
     queue.submit(1)
     assert begun.wait(20)
     second, third = queue.submit(2), queue.submit(3)
@@ -734,7 +734,7 @@ def test_a_failed_commit_fails_every_write_of_the_batch_with_an_error_of_its_own
             raise NoSpaceError("full", path="t") from sqlite3.OperationalError("full")
         return [None] * len(batch)
 
-    queue: WriteQueue[int] = WriteQueue(commit)
+    queue: WriteQueue[int, None] = WriteQueue(commit)
     first = queue.submit(0)
     assert begun.wait(20)
     rest = [queue.submit(number) for number in range(1, 600)]
@@ -749,7 +749,7 @@ def test_a_failed_commit_fails_every_write_of_the_batch_with_an_error_of_its_own
 
 
 def test_the_writing_thread_ends_with_the_queue() -> None:
-    queue: WriteQueue[int] = WriteQueue(lambda batch: [None] * len(batch))
+    queue: WriteQueue[int, None] = WriteQueue(lambda batch: [None] * len(batch))
     futures = [queue.submit(number) for number in range(1000)]
     queue.close()
     assert all(future.done() for future in futures)

@@ -10,8 +10,10 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from s3k_async._core.file_modes import directory_mode, inherited, make_directories
 from s3k_async._core.os_errors import os_errors, sync_directory
@@ -29,12 +31,42 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 
-__all__ = ["LocalFiles", "write_fully"]
+__all__ = ["FileWrite", "LocalFiles", "sync_file", "write_fully"]
 
 _LOCK = "lock"
 _ABANDONED_MS = 24 * 3600 * 1000
 _SYNCED_MOST = 10_000
+_STAMP_BYTES = 4
 _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+class FileWrite(NamedTuple):
+    """A file of `LocalFiles.write_many`. `if_absent`: only if the key has none."""
+
+    key: str
+    data: Buffer
+    if_absent: bool
+
+
+_UNKNOWN: Final = S3kError("not published")
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A file of a batch in the private directory."""
+
+    write: FileWrite
+    name: str
+    file: int = -1
+    is_there: bool = False
+    outcome: BlobInfo | S3kError = _UNKNOWN
+    """Its description once its content is durable, unless something failed after that."""
+
+    def close(self) -> None:
+        """Close its descriptor."""
+        if self.file >= 0:
+            file, self.file = self.file, -1
+            os.close(file)
 
 
 class LocalFiles:
@@ -136,6 +168,88 @@ class LocalFiles:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=private)
         return blob_info(key, facts)
+
+    def write_many(
+        self,
+        writes: Sequence[FileWrite],
+        sync_each: Callable[[Sequence[int]], Sequence[OSError | None]],
+    ) -> list[BlobInfo | S3kError]:
+        """As `write`, for several small files, whose directories are synced once. Returns the
+        outcome of each. `sync_each` syncs open files, and returns their errors."""
+        batch = self._runtime.uuid()
+        drafts = [_Draft(write, f"{batch}.{number}") for number, write in enumerate(writes)]
+        entropy = self._runtime.entropy(_STAMP_BYTES * len(drafts))
+        with self.opened_private() as private:
+            try:
+                for number, draft in enumerate(drafts):
+                    with self._noting(draft):
+                        draft.file = self.create(draft.name, private)
+                        draft.is_there = True
+                        write_fully(draft.file, draft.write.data)
+                        self._stamp(draft.file, entropy[_STAMP_BYTES * number :])
+                self._sync_drafts(drafts, sync_each)
+                self._publish_drafts(drafts, private)
+            finally:
+                for draft in drafts:
+                    draft.close()
+                    if draft.is_there:
+                        with suppress(FileNotFoundError):
+                            os.unlink(draft.name, dir_fd=private)
+        return [draft.outcome for draft in drafts]
+
+    @contextmanager
+    def _noting(self, draft: _Draft) -> Iterator[None]:
+        """Context whose error is the outcome of the draft."""
+        try:
+            with os_errors(os.path.join(self.root, draft.write.key)):
+                yield
+        except S3kError as error:
+            draft.outcome = error
+
+    def _sync_drafts(
+        self,
+        drafts: Iterable[_Draft],
+        sync_each: Callable[[Sequence[int]], Sequence[OSError | None]],
+    ) -> None:
+        written = [draft for draft in drafts if draft.outcome is _UNKNOWN]
+        errors = sync_each([draft.file for draft in written])
+        for draft, error in zip(written, errors, strict=True):
+            with self._noting(draft):
+                if error is not None:
+                    raise error
+                draft.outcome = blob_info(draft.write.key, os.fstat(draft.file))
+            draft.close()
+
+    def _publish_drafts(self, drafts: Iterable[_Draft], private: int) -> None:
+        """Give the synced drafts their names, and sync each directory once."""
+        parents: dict[str, tuple[int, list[_Draft]]] = {}
+        touched = []
+        with ExitStack() as stack, self._locked(private, fcntl.LOCK_SH):
+            for draft in drafts:
+                if not isinstance(draft.outcome, BlobInfo):
+                    continue
+                key = draft.write.key
+                directory, _, name = key.rpartition("/")
+                with self._noting(draft):
+                    if directory not in parents:
+                        with self._made_parent(key) as (opened, _):
+                            parent = os.dup(opened)
+                        stack.callback(os.close, parent)
+                        parents[directory] = parent, []
+                        touched.append(parents[directory])
+                    parent, files = parents[directory]
+                    if draft.write.if_absent:
+                        self._link(private, draft.name, parent, name, key)
+                    else:
+                        self._rename(private, draft.name, parent, name, key)
+                        draft.is_there = False
+                    files.append(draft)
+                    if directory not in self._synced:  # directories have been removed
+                        parents.clear()
+            for parent, files in touched:
+                if error := sync_file(parent):
+                    for draft in files:
+                        draft.outcome = _not_for_long(draft.write.key, error)
 
     def create(self, name: str, private: int) -> int:
         """A descriptor for writing a new file of the private directory. Raises FileExistsError."""
@@ -279,15 +393,18 @@ class LocalFiles:
         return True
 
     def _sealed(self, descriptor: int) -> os.stat_result:
+        self._stamp(descriptor, self._runtime.entropy(_STAMP_BYTES))
+        os.fsync(descriptor)
+        return os.fstat(descriptor)
+
+    def _stamp(self, descriptor: int, entropy: bytes) -> None:
         # A random part below the clock's resolution distinguishes two files of one size and one
         # moment.
         moment = (
             self._runtime.file_ms(descriptor) * 1_000_000
-            + int.from_bytes(self._runtime.entropy(4), "big") % 1_000_000
+            + int.from_bytes(entropy[:_STAMP_BYTES], "big") % 1_000_000
         )
         os.utime(descriptor, ns=(moment, moment))
-        os.fsync(descriptor)
-        return os.fstat(descriptor)
 
     def _publish(
         self,
@@ -309,12 +426,8 @@ class LocalFiles:
                     ):
                         raise BlobChangedError("the blob is not the expected one", path=key)
                     self._rename(private, temporary, parent, name, key)
-            try:
-                os.fsync(parent)
-            except OSError as error:
-                raise ResponseLostError(
-                    "the blob is in place, perhaps not for long", path=key
-                ) from error
+            if error := sync_file(parent):
+                raise _not_for_long(key, error)
 
     def _link(self, private: int, temporary: str, parent: int, name: str, key: str) -> None:
         try:
@@ -410,6 +523,21 @@ def write_fully(descriptor: int, data: Buffer, offset: int = 0) -> None:
         written = os.pwrite(descriptor, left, offset)
         left = left[written:]
         offset += written
+
+
+def sync_file(descriptor: int) -> OSError | None:
+    """Sync an open file or directory; returns the error instead of raising it."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        return error
+    return None
+
+
+def _not_for_long(key: str, error: OSError) -> ResponseLostError:
+    lost = ResponseLostError("the blob is in place, perhaps not for long", path=key)
+    lost.__cause__ = error
+    return lost
 
 
 def _key_conflict(key: str) -> InvalidPathError:

@@ -3,20 +3,24 @@ synced, renamed into place."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import shutil
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.os_errors import os_errors
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async._core.worker_threads import Threads
-from s3k_async.backends.local.durable_files import LocalFiles, write_fully
+from s3k_async.backends.local.durable_files import FileWrite, LocalFiles, sync_file, write_fully
 from s3k_async.backends.local.local_walk import PRIVATE, blob_info, walk
 from s3k_async.backends.ports.blob_keys import (
     check_key,
@@ -34,20 +38,28 @@ from s3k_async.backends.ports.blobs import (
     DeleteFailure,
     Unfinished,
 )
+from s3k_async.backends.write_queue import WriteQueue
 from s3k_async.errors import (
     CorruptDataError,
     InvalidPathError,
+    S3kError,
     ServiceError,
     UnsupportedError,
     VolumeNotFoundError,
 )
 
-__all__ = ["LocalBlobs"]
+__all__ = ["SMALL", "LocalBlobs"]
 
 T = TypeVar("T")
 
 _PAGE = 10_000
 _THREADS = 16
+SMALL = 1 << 20
+"""Bytes of a file that is written with others."""
+_BATCH = 64
+"""Small files that are written together, each with an open descriptor and one of its directory."""
+_SYNCS = 8
+"""Files of a batch that are synced at the same time."""
 _SHORT = 64 * 1024
 """Bytes that are read on the event loop."""
 _CHUNK = 1 << 30
@@ -58,7 +70,8 @@ _NO_SHORTCUT = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 class LocalBlobs:
     """A BlobStore in the directory at `directory`, which must be on a local disk.
 
-    Acknowledged writes are synced, file and directory. A directory has stricter keys than a bucket,
+    Acknowledged writes are synced, file and directory; small files that wait to be written at the
+    same time are a batch. A directory has stricter keys than a bucket,
     or InvalidPathError: no key may continue another one after a `/`, a component has at most 255
     bytes (a limit of most file systems), and no key begins with `.tmp/`. Files of other programs
     below the directory are blobs, too; symbolic links are not, and are never followed. An etag
@@ -71,7 +84,8 @@ class LocalBlobs:
         self._root = os.path.abspath(directory)
         self._runtime = runtime
         self.files = LocalFiles(self._root, runtime)
-        self._threads = Threads(_THREADS)
+        self._threads = Threads(_THREADS, runtime)
+        self._writer: _Writer | None = None
 
     def __repr__(self) -> str:
         return f"LocalBlobs({self._root!r})"
@@ -84,6 +98,8 @@ class LocalBlobs:
     ) -> BlobInfo:
         _checked(key)
         check_put(if_absent, if_match)
+        if if_match is None and memoryview(data).nbytes <= SMALL:
+            return await self._write_together(FileWrite(key, data, if_absent))
         return await self.run(
             key,
             lambda: self.files.write(
@@ -214,7 +230,18 @@ class LocalBlobs:
         return await self.run(self._root, self.files.remove_root if if_empty else self._drop)
 
     async def close(self) -> None:
-        """No effect: nothing is open between calls."""
+        writer, self._writer = self._writer, None
+        if writer is not None and writer.process == os.getpid():
+            await self._threads.run(writer.close)
+
+    async def _write_together(self, write: FileWrite) -> BlobInfo:
+        """Write a file with others that wait at the same time. It is written to the end even if the
+        awaiting task is cancelled."""
+        writer = self._writer
+        if writer is None or writer.process != os.getpid():
+            self._writer = writer = _Writer(self.files)
+        future = writer.queue.submit(write)
+        return await to_the_end(partial(_result_of, future))
 
     async def run(self, path: str, call: Callable[[], T], *, is_short: bool = False) -> T:
         """The result of a blocking call, in a worker thread, or of a short one, on the event loop
@@ -233,6 +260,35 @@ class LocalBlobs:
         elif os.path.lexists(self._root):
             shutil.rmtree(self._root)
         return True
+
+
+class _Writer:
+    """What writes small files in one process: those that wait at the same time are a batch."""
+
+    def __init__(self, files: LocalFiles) -> None:
+        self.process = os.getpid()
+        self.queue: WriteQueue[FileWrite, BlobInfo] = WriteQueue(
+            self._commit, most=_BATCH, name="s3k-file-writer"
+        )
+        self._files = files
+        self._syncs = ThreadPoolExecutor(_SYNCS, "s3k-file-sync")
+
+    def close(self) -> None:
+        """Write what waits, and end the threads."""
+        self.queue.close()
+        self._syncs.shutdown()
+
+    def _commit(self, batch: Sequence[FileWrite]) -> list[BlobInfo | S3kError]:
+        with os_errors(self._files.root):
+            return self._files.write_many(batch, self._sync_each)
+
+    def _sync_each(self, files: Sequence[int]) -> list[OSError | None]:
+        """Sync files, several at a time: the file system can combine these."""
+        return list((map if len(files) == 1 else self._syncs.map)(sync_file, files))
+
+
+async def _result_of(future: Future[T]) -> T:
+    return await asyncio.wrap_future(future)
 
 
 class _Piece(NamedTuple):

@@ -71,7 +71,7 @@ from s3k_async.backends.sqlite.sqlite_rows import (
     key_from,
     row_of,
 )
-from s3k_async.backends.sqlite.write_queue import WriteQueue
+from s3k_async.backends.write_queue import WriteQueue
 from s3k_async.errors import S3kError, VolumeNotFoundError
 
 __all__ = ["SqliteItems"]
@@ -125,7 +125,7 @@ class SqliteItems:
     def __init__(self, path: str | os.PathLike[str], runtime: Runtime = SYSTEM) -> None:
         self._path = os.path.abspath(path)
         self._runtime = runtime
-        self._threads = Threads(_READERS)
+        self._threads = Threads(_READERS, runtime)
         self._state: _State | None = None
 
     def __repr__(self) -> str:
@@ -341,7 +341,7 @@ class _State:
     def __init__(self, path: str) -> None:
         self.process = os.getpid()
         self.connections = Connections(path)
-        self.writes: WriteQueue[_Write] = WriteQueue(self._commit)
+        self.writes: WriteQueue[_Write, None] = WriteQueue(self._commit)
         self._path = path
 
     def close(self) -> None:

@@ -127,14 +127,24 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a directory that is not synced",
         "backends/local/durable_files.py",
-        """            try:
-                os.fsync(parent)
-            except OSError as error:
-                raise ResponseLostError(""",
-        """            try:
-                pass
-            except OSError as error:
-                raise ResponseLostError(""",
+        """            if error := sync_file(parent):
+                raise _not_for_long(key, error)
+""",
+        "",
+        f"{LOCAL}::test_file_and_directories_are_synced_before_a_put_is_acknowledged",
+    ),
+    Defect(
+        "files of a batch that are not synced",
+        "backends/local/durable_files.py",
+        "errors = sync_each([draft.file for draft in written])",
+        "errors = [None for _ in written]",
+        f"{LOCAL}::test_file_and_directories_are_synced_before_a_put_is_acknowledged",
+    ),
+    Defect(
+        "a directory that is not synced for a batch",
+        "backends/local/durable_files.py",
+        "                if error := sync_file(parent):\n                    for",
+        "                if error := None:\n                    for",
         f"{LOCAL}::test_file_and_directories_are_synced_before_a_put_is_acknowledged",
     ),
     Defect(

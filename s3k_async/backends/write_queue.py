@@ -14,35 +14,42 @@ from s3k_async.errors import S3kError
 __all__ = ["WriteQueue"]
 
 W = TypeVar("W")
+R = TypeVar("R")
 
-_MAX_BATCH = 256
 _IDLE_SECONDS = 5.0
 
 
-class WriteQueue(Generic[W]):
+class WriteQueue(Generic[W, R]):
     """Queue of writes. A thread passes all waiting writes to `commit` at once, and ends when idle.
 
-    `commit` makes a batch durable and returns for each write None or its error. If it raises,
+    `commit` makes a batch of at most `most` writes durable and returns the result or the error of
+    each. If it raises,
     nothing of the batch was applied (or the error says that this is unknown), and every write of it
     fails with the error.
     """
 
-    def __init__(self, commit: Callable[[Sequence[W]], Sequence[S3kError | None]]) -> None:
+    def __init__(
+        self,
+        commit: Callable[[Sequence[W]], Sequence[R | S3kError]],
+        *,
+        most: int = 256,
+        name: str = "s3k-writer",
+    ) -> None:
         self._commit = commit
-        self._waiting: SimpleQueue[tuple[W, Future[None]] | None] = SimpleQueue()
+        self._most = most
+        self._name = name
+        self._waiting: SimpleQueue[tuple[W, Future[R]] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def submit(self, write: W) -> Future[None]:
+    def submit(self, write: W) -> Future[R]:
         """Queue a write: the future is done when it is durable or refused. A write cancelled before
         its batch is dropped."""
-        future: Future[None] = Future()
+        future: Future[R] = Future()
         with self._lock:
             self._waiting.put((write, future))
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="s3k-sqlite-writer", daemon=True
-                )
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
         return future
 
@@ -58,9 +65,9 @@ class WriteQueue(Generic[W]):
     def _run(self) -> None:
         closing = False
         while not closing:
-            batch: list[tuple[W, Future[None]]] = []
+            batch: list[tuple[W, Future[R]]] = []
             try:
-                while not closing and len(batch) < _MAX_BATCH:
+                while not closing and len(batch) < self._most:
                     entry = self._waiting.get(block=not batch, timeout=_IDLE_SECONDS)
                     if entry is None:
                         closing = True
@@ -84,20 +91,20 @@ class WriteQueue(Generic[W]):
                 self._thread = None
             return idle
 
-    def _commit_batch(self, batch: Sequence[tuple[W, Future[None]]]) -> None:
+    def _commit_batch(self, batch: Sequence[tuple[W, Future[R]]]) -> None:
         if not batch:
             return
         try:
-            refusals = self._commit([write for write, _ in batch])
+            outcomes = self._commit([write for write, _ in batch])
         except BaseException as error:  # noqa: BLE001 - for the waiters
             for _, future in batch:
                 future.set_exception(_copy_of(error))
             return
-        for (_, future), refusal in zip(batch, refusals, strict=True):
-            if refusal is None:
-                future.set_result(None)
+        for (_, future), outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, S3kError):
+                future.set_exception(outcome)
             else:
-                future.set_exception(refusal)
+                future.set_result(outcome)
 
 
 def _copy_of(error: BaseException) -> BaseException:
