@@ -26,29 +26,34 @@ async def on_the_loop(threads: Threads) -> bool:
     return await threads.run_short(threading.get_ident) == threading.get_ident()
 
 
-async def test_after_a_slow_call_threads_are_used_for_a_second(
+async def test_after_several_slow_calls_threads_are_used_for_a_second(
     clock: FakeClock, threads: Threads
 ) -> None:
-    def slow() -> None:
-        clock.seconds += 0.01
-
-    assert await on_the_loop(threads)
-    assert await on_the_loop(threads)
-    await threads.run_short(slow)
+    for _ in range(3):
+        assert await on_the_loop(threads)
+        await threads.run_short(lambda: clock.advance(0.01))
     assert not await on_the_loop(threads)
-    clock.seconds += 0.99
+    clock.advance(0.99)
     assert not await on_the_loop(threads)
-    clock.seconds += 0.02
+    clock.advance(0.02)
     assert await on_the_loop(threads)
 
 
-async def test_a_slow_call_that_fails_counts(clock: FakeClock, threads: Threads) -> None:
+async def test_a_slow_call_now_and_then_changes_nothing(clock: FakeClock, threads: Threads) -> None:
+    for _ in range(10):
+        await threads.run_short(lambda: clock.advance(0.01))
+        for _ in range(99):
+            assert await on_the_loop(threads)
+
+
+async def test_slow_calls_that_fail_count(clock: FakeClock, threads: Threads) -> None:
     def fails() -> None:
-        clock.seconds += 1
+        clock.advance(1)
         raise LookupError
 
-    with pytest.raises(LookupError):
-        await threads.run_short(fails)
+    for _ in range(3):
+        with pytest.raises(LookupError):
+            await threads.run_short(fails)
     assert not await on_the_loop(threads)
 
 

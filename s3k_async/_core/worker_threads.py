@@ -18,8 +18,12 @@ T = TypeVar("T")
 
 _SLOW_SECONDS = 0.002
 """A short call that takes longer had to wait, for the disk or for the processor."""
+_SLOW_MOST = 3
+"""So many slow calls,"""
+_CALLS = 100
+"""of so many,"""
 _PAUSE_SECONDS = 1.0
-"""For how long no call runs on the event loop after a slow one."""
+"""move all to threads for so long."""
 
 
 class Threads:
@@ -30,6 +34,8 @@ class Threads:
         self._runtime = runtime
         self._limiter: RunVar[anyio.CapacityLimiter] = RunVar("limiter")
         self._paused_until = 0.0
+        self._calls = 0
+        self._slow = 0
 
     async def run(self, call: Callable[[], T]) -> T:
         """The result of `call`, which runs to its end even if the awaiting task is cancelled."""
@@ -42,7 +48,7 @@ class Threads:
     async def run_short(self, call: Callable[[], T]) -> T:
         """The result of `call`, which takes some tens of microseconds if what it reads is in the
         page cache: less than the switch to a thread and back. It runs on the event loop, but in a
-        worker thread for a second after one that was slow."""
+        worker thread for a second after several were slow."""
         if self._runtime.monotonic() < self._paused_until:
             return await self.run(call)
         await asyncio.sleep(0)
@@ -50,6 +56,13 @@ class Threads:
         try:
             return call()
         finally:
-            ended = self._runtime.monotonic()
-            if ended - began > _SLOW_SECONDS:
-                self._paused_until = ended + _PAUSE_SECONDS
+            self._took(self._runtime.monotonic() - began)
+
+    def _took(self, seconds: float) -> None:
+        self._calls += 1
+        self._slow += seconds > _SLOW_SECONDS
+        if self._slow == _SLOW_MOST:
+            self._paused_until = self._runtime.monotonic() + _PAUSE_SECONDS
+            self._calls = self._slow = 0
+        elif self._calls == _CALLS:
+            self._calls = self._slow = 0
