@@ -114,6 +114,7 @@ class _TreeCopy:
         self._target = target
         self._overwrite = overwrite
         self._tally = tally
+        self._is_streamed = not destination.storage.blobs.can_copy_from(origin.storage.blobs)
 
     async def files(self) -> AsyncGenerator[NewFile, None]:
         """The files. Directories are created before those in them are returned."""
@@ -144,7 +145,8 @@ class _TreeCopy:
             return copied.size
 
         is_large = entry.size >= LARGE
-        return NewFile(place, 0, upload, alone if is_large else None, source=entry.path)
+        held = entry.size if self._is_streamed else 0
+        return NewFile(place, held, upload, alone if is_large else None, source=entry.path)
 
     def done(self, file: NewFile, size: int) -> None:
         """Count a copied file."""
