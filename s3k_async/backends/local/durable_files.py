@@ -220,11 +220,13 @@ class LocalFiles:
                 draft.outcome = blob_info(draft.write.key, os.fstat(draft.file))
             draft.close()
 
-    def _publish_drafts(self, drafts: Iterable[_Draft], private: int) -> None:
+    def _publish_drafts(self, drafts: Sequence[_Draft], private: int) -> None:
         """Give the synced drafts their names, and sync each directory once."""
         parents: dict[str, tuple[int, list[_Draft]]] = {}
         touched = []
-        with ExitStack() as stack, self._locked(private, fcntl.LOCK_SH):
+        with ExitStack() as stack:
+            if not all(draft.write.if_absent for draft in drafts):
+                stack.enter_context(self._locked(private, fcntl.LOCK_SH))
             for draft in drafts:
                 if not isinstance(draft.outcome, BlobInfo):
                     continue
