@@ -149,30 +149,43 @@ class DirectoryStore(EntryReader):
         """Create the missing directories of a chain. Raises ConditionFailedError when the chain has
         changed or carries an intent, or one of the checks fails.
         """
+        made, bases = self.missing_directories(chain)
+        since = self.runtime.monotonic()
+        for base in bases:
+            await self.resolve(base)
+        for start in range(0, len(made), CHAIN_PART):
+            part = made[start : start + CHAIN_PART]
+            operations, actions = self.plan_directories(
+                part, bases if start == 0 else [made[start - 1]]
+            )
+            await self.transact(
+                operations, [*actions, *checks], [part[0]] if part[0].directory else [], since
+            )
+        return made[-1] if chain[-1][1] is None else chain[-1][1]
+
+    def missing_directories(
+        self, chain: Sequence[tuple[str, Entry | None]]
+    ) -> tuple[list[Entry], list[Entry]]:
+        """New directories for the missing ones of a chain, topmost first, and the existing
+        directories that will contain one of them."""
         made: list[Entry] = []
         bases: list[Entry] = []
-        since = self.runtime.monotonic()
         for (_, above), (path, entry) in pairwise(chain):
             if entry is None:
                 if above is not None:
                     bases.append(above)
                 made.append(self.new_directory(path, above or made[-1]))
+        return made, bases
+
+    def plan_directories(
+        self, made: Sequence[Entry], bases: Iterable[Entry]
+    ) -> tuple[list[Operation], list[Action]]:
+        """The log records and actions that create directories; `bases`: the existing directories
+        that will contain one of them."""
+        actions: list[Action] = [Put(to_item(entry, self.keys), ABSENT) for entry in made]
         for base in bases:
-            await self.resolve(base)
-        for start in range(0, len(made), CHAIN_PART):
-            part = made[start : start + CHAIN_PART]
-            parents = bases if start == 0 else [made[start - 1]]
-            actions: list[Action] = [Put(to_item(entry, self.keys), ABSENT) for entry in part]
-            for parent in parents:
-                actions += self.require_parent(self.keys.directory(parent))
-            actions += checks
-            await self.transact(
-                [self.changes.operation("create", None, entry) for entry in part],
-                actions,
-                [part[0]] if part[0].directory else [],
-                since,
-            )
-        return made[-1] if chain[-1][1] is None else chain[-1][1]
+            actions += self.require_parent(self.keys.directory(base))
+        return [self.changes.operation("create", None, entry) for entry in made], actions
 
     async def transact(
         self,

@@ -439,9 +439,11 @@ async def relocating(
     when: Callable[[TreeVolume, Client], Awaitable[object]] | None = None,
     *,
     exclusive: bool = False,
+    created_again: bool = False,
 ) -> tuple[TreeVolume, Outcome]:
-    """A creation whose directory is removed as empty after its confirmation; `when`: a change
-    before the transaction that moves the file."""
+    """A creation whose directory is removed as empty after its confirmation, and with
+    `created_again` created by the other client; `when`: a change before the transaction that moves
+    the file."""
     volume = await volume_of(*EMPTY)
     client, other = volume.client(), volume.client()
     await client.need("/a/b")
@@ -453,6 +455,8 @@ async def relocating(
         if call.method == "write" and not state["removed"]:
             state["removed"] = True
             await remove_parent(other)
+            if created_again:
+                await other.store.make_directory("/a/b")
         is_move = call.method == "transact" and call.key == relocated_key(volume, client)
         if is_move and not state["moved"] and when is not None:
             state["moved"] = True
@@ -530,13 +534,15 @@ async def test_a_file_at_the_path_by_then_refuses_an_exclusive_creation() -> Non
 async def test_a_file_that_another_client_has_deleted_meanwhile_is_not_written_again(
     exclusive: bool,
 ) -> None:
+    """Nor is a directory created for it."""
+
     async def delete_new_file(volume: TreeVolume, other: Client) -> None:
         entry = await created(volume)
         await other.store.items.write(Delete(KEYS.of(entry), unchanged(entry)))
 
     volume, outcome = await relocating(delete_new_file, exclusive=exclusive)
     assert outcome is None
-    assert times(await volume.tree(), "f") == 0
+    assert set(await volume.tree()) == {"/a", "/z", "/z/g"}
 
 
 async def test_a_file_that_another_client_has_moved_meanwhile_stays_there() -> None:
@@ -557,11 +563,49 @@ async def test_the_new_directory_is_removed_or_renamed_too(change: Work, exclusi
     async def again(volume: TreeVolume, other: Client) -> None:
         await change(other)
 
-    volume, outcome = await relocating(again, exclusive=exclusive)
+    volume, outcome = await relocating(again, exclusive=exclusive, created_again=True)
     assert outcome is None
     tree = await volume.tree()
     assert times(tree, "f") == 1
     assert (PATH in tree) == (change is not delete_ancestor)
+
+
+@pytest.mark.parametrize("directories", [2, 95])
+async def test_all_directories_above_the_file_are_removed(directories: int) -> None:
+    """They are created again, by the transaction that moves the file if there are at most 90."""
+    path = "/a" * directories + "/f"
+    volume = await volume_of()
+    client, other = volume.client(), volume.client()
+    await client.store.make_directory(parents_of(path)[0])
+    await other.store.delete_file(await other.need("/a/b/old"))
+    await remove_parent(other)
+
+    async def remove_all() -> None:
+        for parent in parents_of(path):
+            await other.store.remove_directory(await other.need(parent))
+
+    client.faults.gate = once("write", remove_all)
+    assert await outcome_of(write(client, path)) is None
+    assert set(await volume.tree()) == {path, *parents_of(path), "/z", "/z/g"}
+    moves = [call for call in client.faults.calls if call.method == "transact"]
+    assert len(moves) == (3 if directories == 2 else 5)
+
+
+async def test_the_directory_in_which_one_is_created_for_the_file_is_deleted() -> None:
+    async def delete(volume: TreeVolume, other: Client) -> None:
+        await delete_ancestor(other)
+
+    volume, outcome = await relocating(delete)
+    assert outcome is None
+    tree = await volume.tree()
+    assert tree.keys() >= {PATH, "/a", "/a/b"}
+    assert times(tree, "f") == 1
+
+
+def parents_of(path: str) -> list[str]:
+    """The directories above a path, the lowest first."""
+    names = path.split("/")[1:-1]
+    return ["/" + "/".join(names[:count]) for count in range(len(names), 0, -1)]
 
 
 @pytest.mark.parametrize("early", [False, True])
@@ -705,10 +749,12 @@ async def test_a_rename_is_undone_into_the_current_directory_of_its_source(
     async def take() -> None:
         await write(other)
         await remove_source()
+        if again:
+            await other.store.make_directory("/z")
 
     changes = {2: lambda: remove_parent(other), 3: take}
     if again:
-        changes[5] = remove_source  # after 4, which creates it
+        changes[4] = remove_source
     conflicts = Conflicts(client, changes)
     monkeypatch.setattr(client.store.items, "transact", conflicts)
     assert await outcome_of(client.store.rename_file(source, PATH)) is PathExistsError

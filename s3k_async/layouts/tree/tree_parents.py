@@ -29,7 +29,7 @@ from s3k_async.layouts.tree.trash_items import TrashedDirectory
 from s3k_async.layouts.tree.tree_reads import TreeReads
 from s3k_async.model import ROOT, Entry, TrashReason
 from s3k_async.namespace.conflict_backoff import ConflictBackoff, ObstructedError
-from s3k_async.namespace.directories import require_directories
+from s3k_async.namespace.directories import CHAIN_PART, require_directories
 from s3k_async.namespace.layout import ConfirmedChain, PreparedPaths
 from s3k_async.namespace.single_flight import SingleFlight
 from s3k_async.namespace.store import MetadataStore, directories_above
@@ -295,30 +295,45 @@ class TreeParents(TreeReads):
 
     async def _relocate(self, entry: Entry, path: str) -> Entry | None:
         """Move an entry that was just created or renamed from its removed directory to `path`, in
-        the directory that is there now. Missing directories are created.
+        the directory that is there now. The same transaction creates missing directories, so that
+        none is created if the entry was deleted meanwhile.
 
         Returns the entry itself if its directory is in place again, or if another client has seen
         the entry and changed or removed it; None if anything else has changed. Raises ConflictError
         if the path is taken.
         """
         store = self._store
-        there, chain = await self.prepare(path)
-        if (chain.parent.key, path) == (entry.directory, entry.path):
+        since = store.runtime.monotonic()
+        resolved = (await self.resolve([path]))[0]
+        above = resolved.chain[:-1]
+        require_directories(above, missing_ok=True)
+        made, bases = store.missing_directories(above)
+        if len(made) > CHAIN_PART:  # too many for one transaction: the topmost before it
+            await store.need_directory(made[-CHAIN_PART - 1].path)
+            return None
+        parent = made[-1] if made else resolved.parent
+        assert parent is not None
+        lowest = bases[-1] if made else parent  # of those that exist
+        if lowest.pending:
+            await store.resolve(lowest, path)
+            return None
+        if (parent.id, path) == (entry.directory, entry.path):
             return entry
-        if there is not None:
+        if resolved.entry is not None:
             raise _taken(path)
-        moved = entry.moved(path, operation=store.runtime.uuid(), directory=chain.parent.key)
+        moved = entry.moved(path, operation=store.runtime.uuid(), directory=parent.id)
+        operations, directories = store.plan_directories(made, [lowest])
         actions: list[Action] = [
             Delete(store.keys.of(entry), unchanged(entry)),
             Put(to_item(moved, store.keys), ABSENT),
-            *store.require_parent(chain.parent),
+            *directories,
         ]
         try:
             await store.transact(
-                [store.changes.operation("rename", entry, moved)],
+                [store.changes.operation("rename", entry, moved), *operations],
                 actions,
-                [moved],
-                chain.since.monotonic,
+                [made[0] if made else moved],
+                since,
             )
         except (ConflictError, TransactionConflictError):
             return None  # its new directory has changed as well
@@ -336,6 +351,8 @@ class TreeParents(TreeReads):
             if 1 in error.current:
                 raise _taken(path) from error
             return None
+        for directory in made:
+            self.remember(directory)
         return moved
 
 
