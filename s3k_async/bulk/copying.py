@@ -43,6 +43,7 @@ async def copy(
     with destination.calls.running():
         entry = await existing(origin.store, source)
         if not entry.is_dir:
+            need_readable(entry)
             upload = _copied(origin, entry, destination)
             tally.add(await publish_new(destination, target, upload, overwrite=overwrite))
             return tally.result

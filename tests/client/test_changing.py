@@ -310,6 +310,19 @@ async def test_copying_onto_something(fs: S3kClient) -> None:
 
 
 @backends
+async def test_copying_what_has_no_data_creates_no_directories(fs: S3kClient) -> None:
+    await fs.makedirs("/d")
+    async with await fs.open("/d/coming", "wb"):
+        with pytest.raises(UncommittedFileError):
+            await fs.copy("/d/coming", "/new/deep/f")
+        with pytest.raises(PathNotFoundError):
+            await fs.copy("/d/none", "/new/deep/f")
+        with pytest.raises(IsDirectoryError):
+            await fs.copy("/d", "/new/deep/f")
+        assert not await fs.exists("/new")
+
+
+@backends
 async def test_copying_a_tree(fs: S3kClient) -> None:
     files = await plant(fs, "/src")
     await fs.makedirs("/src/empty")
