@@ -23,6 +23,7 @@ from benchmarks.rows import (
     codec,
     engines,
     keys,
+    latency,
     layouts,
     libraries,
     listing,
@@ -51,7 +52,14 @@ ALONE = {
     "spark": spark,
     "spark_embedded": spark_embedded,
 }
-CANNED = {"startup": startup, "single": single, "small": small, "listing": listing, "trees": trees}
+CANNED = {
+    "startup": startup,
+    "single": single,
+    "small": small,
+    "listing": listing,
+    "trees": trees,
+    "latency": latency,
+}
 ENGINES = ("tables", "engines", "libraries", "layouts", "spark", "spark_embedded")
 """Rows whose other side needs a processor as well."""
 ROWS = (
@@ -62,6 +70,7 @@ ROWS = (
     "small",
     "listing",
     "trees",
+    "latency",
     "tables",
     "engines",
     "libraries",

@@ -25,8 +25,11 @@ class _Run:
     def __init__(self, results: Sequence[Result]) -> None:
         self.results = results
 
+    def of_row(self, row: str) -> list[Result]:
+        return [each for each in self.results if each.row == row]
+
     def of(self, row: str, contender: str, case: str = "") -> list[Result]:
-        found = [each for each in self.results if each.row == row and each.contender == contender]
+        found = [each for each in self.of_row(row) if each.contender == contender]
         return [each for each in found if case in each.case]
 
     def ratios(self, row: str, contender: str, case: str = "") -> list[tuple[Result, float]]:
@@ -65,6 +68,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
         ),
         *_imports(run),
         *_engines(run),
+        *_at_latency(run),
     ]
     return [line for line in lines if line is not None]
 
@@ -175,6 +179,34 @@ def _engines(run: _Run) -> list[Verdict]:
                 lines.append(
                     Verdict(
                         f"{verb} of a directory on engines, against {name}",
+                        "faster",
+                        _times(faster),
+                        faster > 1,
+                    )
+                )
+    return lines
+
+
+def _at_latency(run: _Run) -> list[Verdict]:
+    """Ahead of every peer at the latency of the services."""
+    lines = []
+    for verb, contenders in (
+        ("list", ("ours", "ours, layout tree")),
+        ("rename", ("ours", "ours, layout tree")),
+        ("write", ("ours", "ours, write_many")),
+    ):
+        for contender in contenders:
+            for mine in run.of(f"{verb} at latency", contender):
+                peers = [
+                    each
+                    for each in run.of_row(mine.row)
+                    if each.case == mine.case and not each.contender.startswith("ours")
+                ]
+                best = min(peers, key=lambda each: each.median)
+                faster = best.median / mine.median
+                lines.append(
+                    Verdict(
+                        f"{mine.row}, {mine.case}: {contender}, against {best.contender}",
                         "faster",
                         _times(faster),
                         faster > 1,

@@ -55,6 +55,12 @@ class Canned:
         """Answer so much later from now on."""
         self.command("latency", us=round(milliseconds * 1000))
 
+    def latency_of(self, *, table: float, write: float, read: float, list: float) -> None:
+        """As `latency`, by what a request does: to the table, writing or reading an object, or
+        listing a thousand of them."""
+        milliseconds = {"table": table, "write": write, "read": read, "list": list}
+        self.command("latency", **{name: round(of * 1000) for name, of in milliseconds.items()})
+
     def keep_files(self) -> None:
         """Keep what is written to items of files, until everything is forgotten."""
         self.command("keep")

@@ -23,7 +23,7 @@ from benchmarks.servers import config_for, engine_named
 from s3k_async import S3kClient
 from tests.engines.process import Engine
 
-__all__ = ["results"]
+__all__ = ["PEERS", "Contenders", "results"]
 
 PEERS = ("s3fs", "pyarrow", "obstore")
 """Each in a bucket of its own."""
@@ -31,7 +31,7 @@ IN_FLIGHT = 32
 DATA = b"x" * 4096
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Contenders:
     """Everybody, on the same servers."""
 
@@ -40,17 +40,25 @@ class Contenders:
     arrow: PyarrowS3
     objects: Obstore
 
-    async def put(self, name: str, path: str, files: int) -> None:
+    async def put(
+        self,
+        name: str,
+        path: str,
+        files: int,
+        *,
+        data: bytes = DATA,
+        in_flight: int = IN_FLIGHT,
+    ) -> None:
         """Write small files."""
         if name == "ours":
 
             async def write(number: int) -> None:
-                await self.fs.write(f"{path}/part-{number:08}", DATA)
+                await self.fs.write(f"{path}/part-{number:08}", data)
 
             await self.fs.makedirs(path)
-            await bounded(write, range(files), IN_FLIGHT)
+            await bounded(write, range(files), in_flight)
         else:
-            await self._peer(name).put(path, files, DATA, IN_FLIGHT)
+            await self._peer(name).put(path, files, data, in_flight)
 
     async def read(self, name: str, path: str, files: int) -> int:
         """Read small files; the bytes that came."""
@@ -68,14 +76,16 @@ class Contenders:
             return await Ours(self.fs).list(path)
         return int(await self._peer(name).list(path))
 
-    async def rename(self, name: str, path: str, target: str, files: int) -> None:
+    async def rename(
+        self, name: str, path: str, target: str, files: int, *, in_flight: int = IN_FLIGHT
+    ) -> None:
         """Move a directory."""
         if name == "ours":
             await self.fs.rename(path, target)
         elif name == "s3fs":
             await self.s3fs.rename(path, target)
         else:
-            await self._peer(name).rename(path, target, files, IN_FLIGHT)
+            await self._peer(name).rename(path, target, files, in_flight)
 
     async def delete(self, name: str, path: str) -> None:
         """Remove a directory and what is in it."""

@@ -1,4 +1,5 @@
-//! What a benchmark says to the server: `/_/directory`, `/_/latency`, `/_/counts`, `/_/keep` (files
+//! What a benchmark says to the server: `/_/directory`, `/_/latency` (microseconds:
+//! `us` of all requests, or `table`, `write`, `read` and `list`), `/_/counts`, `/_/keep` (files
 //! too), `/_/reset` (a volume stays), `/_/forget`.
 
 use std::sync::atomic::Ordering;
@@ -28,7 +29,16 @@ pub fn answer(server: &Server, command: &str, request: &Request<'_>) -> Answer {
             json!({})
         }
         "latency" => {
-            server.latency_us.store(number(request, "us", 0) as u64, Ordering::Relaxed);
+            let all = number(request, "us", 0);
+            let latency = &server.latency;
+            for (name, of) in [
+                ("table", &latency.table),
+                ("write", &latency.write),
+                ("read", &latency.read),
+                ("list", &latency.list),
+            ] {
+                of.store(number(request, name, all) as u64, Ordering::Relaxed);
+            }
             json!({})
         }
         "keep" => {

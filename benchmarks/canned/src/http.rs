@@ -70,12 +70,14 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// What `content-length` says where it is not the body's: an answer to HEAD.
     pub length: Option<usize>,
+    /// The number of keys in a listing of objects.
+    pub listed: Option<usize>,
 }
 
 impl Answer {
     /// An answer with a body.
     pub fn new(status: u16, headers: String, body: Vec<u8>) -> Self {
-        Self { status, headers, body, length: None }
+        Self { status, headers, body, length: None, listed: None }
     }
 
     /// A DynamoDB answer with its checksum.

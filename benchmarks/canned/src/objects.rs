@@ -148,7 +148,9 @@ impl Objects {
             self.objects.range(from..).take_while(|(path, _)| path.starts_with(&prefix));
         let mut body = String::from("<?xml version=\"1.0\"?><ListBucketResult>");
         let mut last = "";
+        let mut listed = 0;
         for (path, data) in found.by_ref().take(most) {
+            listed += 1;
             last = path.strip_prefix(&root).unwrap_or_default();
             // Writing to a String cannot fail.
             let _ = write!(
@@ -168,6 +170,6 @@ impl Objects {
             body.push_str("<IsTruncated>false</IsTruncated>");
         }
         body.push_str("</ListBucketResult>");
-        xml(body)
+        Answer { listed: Some(listed), ..xml(body) }
     }
 }

@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::control;
 use crate::http::{Answer, Connection, Request};
-use crate::state::{Server, lock};
+use crate::state::{Server, Work, lock};
 
 fn answer(server: &Server, request: &Request<'_>) -> Answer {
     if let Some(command) = request.path.strip_prefix("/_/") {
@@ -38,16 +38,31 @@ pub async fn serve(listener: TcpListener, server: Server) -> io::Result<()> {
     }
 }
 
+/// What a request was for; None for a command of a benchmark.
+fn work(request: &Request<'_>, answer: &Answer) -> Option<Work> {
+    if request.path.starts_with("/_/") {
+        return None;
+    }
+    Some(match (request.target, answer.listed, request.method) {
+        (Some(_), _, _) => Work::Table,
+        (None, Some(keys), _) => Work::List(keys),
+        (None, None, "GET" | "HEAD") => Work::Read,
+        _ => Work::Write,
+    })
+}
+
 async fn converse(stream: TcpStream, server: &Server) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut connection = Connection::new(stream);
     while let Some(size) = connection.receive().await? {
-        let (answer, is_head, is_control) = {
+        let (answer, is_head, latency) = {
             let Some(request) = connection.request(size) else { return Ok(()) };
-            (answer(server, &request), request.method == "HEAD", request.path.starts_with("/_/"))
+            let answer = answer(server, &request);
+            let latency = work(&request, &answer).and_then(|work| server.latency(work));
+            (answer, request.method == "HEAD", latency)
         };
         connection.consume(size);
-        if let Some(latency) = server.latency().filter(|_| !is_control) {
+        if let Some(latency) = latency {
             tokio::time::sleep(latency).await;
         }
         connection.send(&answer, is_head).await?;
