@@ -35,7 +35,7 @@ from s3k_async.errors import (
 )
 from s3k_async.files.open_files import bytes_of, drop_unpublished
 from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, Entry
-from s3k_async.namespace.file_batches import prepare_many, publish_many
+from s3k_async.namespace.file_batches import FileBatch, prepare_many
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.volumes.volume import Volume
 
@@ -186,18 +186,22 @@ class _Load:
     async def _together(self, files: list[NewFile]) -> None:
         """Write some files together, and those that lost a race individually."""
         named = {file.path: file for file in files}
-        contents: list[tuple[WriteTarget, Content]] = []
+        batch = FileBatch(self.volume.store, overwrite=self.overwrite)
+        uploads: dict[str, Content] = {}
 
         async def upload(target: WriteTarget) -> None:
             file = named[target.path]
             try:
                 async with self.budget.hold(file.size):
-                    contents.append((target, await file.upload(target)))
+                    content = await file.upload(target)
             except S3kError as error:
                 self.failed(file, error)
+            else:
+                uploads[file.path] = content
+                batch.add(target, content)  # now, while other uploads wait for the service
 
         await run_all(upload, await self._targets(named), limit=UPLOADS)
-        lost = await self._publish(contents, named)
+        lost = await self._publish(batch, named, uploads)
         await run_all(self._alone, lost, limit=LOST)
 
     async def _targets(self, named: Mapping[str, NewFile]) -> list[WriteTarget]:
@@ -219,15 +223,15 @@ class _Load:
         return targets
 
     async def _publish(
-        self, contents: list[tuple[WriteTarget, Content]], named: Mapping[str, NewFile]
+        self, batch: FileBatch, named: Mapping[str, NewFile], uploads: Mapping[str, Content]
     ) -> list[NewFile]:
         """Publish the uploads; returns the files whose paths other clients changed meanwhile."""
-        published = await publish_many(self.volume.store, contents, overwrite=self.overwrite)
         lost = []
         unpublished = []
         failures = []
-        for target, content in contents:
-            file, outcome = named[target.path], published[target.path]
+        published = await batch.publish()
+        for path, content in uploads.items():
+            file, outcome = named[path], published[path]
             if isinstance(outcome, Entry):
                 self.done(file, outcome.size)
                 continue

@@ -98,11 +98,10 @@ async def publish_many(
     store: MetadataStore, files: Sequence[tuple[WriteTarget, Content]], *, overwrite: bool
 ) -> Published:
     """Publish each content at its target, as `MetadataStore.publish` does."""
-    batch = _Batch(store, overwrite=overwrite)
+    batch = FileBatch(store, overwrite=overwrite)
     for target, content in files:
         batch.add(target, content)
-    await batch.publish()
-    return batch.published
+    return await batch.publish()
 
 
 @dataclass(slots=True)
@@ -120,8 +119,8 @@ class _Publication:
 
 
 @dataclass(slots=True)
-class _Batch:
-    """Files that are published together."""
+class FileBatch:
+    """Files that are published together, each as `MetadataStore.publish` does."""
 
     store: MetadataStore
     overwrite: bool
@@ -131,32 +130,42 @@ class _Batch:
     """By path: files created below directories that are being removed, not yet handled."""
 
     def add(self, target: WriteTarget, content: Content) -> None:
+        """Add a file whose data was uploaded, which becomes the time of its modification."""
         store, path, current = self.store, target.path, target.current
-        now = store.runtime.now_ms()
         if current is not None and not self.overwrite:
             self.published[path] = PathExistsError("the file exists", path=path)
             return
-        try:
-            require_unexpired(target.lease_ms, now, path)
-        except LeaseExpiredError as error:
-            self.published[path] = error
-            return
         parent = None if target.chain is None else target.chain.parent
         base = current or store.new_file(path, target.object_id, parent)
-        entry = replace(
-            base.with_content(content, mtime_ms=now, operation=store.runtime.uuid()), pending=""
+        changed = base.with_content(
+            content, mtime_ms=store.runtime.now_ms(), operation=store.runtime.uuid()
         )
+        entry = replace(changed, pending="") if changed.pending else changed
         operation = store.changes.operation("update", current, entry)
         put = Put(to_item(entry, store.keys), ABSENT if current is None else unchanged(current))
         self.files.append(_Publication(target, entry, operation, put))
 
-    async def publish(self) -> None:
+    async def publish(self) -> Published:
+        """Publish the files that were added."""
+        self._refuse_expired()
         try:
             await self._publish()
             await run_all(self._keep, list(self.undecided.values()), limit=DIRECTORIES)
         except asyncio.CancelledError:
             await to_the_end(self._withdraw)
             raise
+        return self.published
+
+    def _refuse_expired(self) -> None:
+        now, unexpired = self.store.runtime.now_ms(), []
+        for file in self.files:
+            try:
+                require_unexpired(file.target.lease_ms, now, file.path)
+            except LeaseExpiredError as error:
+                self.published[file.path] = error
+            else:
+                unexpired.append(file)
+        self.files = unexpired
 
     async def _publish(self) -> None:
         store = self.store

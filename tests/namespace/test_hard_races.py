@@ -27,7 +27,7 @@ from s3k_async.integrity.verify_rules import Facts, decide
 from s3k_async.layouts.path.atomic_changes import AtomicTree
 from s3k_async.layouts.path.recursive import Tree, forget
 from s3k_async.model import Entry
-from s3k_async.namespace.file_batches import publish_many
+from s3k_async.namespace.file_batches import FileBatch, publish_many
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.intent_resolver import IntentResolver
@@ -215,6 +215,21 @@ async def test_many_creations_that_were_seen_get_their_directory_back(rig: Rig) 
     assert meanwhile.seen == published["/a/f"]
     assert {path: await rig.need(path) for path in published} == published
     assert await rig.paths() == await rig.scanned() == {"/a", "/a/f", "/a/g"}
+
+
+async def test_of_many_files_those_are_refused_whose_leases_expire_during_the_uploads(
+    rig: Rig,
+) -> None:
+    early = await rig.store.prepare("/early")
+    batch = FileBatch(rig.store, overwrite=True)
+    batch.add(early, rig.content(early.object_id))
+    rig.clock.advance(rig.store.tuning.lease + 1)
+    late = await rig.store.prepare("/late")
+    batch.add(late, rig.content(late.object_id))
+    published = await batch.publish()
+    assert isinstance(published["/early"], LeaseExpiredError)
+    assert published["/late"] == await rig.need("/late")
+    assert await rig.paths() == await rig.scanned() == {"/late"}
 
 
 async def test_a_creation_that_somebody_moved_on_does_not_bring_its_directory_back(
