@@ -21,6 +21,7 @@ from benchmarks.plots import draw, draw_renames
 from benchmarks.report import goals_table, record_name, write
 from benchmarks.rows import (
     codec,
+    embedded,
     engines,
     keys,
     latency,
@@ -46,6 +47,7 @@ ALONE = {
     "codec": codec,
     "keys": keys,
     "tables": tables,
+    "embedded": embedded,
     "engines": engines,
     "libraries": libraries,
     "layouts": layouts,
@@ -60,7 +62,7 @@ CANNED = {
     "trees": trees,
     "latency": latency,
 }
-ENGINES = ("tables", "engines", "libraries", "layouts", "spark", "spark_embedded")
+ENGINES = ("tables", "embedded", "engines", "libraries", "layouts", "spark", "spark_embedded")
 """Rows whose other side needs a processor as well."""
 ROWS = (
     "codec",
@@ -72,6 +74,7 @@ ROWS = (
     "trees",
     "latency",
     "tables",
+    "embedded",
     "engines",
     "libraries",
 )

@@ -69,6 +69,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
         *_imports(run),
         *_engines(run),
         *_at_latency(run),
+        *_embedded(run),
     ]
     return [line for line in lines if line is not None]
 
@@ -212,6 +213,22 @@ def _at_latency(run: _Run) -> list[Verdict]:
                         faster > 1,
                     )
                 )
+    return lines
+
+
+def _embedded(run: _Run) -> list[Verdict]:
+    """The embedded volume beside JuiceFS, and its `put -r` beside the syncs of the disk."""
+    goals = {"write": 1.5, "rename": 2, "delete": 2, "stat": 4, "read": 3}
+    lines = [
+        _ratio(run, f"embedded {verb}, against JuiceFS", least, f"embedded {verb}", "ours")
+        for verb, least in goals.items()
+        if any("JuiceFS" in each.contender for each in run.of_row(f"embedded {verb}"))
+    ]
+    for each in run.of_row("embedded put -r"):
+        syncs = float(each.limit.split()[0].replace(",", ""))
+        faster = each.rate / syncs
+        work = "embedded put -r, files for each sync of the disk by itself"
+        lines.append(Verdict(work, "≥ 2", f"{faster:.1f}: {each.rate:,.0f}/s", faster >= 2))
     return lines
 
 

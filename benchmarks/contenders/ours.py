@@ -147,6 +147,9 @@ class ClientFiles(SmallFiles):
     async def copy(self, source: str, target: str) -> object:
         return await self.fs.copy(source, target)
 
+    async def rename(self, source: str, target: str) -> object:
+        return await self.fs.rename(source, target)
+
     async def delete(self, path: str) -> object:
         return await self.fs.delete(path)
 

@@ -10,8 +10,9 @@ from benchmarks.contenders.keys import bounded
 
 __all__ = ["VERBS", "SmallFiles", "Verb", "Work"]
 
-Verb: TypeAlias = Literal["put", "read", "stat", "copy", "delete"]
+Verb: TypeAlias = Literal["put", "read", "stat", "copy", "rename", "delete"]
 VERBS: tuple[Verb, ...] = ("put", "read", "stat", "copy", "delete")
+"""Those of a store of objects."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class SmallFiles(ABC):
                 return await self.stat(source)
             case "copy":
                 await self.copy(source, target)
+            case "rename":
+                await self.rename(source, target)
             case "delete":
                 await self.delete(target)
         return 0
@@ -73,6 +76,10 @@ class SmallFiles(ABC):
     @abstractmethod
     async def copy(self, source: str, target: str) -> object:
         """Copy it to where nothing is."""
+
+    async def rename(self, source: str, target: str) -> object:
+        """Move it to where nothing is. Raises NotImplementedError for a store of objects."""
+        raise NotImplementedError
 
     @abstractmethod
     async def delete(self, path: str) -> object:
