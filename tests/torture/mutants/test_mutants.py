@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,3 +38,19 @@ def obstacles(defect: Defect) -> Iterator[str]:
 def test_every_defect_can_be_planted() -> None:
     found = [obstacle for defect in DEFECTS for obstacle in obstacles(defect)]
     assert not found, "\n".join(found)
+
+
+def test_no_defect_is_found_by_an_undefined_name(tmp_path: Path) -> None:
+    """It would show nothing about its test."""
+    for number, defect in enumerate(DEFECTS):
+        whole = (ROOT / "s3k_async" / defect.file).read_text(encoding="utf-8")
+        planted = whole.replace(defect.old, defect.new)
+        (tmp_path / f"{number}.py").write_text(planted, encoding="utf-8")
+    words = ["-m", "ruff", "check", "--isolated", "--no-cache", "--select", "F821", "--quiet"]
+    found = subprocess.run(
+        [sys.executable, *words, "--output-format", "concise", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (found.returncode, found.stdout) == (0, ""), found.stdout + found.stderr
