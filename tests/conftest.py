@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 import pytest
 from botocore.httpsession import get_cert_path
+from hypothesis import HealthCheck, settings
 
 from s3k_async.backends import ballast
 from s3k_async.model import LayoutName
@@ -31,6 +32,10 @@ from tests.engines.selection import in_short_run, needs_no_engine
 from tests.engines.sharing import shared
 from tests.engines.volumes import BACKENDS, Rooms, VolumeMaker, backend_params
 from tests.level import FULL
+
+# A busy machine is no failure of a generated test.
+settings.register_profile("s3k", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("s3k")
 
 MUST_RUN = ("engine", "spark")
 """Markers of tests that may be skipped where something is missing, but not in CI."""

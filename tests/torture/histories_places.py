@@ -209,7 +209,7 @@ def rebase(operation: Verb, paths: tuple[str, ...]) -> Verb:
 def locate(operation: Verb, tree: Tree) -> Verb:
     """The commit of an open file where its reservation, or what it replaces, is by now: directories
     take it along. Other operations as they are."""
-    if isinstance(operation, Commit) and tree.get(operation.path) != expected_by(operation):
+    if isinstance(operation, Commit) and not _is_opened(tree.get(operation.path), operation):
         for path in _opened_in(operation, tree.items()):
             return rebase(operation, (path,))
     return operation
@@ -220,10 +220,18 @@ def expected_by(commit: Commit) -> Node:
     return Reserved(commit.opened) if commit.seen is None else commit.seen
 
 
+def _is_opened(node: Node, commit: Commit) -> bool:
+    """Whether this is what the commit replaces, or its reservation after the end of its lease."""
+    expected = expected_by(commit)
+    if isinstance(node, Reserved) and isinstance(expected, Reserved):
+        return node.stamp == expected.stamp
+    return node == expected
+
+
 def _opened_in(commit: Commit, nodes: Iterable[tuple[str, Node]]) -> Iterator[str]:
-    expected, name = expected_by(commit), commit.path.rpartition("/")[2]
+    name = commit.path.rpartition("/")[2]
     for path, node in nodes:
-        if node == expected and path.rpartition("/")[2] == name:
+        if _is_opened(node, commit) and path.rpartition("/")[2] == name:
             yield path
 
 

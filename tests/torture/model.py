@@ -8,8 +8,9 @@ what is there; the root is not in it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any, Protocol, TypeAlias
 
 from s3k_async import S3kClient
@@ -48,6 +49,7 @@ __all__ = [
     "Touch",
     "Tree",
     "Write",
+    "abandoned",
     "ancestors",
     "below",
     "expire",
@@ -165,6 +167,17 @@ def expire(tree: Tree) -> Tree:
     }
 
 
+def abandoned(tree: Tree, paths: Iterable[str]) -> Iterator[Tree]:
+    """The trees without some of the reservations at the paths whose leases have run out, from none
+    to all: a writer removes one before it writes there."""
+    expired = [
+        path for path in paths if isinstance(node := tree.get(path), Reserved) and node.expired
+    ]
+    for count in range(len(expired) + 1):
+        for removed in combinations(expired, count):
+            yield {path: node for path, node in tree.items() if path not in removed}
+
+
 class _Changing:
     """A call that is there or not, apart from parents that it may have made."""
 
@@ -185,7 +198,7 @@ class Filling(ABC):
     def leftovers(self, tree: Tree) -> Iterator[Tree]:
         grown = with_parents(tree, self.path)
         if grown is not None:
-            yield grown
+            yield from abandoned(grown, [self.path])
 
     def early(self, tree: Tree) -> Tree | None:
         """The tree in which a new file is seen by its path, and nowhere else; None if it would be
@@ -429,7 +442,7 @@ class Copy:
     def leftovers(self, tree: Tree) -> Iterator[Tree]:
         grown = with_parents(tree, self.target)
         if grown is not None:
-            yield grown
+            yield from abandoned(grown, [self.target])
 
 
 @dataclass(frozen=True)

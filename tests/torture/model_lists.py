@@ -33,6 +33,7 @@ from tests.torture.model import (
     Reserved,
     Tree,
     Write,
+    abandoned,
     below,
     is_directory,
     parent_of,
@@ -134,7 +135,8 @@ class WriteMany:
             for path, _ in itertools.compress(self.files, parents):
                 grown = with_parents(start, path)
                 start = start if grown is None else grown
-            yield from subsets(start, self._steps())
+            for begun in abandoned(start, [path for path, _ in self.files]):
+                yield from subsets(begun, self._steps())
 
     def _steps(self) -> Iterator[tuple[str, Operation]]:
         named = Counter(path for path, _ in self.files)

@@ -704,7 +704,7 @@ class InTree:
     operation: Operation
 
     def apply(self, tree: Tree) -> Answer | Refusal:
-        if isinstance(self.operation, RenameMany):
+        if isinstance(self.operation, RenameMany | Transact):
             return self.operation.apply(tree, InTree)
         result = apply_in_tree(self.operation, tree, ())
         return result if isinstance(result, Refusal) else Answer(result.value, result.tree)

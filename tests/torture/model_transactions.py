@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeGuard
 
@@ -12,7 +12,18 @@ from s3k_async import S3kClient
 from s3k_async.errors import S3kError
 from s3k_async.model import StagedFile
 from s3k_async.namespace import multi_path_commit
-from tests.torture.model import Answer, Delete, MakeDirectory, Outcome, Refusal, Rename, Tree, Write
+from tests.torture import model_lists
+from tests.torture.model import (
+    Answer,
+    Delete,
+    MakeDirectory,
+    Operation,
+    Outcome,
+    Refusal,
+    Rename,
+    Tree,
+    Write,
+)
 
 __all__ = ["Step", "Transact", "paths_of"]
 
@@ -73,11 +84,16 @@ class Transact:
                         case MakeDirectory():
                             await tx.makedirs(step.path)
 
-    def apply(self, tree: Tree) -> Answer | Refusal:
+    def apply(
+        self,
+        tree: Tree,
+        applied: Callable[[Operation], model_lists.Step] = lambda operation: operation,
+    ) -> Answer | Refusal:
+        """`applied`: each step as it is in the layout of the volume."""
         refusals: set[type[S3kError]] = set()
         # What is made comes first: a file may be moved into a directory that the transaction makes.
         for step in sorted(self.steps, key=lambda each: isinstance(each, Rename)):
-            result = replace(step, stamp=self.stamp).apply(tree)
+            result = applied(replace(step, stamp=self.stamp)).apply(tree)
             if isinstance(result, Refusal):
                 refusals |= result
             else:
