@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from aiobotocore.credentials import AioRefreshableCredentials
 
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.error_mapping import map_exceptions
+from s3k_async.backends.aws.fast_http import Exchange
 from s3k_async.backends.aws.session import AwsClient
 from s3k_async.backends.aws.signed_http import Answer, Wire
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
@@ -163,6 +165,23 @@ async def test_connections_are_kept_and_bounded(service: FaultProxy) -> None:
         assert service.connections == 1
         await asyncio.gather(*(wire.dynamodb("GetItem", b"{}") for _ in range(20)))
         assert service.connections == 3
+
+
+async def test_connections_have_the_options_of_the_client(service: FaultProxy) -> None:
+    service.rule(json_answer({}))
+    async with wired(settings(service.url, connect_timeout=7.0, max_connections=3)) as wire:
+        await wire.dynamodb("GetItem", b"{}")
+        assert wire._link is not None
+        exchange = wire._link.exchange
+        assert isinstance(exchange, Exchange)
+        pool = exchange._pool
+        given = pool._settings
+        assert (given.most, given.keepalive, given.connect_timeout) == (3, 12, 7.0)
+        (connection,) = pool._all
+        assert connection._transport is not None
+        opened: socket.socket = connection._transport.get_extra_info("socket")
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_closing_ends_requests(service: FaultProxy) -> None:
