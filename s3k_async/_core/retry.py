@@ -29,6 +29,7 @@ __all__ = [
     "RetryBudget",
     "RetryPolicy",
     "backoff",
+    "deadline",
     "give_up",
     "retry",
     "seconds_left",
@@ -120,12 +121,15 @@ DEADLINE: Final[ContextVar[float | None]] = ContextVar("s3k_deadline", default=N
 time from now on."""
 
 
+def deadline() -> float:
+    """The end of the time of the present request, by the clock of the event loop."""
+    end = DEADLINE.get()
+    return asyncio.get_running_loop().time() + _LONGEST if end is None else end
+
+
 def seconds_left() -> float:
     """Remaining time of the present request, at least 0."""
-    deadline = DEADLINE.get()
-    if deadline is None:
-        return _LONGEST
-    return max(0.0, deadline - asyncio.get_running_loop().time())
+    return max(0.0, deadline() - asyncio.get_running_loop().time())
 
 
 class RetryAccount:

@@ -1,9 +1,12 @@
 """Bounds on the time and size of a response, independent of the server.
 
-aiohttp bounds the time between two reads and the size of a header. Here the whole head of an answer
-has the response timeout, its body the same again and more for each byte (`LEAST_RATE`), and a body
-at most the bytes that the request can ask for. The time of the call bounds all of it, connecting
-and sending included.
+The whole head of an answer has the response timeout, its body the same again and more for each byte
+(`LEAST_RATE`), as the head has for each byte of a large request, and a body at most the bytes that
+the request can ask for. Between two signs of life is the response timeout at most. The time of the
+call bounds all of it, connecting and sending included.
+
+This module bounds what goes through aiohttp: requests that botocore signs, and those through a
+proxy. `connection_pool` has the same bounds.
 """
 
 from __future__ import annotations

@@ -1,45 +1,55 @@
-"""Endpoint, credentials and HTTP session of an aioboto3 client, for requests signed by this
+"""Endpoint, credentials and connections of an aioboto3 client, for requests signed by this
 package."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
-from aiohttp import ClientSession
 
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.aws.credentials import Credentials
+from s3k_async.backends.aws.fast_http import Exchange
+from s3k_async.backends.aws.proxied_http import ProxiedExchange
 
 if TYPE_CHECKING:
     from s3k_async.backends.aws.http import SingleAttemptSession
 
-__all__ = ["Channel", "http_session", "open_channel"]
+__all__ = ["AnyExchange", "Channel", "http_session", "open_channel"]
+
+AnyExchange: TypeAlias = Exchange | ProxiedExchange
 
 
 @dataclass(eq=False, slots=True)
 class Channel:
-    """Endpoint, region, credentials and sockets, for one process and event loop."""
+    """Endpoint, region, credentials and connections, for one process and event loop."""
 
     endpoint: str
     region: str
     credentials: Credentials
-    session: ClientSession
+    http: SingleAttemptSession
     process: int
     loop: asyncio.AbstractEventLoop
-    direct: bool
-    """Whether no proxy is in between."""
     open: bool = True
+    _exchanges: dict[str, AnyExchange] = field(default_factory=dict)
+
+    def exchange(self, place: str) -> AnyExchange:
+        """The requests to a host, given as a URL without a path."""
+        found = self._exchanges.get(place)
+        if found is None:
+            found = self._exchanges[place] = self.http.exchange(place)
+        return found
 
     async def close(self) -> None:
         """Close the connections; requests under way fail. Idempotent."""
         self.open = False
         with anyio.CancelScope(shield=True):
             await self.credentials.close()
-            await self.session.close()
+            for exchange in list(self._exchanges.values()):
+                await exchange.close()
 
 
 def http_session(client: Any) -> Any:
@@ -52,12 +62,12 @@ async def open_channel(client: Any, runtime: Runtime) -> Channel:
     errors."""
     http: SingleAttemptSession = http_session(client)
     endpoint = str(client.meta.endpoint_url)
+    await http.need_context(endpoint)
     return Channel(
         endpoint=endpoint,
         region=str(client.meta.region_name),
         credentials=Credentials(client._get_credentials(), runtime),  # noqa: SLF001 - not public
-        session=await http.plain(endpoint),
+        http=http,
         process=os.getpid(),
         loop=asyncio.get_running_loop(),
-        direct=http.proxy_of(endpoint) is None,
     )

@@ -17,8 +17,8 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -211,32 +211,60 @@ _USER = re.compile(r"//[^/?#@\s\"']*@")
 _CERTIFICATES = (ssl.SSLError, FileNotFoundError)
 
 
-@contextmanager
-def map_exceptions(
-    path: str | None, *, writing: bool = False, codes: Codes | None = None, decode: Decoder = dict
-) -> Iterator[None]:
-    """Map errors of botocore, aiobotocore and aiohttp to those of `errors.py`.
+class map_exceptions:  # noqa: N801 - used as a function
+    """Map errors of botocore, aiobotocore and aiohttp in a block to those of `errors.py`.
 
     `path` is the table, bucket or key of the call. `writing`: the call is a write, so a missing
     answer is a lost one. `codes` precedes the general table. `decode` decodes the items of a failed
-    condition.
+    condition. (A class, since a generator costs three times as much, for every request.)
     """
-    try:
-        yield
-    except _FOREIGN as error:
-        try:
-            mapped = translate(error, path=path, writing=writing, codes=codes, decode=decode)
-        except _NOT_UNDERSTOOD:
-            mapped = _not_understood(path, error)
-        raise mapped from error
-    except S3kError as error:
-        if error.path is None and path is not None:
-            error.name(path)
-        raise
-    except TimeoutError as error:
-        raise _no_answer(path, writing) from error
-    except _NOT_UNDERSTOOD as error:
-        raise _not_understood(path, error) from error
+
+    __slots__ = ("_codes", "_decode", "_path", "_writing")
+
+    def __init__(
+        self,
+        path: str | None,
+        *,
+        writing: bool = False,
+        codes: Codes | None = None,
+        decode: Decoder = dict,
+    ) -> None:
+        self._path = path
+        self._writing = writing
+        self._codes = codes
+        self._decode = decode
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            return
+        path = self._path
+        if isinstance(error, _FOREIGN):
+            try:
+                mapped = translate(
+                    error,
+                    path=path,
+                    writing=self._writing,
+                    codes=self._codes,
+                    decode=self._decode,
+                )
+            except _NOT_UNDERSTOOD:
+                mapped = _not_understood(path, error)
+            raise mapped from error
+        if isinstance(error, S3kError):
+            if error.path is None and path is not None:
+                error.name(path)
+        elif isinstance(error, TimeoutError):
+            raise _no_answer(path, self._writing) from error
+        elif isinstance(error, _NOT_UNDERSTOOD):
+            raise _not_understood(path, error) from error
 
 
 def translate(

@@ -3,11 +3,12 @@ keepalive."""
 
 from __future__ import annotations
 
+import math
 import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 import anyio.to_thread
@@ -19,13 +20,17 @@ from aiohttp.client_reqrep import ClientRequest, ClientResponse
 from botocore.httpsession import HTTPClientError, get_cert_path
 
 from s3k_async.backends.aws.bounds import BoundedResponse, in_time
+from s3k_async.backends.aws.connection_pool import ConnectionPool, PoolSettings
+from s3k_async.backends.aws.fast_http import Exchange
+from s3k_async.backends.aws.proxied_http import ProxiedExchange
 from s3k_async.backends.aws.service_answers import check_redirect
 
 __all__ = ["DirectSession", "SingleAttemptSession"]
 
 _Option = tuple[int, int, int]
 
-_HEADERS = {"Accept-Encoding": "identity", "User-Agent": "s3k-async"}
+_AGENT = {"User-Agent": "s3k-async"}
+_HEADERS = {"Accept-Encoding": "identity", **_AGENT}
 _NOT_BY_ITSELF = ("Accept", "Content-Type")
 
 
@@ -60,10 +65,8 @@ class SingleAttemptSession(AIOHTTPSession):
             "socket_factory": opened,
         }
         super().__init__(**options)
-        self._context: ssl.SSLContext | bool = True
-        """The TLS context of connections. Before the first by HTTPS that of the system, so that
-        none is unverified."""
-        self._has_context = False
+        self._context: ssl.SSLContext | None = None
+        """The TLS context of connections; None before the first by HTTPS."""
 
     def _create_connector(self, proxy_url: str | None) -> TCPConnector:
         if proxy_url is None:
@@ -73,9 +76,9 @@ class SingleAttemptSession(AIOHTTPSession):
         return connector
 
     def _connector(self) -> TCPConnector:
-        return TCPConnector(
-            limit=self._max_pool_connections, ssl=self._context, **self._connector_args
-        )
+        # Without a context that of the system, so that no connection is unverified.
+        context = True if self._context is None else self._context
+        return TCPConnector(limit=self._max_pool_connections, ssl=context, **self._connector_args)
 
     async def _get_session(self, proxy_url: str | None) -> Any:
         session = await super()._get_session(proxy_url)  # type: ignore[misc]
@@ -85,7 +88,7 @@ class SingleAttemptSession(AIOHTTPSession):
         """The answer to a request of botocore. Raises ServiceError for a redirect, and botocore's
         errors."""
         if self.proxy_of(request.url) is None:
-            await self._need_context(request.url)
+            await self.need_context(request.url)
         with in_time():
             response: Any = await super().send(request)
         if 300 <= response.status_code < 400:
@@ -98,14 +101,25 @@ class SingleAttemptSession(AIOHTTPSession):
         found: str | None = self._proxy_config.proxy_url_for(url)
         return found
 
-    async def plain(self, url: str) -> ClientSession:
-        """A session for requests signed by this package to the host of `url`, under the same
-        settings.
+    def exchange(self, place: str) -> Exchange | ProxiedExchange:
+        """Requests signed by this package to a host, given as a URL without a path, under the same
+        settings: no cookies, no decompression, no repeated requests. `need_context` comes first."""
+        proxy = self.proxy_of(place)
+        if proxy is not None:
+            return ProxiedExchange(self._plain(proxy), place)
+        parts = urlsplit(place)
+        secure = parts.scheme == "https"
+        settings = PoolSettings(
+            most=self._max_pool_connections,
+            keepalive=self._connector_args["keepalive_timeout"],
+            connect_timeout=self._timeout.sock_connect or math.inf,
+            context=self._context if secure else None,
+            open_socket=self._connector_args["socket_factory"],
+        )
+        pool = ConnectionPool(parts.hostname or "", parts.port or (443 if secure else 80), settings)
+        return Exchange(pool, self._timeout.sock_read or math.inf, _AGENT)
 
-        No cookies, no decompression, no repeated requests. Raises HTTPClientError for certificates
-        that cannot be read.
-        """
-        await self._need_context(url)
+    def _plain(self, proxy: str) -> ClientSession:
         session = ClientSession(
             connector=self._connector(),
             timeout=self._timeout,
@@ -113,21 +127,24 @@ class SingleAttemptSession(AIOHTTPSession):
             skip_auto_headers=_NOT_BY_ITSELF,
             cookie_jar=DummyCookieJar(),
             auto_decompress=False,
-            proxy=self.proxy_of(url),
+            proxy=proxy,
         )
         return _sent_once(session)
 
-    async def _need_context(self, url: str) -> None:
-        """Make the TLS context before the first connection by HTTPS."""
-        if not self._has_context and url.lower().startswith("https:"):
+    async def need_context(self, url: str) -> None:
+        """Make the TLS context before the first connection by HTTPS. Raises HTTPClientError for
+        certificates that cannot be read."""
+        if self._context is None and url.lower().startswith("https:"):
             self._context = await anyio.to_thread.run_sync(self._tls)
-            self._has_context = True
 
-    def _tls(self) -> ssl.SSLContext | Literal[False]:
-        """The context that verifies the service's certificate, False to verify nothing. Reads
-        files."""
+    def _tls(self) -> ssl.SSLContext:
+        """The context that verifies the service's certificate, unless nothing is to be verified.
+        Reads files."""
         if not self._verify:
-            return False
+            unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            unverified.check_hostname = False
+            unverified.verify_mode = ssl.CERT_NONE
+            return unverified
         context: ssl.SSLContext = self._get_ssl_context()
         context.check_hostname = True
         context.verify_mode = ssl.CERT_REQUIRED

@@ -1,4 +1,4 @@
-"""Signed requests over aiohttp: the hot path beside botocore's.
+"""Signed requests: the hot path beside botocore's.
 
 Endpoint, region, credentials, TLS and proxy are those of an aioboto3 client. A request is sent
 once; again only with a corrected clock after the service refused its time, and with other
@@ -10,28 +10,24 @@ Signatures as in "Signature Version 4 for API requests" of the AWS IAM User Guid
 from __future__ import annotations
 
 import asyncio
-import math
 import os
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
-
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.payload import BytesPayload, Payload
-from yarl import URL
 
 from s3k_async import _native
 from s3k_async._core.runtime import SYSTEM, Runtime
-from s3k_async.backends.aws.bounds import in_time, read_body
+from s3k_async.backends.aws.bounds import in_time
+from s3k_async.backends.aws.connection_pool import Body
 from s3k_async.backends.aws.credentials import Keys
-from s3k_async.backends.aws.endpoint import Channel
+from s3k_async.backends.aws.endpoint import AnyExchange, Channel
 from s3k_async.backends.aws.error_mapping import EXPIRED
-from s3k_async.backends.aws.fast_http import Body, Bounds, Exchange
+from s3k_async.backends.aws.fast_http import Bounds
 from s3k_async.backends.aws.service_answers import check_redirect, refusal_code
 from s3k_async.backends.aws.session import AwsClient
-from s3k_async.errors import ClosedClientError, ConfigError
+from s3k_async.errors import ConfigError
 
 __all__ = ["Answer", "Headers", "Wire"]
 
@@ -42,7 +38,6 @@ _REFUSALS = (400, 401, 403)
 _LEAST_SKEW_MS = 60_000
 """Clock skew that every service accepts."""
 _WRONG_CLOCK = ("Signature expired", "Signature not yet current")
-_PIECE = 256 * 1024
 _PLAIN = ("Accept-Encoding", "identity")
 _TABLE = Bounds()
 
@@ -63,21 +58,12 @@ class _Link:
     """A channel with the constant parts of its requests."""
 
     channel: Channel
-    base: str
+    exchange: AnyExchange
     host: str
     path: str
     service: str
-    root: URL = field(init=False)
-    exchange: Exchange | None = field(init=False)
-    """For small requests; None behind a proxy or over an unknown aiohttp."""
     keys: Keys | None = None
     signer: _native.Signer | None = None
-
-    def __post_init__(self) -> None:
-        self.root = URL(f"{self.base}{self.path}/", encoded=True)
-        self.exchange = (
-            Exchange.over(self.channel.session, self.root) if self.channel.direct else None
-        )
 
     def signed_by(self, keys: Keys) -> _native.Signer:
         """The signer with these keys. Raises ConfigError."""
@@ -96,12 +82,10 @@ class _Link:
 
 _Sign: TypeAlias = Callable[[_native.Signer, int], Headers]
 """The headers of a request, signed at a time in epoch milliseconds."""
-_Exchange: TypeAlias = Callable[[Headers], Awaitable[tuple[int, Mapping[str, str], bytes]]]
-"""Sends a request with these headers; returns status, headers and body of the answer."""
 
 
 class Wire:
-    """Signed requests to the service of `client`, over one aiohttp session for each process and
+    """Signed requests to the service of `client`, over connections that belong to one process and
     event loop.
 
     `host_prefix` goes before the host of the endpoint, as `<bucket>.` does. Closing the client
@@ -132,18 +116,11 @@ class Wire:
         if link.path:
             headers = [("Content-Type", "application/x-amz-json-1.0"), ("X-Amz-Target", name)]
             return await self.send("POST", "/", "", headers, body)
-        exchange = link.exchange
 
         def sign(by: _native.Signer, at: int) -> Headers:
             return by.dynamodb(link.host, name, body, at)
 
-        if exchange is None or len(body) > _PIECE:
-            return await self._send(
-                link, sign, self._request(link, "POST", link.root, body, _TABLE)
-            )
-        return await self._send(
-            link, sign, lambda headers: exchange.ask("POST", "/", headers, body, _TABLE)
-        )
+        return await self._send(link, sign, "POST", "/", body, _TABLE)
 
     async def send(
         self,
@@ -166,43 +143,17 @@ class Wire:
         place = link.path + path
         target = f"{place}?{query}" if query else place
         digest = _native.sha256_hex(body) if sha256 is None else sha256
-        exchange = link.exchange
+        given = [*headers, _PLAIN]
 
         def sign(by: _native.Signer, at: int) -> Headers:
-            return by.headers(method, link.host, place, query, headers, digest, at)
+            return by.headers(method, link.host, place, query, given, digest, at)
 
-        if exchange is None or len(body) > _PIECE:
-            return await self._send(
-                link,
-                sign,
-                self._request(link, method, URL(link.base + target, encoded=True), body, bounds),
-            )
-        return await self._send(
-            link, sign, lambda signed: exchange.ask(method, target, [*signed, _PLAIN], body, bounds)
-        )
+        return await self._send(link, sign, method, target, body, bounds)
 
-    def _request(self, link: _Link, method: str, url: URL, body: Body, bounds: Bounds) -> _Exchange:
-        """Any request through aiohttp's own client."""
-        session = link.channel.session
-        seconds = math.inf if bounds.long else session.timeout.sock_read or math.inf
-
-        async def request(headers: Headers) -> tuple[int, Mapping[str, str], bytes]:
-            data = _Body(body) if len(body) else None
-            response = await session.request(
-                method, url, data=data, headers=headers, allow_redirects=False
-            )
-            async with response:
-                return (
-                    response.status,
-                    response.headers,
-                    await read_body(response.content, bounds.most, seconds),
-                )
-
-        return request
-
-    async def _send(self, link: _Link, sign: _Sign, exchange: _Exchange) -> Answer:
-        channel = link.channel
-        credentials = channel.credentials
+    async def _send(
+        self, link: _Link, sign: _Sign, method: str, target: str, body: Body, bounds: Bounds
+    ) -> Answer:
+        credentials = link.channel.credentials
         clock_corrected = keys_renewed = False
         while True:
             keys = credentials.ready()
@@ -210,17 +161,10 @@ class Wire:
                 with in_time():
                     keys = await credentials.get()
             now = self._runtime.now_ms() + self._skew_ms
-            try:
-                with in_time():
-                    answer = Answer(*await exchange(sign(link.signed_by(keys), now)), link.host)
-            except (RuntimeError, asyncio.CancelledError) as error:
-                # aiohttp cancels waiters for a connection when the session is closed.
-                task = asyncio.current_task()
-                if channel.open or (
-                    isinstance(error, asyncio.CancelledError) and task and task.cancelling()
-                ):
-                    raise
-                raise ClosedClientError("the client was closed during the request") from error
+            headers = sign(link.signed_by(keys), now)
+            answer = Answer(
+                *await link.exchange.ask(method, target, headers, body, bounds), link.host
+            )
             check_redirect(answer.host, answer.status, answer.headers, answer.body)
             if answer.status not in _REFUSALS:
                 return answer
@@ -269,28 +213,10 @@ class Wire:
         standard = {"http": ":80", "https": ":443"}[parts.scheme]
         link = _Link(
             channel=channel,
-            base=f"{parts.scheme}://{host}",
+            exchange=channel.exchange(f"{parts.scheme}://{host}"),
             host=host.removesuffix(standard),
             path=parts.path.rstrip("/"),
             service=self._client.service,
         )
         self._link = link
         return link
-
-
-class _Body(BytesPayload):
-    """Bytes written in pieces, so that other requests run in between; a service that accepts none
-    within the response timeout is given up."""
-
-    def __init__(self, value: Body) -> None:
-        Payload.__init__(self, value, content_type="application/octet-stream")
-        self._size = memoryview(value).nbytes
-
-    async def write_with_length(
-        self, writer: AbstractStreamWriter, content_length: int | None
-    ) -> None:
-        view = memoryview(self._value).cast("B")[:content_length]
-        protocol: Any = writer.protocol  # type: ignore[attr-defined]
-        for start in range(0, len(view), _PIECE):
-            protocol.start_timeout()
-            await writer.write(view[start : start + _PIECE])

@@ -31,7 +31,7 @@ KEY = Key("ks://v/-sf0", "name")
 PUT = Put({"path": KEY.partition, "children": KEY.sort, "op": "ours"}, ABSENT)
 
 LARGE = bytes(2 * 1024 * 1024)
-"""Sent by aiohttp's own way, after asking whether it is wanted (100 Continue)."""
+"""Sent in pieces, after asking whether it is wanted (100 Continue)."""
 
 
 def _upload(blobs: S3Blobs) -> S3Upload:

@@ -448,6 +448,29 @@ DEFECTS: tuple[Defect, ...] = (
         "tests/backends/aws/test_redirects.py::test_a_redirect_is_an_error_that_names_the_hosts",
     ),
     Defect(
+        "a connection that is used again after bytes of no answer",
+        "backends/aws/connection_pool.py",
+        "        return is_sent and parser.is_persistent",
+        "        return True",
+        "tests/backends/aws/test_connection_pool.py"
+        "::test_bytes_that_belong_to_no_answer_end_a_connection",
+    ),
+    Defect(
+        "a connection that is used again after a cancelled request",
+        "backends/aws/fast_http.py",
+        "        is_usable = False",
+        "        is_usable = True",
+        "tests/backends/aws/test_connection_pool.py"
+        "::test_a_cancellation_at_any_time_leaves_the_pool_whole",
+    ),
+    Defect(
+        "an answer with a length beside a transfer coding",
+        "backends/aws/http_answer.py",
+        '            coding.lower() != "chunked" or length is not None or version == b"0"',
+        '            coding.lower() != "chunked" or version == b"0"',
+        "tests/backends/aws/test_http_answer.py::test_malformed_answers",
+    ),
+    Defect(
         "a local pipe that is replaced by a file",
         "_core/file_replacement.py",
         "    if not stat.S_ISREG(mode):",

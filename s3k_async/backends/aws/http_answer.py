@@ -1,0 +1,320 @@
+"""A parser of HTTP/1.1 answers, as bytes of a connection arrive.
+
+Messages as in RFC 9112, read strictly: what that standard lets a recipient repair or guess is an
+error here (line feeds alone, folded fields, two lengths, a length beside a transfer coding), since
+another reading of the same bytes might be another body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeVar, overload
+
+from s3k_async.errors import ResponseLostError
+
+__all__ = ["AnswerHeaders", "AnswerParser", "broken_off", "too_long"]
+
+T = TypeVar("T")
+
+_MOST_HEAD: Final = 64 * 1024
+"""Bytes of a head, at most."""
+_MOST_LINE: Final = 8 * 1024
+"""Bytes of the line of a chunk, or of the trailers, at most."""
+_MOST_FIELDS: Final = 128
+_LARGE: Final = 64 * 1024
+"""Missing bytes of a body from which on they are read in place."""
+_MOST_INFORMATIONAL: Final = 16
+"""Informational answers before the answer, at most."""
+_SWITCHING: Final = 101
+
+_TEXT = rb"[\t\x20-\x7e\x80-\xff]*+"
+_FIELDS = rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++:" + _TEXT + rb"\r\n)*+"
+_HEAD = re.compile(
+    rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: " + _TEXT + rb")?\r\n(" + _FIELDS + rb")\r\n"
+)
+_START = b"HTTP/1."
+_LENGTH = re.compile(r"[0-9]{1,18}")
+_CHUNK = re.compile(rb"\r\n([0-9A-Fa-f]{1,15})(?:[ \t]*+;" + _TEXT + rb")?\r\n")
+_PART_OF_CHUNK = re.compile(rb"(?:\r(?:\n(?:[0-9A-Fa-f]{1,15}[ \t]*+(?:;" + _TEXT + rb")?\r?)?)?)?")
+_TRAILERS = re.compile(_FIELDS + rb"\r\n")
+
+
+class AnswerHeaders(Mapping[str, str]):
+    """The header fields of an answer, with names in any case."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: dict[str, str]) -> None:
+        """`fields`: by name in lower case."""
+        self._fields = fields
+
+    def __repr__(self) -> str:
+        return f"AnswerHeaders({self._fields!r})"
+
+    def __getitem__(self, name: str) -> str:
+        return self._fields[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    @overload
+    def get(self, key: str, /) -> str | None: ...
+    @overload
+    def get(self, key: str, default: str | T, /) -> str | T: ...
+    def get(self, key: str, default: str | T | None = None, /) -> str | T | None:
+        return self._fields.get(key.lower(), default)
+
+
+class AnswerParser:
+    """One answer. `is_bodiless`: the request is HEAD; `most`: bytes of the body, at most."""
+
+    __slots__ = (
+        "_informational",
+        "_is_bodiless",
+        "_is_chunked",
+        "_left",
+        "_most",
+        "_pieces",
+        "_rest",
+        "_space",
+        "headers",
+        "is_persistent",
+        "is_whole",
+        "may_continue",
+        "size",
+        "status",
+    )
+
+    def __init__(self, *, is_bodiless: bool, most: int) -> None:
+        self._is_bodiless = is_bodiless
+        self._most = most
+        self._informational = 0
+        self._is_chunked = False
+        self._left: int | None = None
+        """Missing bytes of the body, or of the present chunk; None: until the connection ends."""
+        self._pieces: list[bytes | bytearray] = []
+        self._space: memoryview | None = None
+        """For the missing bytes of a large body."""
+        self._rest = bytearray()
+        """The beginning of a head, or of the line of a chunk."""
+        self.status = 0
+        """0 until the head is whole."""
+        self.headers = AnswerHeaders({})
+        self.size = 0
+        """Bytes of the body so far."""
+        self.is_whole = False
+        self.is_persistent = True
+        """Whether another request may follow on the connection."""
+        self.may_continue = False
+        """Whether the service asked for the body of the request (100 Continue)."""
+
+    @property
+    def body(self) -> bytes:
+        """The whole body."""
+        pieces = self._pieces
+        if len(pieces) == 1 and isinstance(pieces[0], bytes):
+            return pieces[0]
+        return b"".join(pieces)
+
+    def feed(self, data: bytes) -> None:
+        """Read bytes. Raises ResponseLostError for a malformed answer and for one over the
+        limit."""
+        if self.status:
+            self._read_body(data, 0)
+        elif self._rest:
+            self._continue_head(data)
+        else:
+            self._read_head(data)
+
+    def room(self) -> memoryview | None:
+        """Space for the rest of a large body, which saves a copy; None for other bytes."""
+        left = self._left
+        if self._space is None:
+            if not left or left < _LARGE or self._is_chunked:
+                return None
+            space = bytearray(left)
+            self._pieces.append(space)
+            self._space = memoryview(space)
+        return self._space
+
+    def fill(self, size: int) -> None:
+        """Note that the first `size` bytes of `room` were read."""
+        assert self._space is not None
+        assert self._left is not None
+        self._space = self._space[size:]
+        self._left -= size
+        self.size += size
+        self.is_whole = self._left == 0
+
+    def end(self) -> None:
+        """Note the orderly end of the connection. Raises ResponseLostError for half an answer."""
+        if self.status and self._left is None:
+            self.is_whole = True
+        else:
+            raise broken_off()
+
+    def _continue_head(self, data: bytes) -> None:
+        """Read on in a head of which a part came before; not all of it again for each byte."""
+        rest = self._rest
+        known = len(rest)
+        rest += data
+        if rest.find(b"\r\n\r\n", max(0, known - 3)) < 0:
+            self._check_part(known)
+            return
+        self._rest = bytearray()
+        self._read_head(bytes(rest))
+
+    def _read_head(self, data: bytes) -> None:
+        at = 0
+        while (found := _HEAD.match(data, at)) is not None:
+            version, code, block = found.groups()
+            if found.end() - at > _MOST_HEAD or block.count(b"\n") > _MOST_FIELDS:
+                raise _malformed("a head over the limit")
+            at = found.end()
+            status = int(code)
+            if status >= 200:
+                self.status = status
+                self._frame(version, _fields(block))
+                self._read_body(data, at)
+                return
+            self._informational += 1
+            if status == _SWITCHING or self._informational > _MOST_INFORMATIONAL:
+                raise _malformed("informational answers")
+            self.may_continue = self.may_continue or status == 100
+        if data.find(b"\r\n\r\n", at) >= 0:
+            raise _malformed("the head")
+        self._rest += data[at:]
+        self._check_part(0)
+
+    def _check_part(self, known: int) -> None:
+        """Raise ResponseLostError if no head can begin so, of which `known` bytes were checked."""
+        rest = self._rest
+        if (
+            len(rest) > _MOST_HEAD
+            or not _START.startswith(rest[: len(_START)])
+            or rest.count(b"\n", known) != rest.count(b"\r\n", max(0, known - 1))
+        ):
+            raise _malformed("the head")
+
+    def _frame(self, version: bytes, fields: dict[str, str]) -> None:
+        """Find out where the body ends."""
+        self.headers = AnswerHeaders(fields)
+        coding, length = fields.get("transfer-encoding"), fields.get("content-length")
+        if coding is not None and (
+            coding.lower() != "chunked" or length is not None or version == b"0"
+        ):
+            raise _malformed("the transfer coding")
+        if length is not None and not _LENGTH.fullmatch(length):
+            raise _malformed("the length")
+        if version == b"0" or "close" in fields.get("connection", "").lower():
+            self.is_persistent = False
+        if self._is_bodiless:
+            self._left = 0
+        elif self.status in (204, 304):
+            self._left = 0
+            if coding is not None or length not in (None, "0"):
+                # A body may follow against the rules.
+                self.is_persistent = False
+        elif coding is not None:
+            self._is_chunked = True
+            self._left = 0
+            self._rest += b"\r\n"  # with that before each other chunk
+        elif length is not None:
+            self._left = int(length)
+            if self._left > self._most:
+                raise too_long(self._most)
+        else:
+            self.is_persistent = False
+
+    def _read_body(self, data: bytes, at: int) -> None:
+        if self._is_chunked:
+            self._read_chunks(bytes(self._rest) + data[at:])
+            return
+        left = self._left
+        found = len(data) - at
+        if left is not None and found >= left:
+            if found > left:
+                self.is_persistent = False
+            found, self._left, self.is_whole = left, 0, True
+        elif left is not None:
+            self._left = left - found
+        if found:
+            self._pieces.append(data[at : at + found] if found < len(data) else data)
+            self.size += found
+            if self.size > self._most:
+                raise too_long(self._most)
+
+    def _read_chunks(self, data: bytes) -> None:
+        self._rest.clear()
+        pieces: list[bytes] = []
+        at = 0
+        while True:
+            if self._left:
+                piece = data[at : at + self._left]
+                pieces.append(piece)
+                at += len(piece)
+                self.size += len(piece)
+                self._left -= len(piece)
+                if self._left:
+                    break
+            line = _CHUNK.match(data, at)
+            if line is None:
+                self._keep(data[at:], _PART_OF_CHUNK.fullmatch(data, at) is not None)
+                break
+            self._left = int(line[1], 16)
+            if not self._left:
+                last = _TRAILERS.match(data, line.end())
+                if last is None:
+                    self._keep(data[at:], data.find(b"\r\n\r\n", line.end() - 2) < 0)
+                else:
+                    self.is_whole = True
+                    self.is_persistent = self.is_persistent and last.end() == len(data)
+                break
+            if self.size + self._left > self._most:
+                raise too_long(self._most)
+            at = line.end()
+        if pieces:
+            self._pieces.append(b"".join(pieces))
+
+    def _keep(self, rest: bytes, is_possible: bool) -> None:
+        """Keep the beginning of a chunk's line, or of the trailers, for the next bytes."""
+        if not is_possible or len(rest) > _MOST_LINE:
+            raise _malformed("a chunk")
+        self._rest += rest
+
+
+def broken_off() -> ResponseLostError:
+    """The error for half an answer."""
+    return ResponseLostError("the connection broke before the whole answer came")
+
+
+def too_long(most: int) -> ResponseLostError:
+    """The error for an answer over the limit."""
+    return ResponseLostError(
+        f"the answer has more than the {most} bytes that the request can ask for"
+    )
+
+
+def _malformed(what: str) -> ResponseLostError:
+    return ResponseLostError(f"the answer cannot be understood ({what})")
+
+
+def _fields(block: bytes) -> dict[str, str]:
+    """The fields by name in lower case. Of a field that occurs twice the first counts; lengths and
+    codings must not."""
+    fields: dict[str, str] = {}
+    for line in block.decode("latin-1").split("\r\n")[:-1]:
+        name, _, value = line.partition(":")
+        name = name.lower()
+        value = value.strip(" \t")
+        if name not in fields:
+            fields[name] = value
+        elif name == "connection":
+            fields[name] += f", {value}"
+        elif name in ("content-length", "transfer-encoding"):
+            raise _malformed("the length")
+    return fields
