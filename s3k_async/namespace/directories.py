@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Final, Self, TypeVar
 
 from s3k_async._core.active_calls import incidental
+from s3k_async._core.concurrency import run_all
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import (
     ABSENT,
@@ -60,6 +61,8 @@ T = TypeVar("T")
 
 CHAIN_PART = 90
 """Directories created in one transaction, which also checks their parent."""
+DIRECTORIES: Final = 16
+"""Directories that are created at the same time."""
 CONFIRMED_SECONDS: Final = 5.0
 """In layout `tree`: how long after its directories were read an entry is changed without reading
 them again."""
@@ -342,6 +345,35 @@ class DirectoryStore(EntryReader):
         """
         with incidental():
             await self.resolve(await self.make_directory(path))
+
+    async def need_directories(self, paths: Iterable[str]) -> dict[str, S3kError]:
+        """As `need_directory`, for directories of one depth. Returns the errors by path; a file at
+        the path is a NotDirectoryError.
+
+        If the answer to a creation is lost while another one creates an ancestor that both need,
+        the outcome is unknown. Such a directory is created once more, after the others.
+        """
+        errors: dict[str, S3kError] = {}
+
+        async def create(path: str) -> None:
+            try:
+                await self.need_directory(path)
+            except PathExistsError as error:
+                errors[path] = NotDirectoryError("the path leads through a file", path=path)
+                errors[path].__cause__ = error
+            except S3kError as error:
+                errors[path] = error
+
+        await run_all(create, paths, limit=DIRECTORIES)
+        unknown = {
+            path: error for path, error in errors.items() if isinstance(error, OutcomeUnknownError)
+        }
+        for path, error in unknown.items():
+            del errors[path]
+            await create(path)
+            if path in errors:
+                errors[path] = error
+        return errors
 
     async def recreate_directory(self, path: str) -> None:
         """Create the directory of an existing entry again if it was removed, and wait for a

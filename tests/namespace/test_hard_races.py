@@ -21,12 +21,13 @@ from s3k_async.errors import (
     LeaseExpiredError,
     NotDirectoryError,
     OutcomeUnknownError,
+    ResponseLostError,
     ServiceError,
 )
 from s3k_async.integrity.verify_rules import Facts, decide
 from s3k_async.layouts.path.atomic_changes import AtomicTree
 from s3k_async.layouts.path.recursive import Tree, forget
-from s3k_async.model import Entry
+from s3k_async.model import Entry, LayoutName
 from s3k_async.namespace.file_batches import FileBatch, publish_many
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.testing import Call, Died, FaultPlan
@@ -215,6 +216,19 @@ async def test_many_creations_that_were_seen_get_their_directory_back(rig: Rig) 
     assert meanwhile.seen == published["/a/f"]
     assert {path: await rig.need(path) for path in published} == published
     assert await rig.paths() == await rig.scanned() == {"/a", "/a/f", "/a/g"}
+
+
+@pytest.mark.parametrize("layout", ["path", "tree"])
+async def test_a_creation_beside_that_of_a_common_ancestor_whose_answer_is_lost(
+    layout: LayoutName,
+) -> None:
+    """What is stored cannot tell whether the ancestor was created by the one or the other."""
+    rig = await Rig(f"common-ancestor-{layout}", layout=layout).start()
+    lost = ResponseLostError("lost")
+    rig.faults.fail_when(lambda call: call.method == "transact", lost, times=2)
+    assert await rig.store.need_directories(["/b/a", "/b/ab"]) == {}
+    for path in ("/b", "/b/a", "/b/ab"):
+        assert (await rig.need(path)).is_dir
 
 
 async def test_of_many_files_those_are_refused_whose_leases_expire_during_the_uploads(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from s3k_async import _native
-from s3k_async._core.concurrency import run_all
 from s3k_async.backends.ports.items import ABSENT, Action, Check, Condition, Delete, Put
-from s3k_async.errors import ConditionFailedError, NotDirectoryError, PathExistsError, S3kError
+from s3k_async.errors import ConditionFailedError, S3kError
 from s3k_async.layouts.path.parent_cache import AncestorReads, ParentCache
 from s3k_async.layouts.path.path_resolver import PathResolver
 from s3k_async.model import ROOT, Entry
@@ -20,9 +19,6 @@ from s3k_async.table.keys import Directory
 from s3k_async.txn.write_intent import transaction_of
 
 __all__ = ["ParentDirectories"]
-
-DIRECTORIES = 16
-"""Directories that are created at the same time."""
 
 
 class ParentDirectories(PathResolver):
@@ -225,14 +221,8 @@ class ParentDirectories(PathResolver):
             else:
                 missing.setdefault(len(chain), []).append(parent)
 
-        async def make(parent: str) -> None:
-            try:
-                await self._store.need_directory(parent)
-            except S3kError as error:
-                refused[parent] = _not_directory(error, parent)
-
         for depth in sorted(missing):
-            await run_all(make, missing[depth], limit=DIRECTORIES)
+            refused |= await self._store.need_directories(missing[depth])
         return refused
 
     async def _without_intents(self, parents: set[str]) -> set[str]:
@@ -249,12 +239,3 @@ class ParentDirectories(PathResolver):
 
 def _is_held(entry: Entry | None) -> bool:
     return entry is not None and bool(entry.pending)
-
-
-def _not_directory(error: S3kError, parent: str) -> S3kError:
-    """The error for paths below a file."""
-    if not isinstance(error, PathExistsError):
-        return error
-    refusal = NotDirectoryError("the path leads through a file", path=parent)
-    refusal.__cause__ = error
-    return refusal

@@ -13,14 +13,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from s3k_async import _native
-from s3k_async._core.concurrency import run_all
 from s3k_async.backends.ports.items import ABSENT, Action, Check, Delete, Put
 from s3k_async.errors import (
     ConditionFailedError,
     ConflictError,
-    NotDirectoryError,
     OutcomeUnknownError,
-    PathExistsError,
     S3kError,
     TransactionConflictError,
 )
@@ -40,8 +37,6 @@ from s3k_async.txn.lease import Moment
 
 __all__ = ["TreeParents"]
 
-DIRECTORIES: Final = 16
-"""Directories that are created at the same time."""
 CONCLUSIVE_SECONDS: Final = 600.0
 """How long after the confirmation of its chain a creation relies on the trash: half of the time for
 which a removal marker is guaranteed to stay there."""
@@ -120,17 +115,8 @@ class TreeParents(TreeReads):
         for parent in parents:
             by_depth.setdefault(parent.count("/"), []).append(parent)
 
-        async def make(parent: str) -> None:
-            try:
-                await self._store.need_directory(parent)
-            except PathExistsError as error:
-                refused[parent] = NotDirectoryError("the path leads through a file", path=parent)
-                refused[parent].__cause__ = error
-            except S3kError as error:
-                refused[parent] = error
-
         for depth in sorted(by_depth):
-            await run_all(make, by_depth[depth], limit=DIRECTORIES)
+            refused |= await self._store.need_directories(by_depth[depth])
         return refused
 
     async def is_leaving(self, directory: Entry) -> bool:

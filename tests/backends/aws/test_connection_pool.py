@@ -408,7 +408,7 @@ async def silence(visit: Visit) -> None:
     await visit.reader.read()
 
 
-@pytest.mark.parametrize("body", [b"", LARGE])
+@pytest.mark.parametrize("body", [b"", LARGE], ids=["no body", "large body"])
 async def test_silence_ends_a_request(body: bytes) -> None:
     async with rigged(silence, seconds=SOON) as rig:
         for _ in range(3):
