@@ -198,7 +198,11 @@ class S3kClient:
         volume = await open_volume(self._config, session=self._session, counter=self._counter)
         self._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())
 
-    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - bounds a part of it
+    async def close(
+        self,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - bounds a part of it
+    ) -> None:
         """Wait for active calls and for the operation log, then release connections and files.
 
         Further calls raise ClosedClientError at once. Calls that run longer than `timeout` seconds

@@ -72,7 +72,11 @@ class _Session:
 
         return self.bridge.run(called)
 
-    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - bounds a part of it
+    async def close(
+        self,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - bounds a part of it
+    ) -> None:
         """Close the client; it opens again if it is used again."""
         async with self._opening:
             self.bridge.unregister(self)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.errors import ItemFormatError
@@ -109,7 +109,7 @@ NOTES: Final[frozenset[str]] = frozenset(
     }
 )
 """Kinds of findings that occur in normal operation."""
-PROBLEMS: Final[frozenset[str]] = frozenset(FindingKind.__args__) - NOTES  # type: ignore[attr-defined]
+PROBLEMS: Final[frozenset[str]] = frozenset(get_args(FindingKind)) - NOTES
 
 
 ParentState: TypeAlias = Literal[

@@ -75,7 +75,9 @@ class JobResult(NamedTuple, Generic[Report]):
     frame: DataFrame
     report: Report
 
-    def raise_for_failures(self: JobResult[JobReport]) -> JobResult[JobReport]:  # type: ignore[misc]
+    def raise_for_failures(  # type: ignore[misc]
+        self: JobResult[JobReport],
+    ) -> JobResult[JobReport]:
         """Return the result if no row failed; otherwise raise PartialFailureError with the failures
         of the report."""
         if not self.report.complete:

@@ -37,7 +37,8 @@ PREFIXES = ("fs.s3k.", "fs.s3a.")
 DRIVER_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 EXECUTOR_OPTIONS = ("spark.executor.defaultJavaOptions", "spark.executor.extraJavaOptions")
 SECRET_KEY = re.compile(
-    r"fs\.s3k\.(.*[.-])?(access|secret|token|password|key)\..*|fs\.s3a\.(.*[.-])?(access|secret|token|password|key)(\..*)?"
+    r"fs\.s3k\.(.*[.-])?(access|secret|token|password|key)\..*"
+    r"|fs\.s3a\.(.*[.-])?(access|secret|token|password|key)(\..*)?"
 )
 """Keys whose values stay on the driver. The name of a KMS key is no secret and is excepted."""
 KMS_KEY = re.compile(r"arn:[a-z-]+:kms:.*|alias/.*|(mrk-)?[0-9a-f-]{32,36}")

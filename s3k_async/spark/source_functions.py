@@ -100,7 +100,8 @@ def read_parquet(
         fs = client(chosen.executors)
         for batch in batches:
             for splits in batch.column(0).to_pylist():
-                yield from read_splits(fs, plan, pickle.loads(splits))  # noqa: S301 - from the driver
+                own = pickle.loads(splits)  # noqa: S301 - from the driver
+                yield from read_splits(fs, plan, own)
 
     shipped = [(bytearray(pickle.dumps(group)),) for group in groups]
     tasks = spark.sparkContext.parallelize(shipped, max(1, len(shipped)))
@@ -132,7 +133,11 @@ def write_parquet(
     chosen = volume_to_write(_volume(spark, asked, volume, context), asked.lease)
     plan = write_plan(asked, frame.schema, SYSTEM.uuid(), overwrite=mode == "overwrite")
     messages = frame.mapInArrow(_writing(chosen, plan), _SHIPPED).collect()
-    files = [file for message in messages for file in pickle.loads(message[0])]  # noqa: S301 - from our tasks
+    files = [
+        file
+        for message in messages
+        for file in pickle.loads(message[0])  # noqa: S301 - from our tasks
+    ]
     with S3kSyncClient(config=with_local_secrets(chosen.driver)) as fs:
         publish(fs, plan, files)
 

@@ -55,7 +55,11 @@ class _FsckCommands(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(_PARTS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's
+        cmd_name: str,
+    ) -> click.Command | None:
         if cmd_name not in _PARTS:
             return None
         module = import_module(f"s3k_async.cli.commands.{_PARTS[cmd_name][0]}")
