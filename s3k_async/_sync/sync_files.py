@@ -95,11 +95,15 @@ class SyncFileReader(_SyncFile):
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Fill the buffer with the next bytes and return how many; fewer than fit only at the end
-        of the file."""
+        of the file. Bytes that were not read ahead arrive in the buffer without a copy, if the
+        backend can write there.
+
+        After an error the content of the buffer is undefined, and the position has not changed.
+        """
+        self._need_open()
         view = memoryview(buffer).cast("B")
-        data = self.read(len(view))
-        view[: len(data)] = data
-        return len(data)
+        taken = self._reader.take_into(view)
+        return taken if taken is not None else self._run(lambda: self._reader.readinto(view))
 
     def read_at(self, offset: int, n: int) -> bytes:
         """`n` bytes from `offset`, cut at the end of the file; the position does not change.

@@ -22,7 +22,7 @@ from s3k_async.files.open_files import FileReader, FileWriter, bytes_of
 from s3k_async.model import Entry, status_of
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+    from _typeshed import ReadableBuffer, WriteableBuffer
 
     from s3k_async.adapters.fsspec_reading import ReadableFileSystem
 
@@ -32,6 +32,8 @@ _LOG = logging.getLogger(__name__)
 
 LINE_BLOCK = 64 * 1024
 """Bytes searched at once for the end of a line."""
+SHORT_CACHES = ("none", "readahead")
+"""fsspec's caches that hold at most what follows the last read."""
 
 
 class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is untyped
@@ -73,6 +75,23 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
         length or None."""
         self._need_open()
         return cast(bytes, super().read(-1 if length is None else length))
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Fill the buffer with the next bytes and return how many; fewer than fit only at the end
+        of the file. A block or more that is in no cache is read without a copy."""
+        self._need_open()
+        with memoryview(buffer) as given, given.cast("B") as view:
+            size: int = min(len(view), max(0, self.size - self.loc))
+            if size < max(1, self.blocksize) or self._is_cached():
+                return cast(int, super().readinto(view))
+            check = self._check.copy()
+            with view[:size] as place:
+                self.fs.run_blocking(
+                    lambda: self.fs.fetch_into(self._entry, self.loc, place, check.add)
+                )
+        self._check = check
+        self.loc += size
+        return size
 
     def seek(self, loc: int, whence: int = io.SEEK_SET) -> int:
         self._need_open()
@@ -123,6 +142,12 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
         )
         self._check.add(start, data)
         return data
+
+    def _is_cached(self) -> bool:
+        """Whether the cache may hold bytes from the position on."""
+        if self._cache_type not in SHORT_CACHES:
+            return True
+        return self.loc in range(getattr(self.cache, "start", 0), getattr(self.cache, "end", 0))
 
     def _need_open(self) -> None:
         if self.closed:

@@ -26,7 +26,7 @@ from s3k_async.errors import (
     S3kError,
     UncommittedFileError,
 )
-from s3k_async.files.file_ranges import fetch_span
+from s3k_async.files.file_ranges import Check, fetch_into, fetch_span
 from s3k_async.model import Entry
 
 __all__ = ["FILES", "ReadableFileSystem"]
@@ -348,6 +348,11 @@ class ReadableFileSystem(VolumeFileSystem):
         volume = volume_of(await self._client())
         with volume.calls.running():
             return await fetch_span(volume.storage, entry, start, end)
+
+    async def fetch_into(self, entry: Entry, start: int, buffer: memoryview, check: Check) -> None:
+        volume = volume_of(await self._client())
+        with volume.calls.running():
+            await fetch_into(volume.storage, entry, start, buffer, check=check)
 
     # Blocking forms
 

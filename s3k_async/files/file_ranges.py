@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
 
 from s3k_async._core.concurrency import gather
 from s3k_async._native import Xxh3_128
+from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.errors import (
     ConflictError,
     CorruptDataError,
@@ -16,24 +20,31 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.model import Content, Entry, FileStatus
-from s3k_async.storage.physical import PhysicalStorage, checksum_of, is_uri
+from s3k_async.storage.physical import PhysicalStorage, is_uri
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 from s3k_async.volumes.volume import Volume
 
 __all__ = [
     "LOOKS",
     "SPAN_REQUESTS",
+    "Check",
     "SequentialCheck",
+    "assembled",
     "check_empty",
+    "fetch_into",
     "fetch_span",
     "need_readable",
     "need_same",
     "read_file",
     "read_ranges",
     "read_span",
+    "read_span_into",
     "read_spans",
     "read_version",
 ]
+
+Check: TypeAlias = Callable[[int, Buffer], None]
+"""Receives the position and the bytes of each fetched range of a file, in order."""
 
 SPAN_REQUESTS = 4
 """Concurrent requests for one long span of bytes."""
@@ -76,7 +87,14 @@ class SequentialCheck:
         self._hashed = 0
         self._lock = threading.Lock()
 
-    def add(self, start: int, data: bytes) -> None:
+    def copy(self) -> SequentialCheck:
+        """An independent check of the same bytes so far."""
+        copied = SequentialCheck(self._entry)
+        copied._digest = self._digest and self._digest.copy()
+        copied._hashed = self._hashed
+        return copied
+
+    def add(self, start: int, data: Buffer) -> None:
         """Add fetched bytes before they are returned. Raises CorruptDataError when they complete
         the file and its checksum is not the recorded one, and on every later call.
         """
@@ -101,45 +119,123 @@ class SequentialCheck:
 async def read_span(storage: PhysicalStorage, entry: Entry, start: int, end: int) -> bytes:
     """As `fetch_span`; a span that is the whole file is verified. Raises CorruptDataError for a
     wrong checksum, too."""
-    data = await fetch_span(storage, entry, start, end)
-    if len(data) == entry.size and entry.checksum.startswith(CHECKSUM_PREFIX):
-        _require(entry, checksum_of(data))
-    return data
+    is_whole = start == 0 and end == entry.size
+    check = SequentialCheck(entry).add if is_whole else None
+    return await fetch_span(storage, entry, start, end, check=check)
 
 
-async def fetch_span(storage: PhysicalStorage, entry: Entry, start: int, end: int) -> bytes:
+async def read_span_into(
+    storage: PhysicalStorage, entry: Entry, start: int, buffer: memoryview
+) -> None:
+    """As `fetch_into`, and verifies as `read_span`."""
+    is_whole = start == 0 and len(buffer) == entry.size
+    check = SequentialCheck(entry).add if is_whole else None
+    await fetch_into(storage, entry, start, buffer, check=check)
+
+
+async def fetch_span(
+    storage: PhysicalStorage,
+    entry: Entry,
+    start: int,
+    end: int,
+    *,
+    check: Check | None = None,
+) -> bytes:
     """Bytes [start, end) of the version in the entry; a long span by several concurrent requests.
 
-    Raises DataMissingError, CorruptDataError (the physical object has another size than the entry
-    says, or is an adopted one that was replaced).
+    `check` is called as by `fetch_into`. Raises DataMissingError, CorruptDataError (the physical
+    object has another size than the entry says, or is an adopted one that was replaced).
     """
     physical = entry.physical
     if physical is None or start >= end:
         if not entry.size:
             await check_empty(storage, entry)
+            if check is not None:
+                check(0, b"")
         return b""
+    if end - start > max(1, storage.tuning.part_size):
+        return await assembled(
+            end - start, lambda buffer: fetch_into(storage, entry, start, buffer, check=check)
+        )
+    with _reading(entry):
+        data = await storage.read(physical, start, end, size=entry.size, etag=entry.etag)
+    _require_length(entry, start, end, len(data))
+    if check is not None:
+        check(start, data)
+    return data
 
-    async def fetch(begin: int) -> bytes:
-        stop = min(end, begin + step)
-        try:
-            data = await storage.read(physical, begin, stop, size=entry.size, etag=entry.etag)
-        except DataMissingError as error:
-            raise DataMissingError(
-                f"the physical object {physical} is gone", path=entry.path
-            ) from error
-        except CorruptDataError as error:
-            raise CorruptDataError(error.message, path=entry.path) from error
-        if len(data) != stop - begin:
-            raise CorruptDataError(
-                f"the physical object ends before byte {stop} of {entry.size}", path=entry.path
-            )
-        return data
 
+async def fetch_into(
+    storage: PhysicalStorage,
+    entry: Entry,
+    start: int,
+    buffer: memoryview,
+    *,
+    check: Check | None = None,
+) -> None:
+    """Fill a buffer with the bytes from `start` on of the version in the entry, which has as many;
+    a long one by several concurrent requests, each into its own place.
+
+    `check` is called with the position and bytes of each range, in order, while later ones are on
+    their way. Errors as of `fetch_span`. After an error or a cancellation the content of the
+    buffer is undefined, and nothing more is written to it.
+    """
+    physical, end = entry.physical, start + len(buffer)
+    if physical is None or start >= end:
+        if not entry.size:
+            await check_empty(storage, entry)
+        return
     step = max(1, storage.tuning.part_size)
-    starts = range(start, end, step)
-    if len(starts) == 1:
-        return await fetch(start)
-    return b"".join(await gather(fetch, starts, limit=SPAN_REQUESTS))
+    arrived: set[int] = set()
+    checked = start
+
+    async def fetch(begin: int) -> None:
+        nonlocal checked
+        stop = min(end, begin + step)
+        # Released, because the traceback of an error keeps this frame.
+        with _reading(entry), buffer[begin - start : stop - start] as place:
+            size = await storage.read_into(physical, begin, place, size=entry.size, etag=entry.etag)
+        _require_length(entry, begin, stop, size)
+        if check is None:
+            return
+        arrived.add(begin)
+        while checked in arrived:
+            stop = min(end, checked + step)
+            with buffer[checked - start : stop - start] as place:
+                check(checked, place)
+            checked = stop
+
+    await gather(fetch, range(start, end, step), limit=SPAN_REQUESTS)
+
+
+async def assembled(size: int, fill: Callable[[memoryview], Awaitable[None]]) -> bytes:
+    """The bytes that `fill` writes to a buffer of this size. They are not copied."""
+    # BytesIO is the only way to fill a `bytes` in place. It returns its own one if that is full.
+    place = io.BytesIO(bytes(size))
+    with place.getbuffer() as buffer:
+        await fill(buffer)
+    return place.getvalue()
+
+
+@contextmanager
+def _reading(entry: Entry) -> Iterator[None]:
+    """Adds the path to the errors of reads of an entry's object."""
+    try:
+        yield
+    except DataMissingError as error:
+        raise DataMissingError(
+            f"the physical object {entry.physical} is gone", path=entry.path
+        ) from error
+    except CorruptDataError as error:
+        raise CorruptDataError(error.message, path=entry.path) from error
+
+
+def _require_length(entry: Entry, start: int, end: int, size: int) -> None:
+    """Raise CorruptDataError unless [start, end) was read completely."""
+    if size != end - start:
+        raise CorruptDataError(
+            f"the physical object ends before byte {end} of {entry.size}", path=entry.path
+        )
 
 
 async def check_empty(storage: PhysicalStorage, entry: Entry) -> None:

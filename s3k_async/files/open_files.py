@@ -35,7 +35,9 @@ from s3k_async.errors import (
 from s3k_async.files.file_ranges import (
     SPAN_REQUESTS,
     SequentialCheck,
+    assembled,
     check_empty,
+    fetch_into,
     fetch_span,
     need_readable,
     read_span,
@@ -305,11 +307,19 @@ class FileReader:
 
     async def readinto(self, buffer: bytearray | memoryview) -> int:
         """Fill the buffer with the next bytes and return how many; fewer than fit only at the end
-        of the file."""
-        view = memoryview(buffer).cast("B")
-        data = await self.read(len(view))
-        view[: len(data)] = data
-        return len(data)
+        of the file. Bytes that were not read ahead arrive in the buffer without a copy, if the
+        backend can write there.
+
+        After an error the content of the buffer is undefined, and the position has not changed.
+        """
+        self._volume()
+        # Released, because a traceback may keep this frame: the caller can resize its buffer.
+        with memoryview(buffer) as given, given.cast("B") as view:
+            taken = self.take_into(view)
+            if taken is not None:
+                return taken
+            with self._volume().calls.running(), view[: self._length(len(view))] as place:
+                return await self._fetch_into(place)
 
     async def read_at(self, offset: int, n: int) -> bytes:
         """`n` bytes from `offset`, cut at the end of the file; the position does not change.
@@ -387,6 +397,19 @@ class FileReader:
         self._position += length
         return self._window[start : start + length] if length else b""
 
+    def take_into(self, buffer: memoryview) -> int | None:
+        """As `take`, into a buffer; returns the number of bytes, or None."""
+        self.need_open()
+        length = self._length(len(buffer))
+        if not self.size and not self._checked:
+            return None
+        start = self._position - self._window_start
+        if length and not 0 <= start <= len(self._window) - length:
+            return None
+        buffer[:length] = memoryview(self._window)[start : start + length]
+        self._position += length
+        return length
+
     def move(self, offset: int, whence: int) -> int:
         """As `seek`."""
         self.need_open()
@@ -420,17 +443,15 @@ class FileReader:
         return left if n is None or n < 0 else min(n, left)
 
     async def _fetch(self, length: int) -> bytes:
+        """The next bytes, which are not in the window."""
         if not self.size:
-            await check_empty(self._volume().storage, self._entry)
-            self._checked = True
+            await self._need_empty()
             return b""
-        start = self._position
-        window_end = self._window_start + len(self._window)
-        in_window = self._window_start <= start <= window_end
-        head = self._window[start - self._window_start :] if in_window else b""
+        begin, head = self._from_window()
         wanted = length - len(head)
-        begin = start + len(head)
-        data = await self._following(begin, wanted, sequential=in_window or start == 0)
+        if wanted > max(1, self._volume().storage.tuning.part_size):
+            return await assembled(length, self._fill)
+        data = await self._following(begin, wanted, sequential=self._is_sequential())
         self._check.add(begin, data)
         self._position = begin + wanted
         if len(data) > wanted or wanted < self._volume().storage.tuning.read_ahead:
@@ -441,8 +462,69 @@ class FileReader:
             data = data[:wanted]
         return head + data if head else data
 
+    async def _fetch_into(self, buffer: memoryview) -> int:
+        """As `_fetch`, into a buffer of this length; returns it."""
+        tuning = self._volume().storage.tuning
+        if not self.size:
+            await self._need_empty()
+        elif self._is_sequential() and len(buffer) < min(tuning.read_ahead, tuning.part_size):
+            buffer[:] = await self._fetch(len(buffer))
+        else:
+            await self._fill(buffer)
+        return len(buffer)
+
+    async def _need_empty(self) -> None:
+        await check_empty(self._volume().storage, self._entry)
+        self._checked = True
+
+    def _is_sequential(self) -> bool:
+        """Whether the position follows bytes that were read, or is the start."""
+        return 0 <= self._position - self._window_start <= len(self._window) or not self._position
+
+    def _from_window(self) -> tuple[int, bytes]:
+        """What the window has from the position on, and where that ends."""
+        start = self._position - self._window_start
+        head = self._window[start:] if 0 <= start <= len(self._window) else b""
+        return self._position + len(head), head
+
     async def _following(self, begin: int, wanted: int, *, sequential: bool) -> bytes:
         """At least `wanted` bytes from `begin`, and more for a sequential reader."""
+        end = self._look_ahead(begin, wanted, sequential=sequential)
+        blocks = []
+        while begin < end:
+            blocks.append(await (self._ahead.take() if self._ahead else self._span(begin, end)))
+            begin += len(blocks[-1])
+        return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+
+    async def _fill(self, buffer: memoryview) -> None:
+        """Write the next bytes to a buffer: what was read ahead, and the rest from the store."""
+        begin, head = self._from_window()
+        buffer[: len(head)] = head
+        end = self._position + len(buffer)
+        self._look_ahead(begin, end - begin, sequential=self._is_sequential())
+        # If the read fails, its bytes were not returned and will be fetched again.
+        check = self._check.copy()
+        block = b""
+        while begin < end and self._ahead:
+            block = await self._ahead.take()
+            check.add(begin, block)
+            taken = min(len(block), end - begin)
+            start = begin - self._position
+            buffer[start : start + taken] = memoryview(block)[:taken]
+            begin += len(block)
+        if begin < end:
+            with buffer[begin - self._position :] as rest:
+                storage = self._volume().storage
+                await fetch_into(storage, self._entry, begin, rest, check=check.add)
+            begin = end
+        self._check = check
+        self._position = end
+        self._window = block if begin > end else b""
+        self._window_start = begin - len(self._window)
+
+    def _look_ahead(self, begin: int, wanted: int, *, sequential: bool) -> int:
+        """Start fetching what a sequential reader will read after the next `wanted` bytes from
+        `begin`; returns the end of the bytes to fetch now."""
         storage = self._volume().storage
         most = storage.tuning.read_ahead
         # Blocks of the length of the reads are returned as they arrive, without a copy. Blocks
@@ -454,11 +536,7 @@ class FileReader:
         self._ahead.seek(begin)
         if most and was >= most and end - self._ahead.end <= SPAN_REQUESTS * block:
             self._ahead.extend(min(self.size, end + BLOCKS_AHEAD * block), block, self._span)
-        blocks = []
-        while begin < end:
-            blocks.append(await (self._ahead.take() if self._ahead else self._span(begin, end)))
-            begin += len(blocks[-1])
-        return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+        return end
 
 
 class FileWriter:

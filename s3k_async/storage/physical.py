@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from urllib.parse import unquote
 
 import anyio
@@ -11,7 +12,7 @@ import anyio
 from s3k_async._core.runtime import Runtime
 from s3k_async._native import Xxh3_128
 from s3k_async.backends.ports.blob_keys import check_key, check_unchanged
-from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer
+from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer, get_into
 from s3k_async.config import Tuning
 from s3k_async.errors import (
     BlobChangedError,
@@ -118,13 +119,19 @@ class PhysicalStorage:
         DataMissingError, CorruptDataError (the object is another one), UnsupportedError (a URI
         outside the volume's data location).
         """
-        try:
+        with _reading(physical):
             blobs, key = self.located(physical)
             return await blobs.get(key, start, end, if_match=_match(physical, etag), if_size=size)
-        except BlobNotFoundError as error:
-            raise DataMissingError("the physical object does not exist", path=physical) from error
-        except BlobChangedError as error:
-            raise _changed(physical) from error
+
+    async def read_into(
+        self, physical: str, start: int, buffer: memoryview, *, size: int, etag: str = ""
+    ) -> int:
+        """Fill a buffer with the bytes from `start` on; returns their number, fewer only at the end
+        of the object. Otherwise as `read`."""
+        with _reading(physical):
+            blobs, key = self.located(physical)
+            match = _match(physical, etag)
+            return await get_into(blobs, key, start, buffer, if_match=match, if_size=size)
 
     async def check(self, content: Content) -> None:
         """Check that an object exists and has the recorded size, and an adopted one its etag.
@@ -275,6 +282,17 @@ class PhysicalStorage:
 def is_uri(physical: str) -> bool:
     """Whether an entry's physical name is a full URI."""
     return _URI.fullmatch(physical) is not None
+
+
+@contextmanager
+def _reading(physical: str) -> Iterator[None]:
+    """Maps the errors of the blob port in a read of an object."""
+    try:
+        yield
+    except BlobNotFoundError as error:
+        raise DataMissingError("the physical object does not exist", path=physical) from error
+    except BlobChangedError as error:
+        raise _changed(physical) from error
 
 
 def _match(physical: str, etag: str) -> str | None:

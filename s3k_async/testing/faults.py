@@ -18,6 +18,7 @@ from s3k_async.backends.ports.blobs import (
     DeleteFailure,
     Unfinished,
     Upload,
+    get_into,
 )
 from s3k_async.backends.ports.interception import INTERCEPTOR, TableStore
 from s3k_async.backends.ports.items import (
@@ -272,6 +273,20 @@ class FaultyBlobs:
     ) -> bytes:
         async with self.call("get", key):
             return await self.store.get(key, start, end, if_match=if_match, if_size=if_size)
+
+    async def get_into(
+        self,
+        key: str,
+        start: int,
+        buffer: memoryview,
+        *,
+        if_match: str | None = None,
+        if_size: int | None = None,
+    ) -> int:
+        async with self.call("get", key):
+            return await get_into(
+                self.store, key, start, buffer, if_match=if_match, if_size=if_size
+            )
 
     async def head(self, key: str) -> BlobInfo | None:
         async with self.call("head", key):

@@ -405,6 +405,32 @@ def test_block_caches(fs: S3kFileSystem, cache_type: str) -> None:
         assert file.read(7) == data[:7]
         assert (file.seek(-10, 2), file.read()) == (len(data) - 10, data[-10:])
         assert (file.seek(1000), file.read(2000), file.tell()) == (1000, data[1000:3000], 3000)
+        for size in (2000, 20, 150, 600):
+            buffer = bytearray(size)
+            place = file.seek(-2000, 1)
+            assert file.readinto(buffer) == size
+            assert bytes(buffer) == data[place : place + size]
+            assert file.tell() == place + size
+            file.seek(3000)
+        assert (file.seek(-150, 2), file.readinto(buffer), file.readinto(buffer)) == (
+            len(data) - 150,
+            150,
+            0,
+        )
+        assert buffer[:150] == data[-150:]
+
+
+def test_a_buffer_is_filled_without_the_cache(fs: S3kFileSystem) -> None:
+    data = bytes(range(256)) * 20
+    fs.pipe("/a", data)
+    with fs.open("/a", "rb", block_size=100) as file:
+        buffer = bytearray(500)
+        assert file.readinto(buffer) == 500
+        assert bytes(buffer) == data[:500]
+        assert file.cache.end == 0
+        assert (file.read(50), file.readinto(buffer)) == (data[500:550], 500)
+        assert bytes(buffer) == data[550:1050]
+        assert file.cache.end > 1050
 
 
 def test_lines(fs: S3kFileSystem) -> None:

@@ -120,6 +120,10 @@ SEQUENTIAL: Mapping[str, Callable[[Opened], bytes]] = {
         opened.fsspec.open(PATH, block_size=64, cache_type="bytes"), 50
     ),
     "fsspec, no cache": lambda opened: pieces_of(opened.fsspec.open(PATH, cache_type="none"), 50),
+    "fsspec, readinto": lambda opened: filled(opened.fsspec.open(PATH, block_size=64)),
+    "fsspec, readinto by the cache": lambda opened: filled(
+        opened.fsspec.open(PATH, block_size=200, cache_type="bytes")
+    ),
     "fsspec, async": asynchronous_fsspec,
     "pyarrow, stream": lambda opened: bytes(opened.arrow.open_input_stream(PATH).read()),
     "pyarrow, file": lambda opened: pieces_of(opened.arrow.open_input_file(PATH), 33),
@@ -149,6 +153,12 @@ def test_a_file_read_in_order_to_its_end_is_verified(
 WHOLE: Mapping[str, Callable[[Opened], object]] = {
     "read": lambda opened: opened.client.read(PATH),
     "a range of everything": lambda opened: opened.client.read_ranges(PATH, [(0, 1), (0, 1000)]),
+    "readinto a buffer for everything": lambda opened: opened.client.open(PATH).readinto(
+        bytearray(1000)
+    ),
+    "fsspec's readinto of everything": lambda opened: opened.fsspec.open(
+        PATH, block_size=64
+    ).readinto(bytearray(1000)),
     "read_at of everything": lambda opened: opened.client.open(PATH).read_at(0, 5000),
     "cat_file": lambda opened: opened.fsspec.cat_file(PATH),
     "cat_ranges": lambda opened: opened.fsspec.cat_ranges([PATH], [0], [1000], on_error="raise"),

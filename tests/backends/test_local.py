@@ -900,3 +900,29 @@ def fails_with(number: int) -> Callable[..., None]:
         raise OSError(number, os.strerror(number))
 
     return fail
+
+
+async def test_a_cancelled_read_writes_nothing_to_the_buffer_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await created(tmp_path / "blobs")
+    await store.put("key", b"x" * 100_000)
+    reading, go_on = threading.Event(), threading.Event()
+    preadv = os.preadv
+
+    def held(file: int, buffers: list[memoryview], offset: int) -> int:
+        reading.set()
+        assert go_on.wait(WAITING)
+        return preadv(file, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", held)
+    buffer = bytearray(100_000)
+    task = asyncio.create_task(store.get_into("key", 0, memoryview(buffer)))
+    assert await asyncio.to_thread(reading.wait, WAITING)
+    task.cancel()
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert buffer == b"x" * 100_000

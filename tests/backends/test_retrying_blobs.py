@@ -189,3 +189,24 @@ async def test_a_prefix_that_is_no_key_is_listed(prefix: str) -> None:
     rig = await Rig().holding(**{"d/e/f": b"", "d/g": b"", "h": b""})
     wanted = [key for key in ("d/e/f", "d/g", "h") if key.startswith(prefix)]
     assert [info.key async for info in list_all(rig.store, prefix)] == wanted
+
+
+async def test_a_read_into_a_buffer_is_repeated_and_counted() -> None:
+    rig = await Rig().holding(a=b"content")
+    rig.plan.fail(1, ThrottledError("slow"))
+    rig.plan.fail(2, ResponseLostError("lost"), when="after")
+    view = memoryview(bytearray(5))
+    assert await rig.store.get_into("a", 1, view) == 5
+    assert bytes(view) == b"onten"
+    assert rig.methods() == ["get", "get", "get"]
+
+
+async def test_a_store_that_only_returns_bytes_is_read_into_a_buffer() -> None:
+    class Plain(MemoryBlobs):
+        get_into = None  # type: ignore[assignment]
+
+    rig = await Rig().holding(a=b"content")
+    store = RetryingBlobs(Plain(rig.other._name), RetryPolicy(), fake_runtime(rig.clock))
+    view = memoryview(bytearray(b"?" * 9))
+    assert await store.get_into("a", 2, view) == 5
+    assert bytes(view) == b"ntent????"

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import io
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 import pytest
@@ -350,6 +355,7 @@ async def test_a_block_that_fails_fails_the_read_that_needs_it_and_no_other() ->
     steps=st.lists(
         st.one_of(
             st.tuples(st.just("read"), st.integers(-1, 400), st.just(0)),
+            st.tuples(st.just("readinto"), st.integers(0, 400), st.just(0)),
             st.tuples(st.just("seek"), st.integers(-300, 1200), st.integers(0, 2)),
         ),
         max_size=25,
@@ -370,6 +376,11 @@ async def test_reading_is_as_from_bytes_in_memory(
                 if verb == "read":
                     assert await reader.read(number) == oracle.read(number)
                     continue
+                if verb == "readinto":
+                    buffer, expected = bytearray(number), bytearray(number)
+                    assert await reader.readinto(buffer) == oracle.readinto(expected)
+                    assert buffer == expected
+                    continue
                 base = (0, oracle.tell(), len(DATA))[whence]
                 if base + number < 0:
                     with pytest.raises(InvalidArgumentError):
@@ -377,3 +388,136 @@ async def test_reading_is_as_from_bytes_in_memory(
                 else:
                     assert await reader.seek(number, whence) == oracle.seek(number, whence)
                 assert await reader.tell() == oracle.tell()
+
+
+@contextmanager
+def bytes_held_at_once() -> Iterator[list[int]]:
+    """The most bytes that the body allocates, as the first element afterwards."""
+    found: list[int] = []
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        yield found
+        found.append(tracemalloc.get_traced_memory()[1] - before)
+    finally:
+        tracemalloc.stop()
+
+
+@asynccontextmanager
+async def large_file(size: int) -> AsyncIterator[S3kClient]:
+    config = memory_config(Tuning(part_size=2**20, read_ahead=2**19))
+    await init_volume(config)
+    async with S3kClient(config=config) as fs:
+        await fs.write("/f", bytes(range(256)) * (size // 256))
+        yield fs
+
+
+async def test_a_long_file_is_held_once() -> None:
+    size = 16 * 2**20
+    async with large_file(size) as fs:
+        with bytes_held_at_once() as held:
+            data = await fs.read("/f")
+        assert data == bytes(range(256)) * (size // 256)
+        assert size <= held[0] < size + 2**20
+        with bytes_held_at_once() as held:
+            async with fs.open("/f") as reader:
+                data = await reader.read()
+        assert data == bytes(range(256)) * (size // 256)
+        assert held[0] < size + 2**20
+
+
+async def test_a_buffer_of_the_caller_is_filled_without_another() -> None:
+    size = 16 * 2**20
+    async with large_file(size) as fs:
+        buffer = bytearray(size)
+        with bytes_held_at_once() as held:
+            async with fs.open("/f") as reader:
+                assert await reader.readinto(buffer) == size
+        assert buffer == bytes(range(256)) * (size // 256)
+        assert held[0] < 2**20
+        with bytes_held_at_once() as held:
+            async with fs.open("/f") as reader:
+                await reader.seek(5)
+                assert await reader.readinto(memoryview(buffer)[: 2**20]) == 2**20
+        assert buffer[: 2**20] == (bytes(range(256)) * (size // 256))[5 : 2**20 + 5]
+        assert held[0] < 2**18
+
+
+async def test_ranges_that_arrive_in_another_order_are_verified() -> None:
+    """The first of ten ranges comes last of the four that are requested together."""
+    config = memory_config(Tuning(part_size=100))
+    await init_volume(config)
+    faults = FaultPlan()
+    others = 0
+    released = anyio.Event()
+
+    async def hold_the_first(call: Call) -> None:
+        nonlocal others
+        if call.method == "get" and call.store == "blobs":
+            others += 1
+            if others == 1:
+                await released.wait()
+            elif others == 4:
+                released.set()
+
+    async with faulty_client(faults, config) as fs:
+        await fs.write("/f", DATA)
+        faults.gate = hold_the_first
+        assert await fs.read("/f") == DATA
+        physical = (await fs.stat("/f")).physical or ""
+        for damaged in (b"?" + DATA[1:], DATA[:-1] + b"?"):
+            await fs._volume().blobs.put(physical, damaged)
+            others, released = 0, anyio.Event()
+            with pytest.raises(CorruptDataError):
+                await fs.read("/f")
+            buffer = bytearray(len(DATA))
+            async with fs.open("/f") as reader:
+                with pytest.raises(CorruptDataError):
+                    await reader.readinto(buffer)
+
+
+async def test_bytes_of_a_read_that_failed_are_not_verified_in_place_of_those_returned() -> None:
+    config = memory_config(Tuning(part_size=100, retry=Retries.alike(RetryPolicy(attempts=1))))
+    await init_volume(config)
+    faults = FaultPlan()
+    async with faulty_client(faults, config) as fs:
+        await fs.write("/f", DATA)
+        async with fs.open("/f") as reader:
+            faults.fail(len(faults.calls) + 8, UnreachableError("the cable", path="data"))
+            buffer = bytearray(len(DATA))
+            with pytest.raises(UnreachableError):
+                await reader.readinto(buffer)
+            assert buffer[:100] == DATA[:100]
+            assert await reader.tell() == 0
+            await fs._volume().blobs.put(reader.status.physical or "", b"?" + DATA[1:])
+            with pytest.raises(CorruptDataError):
+                await reader.readinto(buffer)
+
+
+async def test_a_cancelled_read_into_a_buffer_leaves_no_task() -> None:
+    config = memory_config(Tuning(part_size=100))
+    await init_volume(config)
+    faults = FaultPlan()
+
+    async def hold(call: Call) -> None:
+        if call.method == "get" and call.store == "blobs":
+            await anyio.sleep_forever()
+
+    async with faulty_client(faults, config) as fs:
+        await fs.write("/f", DATA)
+        async with fs.open("/f") as reader:
+            before = asyncio.all_tasks()
+            faults.gate = hold
+            buffer = bytearray(len(DATA))
+            task = asyncio.create_task(reader.readinto(buffer))
+            await anyio.wait_all_tasks_blocked()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert asyncio.all_tasks() == before
+            faults.gate = None
+            assert buffer == bytes(len(DATA))
+            buffer += b"?"  # no view is left
+            assert await reader.readinto(buffer) == len(DATA)
+            assert buffer == DATA + b"?"

@@ -45,7 +45,7 @@ STEPS = {"part_size", "add", "drain", "need_open", "over", "size"}
 # For `io`, to say that the file cannot do it.
 REFUSED = {"read", "readall", "readinto"}
 NOT_SHARED = {
-    FileReader: {"take", "move", "release", "need_open"},
+    FileReader: {"take", "take_into", "move", "release", "need_open"},
     FileWriter: STEPS,
     StagedWriter: STEPS,
     SyncFileReader: {"readall", "write"},

@@ -12,7 +12,7 @@ from urllib.request import url2pathname
 import anyio
 import pytest
 
-from s3k_async.backends.ports.blobs import Buffer
+from s3k_async.backends.ports.blobs import Buffer, get_into
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import (
     BlobChangedError,
@@ -144,6 +144,48 @@ async def test_a_get_with_conditions(blobs: Blobs) -> None:
     await blobs.delete("key")
     with pytest.raises(BlobNotFoundError):
         await blobs.get("key", if_match=first.etag, if_size=7)
+
+
+async def test_reads_into_a_buffer(blobs: Blobs) -> None:
+    content = bytes(range(100))
+    await blobs.put("key", content)
+    for start in (0, 1, 50, 99, 100, 5000):
+        for size in (1, 2, 50, 100, 130):
+            buffer = bytearray(b"?" * 140)
+            with memoryview(buffer) as view:
+                count = await get_into(blobs, "key", start, view[5 : 5 + size])
+            found = content[start : start + size]
+            assert count == len(found)
+            assert buffer == b"?" * 5 + found + b"?" * (135 - count), (start, size)
+
+
+async def test_a_long_read_into_a_buffer(blobs: Blobs) -> None:
+    content = array("I", range(300_000)).tobytes()
+    await blobs.put("key", content)
+    buffer = bytearray(len(content) + 10)
+    assert await get_into(blobs, "key", 0, memoryview(buffer)) == len(content)
+    assert buffer == content + bytes(10)
+    assert await get_into(blobs, "key", 1000, memoryview(buffer)[:500_000]) == 500_000
+    assert buffer[:500_000] == content[1000:501_000]
+
+
+async def test_a_read_into_a_buffer_with_conditions(blobs: Blobs) -> None:
+    first = await blobs.put("key", b"content")
+    view = memoryview(bytearray(4))
+    assert await get_into(blobs, "key", 2, view, if_match=first.etag, if_size=7) == 4
+    assert bytes(view) == b"nten"
+    second = await blobs.put("key", b"something else")
+    with pytest.raises(BlobChangedError):
+        await get_into(blobs, "key", 2, view, if_match=first.etag)
+    with pytest.raises(BlobChangedError):
+        await get_into(blobs, "key", 2, view, if_size=7)
+    assert await get_into(blobs, "key", 0, view, if_match=second.etag, if_size=14) == 4
+    assert bytes(view) == b"some"
+    with pytest.raises(BlobNotFoundError):
+        await get_into(blobs, "nothing", 0, view)
+    with pytest.raises(ValueError, match=r"."):
+        await get_into(blobs, "key", -1, view)
+    assert bytes(view) == b"some"
 
 
 async def test_requests_without_meaning_are_refused(blobs: Blobs) -> None:

@@ -61,7 +61,17 @@ fsck."""
 TUNED = replace(TUNING, lease=LEASE)
 
 ITEM_CALLS = ("get", "get_many", "write", "transact", "query", "scan", "load")
-BLOB_CALLS = ("put", "get", "head", "copy", "delete", "delete_many", "list", "start_upload")
+BLOB_CALLS = (
+    "put",
+    "get",
+    "get_into",
+    "head",
+    "copy",
+    "delete",
+    "delete_many",
+    "list",
+    "start_upload",
+)
 UPLOAD_CALLS = ("put_part", "complete", "abort")
 CALLS = frozenset((*ITEM_CALLS, *BLOB_CALLS, *UPLOAD_CALLS))
 

@@ -120,18 +120,43 @@ class LocalBlobs:
         check_range(start, end)
 
         def read() -> bytes:
-            with self.files.opened(key) as (file, facts):
-                check_unchanged(blob_info(key, facts), if_match, if_size)
-                data = _read_range(
-                    file, start, facts.st_size if end is None else min(end, facts.st_size)
-                )
-                if if_match is not None:  # other programs may write in place
-                    check_unchanged(blob_info(key, os.fstat(file)), if_match)
-                return data
+            with self._unchanged(key, if_match, if_size) as (file, present):
+                return _read_range(file, start, present if end is None else min(end, present))
 
         size = if_size if end is None else end
         is_short = size is not None and size - start <= _SHORT
         return await self.run(key, read, is_short=is_short)
+
+    async def get_into(
+        self,
+        key: str,
+        start: int,
+        buffer: memoryview,
+        *,
+        if_match: str | None = None,
+        if_size: int | None = None,
+    ) -> int:
+        _checked(key)
+        check_range(start, None)
+
+        def read() -> int:
+            with self._unchanged(key, if_match, if_size) as (file, _):
+                return _read_into(file, start, buffer)
+
+        # Otherwise the thread would write to the buffer after a cancellation, too.
+        return await to_the_end(lambda: self.run(key, read, is_short=len(buffer) <= _SHORT))
+
+    @contextmanager
+    def _unchanged(
+        self, key: str, if_match: str | None, if_size: int | None
+    ) -> Iterator[tuple[int, int]]:
+        """A descriptor of the file and its size. Raises BlobNotFoundError; BlobChangedError if it
+        is another one before or, by its etag, after the body."""
+        with self.files.opened(key) as (file, facts):
+            check_unchanged(blob_info(key, facts), if_match, if_size)
+            yield file, facts.st_size
+            if if_match is not None:  # other programs may write in place
+                check_unchanged(blob_info(key, os.fstat(file)), if_match)
 
     async def head(self, key: str) -> BlobInfo | None:
         _checked(key)
@@ -429,6 +454,17 @@ def _read_range(file: int, start: int, end: int) -> bytes:
         pieces.append(piece)
         start += len(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _read_into(file: int, start: int, buffer: memoryview) -> int:
+    """Read into a buffer until it is full or the file ends; returns the number of bytes."""
+    filled = 0
+    while filled < len(buffer):
+        piece = os.preadv(file, [buffer[filled : filled + _CHUNK]], start + filled)
+        if not piece:
+            break
+        filled += piece
+    return filled
 
 
 def _copy_range(source: int, start: int, target: int, position: int, size: int) -> None:

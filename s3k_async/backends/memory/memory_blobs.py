@@ -149,6 +149,24 @@ class MemoryBlobs:
             check_unchanged(blob.info, if_match, if_size)
             return blob.data[start:end]
 
+    async def get_into(
+        self,
+        key: str,
+        start: int,
+        buffer: memoryview,
+        *,
+        if_match: str | None = None,
+        if_size: int | None = None,
+    ) -> int:
+        check_key(key)
+        check_range(start, None)
+        async with interleaved:
+            blob = self.blob(key)
+            check_unchanged(blob.info, if_match, if_size)
+            data = memoryview(blob.data)[start : start + len(buffer)]
+            buffer[: len(data)] = data
+            return len(data)
+
     async def head(self, key: str) -> BlobInfo | None:
         check_key(key)
         async with interleaved:

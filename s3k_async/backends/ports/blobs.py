@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 __all__ = [
     "MAX_DELETION",
@@ -18,8 +18,10 @@ __all__ = [
     "BlobStore",
     "Buffer",
     "DeleteFailure",
+    "DirectReads",
     "Unfinished",
     "Upload",
+    "get_into",
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -191,3 +193,41 @@ class BlobStore(Protocol):
 
     async def close(self) -> None:
         """Release connections and threads. Idempotent."""
+
+
+@runtime_checkable
+class DirectReads(Protocol):
+    """Reads into a buffer of the caller: optional for a BlobStore, see `get_into`."""
+
+    async def get_into(
+        self,
+        key: str,
+        start: int,
+        buffer: memoryview,
+        *,
+        if_match: str | None = None,
+        if_size: int | None = None,
+    ) -> int:
+        """Copy the bytes from `start` on into the buffer; returns their number, fewer than it has
+        only at the end of the blob. Conditions and errors as for `BlobStore.get`.
+
+        Nothing is written to the buffer after the end of the call, not even after a cancellation.
+        """
+
+
+async def get_into(
+    store: BlobStore,
+    key: str,
+    start: int,
+    buffer: memoryview,
+    *,
+    if_match: str | None = None,
+    if_size: int | None = None,
+) -> int:
+    """As `DirectReads.get_into`, by `get` and a copy from a store without it."""
+    if isinstance(store, DirectReads):
+        return await store.get_into(key, start, buffer, if_match=if_match, if_size=if_size)
+    end = start + len(buffer)
+    data = await store.get(key, start, end, if_match=if_match, if_size=if_size)
+    buffer[: len(data)] = data
+    return len(data)

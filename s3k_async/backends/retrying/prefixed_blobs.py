@@ -14,6 +14,7 @@ from s3k_async.backends.ports.blobs import (
     DeleteFailure,
     Unfinished,
     Upload,
+    get_into,
 )
 from s3k_async.errors import PartialFailureError
 
@@ -55,6 +56,19 @@ class PrefixedBlobs:
     ) -> bytes:
         return await self._store.get(
             self._prefix + key, start, end, if_match=if_match, if_size=if_size
+        )
+
+    async def get_into(
+        self,
+        key: str,
+        start: int,
+        buffer: memoryview,
+        *,
+        if_match: str | None = None,
+        if_size: int | None = None,
+    ) -> int:
+        return await get_into(
+            self._store, self._prefix + key, start, buffer, if_match=if_match, if_size=if_size
         )
 
     async def head(self, key: str) -> BlobInfo | None:

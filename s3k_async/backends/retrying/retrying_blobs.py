@@ -23,6 +23,7 @@ from s3k_async.backends.ports.blobs import (
     DeleteFailure,
     Unfinished,
     Upload,
+    get_into,
 )
 from s3k_async.backends.retrying.prefixed_blobs import PrefixedBlobs, origin_of
 from s3k_async.backends.retrying.request_pipeline import Request, Sender
@@ -120,6 +121,21 @@ class RetryingBlobs:
         data = await self._sender.send("GetObject", call, self._retries.read, expected=wanted)
         self._sender.meter.add("GetObject", 0, size=len(data))
         return data
+
+    async def get_into(
+        self,
+        key: str,
+        start: int,
+        buffer: memoryview,
+        *,
+        if_match: str | None = None,
+        if_size: int | None = None,
+    ) -> int:
+        call = partial(get_into, self.store, key, start, buffer, if_match=if_match, if_size=if_size)
+        policy, wanted = self._retries.read, len(buffer)
+        size = await self._sender.send("GetObject", call, policy, expected=wanted)
+        self._sender.meter.add("GetObject", 0, size=size)
+        return size
 
     async def head(self, key: str) -> BlobInfo | None:
         call = partial(self.store.head, key)
