@@ -55,7 +55,7 @@ class Tuning:
     read_ahead: int = 4 * 1024 * 1024
     """Bytes that a file reader fetches at once for small reads. After reading as much sequentially
     it prefetches two more blocks of this size, or of the size of the reads if that is larger (up to
-    `part_size`)."""
+    `part_size`; after four blocks twice that)."""
     lease: float = 3600.0
     """Seconds after which a reservation that was not committed may be taken over."""
     busy_timeout: float = 10.0

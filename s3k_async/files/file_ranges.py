@@ -25,6 +25,7 @@ from s3k_async.storage.upload import CHECKSUM_PREFIX
 from s3k_async.volumes.volume import Volume
 
 __all__ = [
+    "LONG_RANGE",
     "LOOKS",
     "SPAN_REQUESTS",
     "Check",
@@ -32,6 +33,7 @@ __all__ = [
     "assembled",
     "check_empty",
     "fetch_into",
+    "fetch_range",
     "fetch_span",
     "need_readable",
     "need_same",
@@ -48,6 +50,10 @@ Check: TypeAlias = Callable[[int, Buffer], None]
 
 SPAN_REQUESTS = 4
 """Concurrent requests for one long span of bytes."""
+LONG_SPAN = 32
+"""Parts in a span from which on each of its requests is for LONG_RANGE parts."""
+LONG_RANGE = 2
+"""Parts in the longest request: services and clients need less processor time for longer ones."""
 RANGES = 16
 """Spans of one call that are fetched at the same time."""
 LOOKS = 3
@@ -157,11 +163,18 @@ async def fetch_span(
         return await assembled(
             end - start, lambda buffer: fetch_into(storage, entry, start, buffer, check=check)
         )
-    with _reading(entry):
-        data = await storage.read(physical, start, end, size=entry.size, etag=entry.etag)
-    _require_length(entry, start, end, len(data))
+    data = await fetch_range(storage, entry, start, end)
     if check is not None:
         check(start, data)
+    return data
+
+
+async def fetch_range(storage: PhysicalStorage, entry: Entry, start: int, end: int) -> bytes:
+    """Bytes [start, end) of the version in the entry, by one request. Errors as of `fetch_span`."""
+    assert entry.physical is not None
+    with _reading(entry):
+        data = await storage.read(entry.physical, start, end, size=entry.size, etag=entry.etag)
+    _require_length(entry, start, end, len(data))
     return data
 
 
@@ -186,6 +199,8 @@ async def fetch_into(
             await check_empty(storage, entry)
         return
     step = max(1, storage.tuning.part_size)
+    if len(buffer) >= LONG_SPAN * step:
+        step *= LONG_RANGE
     arrived: set[int] = set()
     checked = start
 

@@ -33,11 +33,13 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.files.file_ranges import (
+    LONG_RANGE,
     SPAN_REQUESTS,
     SequentialCheck,
     assembled,
     check_empty,
     fetch_into,
+    fetch_range,
     fetch_span,
     need_readable,
     read_span,
@@ -72,6 +74,8 @@ FIRST_WINDOW = 256 * 1024
 BLOCKS_AHEAD = 2
 """Blocks prefetched for a sequential reader, once its window has grown to `Tuning.read_ahead`
 bytes. A block has that size, or that of a single read, up to the size of a part."""
+BLOCKS_BEFORE_GROWTH = 4
+"""Blocks after which those of a reader of long pieces double, up to LONG_RANGE parts."""
 
 NOTHING_APPLIED: tuple[type[S3kError], ...] = (
     BusyError,
@@ -266,6 +270,7 @@ class FileReader:
         self._window = b""
         self._window_start = 0
         self._run = 0
+        self._run_start = 0
         self._check = SequentialCheck(entry)
         self._checked = False
         """Of an empty file: whether its object was checked."""
@@ -435,6 +440,9 @@ class FileReader:
         if self._closed:
             raise StreamClosedError("the file is closed", path=self._entry.path)
 
+    async def _block(self, start: int, end: int) -> bytes:
+        return await fetch_range(self._volume().storage, self._entry, start, end)
+
     async def _span(self, start: int, end: int) -> bytes:
         return await fetch_span(self._volume().storage, self._entry, start, end)
 
@@ -451,7 +459,7 @@ class FileReader:
         wanted = length - len(head)
         if wanted > max(1, self._volume().storage.tuning.part_size):
             return await assembled(length, self._fill)
-        data = await self._following(begin, wanted, sequential=self._is_sequential())
+        data = await self._following(begin, length)
         self._check.add(begin, data)
         self._position = begin + wanted
         if len(data) > wanted or wanted < self._volume().storage.tuning.read_ahead:
@@ -477,19 +485,23 @@ class FileReader:
         await check_empty(self._volume().storage, self._entry)
         self._checked = True
 
+    def _follows(self) -> bool:
+        """Whether the position follows the bytes that were read last."""
+        return 0 <= self._position - self._window_start <= len(self._window)
+
     def _is_sequential(self) -> bool:
-        """Whether the position follows bytes that were read, or is the start."""
-        return 0 <= self._position - self._window_start <= len(self._window) or not self._position
+        """Whether what follows will probably be read, too."""
+        return self._follows() or not self._position
 
     def _from_window(self) -> tuple[int, bytes]:
         """What the window has from the position on, and where that ends."""
-        start = self._position - self._window_start
-        head = self._window[start:] if 0 <= start <= len(self._window) else b""
+        head = self._window[self._position - self._window_start :] if self._follows() else b""
         return self._position + len(head), head
 
-    async def _following(self, begin: int, wanted: int, *, sequential: bool) -> bytes:
-        """At least `wanted` bytes from `begin`, and more for a sequential reader."""
-        end = self._look_ahead(begin, wanted, sequential=sequential)
+    async def _following(self, begin: int, length: int) -> bytes:
+        """The bytes from `begin` on that complete the next `length`, and more for a sequential
+        reader."""
+        end = self._look_ahead(begin, length)
         blocks = []
         while begin < end:
             blocks.append(await (self._ahead.take() if self._ahead else self._span(begin, end)))
@@ -501,7 +513,7 @@ class FileReader:
         begin, head = self._from_window()
         buffer[: len(head)] = head
         end = self._position + len(buffer)
-        self._look_ahead(begin, end - begin, sequential=self._is_sequential())
+        self._look_ahead(begin, len(buffer))
         # If the read fails, its bytes were not returned and will be fetched again.
         check = self._check.copy()
         block = b""
@@ -522,20 +534,28 @@ class FileReader:
         self._window = block if begin > end else b""
         self._window_start = begin - len(self._window)
 
-    def _look_ahead(self, begin: int, wanted: int, *, sequential: bool) -> int:
-        """Start fetching what a sequential reader will read after the next `wanted` bytes from
-        `begin`; returns the end of the bytes to fetch now."""
-        storage = self._volume().storage
-        most = storage.tuning.read_ahead
-        # Blocks of the length of the reads are returned as they arrive, without a copy. Blocks
-        # longer than a part would have to be assembled.
-        block = max(most, min(wanted, storage.tuning.part_size))
-        was, self._run = self._run, max(self._run * 2, FIRST_WINDOW, wanted) if sequential else 0
-        self._run = min(self._run, most)
-        end = min(self.size, begin + max(wanted, self._run))
+    def _look_ahead(self, begin: int, length: int) -> int:
+        """Start fetching what a sequential reader will read after the next `length` bytes from the
+        position, of which those before `begin` are there; returns the end of the bytes to fetch
+        now."""
+        tuning = self._volume().storage.tuning
+        most, stop = tuning.read_ahead, self._position + length
+        if not self._follows():
+            self._run, self._run_start = 0, begin
+        was = self._run
+        if self._is_sequential():
+            self._run = min(most, max(self._run * 2, FIRST_WINDOW, stop - begin))
+        end = min(self.size, max(stop, begin + self._run))
         self._ahead.seek(begin)
+        # Blocks of the length of the reads are returned as they arrive, without a copy.
+        block = max(most, min(length, tuning.part_size))
+        if length >= most:
+            read, longest = begin - self._run_start, LONG_RANGE * tuning.part_size
+            while read >= BLOCKS_BEFORE_GROWTH * block and block * 2 <= longest:
+                block *= 2
         if most and was >= most and end - self._ahead.end <= SPAN_REQUESTS * block:
-            self._ahead.extend(min(self.size, end + BLOCKS_AHEAD * block), block, self._span)
+            until = end + BLOCKS_AHEAD * block
+            self._ahead.extend(until, block, self._block, size=self.size)
         return end
 
 

@@ -45,13 +45,18 @@ class ReadAhead:
             self._start = position
 
     def extend(
-        self, end: int, block: int, fetch: Callable[[int, int], Coroutine[None, None, bytes]]
+        self,
+        end: int,
+        block: int,
+        fetch: Callable[[int, int], Coroutine[None, None, bytes]],
+        *,
+        size: int,
     ) -> None:
-        """Start fetching everything before `end` in blocks of `block` bytes; `fetch` reads the
-        bytes [start, end)."""
+        """Start fetching everything before `end` in blocks of `block` bytes, which only the end of
+        the file at `size` cuts; `fetch` reads the bytes [start, end)."""
         start = self.end
-        while start < end:
-            stop = min(end, start + block)
+        while start < min(end, size):
+            stop = min(size, start + block)
             task = asyncio.get_running_loop().create_task(fetch(start, stop))
             task.add_done_callback(_look)
             self._blocks.append(_Block(stop, task))

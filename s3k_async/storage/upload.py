@@ -13,6 +13,7 @@ from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer, Upload
 from s3k_async.config import Tuning
 from s3k_async.errors import CorruptDataError, S3kError, StreamClosedError
 from s3k_async.model import Content
+from s3k_async.storage.pending_bytes import PendingBytes
 
 __all__ = ["CHECKSUM_PREFIX", "CLEANUP_SECONDS", "PhysicalWriter"]
 
@@ -45,7 +46,7 @@ class PhysicalWriter:
         self._base_part_size = max(tuning.part_size, blobs.min_part, 1)
         self._slots = slots
         self._digest = Xxh3_128()
-        self._buffer = bytearray()
+        self._pending = PendingBytes()
         self._upload: Upload | None = None
         self._parts: set[asyncio.Task[None]] = set()
         self._sent = 0
@@ -63,7 +64,7 @@ class PhysicalWriter:
         view = memoryview(data).cast("B")
         while len(view):
             part_size = self.part_size
-            if not self._buffer and len(view) > max(
+            if not self._pending.size and len(view) > max(
                 part_size, self._threshold if self._upload is None else 0
             ):
                 await self._send_whole(view[:part_size])
@@ -75,16 +76,16 @@ class PhysicalWriter:
         """Accept bytes without waiting; True if `drain` must be awaited before more are added."""
         self._need_open()
         self._digest.update(data)
-        self._buffer += data
+        self._pending.add(data)
         self.size += memoryview(data).nbytes
-        return len(self._buffer) > (self._threshold if self._upload is None else self.part_size)
+        return self._pending.size > (self._threshold if self._upload is None else self.part_size)
 
     async def drain(self) -> None:
         """Send the complete parts."""
         try:
             upload = await self._started()
-            while len(self._buffer) > self.part_size:
-                await self._send(upload, self._cut(self.part_size))
+            while self._pending.size > self.part_size:
+                await self._send(upload, self._pending.take(self.part_size))
         except BaseException as error:
             await self._fail(error)
             raise
@@ -115,8 +116,8 @@ class PhysicalWriter:
 
     async def _store(self) -> BlobInfo:
         if self._upload is None:
-            return await self._blobs.put(self.physical, self._cut(len(self._buffer)))
-        await self._send(self._upload, self._cut(len(self._buffer)))
+            return await self._blobs.put(self.physical, self._pending.take(self._pending.size))
+        await self._send(self._upload, self._pending.take(self._pending.size))
         while self._parts:
             await asyncio.wait(self._parts)
         self._need_open()
@@ -139,16 +140,6 @@ class PhysicalWriter:
         except BaseException as error:
             await self._fail(error)
             raise
-
-    def _cut(self, size: int) -> Buffer:
-        """Remove the first bytes from the buffer."""
-        if size == len(self._buffer):
-            part, self._buffer = self._buffer, bytearray()
-            return part
-        with memoryview(self._buffer) as view:
-            first = bytes(view[:size])
-        del self._buffer[:size]
-        return first
 
     async def _send(self, upload: Upload, part: Buffer) -> None:
         """Send a part in the background, as soon as a slot is free."""
@@ -190,7 +181,7 @@ class PhysicalWriter:
                 if stays
                 else StreamClosedError("the upload was cancelled", path=self.physical)
             )
-        self._buffer = bytearray()
+        self._pending = PendingBytes()
         upload, self._upload = self._upload, None
         with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
             for task in self._parts:

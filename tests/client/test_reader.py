@@ -8,6 +8,7 @@ import io
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -28,6 +29,7 @@ from s3k_async.errors import (
     UnreachableError,
     UnsupportedError,
 )
+from s3k_async.files import open_files
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
@@ -286,6 +288,77 @@ async def test_a_reader_of_long_pieces_is_handed_blocks_as_long_as_they_are() ->
             assert await reader.read() == DATA[600:]
         gets = [call for call in faults.calls if call.store == "blobs" and call.method == "get"]
         assert len(gets) == len(DATA) // 200
+
+
+async def block_sizes(tuning: Tuning, size: int, *reads: tuple[int, int]) -> list[int]:
+    """The bytes of each request for a file of this size that is read in pieces: how many pieces of
+    how many bytes; with a negative number, the position to seek."""
+    config = memory_config(tuning)
+    await init_volume(config)
+    data = bytes(index % 251 for index in range(size))
+    sizes: list[int] = []
+    async with S3kClient(config=config) as fs:
+        await fs.write("/f", data)
+        storage = fs._volume().storage
+        read = storage.read
+
+        async def noted(
+            physical: str, start: int = 0, end: int | None = None, **more: Any
+        ) -> bytes:
+            found = await read(physical, start, end, **more)
+            sizes.append(len(found))
+            return found
+
+        storage.read = noted  # type: ignore[method-assign]
+        async with fs.open("/f") as reader:
+            for count, length in reads:
+                if count < 0:
+                    await reader.seek(length)
+                for _ in range(count):
+                    place = await reader.tell()
+                    assert await reader.read(length) == data[place : place + length]
+            await anyio.wait_all_tasks_blocked()
+    return sizes
+
+
+async def test_the_blocks_of_a_reader_of_long_pieces_grow() -> None:
+    tuning = Tuning(part_size=100, read_ahead=50)
+    sizes = await block_sizes(tuning, 4000, (40, 100))
+    assert sizes == [100] * 6 + [200] * 17
+
+
+async def test_the_blocks_of_a_reader_of_short_pieces_are_those_of_the_setting() -> None:
+    tuning = Tuning(part_size=100, read_ahead=50)
+    assert await block_sizes(tuning, 4000, (400, 10)) == [50] * 80
+
+
+async def test_blocks_are_whole_whatever_the_length_of_the_reads() -> None:
+    tuning = Tuning(part_size=100, read_ahead=50)
+    assert await block_sizes(tuning, 1010, (40, 30)) == [50] * 20 + [10]
+
+
+@pytest.mark.parametrize(("size", "requests"), [(310, 31), (320, 16), (330, 17)])
+async def test_a_long_span_takes_longer_requests(size: int, requests: int) -> None:
+    config = memory_config(Tuning(part_size=10))
+    await init_volume(config)
+    faults = FaultPlan()
+    async with faulty_client(faults, config) as fs:
+        await fs.write("/f", DATA[:size])
+        faults.calls.clear()
+        assert await fs.read("/f") == DATA[:size]
+        gets = [call for call in faults.calls if call.store == "blobs" and call.method == "get"]
+        assert len(gets) == requests
+
+
+async def test_a_seek_to_the_start_begins_with_a_small_window_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(open_files, "FIRST_WINDOW", 10)
+    tuning = Tuning(part_size=100, read_ahead=50)
+    begun = await block_sizes(tuning, 1000, (3, 5))
+    assert begun == [10, 20]
+    sizes = await block_sizes(tuning, 1000, (40, 5), (-1, 0), (3, 5))
+    assert sizes[-2:] == begun
 
 
 async def test_a_reader_that_is_closed_lets_go_of_what_it_reads_ahead() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from s3k_async.backends.ports.blobs import BlobInfo, Buffer, Upload
 from s3k_async.config import Tuning
 from s3k_async.errors import NoSpaceError, ServiceError, StreamClosedError, UnreachableError
+from s3k_async.storage.pending_bytes import KEPT
 from s3k_async.testing import Call
 from tests.storage.rig import OBJECT, TUNING, StorageRig
 
@@ -139,6 +140,34 @@ async def test_bytes_that_cannot_change_are_sent_without_a_copy() -> None:
     await rig.storage.put(OBJECT, memoryview(large))
     assert len(sent) == 10
     assert all(part is large for part in sent[:-1])
+
+
+async def test_pieces_of_the_length_of_a_part_are_sent_without_a_copy() -> None:
+    part = 2 * KEPT
+    rig = await StorageRig(Tuning(part_size=part, multipart_threshold=2 * part)).start()
+    sent: list[object] = []
+    start = rig.blobs.start_upload
+
+    async def noted_start(key: str) -> Upload:
+        upload = await start(key)
+        put_part = upload.put_part
+
+        async def noted_part(number: int, data: Buffer) -> None:
+            sent.append(data)
+            await put_part(number, data)
+
+        upload.put_part = noted_part  # type: ignore[method-assign]
+        return upload
+
+    rig.blobs.start_upload = noted_start  # type: ignore[method-assign]
+    writer = rig.storage.writer(OBJECT)
+    pieces = [bytes([number]) * part for number in range(6)]
+    for piece in pieces:
+        await writer.write(piece)
+    content = await writer.finish()
+    assert [id(each) for each in sent] == [id(piece) for piece in pieces]
+    assert content.checksum == checksum(b"".join(pieces))
+    assert await rig.storage.read(content.physical) == b"".join(pieces)
 
 
 async def test_nothing_is_visible_before_finish() -> None:
