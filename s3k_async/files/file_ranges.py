@@ -87,18 +87,18 @@ class SequentialCheck:
     verification.
     """
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry, begun: tuple[Xxh3_128 | None, int] | None = None) -> None:
+        """`begun`: the digest of the first bytes, None if nothing is verified, and their number."""
+        if begun is None:
+            begun = Xxh3_128() if entry.checksum.startswith(CHECKSUM_PREFIX) else None, 0
         self._entry = entry
-        self._digest = Xxh3_128() if entry.checksum.startswith(CHECKSUM_PREFIX) else None
-        self._hashed = 0
+        self._digest, self._hashed = begun
         self._lock = threading.Lock()
 
     def copy(self) -> SequentialCheck:
         """An independent check of the same bytes so far."""
-        copied = SequentialCheck(self._entry)
-        copied._digest = self._digest and self._digest.copy()
-        copied._hashed = self._hashed
-        return copied
+        digest = None if self._digest is None else self._digest.copy()
+        return SequentialCheck(self._entry, (digest, self._hashed))
 
     def add(self, start: int, data: Buffer) -> None:
         """Add fetched bytes before they are returned. Raises CorruptDataError when they complete
