@@ -87,7 +87,7 @@ async def slow_line(at: Exchange) -> None:
 
 
 async def slow_body(at: Exchange) -> None:
-    await at.send(at.head("Content-Length: 100000000"))
+    await at.send(at.head(f"Content-Length: {SMALL - 1}"))  # more is refused at once
     await drip(at, b" ")
 
 
@@ -423,11 +423,21 @@ async def test_the_time_of_a_call_covers_all_of_its_attempts(
 ) -> None:
     """`read_timeout` is far away here, so only the time of the call can end it."""
     policy = RetryPolicy(attempts=100, base=0.0, cap=0.0, deadline=0.5)
-    server = Server()
-    server.how = STUCK[name]
+    server, all_connected = Server(), asyncio.Barrier(6)
+
+    async def once_all_are_connected(at: Exchange) -> None:
+        await all_connected.wait()
+        await at.answer(b"{}")
+
     async with served(server.converse) as place:
         aws = settings(place, read_timeout=10_000.0)
         async with dynamo_items(aws) as items, s3_blobs(aws) as blobs:
+            # A call whose time ends before it has a connection raises UnreachableError.
+            server.how = once_all_are_connected
+            await asyncio.gather(
+                *(items.get(KEY) for _ in range(3)), *(blobs.get("key") for _ in range(3))
+            )
+            server.how = STUCK[name]
             table, data = RetryingItems(items, policy, SYSTEM), RetryingBlobs(blobs, policy, SYSTEM)
             calls: list[tuple[Awaitable[object], type[S3kError]]] = [
                 (table.get(KEY), RequestTimeoutError),
