@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from benchmarks.contenders.keys import bounded
 
-__all__ = ["VERBS", "SmallFiles", "Verb", "Work"]
+__all__ = ["VERBS", "BlockingFiles", "SmallFiles", "Verb", "Work"]
 
 Verb: TypeAlias = Literal["put", "read", "stat", "copy", "rename", "delete"]
 VERBS: tuple[Verb, ...] = ("put", "read", "stat", "copy", "delete")
@@ -78,9 +80,37 @@ class SmallFiles(ABC):
         """Copy it to where nothing is."""
 
     async def rename(self, source: str, target: str) -> object:
-        """Move it to where nothing is. Raises NotImplementedError for a store of objects."""
-        raise NotImplementedError
+        """Move it to where nothing is."""
+        await self.copy(source, target)
+        return await self.delete(source)
 
     @abstractmethod
     async def delete(self, path: str) -> object:
         """Remove it."""
+
+
+class BlockingFiles(ABC):
+    """A contender that threads call."""
+
+    def __init__(self, top: str) -> None:
+        self._top = top
+        """What precedes the paths of files."""
+
+    async def many(self, work: Work) -> int:
+        """As `SmallFiles.many`, with as many threads as requests may be in flight."""
+
+        def one(number: int) -> int:
+            source, target = (
+                f"{self._top}{path}-{number:08}" for path in (work.source, work.target)
+            )
+            return self._one(work, source, target)
+
+        def run() -> int:
+            with ThreadPoolExecutor(work.in_flight) as pool:
+                return sum(pool.map(one, range(work.count)))
+
+        return await asyncio.to_thread(run)
+
+    @abstractmethod
+    def _one(self, work: Work, source: str, target: str) -> int:
+        """Do the work for one file; the bytes that it had if it was put, read or looked at."""

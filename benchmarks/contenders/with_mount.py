@@ -8,36 +8,20 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.contenders.small_files import Work
+from benchmarks.contenders.small_files import BlockingFiles, Work
 from tests.engines.process import Process
 
 __all__ = ["MountedFiles", "juicefs", "juicefs_missing"]
 
 
-class MountedFiles:
+class MountedFiles(BlockingFiles):
     """Files below a directory, from threads."""
 
     def __init__(self, top: Path) -> None:
-        self.top = str(top)
-
-    async def many(self, work: Work) -> int:
-        """As `SmallFiles.many`, with as many threads as calls may be in flight."""
-
-        def one(number: int) -> int:
-            source, target = (
-                f"{self.top}{path}-{number:08}" for path in (work.source, work.target)
-            )
-            return self._one(work, source, target)
-
-        def run() -> int:
-            with ThreadPoolExecutor(work.in_flight) as pool:
-                return sum(pool.map(one, range(work.count)))
-
-        return await asyncio.to_thread(run)
+        super().__init__(str(top))
 
     def _one(self, work: Work, source: str, target: str) -> int:
         match work.verb:
@@ -60,7 +44,7 @@ class MountedFiles:
 
     async def makedirs(self, path: str) -> None:
         """Create a directory."""
-        await asyncio.to_thread(os.makedirs, self.top + path, exist_ok=True)
+        await asyncio.to_thread(os.makedirs, self._top + path, exist_ok=True)
 
 
 def juicefs_missing() -> str | None:

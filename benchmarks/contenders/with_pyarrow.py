@@ -8,7 +8,7 @@ from typing import Any
 
 from pyarrow import fs as arrow_fs
 
-from benchmarks.contenders.small_files import Work
+from benchmarks.contenders.small_files import BlockingFiles, Work
 from tests.engines.process import Engine
 
 __all__ = ["PyarrowFiles", "PyarrowS3"]
@@ -77,27 +77,12 @@ async def _threads(work: Any, count: int, threads: int) -> list[Any]:
     return await asyncio.to_thread(run)
 
 
-class PyarrowFiles:
+class PyarrowFiles(BlockingFiles):
     """Objects through pyarrow's S3 filesystem, from threads."""
 
     def __init__(self, fs: Any, bucket: str) -> None:
+        super().__init__(bucket)
         self.fs = fs
-        self.bucket = bucket
-
-    async def many(self, work: Work) -> int:
-        """As `SmallFiles.many`, with as many threads as requests may be in flight."""
-
-        def one(number: int) -> int:
-            source, target = (
-                f"{self.bucket}{path}-{number:08}" for path in (work.source, work.target)
-            )
-            return self._one(work, source, target)
-
-        def run() -> int:
-            with ThreadPoolExecutor(work.in_flight) as pool:
-                return sum(pool.map(one, range(work.count)))
-
-        return await asyncio.to_thread(run)
 
     def _one(self, work: Work, source: str, target: str) -> int:
         match work.verb:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.contenders.ours import ClientFiles, client
-from benchmarks.contenders.small_files import SmallFiles, Verb, Work
+from benchmarks.contenders.small_files import BlockingFiles, SmallFiles, Verb, Work
 from benchmarks.contenders.with_mount import MountedFiles, juicefs, juicefs_missing
 from benchmarks.measuring import Case, Result, Run, measure
 from benchmarks.rows.scope import Scope
@@ -27,7 +27,7 @@ VERBS: tuple[Verb, ...] = ("put", "stat", "read", "rename", "delete")
 OURS, PLAIN, JUICEFS = "ours", "plain directory", "JuiceFS, SQLite"
 SYNCS = 200
 
-_Files = SmallFiles | MountedFiles
+_Files = SmallFiles | BlockingFiles
 
 
 async def results(scope: Scope) -> AsyncIterator[Result]:

@@ -15,7 +15,7 @@ from s3k_async.errors import (
     RenameIntoSelfError,
     S3kError,
 )
-from s3k_async.files.file_ranges import LOOKS, need_readable
+from s3k_async.files.file_ranges import LOOKS, naming_file, need_readable
 from s3k_async.model import ChangeResult, Content, Entry
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.ordered_walk import walk
@@ -87,14 +87,8 @@ async def _copied_version(
     origin: Volume, entry: Entry, destination: Volume, at: WriteTarget
 ) -> Content:
     need_readable(entry)
-    try:
+    with naming_file(entry):
         return await destination.storage.copy_from(origin.storage, entry.content, at.object_id)
-    except DataMissingError as error:
-        raise DataMissingError(
-            f"the physical object {entry.physical} does not exist", path=entry.path
-        ) from error
-    except CorruptDataError as error:
-        raise CorruptDataError(error.message, path=entry.path) from error
 
 
 class _TreeCopy:

@@ -35,6 +35,7 @@ __all__ = [
     "fetch_into",
     "fetch_range",
     "fetch_span",
+    "naming_file",
     "need_readable",
     "need_same",
     "read_file",
@@ -172,7 +173,7 @@ async def fetch_span(
 async def fetch_range(storage: PhysicalStorage, entry: Entry, start: int, end: int) -> bytes:
     """Bytes [start, end) of the version in the entry, by one request. Errors as of `fetch_span`."""
     assert entry.physical is not None
-    with _reading(entry):
+    with naming_file(entry):
         data = await storage.read(entry.physical, start, end, size=entry.size, etag=entry.etag)
     _require_length(entry, start, end, len(data))
     return data
@@ -208,7 +209,7 @@ async def fetch_into(
         nonlocal checked
         stop = min(end, begin + step)
         # Released, because the traceback of an error keeps this frame.
-        with _reading(entry), buffer[begin - start : stop - start] as place:
+        with naming_file(entry), buffer[begin - start : stop - start] as place:
             size = await storage.read_into(physical, begin, place, size=entry.size, etag=entry.etag)
         _require_length(entry, begin, stop, size)
         if check is None:
@@ -233,8 +234,8 @@ async def assembled(size: int, fill: Callable[[memoryview], Awaitable[None]]) ->
 
 
 @contextmanager
-def _reading(entry: Entry) -> Iterator[None]:
-    """Adds the path to the errors of reads of an entry's object."""
+def naming_file(entry: Entry) -> Iterator[None]:
+    """Name the file in errors about its physical object."""
     try:
         yield
     except DataMissingError as error:

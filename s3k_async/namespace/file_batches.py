@@ -130,7 +130,7 @@ class FileBatch:
     """By path: files created below directories that are being removed, not yet handled."""
 
     def add(self, target: WriteTarget, content: Content) -> None:
-        """Add a file whose data was uploaded, which becomes the time of its modification."""
+        """Add a file whose data has just been uploaded: its modification time is now."""
         store, path, current = self.store, target.path, target.current
         if current is not None and not self.overwrite:
             self.published[path] = PathExistsError("the file exists", path=path)

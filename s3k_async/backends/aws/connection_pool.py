@@ -307,9 +307,9 @@ class ConnectionPool:
         """Connections that may still be made."""
         self._all: set[Connection] = set()
         self._idle: dict[Connection, None] = {}
-        """In the order of their last use. While one is idle, nobody waits."""
+        """Ordered by last use. Empty while requests are waiting."""
         self._waiting: deque[asyncio.Future[Connection | None]] = deque()
-        """Requests for which no connection is free. They get one, or the right to make one."""
+        """Requests for which no connection is free. Each gets one, or may open one."""
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._lookup: asyncio.Task[list[_Address]] | None = None
         self._looked_up = 0.0
@@ -502,6 +502,6 @@ class ConnectionPool:
 
 
 def _retrieve(lookup: asyncio.Task[list[_Address]]) -> None:
-    """Whoever waited may have been cancelled."""
+    """Mark an error as retrieved: all requests that waited for it may have been cancelled."""
     if not lookup.cancelled():
         lookup.exception()

@@ -12,7 +12,7 @@ import anyio
 
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.aws.credentials import Credentials
-from s3k_async.backends.aws.fast_http import Exchange
+from s3k_async.backends.aws.direct_http import Exchange
 from s3k_async.backends.aws.proxied_http import ProxiedExchange
 
 if TYPE_CHECKING:

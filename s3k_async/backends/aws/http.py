@@ -21,7 +21,7 @@ from botocore.httpsession import HTTPClientError, get_cert_path
 
 from s3k_async.backends.aws.bounds import BoundedResponse, in_time
 from s3k_async.backends.aws.connection_pool import ConnectionPool, PoolSettings
-from s3k_async.backends.aws.fast_http import Exchange
+from s3k_async.backends.aws.direct_http import Exchange
 from s3k_async.backends.aws.proxied_http import ProxiedExchange
 from s3k_async.backends.aws.service_answers import check_redirect
 

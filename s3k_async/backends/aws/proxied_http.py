@@ -14,7 +14,7 @@ from yarl import URL
 
 from s3k_async.backends.aws.bounds import in_time, read_body
 from s3k_async.backends.aws.connection_pool import PIECE, Body
-from s3k_async.backends.aws.fast_http import Bounds
+from s3k_async.backends.aws.direct_http import Bounds
 from s3k_async.errors import ClosedClientError
 
 __all__ = ["ProxiedExchange"]

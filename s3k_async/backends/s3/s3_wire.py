@@ -22,9 +22,9 @@ import anyio.to_thread
 from s3k_async import _native
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig
+from s3k_async.backends.aws.direct_http import Bounds
 from s3k_async.backends.aws.encryption import encryption_headers
 from s3k_async.backends.aws.error_mapping import Codes, map_exceptions, service_error
-from s3k_async.backends.aws.fast_http import Bounds
 from s3k_async.backends.aws.service_answers import check_s3
 from s3k_async.backends.aws.signed_http import Answer, Headers, Wire
 from s3k_async.backends.ports.blobs import Buffer

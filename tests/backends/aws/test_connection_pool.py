@@ -18,7 +18,7 @@ import pytest
 
 from s3k_async._core.retry import DEADLINE
 from s3k_async.backends.aws.connection_pool import ConnectionPool, PoolSettings
-from s3k_async.backends.aws.fast_http import Bounds, Exchange
+from s3k_async.backends.aws.direct_http import Bounds, Exchange
 from s3k_async.errors import (
     ClosedClientError,
     InvalidArgumentError,

@@ -23,7 +23,7 @@ import pytest
 from s3k_async._core.concurrency import AdaptiveLimit
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM
-from s3k_async.backends.aws.fast_http import Bounds
+from s3k_async.backends.aws.direct_http import Bounds
 from s3k_async.backends.ports.items import Key
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.retrying.retrying_items import RetryingItems

@@ -19,8 +19,8 @@ import pytest
 from aiobotocore.credentials import AioRefreshableCredentials
 
 from s3k_async._core.runtime import SYSTEM, Runtime
+from s3k_async.backends.aws.direct_http import Exchange
 from s3k_async.backends.aws.error_mapping import map_exceptions
-from s3k_async.backends.aws.fast_http import Exchange
 from s3k_async.backends.aws.session import AwsClient
 from s3k_async.backends.aws.signed_http import Answer, Wire
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems

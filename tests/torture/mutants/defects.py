@@ -457,7 +457,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a connection that is used again after a cancelled request",
-        "backends/aws/fast_http.py",
+        "backends/aws/direct_http.py",
         "        is_usable = False",
         "        is_usable = True",
         "tests/backends/aws/test_connection_pool.py"
