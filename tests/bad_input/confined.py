@@ -32,6 +32,8 @@ def rehearse(volume: str) -> None:
             "put - {}:/none/x",
             "mkdir {}:/none",
             "rm {}:/none",
+            "fsck {}",
+            "init {}2",
         ):
             main(command.format(volume).split())
 
