@@ -24,6 +24,7 @@ its cause, and can be pickled (worker processes return errors to their parent).
 
 from __future__ import annotations
 
+import copy
 import errno
 import io
 from collections.abc import Mapping, Sequence
@@ -124,6 +125,16 @@ def _describe(error: BaseException, number: int | None, message: str, path: str 
         error.errno = number
         error.strerror = message
         error.filename = path
+
+
+def copy_of(error: BaseException) -> BaseException:
+    """A copy of an error of this package for each of several callers, since raising adds to a
+    traceback; another error itself."""
+    if not isinstance(error, S3kError):
+        return error
+    copied = copy.copy(error)
+    copied.__cause__ = error.__cause__
+    return copied
 
 
 def _rebuild(cls: type[S3kError], message: str, path: str | None) -> S3kError:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-from s3k_async.errors import S3kError
+from s3k_async.errors import S3kError, copy_of
 
 __all__ = ["WriteQueue"]
 
@@ -98,19 +97,10 @@ class WriteQueue(Generic[W, R]):
             outcomes = self._commit([write for write, _ in batch])
         except BaseException as error:  # noqa: BLE001 - for the waiters
             for _, future in batch:
-                future.set_exception(_copy_of(error))
+                future.set_exception(copy_of(error))
             return
         for (_, future), outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, S3kError):
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
-
-
-def _copy_of(error: BaseException) -> BaseException:
-    """A copy for each waiter, because raising adds to an exception's traceback."""
-    if not isinstance(error, S3kError):
-        return error
-    copied = copy.copy(error)
-    copied.__cause__ = error.__cause__
-    return copied

@@ -41,7 +41,6 @@ LISTINGS: Final = 4
 LOOSE: Final = frozenset({"items", "log_objects", "jobs", "segments"})
 """Kinds without an object id."""
 STATE_FORMAT: Final = 5
-_POSITION: Final = tuple(LogPosition.__dataclass_fields__)
 
 Tell = Callable[[Progress], object]
 
@@ -125,7 +124,7 @@ class Collector:
                 "now_ms": self.now_ms,
                 "done": self._done,
                 "decided": self.decided,
-                "log": {name: sorted(getattr(self.position, name)) for name in _POSITION},
+                "log": self.position.document(),
                 "counts": asdict(self.counts),
                 **asdict(self.loose),
             }
@@ -343,7 +342,7 @@ class Collector:
         self.now_ms = state["now_ms"]
         self._done = list(state["done"])
         self.decided = state["decided"]
-        self.position = LogPosition(**{name: frozenset(state["log"][name]) for name in _POSITION})
+        self.position = LogPosition.from_document(state["log"])
         self.counts = ScanCounts(**state["counts"])
         self.loose = Unkeyed(
             [ItemFacts(**each) for each in state["items"]],

@@ -22,6 +22,7 @@ from s3k_async._core.file_replacement import replaceable
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.errors import BusyError, InvalidArgumentError, PathNotFoundError
 from s3k_async.integrity.gc_rules import Ages, Verdict
+from s3k_async.oplog.segment_ids import SegmentIds
 
 __all__ = ["CandidateReader", "CandidateWriter", "Header", "verdict_from"]
 
@@ -109,7 +110,7 @@ class CandidateReader:
     path: str
     header: Header = field(init=False)
     end: End = field(init=False)
-    segments: set[str] = field(init=False, default_factory=set)
+    segments: SegmentIds = field(init=False, default_factory=SegmentIds)
     checkpoints: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ order of the reads below.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from s3k_async._core.concurrency import gather, run_all
@@ -35,8 +36,10 @@ from s3k_async.integrity.gc_rules import Ages, Verdict, named_by
 from s3k_async.integrity.references import names_in, need_unlocked, open_transactions
 from s3k_async.model import ChangeResult, Entry, Progress
 from s3k_async.oplog.entries import EntryKey, decode, history_prefix, parse_key
+from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_objects import ENTRY_BYTES, read_object
 from s3k_async.oplog.log_reader import LogReader
+from s3k_async.oplog.segment_ids import SegmentIds
 from s3k_async.txn.volume_record import RECORD_KEY, VolumeRecord
 
 __all__ = [
@@ -50,8 +53,6 @@ __all__ = [
 BATCH = 10_000
 """Candidates that are rechecked and deleted together."""
 READS = 32
-FRESH_MOST = 1_000_000
-"""Keys in new segments of the log, above which a list counts as too old."""
 
 
 @dataclass(slots=True)
@@ -112,11 +113,10 @@ class GarbageCollector:
         """Delete the candidates of a list that are still unreferenced. Repeated after an
         interruption, it resumes.
 
-        Raises InvalidArgumentError (another volume's list), ConflictError (the log was compacted,
-        or has grown too much, since the list was made; without a log, the table changed: mark
-        again), LogFormatError, ReadOnlyVolumeError and BusyError as `mark`, BusyError if another
-        sweep of the list is running, and the stores' errors. Objects that could not be deleted are
-        in the result.
+        Raises InvalidArgumentError (another volume's list), ConflictError (the log was compacted
+        since the list was made; without a log, the table changed: mark again), LogFormatError,
+        ReadOnlyVolumeError and BusyError as `mark`, BusyError if another sweep of the list is
+        running, and the stores' errors. Objects that could not be deleted are in the result.
         """
         place = self._place
         candidates = CandidateReader(path)
@@ -145,7 +145,7 @@ class GarbageCollector:
             swept=self._swept,
         )
         handled = 0
-        with candidates.alone():
+        with closing(sweeper), candidates.alone():
             for batch in candidates.batches(BATCH):
                 await sweeper.sweep(batch)
                 candidates.done(len(batch))
@@ -214,8 +214,8 @@ class GarbageCollector:
 class MarkedState:
     """The state of the volume when the candidates were marked."""
 
-    segments: Collection[str]
-    """Ids of the segments of the log."""
+    segments: SegmentIds
+    """The segments of the log."""
     checkpoints: Collection[str]
     """Keys of the checkpoints of the log."""
     lost: int
@@ -253,6 +253,11 @@ class Sweeper:
         self._now_ms = now_ms
         self._rate = rate
         self._news = None if place.log is None else _News(place, seen)
+
+    def close(self) -> None:
+        """Remove temporary files. Idempotent."""
+        if self._news is not None:
+            self._news.close()
 
     async def sweep(self, batch: list[Verdict]) -> None:
         """Delete the candidates that are still unreferenced. Raises as `GarbageCollector.sweep`."""
@@ -351,10 +356,15 @@ class _News:
         self._log = place.log
         self._reader = LogReader(place.log, has_key=place.store.keys.has)
         self._key_of = place.key_of
-        self._segments = set(seen.segments)
+        self._segments = SegmentIds(seen.segments)
         self._checkpoints = set(seen.checkpoints)
-        self._fresh: set[str] = set()
-        """Keys referenced by segments that are new since then."""
+        self._new = ExternalSort()
+        self._new.database.execute("CREATE TABLE named (key TEXT PRIMARY KEY) WITHOUT ROWID")
+
+    def close(self) -> None:
+        """Remove the temporary file, which holds the keys that new segments reference.
+        Idempotent."""
+        self._new.close()
 
     async def of(self, verdicts: list[Verdict]) -> set[str]:
         """The candidates that new operations reference. Entries are read before segments, and
@@ -369,13 +379,18 @@ class _News:
                     "a segment of the log cannot be understood; repair it first", path=part.keys[0]
                 )
             self._segments.add(part.segment)
-            self._fresh |= named_by([record.operation for record in part.records], self._key_of)
+            named = named_by([record.operation for record in part.records], self._key_of)
+            self._new.many("INSERT OR IGNORE INTO named VALUES (?)", [(key,) for key in named])
         manifests: Collection[str] = [each.key for each in await self._reader.checkpoints.valid()]
-        if not set(manifests) <= self._checkpoints or len(self._fresh) > FRESH_MOST:
-            raise ConflictError(
-                "the log was compacted, or has grown too much, since the mark phase; mark again"
-            )
-        return changed | (self._fresh & {verdict.blob.key for verdict in verdicts})
+        if not set(manifests) <= self._checkpoints:
+            raise ConflictError("the log was compacted since the mark phase; mark again")
+        return changed | {
+            verdict.blob.key for verdict in verdicts if self._is_named(verdict.blob.key)
+        }
+
+    def _is_named(self, key: str) -> bool:
+        found = self._new.database.execute("SELECT 1 FROM named WHERE key = ?", (key,))
+        return found.fetchone() is not None
 
     async def _by_entries(self, verdict: Verdict) -> bool:
         """Whether a new log entry references a candidate, or is unreadable. Each change increments

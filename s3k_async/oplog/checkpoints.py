@@ -36,6 +36,7 @@ from s3k_async.oplog.entries import (
     unseal,
 )
 from s3k_async.oplog.log_objects import MANIFEST_BYTES, read_object
+from s3k_async.oplog.segment_ids import SegmentIds
 
 __all__ = [
     "MANIFESTS",
@@ -50,10 +51,11 @@ __all__ = [
 ]
 
 FORMAT: Final = 2
-"""The newest format of checkpoints; written for parts with operations on entries with directory
-keys."""
+"""The newest format of parts; written for operations on entries with directory keys."""
 PATH_FORMAT: Final = 1
-"""The format of manifests, and of parts without directory keys."""
+"""The format of parts without directory keys, and of manifests without runs of segments."""
+RUNS_FORMAT: Final = 3
+"""The newest format of manifests; written for runs of segments (`SegmentIds`)."""
 PART_BYTES: Final = 4 * 1024 * 1024
 """Size in bytes above which a part ends."""
 
@@ -62,7 +64,6 @@ PARTS: Final = "checkpoints/parts/"
 
 _MANIFEST: Final = "oplog-checkpoint"
 _PART: Final = "oplog-checkpoint-part"
-_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}", re.ASCII)
 _PART_KEY: Final = re.compile(rf"{PARTS}([0-9A-Za-z_-]{{1,64}})\.[0-9]{{6}}", re.ASCII)
 
 
@@ -86,8 +87,8 @@ class Checkpoint:
     time_ms: int
     """Start time, epoch milliseconds."""
     parts: tuple[CheckpointPart, ...]
-    segments: frozenset[str]
-    """Ids of the completely covered segments."""
+    segments: SegmentIds
+    """The completely covered segments."""
 
     @property
     def key(self) -> str:
@@ -118,32 +119,31 @@ def encode_manifest(checkpoint: Checkpoint) -> bytes:
     """The bytes of a manifest."""
     document = {
         "s3k": _MANIFEST,
-        "format": PATH_FORMAT,
+        "format": RUNS_FORMAT if checkpoint.segments.has_runs else PATH_FORMAT,
         "checkpoint": checkpoint.id,
         "time_ms": checkpoint.time_ms,
         "parts": [
             {"first": part.first, "last": part.last, "count": part.count, "sha256": part.sha256}
             for part in checkpoint.parts
         ],
-        "segments": sorted(checkpoint.segments),
+        "segments": list(checkpoint.segments),
     }
     return seal(json.dumps(document, separators=(",", ":")).encode("ascii") + b"\n")
 
 
 def decode_manifest(data: bytes, key: str) -> Checkpoint:
     """The checkpoint in a manifest's bytes. Raises LogFormatError, with the key, as for entries."""
-    lines = unseal(data, _MANIFEST, FORMAT, key)
+    lines = unseal(data, _MANIFEST, RUNS_FORMAT, key)
     if len(lines) != 1:
         raise LogFormatError("a manifest holds one line", path=key)
     document = parse_line(lines[0], key)
     parts = tuple(_part(each, key) for each in read_field(document, "parts", (list,), key))
-    segments = read_field(document, "segments", (list,), key)
-    if not all(type(each) is str and _ID.fullmatch(each) for each in segments):
-        raise LogFormatError("the manifest covers an invalid segment id", path=key)
+    try:
+        segments = SegmentIds(read_field(document, "segments", (list,), key))
+    except (TypeError, ValueError) as error:
+        raise LogFormatError("the manifest covers an invalid segment id", path=key) from error
     identity = read_field(document, "checkpoint", (str,), key)
-    checkpoint = Checkpoint(
-        identity, read_field(document, "time_ms", (int,), key), parts, frozenset(segments)
-    )
+    checkpoint = Checkpoint(identity, read_field(document, "time_ms", (int,), key), parts, segments)
     if checkpoint.key != key:
         raise LogFormatError("the manifest's content does not belong to its key", path=key)
     return checkpoint
@@ -179,7 +179,7 @@ class CheckpointWriter:
         self, blobs: BlobStore, identity: str, time_ms: int, *, part_bytes: int = PART_BYTES
     ) -> None:
         self._blobs = blobs
-        self._written = Checkpoint(identity, time_ms, (), frozenset())
+        self._written = Checkpoint(identity, time_ms, (), SegmentIds())
         self._part_bytes = part_bytes
         self._lines: list[bytes] = []
         self._size = 0
@@ -198,11 +198,12 @@ class CheckpointWriter:
             await self._end_part()
 
     async def finish(self, segments: Iterable[str]) -> Checkpoint:
-        """Write the manifest, which makes the checkpoint valid. Raises the store's errors."""
+        """Write the manifest, which makes the checkpoint valid. `segments`: those that it covers,
+        as `SegmentIds`. Raises the store's errors."""
         if self._lines:
             await self._end_part()
         base = self._written
-        checkpoint = Checkpoint(base.id, base.time_ms, tuple(self._parts), frozenset(segments))
+        checkpoint = Checkpoint(base.id, base.time_ms, tuple(self._parts), SegmentIds(segments))
         await self._blobs.put(checkpoint.key, encode_manifest(checkpoint), if_absent=True)
         return checkpoint
 

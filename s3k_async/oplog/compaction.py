@@ -39,13 +39,15 @@ from s3k_async.oplog.damage import DamagedLog
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import LogReader, latest
+from s3k_async.oplog.segment_ids import SegmentIds
 
 __all__ = ["GRACE_SECONDS", "MAX_SEGMENTS", "TOMBSTONE_SECONDS", "Compaction", "Compactor"]
 
 GRACE_SECONDS: Final = 86_400.0
 """Younger operations are kept, so that their history can be read."""
 MAX_SEGMENTS: Final = 50_000
-"""Most segments of one checkpoint: the manifest lists them. The next run covers the next."""
+"""Most segments, or runs of numbered ones, of one checkpoint: the manifest lists them. The next run
+covers the next."""
 
 TOMBSTONE_SECONDS: Final = 86_400.0
 """Minimum age of dropped tombstones, independent of the grace period. A compaction gives up after
@@ -132,10 +134,10 @@ class Compactor:
 
     async def _read(
         self, sorter: ExternalSort, done: Compaction, tell: Callable[[Progress], object]
-    ) -> list[str]:
+    ) -> SegmentIds:
         """Collect the records of entries and segments, and note the removable ones; returns the
         segments among those."""
-        segments: list[str] = []
+        segments = SegmentIds()
         read = 0
         async for part in self._reader.objects():
             done.damaged += [
@@ -148,7 +150,7 @@ class Compactor:
             if young or not part.is_decided or (part.segment and len(segments) == MAX_SEGMENTS):
                 continue
             if part.segment:
-                segments.append(part.segment)
+                segments.add(part.segment)
             *pending, committed = part.keys
             _note(sorter, pending, _PENDING)
             _note(sorter, [committed], _COMMITTED)
@@ -177,8 +179,8 @@ class Compactor:
                     whole.append(checkpoint)
                 elif damaged <= quarantined:
                     given_up.append(checkpoint)
-        covered: frozenset[str] = frozenset().union(*(checkpoint.segments for checkpoint in whole))
-        if covered:
+        covered = SegmentIds(text for checkpoint in whole for text in checkpoint.segments)
+        if len(covered):
             _note(sorter, await self._reader.left_of(covered), _PENDING)
         if (
             given_up

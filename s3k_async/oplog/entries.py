@@ -53,6 +53,7 @@ __all__ = [
     "has_directories",
     "history_prefix",
     "is_id",
+    "numbered_segment",
     "operation_from",
     "operation_line",
     "parse_key",
@@ -185,6 +186,12 @@ def segment_id(unique: str, txn: str = "") -> str:
     """The id of a segment: `<transaction id>_<unique>`, or `unique` alone outside a
     transaction."""
     return f"{txn}{TRANSACTION_SEPARATOR}{unique}" if txn else unique
+
+
+def numbered_segment(series: str, number: int) -> str:
+    """The id of a segment of a series, whose ids sort by number: `<series>-<number>`. The number is
+    from 1; the series, a UUID."""
+    return f"{series}-{number:012d}"
 
 
 def transaction_of_segment(segment_id: str) -> str:

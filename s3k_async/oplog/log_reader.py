@@ -13,11 +13,9 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Collection,
-    Container,
     Iterable,
 )
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, get_args
 
@@ -44,6 +42,7 @@ from s3k_async.oplog.entries import (
     segment_key,
 )
 from s3k_async.oplog.log_objects import ENTRY_BYTES, OBJECT_BYTES, read_object
+from s3k_async.oplog.segment_ids import SegmentIds
 from s3k_async.oplog.segments import Segment, SegmentCommit, decode_segment
 
 __all__ = [
@@ -66,6 +65,9 @@ _SHARDS: Final = 256
 """Shards of the entries' keys: the first two digits of the object id."""
 _ENTRY_BATCH: Final = 512
 _SEGMENTS_AT_ONCE: Final = 2
+_PASSED: Final = 100
+"""Keys of known segments, one after the other, after which a listing passes over the rest of their
+run."""
 _JAVA_KEY: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.info", re.ASCII)
 _JAVA_PATH: Final = re.compile(r"ks://([^/]+)(/.*[^/])", re.DOTALL)
 
@@ -240,18 +242,15 @@ class LogReader:
             yield part
 
     async def segments(
-        self, without: Container[str] = frozenset(), *, without_covered: bool = True
+        self, without: Iterable[str] = (), *, without_covered: bool = True
     ) -> AsyncIterator[LogObject]:
-        """Every segment except the ids in `without` and, with `without_covered`, those covered by a
-        checkpoint. Raises the store's errors."""
-        covered = await self._covered() if without_covered else frozenset()
-
-        def is_known(key: str) -> bool:
-            segment = _segment_id(key)
-            return segment in covered or segment in without
-
+        """Every segment except those in `without` (as `SegmentIds`) and, with `without_covered`,
+        those covered by a checkpoint. Of long runs of them, the keys are not even listed. Raises
+        the store's errors."""
+        known = await self._covered() if without_covered else SegmentIds()
+        known.update(without)
         async for part in self._read(
-            _EVERY_SEGMENT, self._segment, _SEGMENTS_AT_ONCE, _SEGMENTS_AT_ONCE, is_known
+            _EVERY_SEGMENT, self._segment, _SEGMENTS_AT_ONCE, _SEGMENTS_AT_ONCE, without=known
         ):
             yield part
 
@@ -262,7 +261,7 @@ class LogReader:
             if not isinstance(twins, DamagedLog):
                 yield _segment_id(next(iter(twins.values())))
 
-    async def left_of(self, segments: Collection[str]) -> list[str]:
+    async def left_of(self, segments: SegmentIds) -> list[str]:
         """The existing keys of some segments. Raises the store's errors."""
         return [
             key
@@ -337,11 +336,11 @@ class LogReader:
         segment = await self._decoded(segment_key(segment_id, "pending"), [])
         return segment if isinstance(segment, Segment) else None
 
-    async def _covered(self) -> frozenset[str]:
+    async def _covered(self) -> SegmentIds:
         """The segments covered by checkpoints."""
         valid = await self.checkpoints.valid()
-        return frozenset().union(
-            *(each.segments for each in valid if not isinstance(each, DamagedLog))
+        return SegmentIds(
+            text for each in valid if not isinstance(each, DamagedLog) for text in each.segments
         )
 
     async def _read(
@@ -351,6 +350,8 @@ class LogReader:
         at_once: int,
         batch: int,
         skipped: Callable[[str], bool] = lambda _: False,
+        *,
+        without: SegmentIds | None = None,
     ) -> AsyncIterator[LogObject]:
         async def one(keys: dict[LogState, str]) -> LogObject:
             both: tuple[LogState, LogState] = ("pending", "committed")
@@ -358,7 +359,7 @@ class LogReader:
             return LogObject(found, tuple(await read(keys)), _segment_id(found[0]))
 
         twins: list[dict[LogState, str]] = []
-        async for found in self._twins(listed):
+        async for found in self._twins(listed, without):
             if isinstance(found, DamagedLog):
                 yield LogObject((found.key,), (found,))
                 continue
@@ -372,15 +373,20 @@ class LogReader:
         for part in await gather(one, twins, limit=at_once):
             yield part
 
-    async def _twins(self, listed: KeyRange) -> AsyncIterator[dict[LogState, str] | DamagedLog]:
-        """The keys of one entry or segment by state; they are adjacent in the listing."""
+    async def _twins(
+        self, listed: KeyRange, without: SegmentIds | None = None
+    ) -> AsyncIterator[dict[LogState, str] | DamagedLog]:
+        """The keys of one entry or segment by state; they are adjacent in the listing. `without`:
+        as in `_listed`."""
         current: dict[LogState, str] = {}
         stem = ""
-        async for info in list_range(self._blobs, listed):
+        async for info in self._listed(listed, without):
             try:
                 key = parse_key(info.key)
             except LogFormatError as error:
                 yield DamagedLog(info.key, error)
+                continue
+            if without is not None and _segment_id(info.key) in without:
                 continue
             if current and info.key.rpartition(".")[0] != stem:
                 yield current
@@ -389,6 +395,22 @@ class LogReader:
             current[key.state] = info.key
         if current:
             yield current
+
+    async def _listed(self, keys: KeyRange, without: SegmentIds | None) -> AsyncIterator[BlobInfo]:
+        """The objects in a range of keys, but few of those in long runs of the segments `without`:
+        at such a run, the listing begins anew at its end."""
+        while True:
+            passed = 0
+            async for info in list_range(self._blobs, keys):
+                segment = info.key.removeprefix(_SEGMENTS).partition(".")[0]
+                last = None if without is None else without.last_of_run(segment)
+                passed = 0 if last is None else passed + 1
+                if last is not None and last != segment and passed >= _PASSED:
+                    keys = replace(keys, after=segment_key(last, "pending"))
+                    break
+                yield info
+            else:
+                return
 
     async def _entry(self, keys: dict[LogState, str]) -> list[Finding]:
         findings: list[Finding] = []

@@ -6,14 +6,16 @@ keys. Entries need none, since those of one object are found by its id.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Self
 
 import anyio
 
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import LogReader
+from s3k_async.oplog.segment_ids import SegmentIds
 
 __all__ = ["LogPosition", "LogTail", "position_of"]
 
@@ -22,16 +24,28 @@ __all__ = ["LogPosition", "LogTail", "position_of"]
 class LogPosition:
     """The contents of a log at the start of a read."""
 
-    segments: frozenset[str] = frozenset()
-    """Ids of the segments, those covered by a checkpoint included."""
+    segments: SegmentIds = field(default_factory=SegmentIds)
+    """The segments, those covered by a checkpoint included."""
     checkpoints: frozenset[str] = frozenset()
     """Keys of the manifests."""
+
+    def document(self) -> dict[str, list[str]]:
+        """The position as JSON."""
+        return {"segments": list(self.segments), "checkpoints": sorted(self.checkpoints)}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, list[str]]) -> Self:
+        """The position that `document` has returned. Raises KeyError, ValueError."""
+        return cls(SegmentIds(document["segments"]), frozenset(document["checkpoints"]))
 
 
 async def position_of(log: LogReader) -> LogPosition:
     """The current end of the log. Raises the store's errors."""
     checkpoints = await log.checkpoints.keys()
-    return LogPosition(frozenset([segment async for segment in log.segment_ids()]), checkpoints)
+    segments = SegmentIds()
+    async for segment in log.segment_ids():
+        segments.add(segment)
+    return LogPosition(segments, checkpoints)
 
 
 class LogTail:
@@ -40,7 +54,7 @@ class LogTail:
 
     def __init__(self, log: LogReader, position: LogPosition) -> None:
         self._log = log
-        self._known = set(position.segments)
+        self._known = SegmentIds(position.segments)
         self._checkpoints = position.checkpoints
         self._is_compacted = False
         self._sorter: ExternalSort | None = None
@@ -99,6 +113,6 @@ class LogTail:
             if checkpoints <= self._checkpoints:
                 return
             self.close()
-            self._known.clear()
+            self._known = SegmentIds()
             self._checkpoints |= checkpoints
             self._is_compacted = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain, count, islice
@@ -39,6 +40,7 @@ from s3k_async.integrity.repair import scope_of
 from s3k_async.integrity.shuffle import from_line
 from s3k_async.model import ChangeResult
 from s3k_async.oplog.log_reader import LogReader
+from s3k_async.oplog.segment_ids import SegmentIds
 from s3k_async.spark.gc_tasks import (
     SHARDS,
     GcSettings,
@@ -219,7 +221,7 @@ class _Collection:
         marked = self.run(self.found.mark_filter.finish)
         self.run(partial(need_unlocked, self.volume.store.items, self.record))
         lost = marked.of("lost").objects
-        state = MarkedState(frozenset(self.found.segments), frozenset(checkpoints), lost)
+        state = MarkedState(self.found.segments, frozenset(checkpoints), lost)
         return judged, marked, state
 
     def sweep(
@@ -346,9 +348,10 @@ class _Sweep:
                 run(volume.blobs.now_ms),
                 rate=self.rate,
             )
-            while batch := list(islice(verdicts, BATCH)):
-                run(partial(sweeper.sweep, batch))
-                tick.add(len(batch))
+            with closing(sweeper):
+                while batch := list(islice(verdicts, BATCH)):
+                    run(partial(sweeper.sweep, batch))
+                    tick.add(len(batch))
         yield batch_of_lines([(NOWHERE, "swept", json.dumps(_document(sweeper.swept)))])
 
 
@@ -356,7 +359,7 @@ class _Found:
     """The results of tasks on the driver."""
 
     def __init__(self, mark_filter: MarkFilter) -> None:
-        self.segments: set[str] = set()
+        self.segments = SegmentIds()
         self.mark_filter = mark_filter
         mark_filter.done.counts["named"] = ObjectCount()
 

@@ -177,11 +177,9 @@ class ScanPlan:
             return LogPosition()
         saved = self.job.saved(name)
         if saved is not None:
-            return LogPosition(frozenset(saved["segments"]), frozenset(saved["checkpoints"]))
+            return LogPosition.from_document(saved)
         found = self.run(partial(position_of, log))
-        self.job.save(
-            name, {"segments": sorted(found.segments), "checkpoints": sorted(found.checkpoints)}
-        )
+        self.job.save(name, found.document())
         return found
 
     def by_part(self, scanned: ScanResult) -> DataFrame:

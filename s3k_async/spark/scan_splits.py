@@ -40,6 +40,7 @@ from s3k_async.integrity.scans import (
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.oplog.checkpoints import Checkpoint
 from s3k_async.oplog.log_reader import DamagedLog, Finding, JavaLogReader, LogReader, entry_ranges
+from s3k_async.oplog.segment_ids import SegmentIds
 from s3k_async.settings import with_local_secrets
 from s3k_async.spark.shuffle_rows import batch_of, line_of
 from s3k_async.volumes import Volume, open_volume
@@ -294,7 +295,7 @@ async def checkpoint_splits(scope: Scope, count: int, done: set[str]) -> list[Sc
         if isinstance(found, DamagedLog):
             splits += await _damage(scope, [found])
             continue
-        bare, numbers = replace(found, segments=frozenset()), range(len(found.parts))
+        bare, numbers = replace(found, segments=SegmentIds()), range(len(found.parts))
         splits += [
             _Checkpoint(bare, tuple(numbers[start::count]))
             for start in range(min(count, len(numbers)))

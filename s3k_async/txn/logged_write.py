@@ -12,7 +12,8 @@ from s3k_async._core.runtime import Runtime
 from s3k_async.errors import OutcomeUnknownError, S3kError
 from s3k_async.model import Deletion, Entry
 from s3k_async.oplog.entries import Operation, OperationKind
-from s3k_async.oplog.log_writer import HeldLog, OperationLog, PendingLog
+from s3k_async.oplog.log_writer import OperationLog
+from s3k_async.oplog.pending_log import HeldLog, PendingLog
 from s3k_async.oplog.segments import Operations
 
 __all__ = ["LoggedOutcome", "LoggedWriter", "TransactionLog"]
@@ -78,6 +79,7 @@ class LoggedWriter:
                 await body(outcome)
             except OutcomeUnknownError:
                 note_change()
+                pending.abandon()
                 raise
             except S3kError:
                 await pending.rollback()

@@ -333,8 +333,8 @@ async def test_a_manifest_of_a_newer_format_is_named_as_such() -> None:
     life = await lived()
     await life.compact()
     (key,) = [key for key in await keys_of(life.blobs) if key.startswith(checkpoints.MANIFESTS)]
-    data = (await life.blobs.get(key)).replace(b'"format":1', b'"format":3', 1)
-    with pytest.raises(LogFormatError, match="format 3; this version reads up to 2"):
+    data = (await life.blobs.get(key)).replace(b'"format":1', b'"format":4', 1)
+    with pytest.raises(LogFormatError, match="format 4; this version reads up to 3"):
         decode_manifest(data, key)
     await life.blobs.put(key, data)
     done = await life.compact()

@@ -30,8 +30,8 @@ from s3k_async.oplog.log_writer import (
     DisabledLog,
     NativeLog,
     OperationLog,
-    PendingLog,
 )
+from s3k_async.oplog.pending_log import PendingLog
 from s3k_async.oplog.segments import cut_lines
 from s3k_async.testing import Call, Died, FaultPlan
 from tests.oplog import operations as sample

@@ -46,6 +46,7 @@ from s3k_async.oplog.entries import (
     segment_key,
 )
 from s3k_async.oplog.log_reader import DamagedLog, LogReader
+from s3k_async.oplog.segment_ids import SegmentIds
 from s3k_async.oplog.segments import (
     Segment,
     SegmentCommit,
@@ -156,7 +157,7 @@ def read_segment(data: bytes) -> None:
 
 SEGMENT_ID = re.compile(rb'"segment":"([0-9a-f-]{1,36})"')
 CHECKPOINT = Checkpoint(
-    SEGMENT, 5, (CheckpointPart(samples.FIRST, samples.SECOND, 2, "0" * 64),), frozenset({SEGMENT})
+    SEGMENT, 5, (CheckpointPart(samples.FIRST, samples.SECOND, 2, "0" * 64),), SegmentIds([SEGMENT])
 )
 
 

@@ -28,6 +28,7 @@ class Defect:
 
 
 METADATA_FAULTS = "tests/faults/test_metadata_faults.py"
+GROUPS = "tests/oplog/test_group_commit.py"
 CRASH = "tests/torture/test_crash.py"
 RELIABLE = "tests/backends/test_retrying_items.py"
 PIPELINE = "tests/backends/test_request_pipeline.py"
@@ -185,7 +186,7 @@ DEFECTS: tuple[Defect, ...] = (
         "a log that is rolled back after an unknown outcome",
         "txn/logged_write.py",
         "            except OutcomeUnknownError:\n                note_change()\n                "
-        "raise\n"
+        "pending.abandon()\n                raise\n"
         "            except S3kError:",
         "            except S3kError:",
         f"{METADATA_FAULTS}::test_an_answer_that_never_comes_is_unknown_and_stays_pending",
@@ -217,6 +218,34 @@ DEFECTS: tuple[Defect, ...] = (
         "            await self._blobs.put(key, data, if_absent=True)",
         "            await self._blobs.put(key, data)",
         "tests/oplog/test_log_writer.py::test_another_operation_under_the_same_id_is_refused_and_the_first_one_stays",
+    ),
+    Defect(
+        "a group whose mark takes all operations for applied",
+        "oplog/group_commit.py",
+        "self._pending.commit(self._succeeded, unknown=self._unknown)",
+        "self._pending.commit(None, unknown=self._unknown)",
+        f"{GROUPS}::test_the_mark_tells_apart_applied_failed_and_unknown_operations",
+    ),
+    Defect(
+        "a group that is marked without the outcome of its operations",
+        "oplog/group_commit.py",
+        "            if not (await asyncio.wait({self._all}, timeout=GROUP_SECONDS))[0]:\n",
+        "            if not self._all:\n",
+        f"{GROUPS}::test_no_mark_is_written_before_the_last_outcome",
+    ),
+    Defect(
+        "a cancelled call whose operations the mark of its group takes for applied",
+        "oplog/group_commit.py",
+        "        if self.is_given_up:\n            self._settle(())\n",
+        "        if self.is_given_up:\n            self._settle(self.ids)\n",
+        f"{GROUPS}::test_a_call_that_is_cancelled_while_its_group_is_written_counts_as_failed",
+    ),
+    Defect(
+        "a run of segments over a gap, whose operations nobody would read",
+        "oplog/segment_ids.py",
+        "runs[start - 1][1] >= first - 1",
+        "runs[start - 1][1] >= first - 2",
+        "tests/oplog/test_segment_ids.py",
     ),
     Defect(
         "a log entry that is written and cannot be read",
