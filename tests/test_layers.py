@@ -35,8 +35,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "volumes",
         "settings",
     ),
-    ("integrity",),
     ("layouts",),
+    ("integrity",),
     ("namespace",),
     ("txn",),
     ("table",),
@@ -140,14 +140,12 @@ def test_modules_import_only_from_their_layer_and_below() -> None:
 
 def layouts_imported(module: str, tree: ast.AST) -> list[str]:
     """The modules of single layouts that a module imports, unless it may choose between them."""
-    chooses = layer(module) in {"layouts", "volumes", "migrate"} or module.startswith(
-        f"{PACKAGE}.integrity.restore_plans."
-    )
+    chooses = layer(module) in {"layouts", "volumes", "migrate"}
     names = () if chooses else (name for _, name in imported(module, tree))
     return [name for name in names if name.startswith(f"{PACKAGE}.layouts.")]
 
 
-def test_only_volumes_restore_plans_and_the_migration_choose_a_layout() -> None:
+def test_only_volumes_and_the_migration_choose_a_layout() -> None:
     trees = ((each, ast.parse(source(each).read_text(encoding="utf-8"))) for each in modules())
     found = [
         f"{each} imports {name}" for each, tree in trees for name in layouts_imported(each, tree)
@@ -157,7 +155,7 @@ def test_only_volumes_restore_plans_and_the_migration_choose_a_layout() -> None:
 
 def test_another_choice_of_a_layout_is_noticed() -> None:
     tree = ast.parse("from s3k_async.layouts.path.path_layout import PathLayout")
-    for module in ("volumes.volume", "integrity.restore_plans.tree"):
+    for module in ("volumes.volume", "layouts.tree.restore_plan"):
         assert layouts_imported(f"{PACKAGE}.{module}", tree) == []
     for module in ("client", "integrity.verify", "spark.restore_job", "namespace.store"):
         assert layouts_imported(f"{PACKAGE}.{module}", tree)

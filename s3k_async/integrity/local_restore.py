@@ -1,7 +1,7 @@
 """The local runner of restore: rebuilds lost entries from the log and the existing data objects.
 
 The log is sorted by object id in a temporary file, the rules decide each object
-(`restore_rules`), and the restored entries are joined to a tree (`restore_plans`). Memory is
+(`restore_rules`), and the restored entries are joined to a tree (`restore_plan`). Memory is
 bounded. `spark.restore_job` does the same over Spark.
 
 The runner holds the volume lock, so the table does not change meanwhile.
@@ -20,7 +20,7 @@ from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
 from s3k_async.backends.ports.key_ranges import HEX
 from s3k_async.backends.ports.pagination import list_all
-from s3k_async.integrity.restore_plans.tree_plan import ROWS_AT_ONCE, TreePlan
+from s3k_async.integrity.restore_plan import ROWS_AT_ONCE, TreePlan
 from s3k_async.integrity.restore_report import RestoreOutcome, RestoreReport
 from s3k_async.integrity.restore_rules import RestoreDecision, decide_object, named_keys
 from s3k_async.model import ROOT, Entry, Progress

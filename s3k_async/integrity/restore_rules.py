@@ -300,7 +300,7 @@ OBJECTS: Final[RuleTable[RestoreFacts, RuleName, RestoreAction]] = RuleTable(
         Rule((), "committed", "restore"),
     ),
 )
-"""The decision about each object by itself; `make_a_tree` of the plan in `restore_plans` resolves
+"""The decision about each object by itself; `make_a_tree` of the plan of a layout resolves
 conflicts between objects. A pending move of a directory into the trash is a pending deletion."""
 
 

@@ -37,7 +37,7 @@ from s3k_async.errors import (
     NotDirectoryError,
     PathNotFoundError,
 )
-from s3k_async.integrity.restore_plans.tree_plan import entry_line, entry_of
+from s3k_async.integrity.restore_plan import entry_line, entry_of
 from s3k_async.migrate.dump_directories import DumpDirectories
 from s3k_async.migrate.dump_format import CHUNK, DumpHeader, file_digest
 from s3k_async.migrate.dump_parts import (

@@ -2,7 +2,7 @@
 
 Tasks decide each object by the rules of the local runner, and write the files that cannot affect
 other objects, which are nearly all. The driver resolves the rest in a temporary file: directories,
-uncertain states, and competing claims to a place (`integrity.restore_plans`).
+uncertain states, and competing claims to a place (`integrity.restore_plan`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from s3k_async._sync.loop_thread import current_bridge
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ItemFormatError
 from s3k_async.integrity.audit import AuditTrail
-from s3k_async.integrity.restore_plans.tree_plan import TreePlan
+from s3k_async.integrity.restore_plan import TreePlan
 from s3k_async.integrity.restore_report import (
     LISTED_OUTCOMES,
     UNTOLD,

@@ -16,7 +16,7 @@ from s3k_async import _native
 from s3k_async._sync.loop_thread import current_bridge
 from s3k_async.config import VolumeConfig
 from s3k_async.integrity.audit import AuditTrail
-from s3k_async.integrity.restore_plans.tree_plan import (
+from s3k_async.integrity.restore_plan import (
     TreePlan,
     deletions_line,
     deletions_of,

@@ -28,10 +28,10 @@ from s3k_async.integrity.local_restore import (
     RestorePlan,
     plan_restore,
 )
-from s3k_async.integrity.restore_plans.path import PathPlan
-from s3k_async.integrity.restore_plans.tree import IdPlan
-from s3k_async.integrity.restore_plans.tree_plan import TreePlan
+from s3k_async.integrity.restore_plan import TreePlan
 from s3k_async.integrity.restore_report import RestoreReport
+from s3k_async.layouts.path.restore_plan import PathPlan
+from s3k_async.layouts.tree.restore_plan import IdPlan
 from s3k_async.model import ROOT, Entry, HashName, LayoutName, Progress
 from s3k_async.namespace.layout import LayoutCheck
 from s3k_async.namespace.store import MetadataStore

@@ -19,7 +19,7 @@ from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.ports.items import ABSENT, Item, Put
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import BusyError
-from s3k_async.integrity.restore_plans.tree_plan import entry_line
+from s3k_async.integrity.restore_plan import entry_line
 from s3k_async.integrity.restore_report import UNTOLD, RestoreOutcome, RestoreReport
 from s3k_async.integrity.restore_rules import RuleName
 from s3k_async.model import Entry, LayoutName

@@ -16,7 +16,7 @@ from typing import Final
 
 from s3k_async import _native
 from s3k_async.backends.ports.items import Value
-from s3k_async.integrity.restore_plans.tree_plan import (
+from s3k_async.integrity.restore_plan import (
     ROWS_AT_ONCE,
     TreePlan,
     entry_of,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from s3k_async import _native
-from s3k_async.integrity.restore_plans.tree_plan import TreePlan, is_plain
+from s3k_async.integrity.restore_plan import TreePlan, is_plain
 from s3k_async.integrity.restore_rules import RestoreDecision
 from s3k_async.model import ROOT, Entry
 

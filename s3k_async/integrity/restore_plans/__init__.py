@@ -1,1 +1,0 @@
-"""Restored entries as a tree, for each layout."""
