@@ -146,7 +146,7 @@ class DirectoryStore(EntryReader):
         """A new directory, created now."""
         now, operation = self.runtime.now_ms(), self.runtime.uuid()
         made = Entry(path, True, self.runtime.uuid(), 1, now // 1000, now, operation=operation)
-        return replace(made, directory=parent.id) if self.keys.by_id else made
+        return self.keys.placed(made, parent.id)
 
     async def make_missing(self, chain: Chain, *checks: Check) -> Entry:
         """Create the missing directories of a chain. Raises ConditionFailedError when the chain has

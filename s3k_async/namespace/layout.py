@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from s3k_async._native import Entries
-from s3k_async.backends.ports.items import Condition, Delete, Item, Put, Value
+from s3k_async.backends.ports.items import Condition, Item, Put, Value
 from s3k_async.errors import ItemFormatError, S3kError
 from s3k_async.model import (
     ChangeResult,
@@ -27,6 +27,7 @@ from s3k_async.model import (
     Progress,
     TrashItem,
 )
+from s3k_async.namespace.mutations import CommitPlan
 from s3k_async.table.keys import Directory
 from s3k_async.txn.intent_view import Seeing
 from s3k_async.txn.lease import Moment
@@ -41,13 +42,17 @@ __all__ = [
     "LocatedEntry",
     "OnProgress",
     "PreparedPaths",
-    "StagedDirectory",
+    "StagedCommit",
     "TrashStore",
     "TrashedEntry",
 ]
 
 Chain: TypeAlias = list[tuple[str, Entry | None]]
 """The root, every other ancestor of a path, and the path itself, topmost first."""
+StagedCommit: TypeAlias = Callable[[Callable[[], None]], Awaitable[None]]
+"""Makes the changes of a plan. Raises ObstructedError if an entry has changed since the decision.
+The argument is called after a failure if new entries may still be in the table, until another
+client removes them, so that their data must not be deleted before."""
 OnProgress: TypeAlias = Callable[[Progress], object] | None
 
 
@@ -100,19 +105,6 @@ class TrashedEntry:
     """The item that stores it, with attributes that entries outside the trash do not have."""
     deletion: Deletion
     """The same attributes for the log, which does not contain removal markers."""
-
-
-@dataclass(frozen=True, slots=True)
-class StagedDirectory:
-    """In layout `tree`, the item in the trash of a new directory that is not published yet. Its
-    content can be stored below it, since no path leads there."""
-
-    path: str
-    """By which the manifest of the transaction lists it, for `Layout.end_trees`."""
-    put: Put
-    """The write of the item."""
-    remove: Delete
-    """The action of the publication beside the write of the directory at its place."""
 
 
 class Layout(Protocol):
@@ -265,9 +257,12 @@ class Layout(Protocol):
         """The entry in the trash of a directory that is being removed; None in layout `path`, which
         has no trash. `operation`: the id of the removal."""
 
-    def staged(self, directory: Entry, transaction: str) -> StagedDirectory | None:
-        """The item in the trash of a new directory that the transaction with this id publishes
-        together with its content; None in layout `path`, whose keys contain the paths."""
+    def staged_commit(self, plan: CommitPlan, name: str) -> StagedCommit | None:
+        """How to commit a plan that creates entries in new directories, or replaces directories:
+        the directories are stored with their content where no path leads, and published with
+        everything else by one transaction of the table. None if that does not fit into one, for
+        other plans, and in layout `path`, whose keys contain the paths. `name`: the path in errors.
+        """
 
     async def prepare_subtree(
         self,

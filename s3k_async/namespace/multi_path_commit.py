@@ -9,7 +9,7 @@ transactions, as an atomic rename or deletion does.
 In layout `tree` nothing changes below a directory that is moved or removed, so such changes may
 also fit into one transaction of the table. That transaction requires the directories above to be in
 place, as does the transaction that publishes a record. The content of new directories needs no
-intents there (`staged_commit`).
+intents there (`Layout.staged_commit`).
 """
 
 from __future__ import annotations
@@ -37,18 +37,11 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.model import ROOT, ChangeResult
+from s3k_async.namespace.commit_planning import decide
 from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
-from s3k_async.namespace.mutations import (
-    Change,
-    CommitPlan,
-    Mutation,
-    SubtreeMutation,
-    WriteFile,
-    decide,
-)
+from s3k_async.namespace.mutations import Change, CommitPlan, Mutation, SubtreeMutation, WriteFile
 from s3k_async.namespace.recorded_change import RecordedChange
 from s3k_async.namespace.required_directories import RequiredDirectories
-from s3k_async.namespace.staged_commit import commit_staged, row_actions, staging_of
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import NEXT, unchanged
 from s3k_async.table.keys import Directory
@@ -125,9 +118,9 @@ async def _attempt(store: MetadataStore, plan: CommitPlan, keep_data: Callable[[
             conflict = error
         else:
             return
-    staging = staging_of(store, plan, _name(plan))
-    if staging is not None:
-        await commit_staged(store, plan, staging, keep_data)
+    commit_staged = store.layout.staged_commit(plan, _name(plan))
+    if commit_staged is not None:
+        await commit_staged(keep_data)
         return
     if replaced := [path for path, each in plan.changes.items() if each.replaces_directory]:
         if conflict is not None:
@@ -178,9 +171,7 @@ async def _in_one(store: MetadataStore, plan: CommitPlan, required: RequiredDire
         change = next(iter(plan.changes.values()))
         created_in = [change.parent] if change.before is None else []
         required = RequiredDirectories(store, _name(plan), (), created_in)
-    actions = list(required.actions)
-    for change in plan.rows:
-        actions += row_actions(store, change)
+    actions = [*required.actions, *(change.action(store.keys) for change in plan.rows)]
     try:
         await required.transact(plan.operations, actions, plan.placed(), plan.since)
     except ConflictError as error:

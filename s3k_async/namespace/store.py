@@ -101,7 +101,7 @@ class MetadataStore(DirectoryStore):
             version=1,
             ctime=now // 1000,
             mtime_ms=now,
-            directory=parent.key if parent is not None and self.keys.by_id else "",
+            directory="" if parent is None else self.keys.directory_of_entries(parent),
         )
 
     async def publish(
@@ -496,7 +496,7 @@ class MetadataStore(DirectoryStore):
         moved = source.moved(
             target,
             operation=self.runtime.uuid(),
-            directory=parent.key if self.keys.by_id else "",
+            directory=self.keys.directory_of_entries(parent),
         )
         if moved.entry_key == source.entry_key:
             raise ObstructedError(target)

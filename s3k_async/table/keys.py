@@ -130,6 +130,11 @@ class KeyScheme:
         """An entry in a directory, which in layout `path` follows from the path of the entry."""
         return replace(entry, directory=directory_key) if self.by_id else entry
 
+    def directory_of_entries(self, directory: Directory) -> str:
+        """The `directory` of the entries in a directory: its key; empty in layout `path`, where it
+        follows from their paths."""
+        return directory.key if self.by_id else ""
+
     def child(self, directory_key: str, name: str) -> str:
         """The entry key of a child."""
         return f"{directory_key}/{name}" if self.by_id else _native.join(directory_key, name)

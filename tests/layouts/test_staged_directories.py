@@ -22,9 +22,10 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.integrity.repair import repair_volume, verify_volume
+from s3k_async.layouts.tree import staged_commit
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
 from s3k_async.model import ChangeResult, TrashItem
-from s3k_async.namespace import multi_path_commit, staged_commit
+from s3k_async.namespace import multi_path_commit
 from s3k_async.namespace.mutations import MakeDirectory, Move, Mutation, Remove, ReplaceDirectory
 from s3k_async.table.keys import TRASH_ID
 from s3k_async.testing import Call, Died, FaultPlan

@@ -19,6 +19,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.errors import S3kError
 from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.integrity.restore_rules import RuleName
+from s3k_async.layouts.tree.staged_directories import StagedDirectories
 from s3k_async.layouts.tree.trash_items import SETTLE_MS, moved_to_trash
 from s3k_async.model import TRASH_ID, Deletion, Entry
 from s3k_async.oplog.entries import Operation
@@ -278,8 +279,7 @@ async def begun(config: VolumeConfig) -> Entry:
         directory = replace(new, directory=ROOT_ENTRY.id)
         lost = Entry("/n/f", False, identity, 1, 1, 1000, 3, SYSTEM.physical_key(identity))
         lost = replace(lost, committed=True, operation=SYSTEM.uuid(), directory=directory.id)
-        staged = volume.store.layout.staged(directory, SYSTEM.uuid())
-        assert staged is not None
+        staged = StagedDirectories(volume.store).staged(directory, SYSTEM.uuid())
         await volume.blobs.put(str(lost.physical), b"xyz")
         await volume.log.begin(
             [made.operation("update", None, lost), made.operation("create", None, directory)]

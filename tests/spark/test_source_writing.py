@@ -28,8 +28,9 @@ from s3k_async.errors import (
     OutcomeUnknownError,
 )
 from s3k_async.integrity.gc_rules import GRACE_SECONDS
-from s3k_async.namespace import mutations
+from s3k_async.namespace import commit_planning
 from s3k_async.namespace.multi_path_commit import commit_mutations
+from s3k_async.namespace.mutations import Remove
 from s3k_async.spark import read_parquet, register, source_files, write_parquet
 from s3k_async.spark.settings import SparkVolume
 from s3k_async.spark.source_commit import publish, volume_to_write
@@ -383,13 +384,13 @@ async def test_of_two_overwrites_the_later_one_stays(
 ) -> None:
     """One is published between the moment at which the other looks at what it replaces, and its
     commit."""
-    look, meanwhile = mutations._removals, True
+    look, meanwhile = commit_planning._removals, True
 
     def overwrite() -> None:
         with S3kSyncClient(config=volume) as fs:
             publish(fs, plan_of(overwrite=True), written(fs, plan_of(), (1, "a")))
 
-    async def looked(*arguments: Any) -> list[mutations.Remove]:
+    async def looked(*arguments: Any) -> list[Remove]:
         nonlocal meanwhile
         found = await look(*arguments)
         if meanwhile:
@@ -400,7 +401,7 @@ async def test_of_two_overwrites_the_later_one_stays(
     with S3kSyncClient(config=volume) as fs:
         publish(fs, plan_of(), written(fs, plan_of(), (0, "a")))
         last = written(fs, plan_of(), (2, "a"))
-        monkeypatch.setattr(mutations, "_removals", looked)
+        monkeypatch.setattr(commit_planning, "_removals", looked)
         publish(fs, plan_of(overwrite=True), last)
         assert not meanwhile
         assert paths(fs, "/out") == {f"/out/{file.name}" for file in last}

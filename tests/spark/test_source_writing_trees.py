@@ -12,9 +12,9 @@ import pytest
 from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import NotDirectoryError
-from s3k_async.namespace import multi_path_commit, staged_commit
+from s3k_async.layouts.tree import staged_commit, tree_layout
+from s3k_async.layouts.tree.staged_commit import Staging
 from s3k_async.namespace.mutations import CommitPlan
-from s3k_async.namespace.staged_commit import Staging
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.spark import register
 from s3k_async.spark.source_commit import publish
@@ -49,7 +49,7 @@ def staged_commits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         made.append(len(staging.content))
         await commit_staged(store, plan, staging, keep_data)
 
-    monkeypatch.setattr(multi_path_commit, "commit_staged", counted)
+    monkeypatch.setattr(tree_layout, "commit_staged", counted)
     return made
 
 

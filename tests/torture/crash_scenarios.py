@@ -9,8 +9,9 @@ import pytest
 
 from s3k_async.client import S3kClient
 from s3k_async.errors import OutcomeUnknownError
+from s3k_async.layouts.tree import staged_commit
 from s3k_async.model import ChangeResult
-from s3k_async.namespace import multi_path_commit, staged_commit
+from s3k_async.namespace import multi_path_commit
 from s3k_async.transaction import Transaction
 from s3k_async.txn import txn_manifest
 from tests.torture.crash import Paths, Scenario

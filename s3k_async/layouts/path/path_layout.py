@@ -12,6 +12,7 @@ from s3k_async.layouts.path.recursive import Tree
 from s3k_async.layouts.path.tree_resolution import TreeResolution
 from s3k_async.model import ChangeResult, ChangeTally, Entry
 from s3k_async.namespace.layout import OnProgress, TrashedEntry
+from s3k_async.namespace.mutations import CommitPlan
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.txn.logged_write import TransactionLog
 from s3k_async.txn.txn_record import OwnedTransaction
@@ -81,8 +82,8 @@ class PathLayout(ParentDirectories):
         """Always None: a removed directory is not moved into the trash."""
         return None
 
-    def staged(self, directory: Entry, transaction: str) -> None:
-        """None: the content of a directory could be read by its paths."""
+    def staged_commit(self, plan: CommitPlan, name: str) -> None:
+        """None: entries could be read by their paths before they are published."""
 
     async def prepare_subtree(
         self,

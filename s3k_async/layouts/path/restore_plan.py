@@ -1,7 +1,7 @@
 """Restored entries as a tree in layout `path`: resolves the claims of objects to paths.
 
-In addition to what `tree_plan` does, a partly moved directory is moved back, and missing
-directories are created.
+In addition to what `integrity.restore_plan` does, a partly moved directory is moved back, and
+missing directories are created.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 directories, which are known by their ids (docs/design/011-directories-by-id.md, section 8.4).
 
 A rename or deletion of a directory changes its own item alone, so that every claim is decided by
-itself, wherever the directories above it are. In addition to what `tree_plan` does, removals below
-removed and reclaimed directories are finished, directories are moved out of cycles, and missing
-directories are created with their ids in `/lost+found`.
+itself, wherever the directories above it are. In addition to what `integrity.restore_plan` does,
+removals below removed and reclaimed directories are finished, directories are moved out of cycles,
+and missing directories are created with their ids in `/lost+found`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ another client has taken that over, no write can arrive any more, and everything
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from s3k_async._native import Entries
@@ -24,7 +24,6 @@ from s3k_async.layouts.tree.trash_items import (
     place_in_trash,
 )
 from s3k_async.model import Entry
-from s3k_async.namespace.layout import StagedDirectory
 from s3k_async.table.codec import in_columns
 from s3k_async.txn.column_plan import plan_deletes
 from s3k_async.txn.executor import execute, unlogged
@@ -33,7 +32,20 @@ from s3k_async.txn.txn_record import OwnedTransaction
 if TYPE_CHECKING:
     from s3k_async.namespace.store import MetadataStore
 
-__all__ = ["StagedDirectories"]
+__all__ = ["StagedDirectories", "StagedDirectory"]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedDirectory:
+    """The item in the trash of a new directory that is not published yet. Its
+    content can be stored below it, since no path leads there."""
+
+    path: str
+    """By which the manifest of the transaction lists it, for `Layout.end_trees`."""
+    put: Put
+    """The write of the item."""
+    remove: Delete
+    """The action of the publication beside the write of the directory at its place."""
 
 
 class StagedDirectories:

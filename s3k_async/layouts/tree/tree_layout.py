@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from s3k_async.layouts.tree.directory_changes import DirectoryChanges
 from s3k_async.layouts.tree.reclamation import Reclamation
+from s3k_async.layouts.tree.staged_commit import commit_staged, staging_of
 from s3k_async.layouts.tree.staged_directories import StagedDirectories
 from s3k_async.layouts.tree.trash_items import TRASH_FOLDER
 from s3k_async.layouts.tree.tree_parents import TreeParents
 from s3k_async.layouts.tree.tree_trash import TreeTrash
 from s3k_async.model import ChangeResult, ChangeTally, Entry
-from s3k_async.namespace.layout import OnProgress, StagedDirectory, TrashedEntry
+from s3k_async.namespace.layout import OnProgress, StagedCommit, TrashedEntry
+from s3k_async.namespace.mutations import CommitPlan
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.txn.logged_write import TransactionLog
 from s3k_async.txn.txn_record import OwnedTransaction
@@ -92,9 +95,10 @@ class TreeLayout(TreeParents):
         trashed = self.changes.trashed(directory, "empty" if empty else "deleted", operation)
         return TrashedEntry(trashed.entry, trashed.item(self._store.keys), trashed.deletion)
 
-    def staged(self, directory: Entry, transaction: str) -> StagedDirectory:
-        """The item of a staged directory."""
-        return StagedDirectories(self._store).staged(directory, transaction)
+    def staged_commit(self, plan: CommitPlan, name: str) -> StagedCommit | None:
+        """By staged directories."""
+        staging = staging_of(self._store, plan, name)
+        return None if staging is None else partial(commit_staged, self._store, plan, staging)
 
     async def prepare_subtree(
         self,

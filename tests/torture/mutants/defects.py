@@ -612,14 +612,14 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "content of a staged directory that is stored without a check of the record's owner",
-        "namespace/staged_commit.py",
+        "layouts/tree/staged_commit.py",
         "        actions = [*puts, self._txn.can_be_published]",
         "        actions = list(puts)",
         f"{STAGED}::test_a_write_that_arrives_after_the_takeover_is_refused",
     ),
     Defect(
         "staged directories that are published without a check of the record's owner",
-        "namespace/staged_commit.py",
+        "layouts/tree/staged_commit.py",
         "lambda: store.transactions.publish(self._txn, actions), first=1",
         "lambda: store.items.transact(actions, store.runtime.uuid())",
         f"{STAGED}::test_a_write_that_arrives_after_the_takeover_is_refused",
@@ -640,7 +640,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "staged directories that are logged before their content",
-        "namespace/staged_commit.py",
+        "layouts/tree/staged_commit.py",
         "            await self._put_content()\n"
         "        # Last: the log must not have the directories before all of their content.\n"
         "        await self._log.run_parts(self._operations(), _all_done)\n",
@@ -650,7 +650,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a replaced directory that is replaced again by a repetition",
-        "namespace/mutations.py",
+        "namespace/commit_planning.py",
         "                if current is not None and _is_there(mutation, current):\n"
         "                    left",
         "                if False:\n                    left",
@@ -658,7 +658,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "an adopted object that shows a replacement which has not happened",
-        "namespace/mutations.py",
+        "namespace/commit_planning.py",
         'isinstance(mutation, WriteFile) and mutation.source != "adopted"',
         "isinstance(mutation, WriteFile)",
         f"{STAGED}::test_an_object_that_was_adopted_before_does_not_show_a_replacement",
@@ -916,7 +916,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a decision from paths of two moments",
-        "namespace/mutations.py",
+        "namespace/commit_planning.py",
         '            if entry is not None and entry.directory not in ("", parent.key):',
         "            if False:",
         "tests/layouts/test_file_transactions.py"

@@ -1,4 +1,4 @@
-"""Commits that publish new directories together with their content, in layout `tree`.
+"""Commits that publish new directories together with their content.
 
 Such a directory is staged: its item is put into the trash, and everything in it is stored below it
 by plain transactions of the table, without write intents, since no path leads there. Then one
@@ -18,25 +18,24 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from s3k_async import _native
 from s3k_async._core.concurrency import to_the_end
-from s3k_async.backends.ports.items import ABSENT, MAX_TRANSACTION, Action, Delete, Item
+from s3k_async.backends.ports.items import MAX_TRANSACTION, Action, Item
 from s3k_async.errors import (
     ConditionFailedError,
     LeaseExpiredError,
     TransactionConflictError,
 )
+from s3k_async.layouts.tree.staged_directories import StagedDirectories, StagedDirectory
 from s3k_async.namespace.conflict_backoff import ConflictBackoff, ObstructedError
-from s3k_async.namespace.layout import StagedDirectory
 from s3k_async.namespace.mutations import Change, CommitPlan
 from s3k_async.namespace.recorded_change import RecordedChange
 from s3k_async.namespace.required_directories import RequiredDirectories
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
-from s3k_async.table.codec import unchanged
 from s3k_async.txn.logged_write import LoggedOutcome, TransactionLog
 from s3k_async.txn.txn_manifest import ManifestPart, write_parts
 from s3k_async.txn.txn_record import OwnedTransaction
 
-__all__ = ["Staging", "commit_staged", "row_actions", "staging_of"]
+__all__ = ["Staging", "commit_staged", "staging_of"]
 
 STORED_AT_ONCE: Final = MAX_TRANSACTION - 1
 """Entries below staged directories that one transaction of the table stores, beside the condition
@@ -62,7 +61,7 @@ def staging_of(store: MetadataStore, plan: CommitPlan, name: str) -> Staging | N
     """The division of a plan, if it creates entries in new directories or replaces directories, and
     everything but these entries fits into one transaction of the table. `name`: the path in
     errors."""
-    if not store.keys.by_id or any(each.must_be_empty for each in plan.subtrees):
+    if any(each.must_be_empty for each in plan.subtrees):
         return None
     tops: dict[str, Change] = {}
     filled: set[str] = set()
@@ -98,14 +97,6 @@ def _is_new(change: Change) -> bool:
     return before is None or change.replaces_directory
 
 
-def row_actions(store: MetadataStore, change: Change) -> list[Action]:
-    """The action that makes a change, on the condition that its entry is as it was read."""
-    when = ABSENT if change.before is None else unchanged(change.before)
-    if change.after is None:
-        return [Delete(store.keys.key(change.entry_key), when)]
-    return [change.put(store.keys, when)]
-
-
 async def commit_staged(
     store: MetadataStore, plan: CommitPlan, staging: Staging, keep_data: Callable[[], None]
 ) -> None:
@@ -139,11 +130,10 @@ class _StagedCommit:
         self._staged = list(self._stage())
 
     def _stage(self) -> Iterable[StagedDirectory]:
+        directories = StagedDirectories(self._store)
         for change in self._staging.directories:
             assert change.after is not None
-            staged = self._store.layout.staged(change.after, self._txn.id)
-            assert staged is not None
-            yield staged
+            yield directories.staged(change.after, self._txn.id)
 
     async def prepare(self) -> None:
         """Stage the directories, store their content, and log all changes."""
@@ -161,9 +151,12 @@ class _StagedCommit:
         """Publish the record together with the directories and all other changes."""
         store, staging = self._store, self._staging
         required = staging.required
-        actions = [*required.actions, *(each.remove for each in self._staged)]
-        for change in (*staging.directories, *staging.others):
-            actions += row_actions(store, change)
+        changes = (*staging.directories, *staging.others)
+        actions = [
+            *required.actions,
+            *(each.remove for each in self._staged),
+            *(change.action(store.keys) for change in changes),
+        ]
         backoff = ConflictBackoff(store)
         while True:
             try:
@@ -191,9 +184,7 @@ class _StagedCommit:
         async def store(outcome: LoggedOutcome) -> None:
             for start in range(0, len(content), STORED_AT_ONCE):
                 some = content[start : start + STORED_AT_ONCE]
-                await self._send(
-                    [action for each in some for action in row_actions(self._store, each)]
-                )
+                await self._send([each.action(self._store.keys) for each in some])
             outcome.succeeded = None
 
         await self._log.run_parts([each for row in content for each in row.operations], store)
