@@ -19,7 +19,13 @@ from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.s3.s3_wire import WireBlobs
 from s3k_async.config import AwsConfig, Secret
-from s3k_async.errors import BlobNotFoundError, ConfigError, ResponseLostError, ThrottledError
+from s3k_async.errors import (
+    BlobChangedError,
+    BlobNotFoundError,
+    ConfigError,
+    ResponseLostError,
+    ThrottledError,
+)
 from tests.engines.process import PATIENCE, Engine
 from tests.engines.volumes import fresh_name
 from tests.proxy import LOSE_ANSWER, Answer, Call, FaultProxy, Truncate, s3_error, xml_answer
@@ -200,6 +206,39 @@ async def test_another_range_than_was_asked_for(
     with pytest.raises(ResponseLostError) as caught:
         await blobs.get("k", 2, 4)
     assert caught.value.path == "s3://data/p/k"
+    with pytest.raises(ResponseLostError) as caught:
+        await blobs.get_into("k", 2, memoryview(bytearray(2)))
+    assert caught.value.path == "s3://data/p/k"
+
+
+@pytest.mark.parametrize(
+    ("body", "covered"), [(b"cdef", "bytes 2-5/9"), (b"", "bytes 2-3/9"), (b"cd", "bytes 0-1/9")]
+)
+async def test_what_is_no_answer_for_a_buffer(
+    blobs: WireBlobs, proxy: FaultProxy, body: bytes, covered: str
+) -> None:
+    proxy.rule(Answer(206, body, {"ETag": TAG, "Content-Range": covered}))
+    with pytest.raises(ResponseLostError):
+        await blobs.get_into("k", 2, memoryview(bytearray(2)))
+
+
+async def test_a_whole_blob_in_place_of_a_range_for_a_buffer(
+    blobs: WireBlobs, proxy: FaultProxy
+) -> None:
+    proxy.rule(Answer(200, b"abcdef", {"ETag": TAG}))
+    buffer = bytearray(b"???")
+    assert await blobs.get_into("k", 2, memoryview(buffer)) == 3
+    assert buffer == b"cde"
+    with pytest.raises(BlobChangedError):
+        await blobs.get_into("k", 2, memoryview(buffer), if_size=7)
+
+
+async def test_a_range_in_a_buffer_of_another_version(blobs: WireBlobs, proxy: FaultProxy) -> None:
+    proxy.rule(Answer(206, b"cd", {"ETag": TAG, "Content-Range": "bytes 2-3/9"}))
+    with pytest.raises(BlobChangedError):
+        await blobs.get_into("k", 2, memoryview(bytearray(2)), if_match="another")
+    with pytest.raises(BlobChangedError):
+        await blobs.get_into("k", 2, memoryview(bytearray(2)), if_size=8)
 
 
 async def test_the_end_of_a_blob_cuts_a_range(blobs: WireBlobs, proxy: FaultProxy) -> None:
@@ -287,6 +326,11 @@ async def test_a_cut_body_is_asked_for_again(seaweedfs: Engine) -> None:
         await blobs.put("k", b"x" * 100_000)
         proxy.rule(Truncate(60_000), method="GET", times=2)
         assert await RetryingBlobs(blobs, FAST, SYSTEM).get("k", 10, 90_000) == b"x" * 89_990
+        buffer = bytearray(90_010)
+        proxy.rule(Truncate(60_000), method="GET", times=2)
+        filled = RetryingBlobs(blobs, FAST, SYSTEM).get_into("k", 10, memoryview(buffer)[10:])
+        assert await filled == 89_990 + 10
+        assert buffer == bytes(10) + b"x" * 90_000
         proxy.rule(LOSE_ANSWER, method="PUT", times=1)
         assert (await RetryingBlobs(blobs, FAST, SYSTEM).put("m", b"y", if_absent=True)).size == 1
         proxy.rule(LOSE_ANSWER, method="DELETE", times=1)

@@ -27,6 +27,9 @@ class Bounds(NamedTuple):
     """Most bytes of its body."""
     long: bool = False
     """Whether the service may send white space for minutes before its answer."""
+    into: memoryview | None = None
+    """Where the body of an answer with status 206 may be put, which then has an empty body. Nothing
+    is written there after the end of the call."""
 
 
 class Exchange:
@@ -59,7 +62,7 @@ class Exchange:
         end = deadline()
         pool = self._pool
         connection = pool.take() or await pool.acquire(end)
-        parser = AnswerParser(is_bodiless=method == "HEAD", most=bounds.most)
+        parser = AnswerParser(is_bodiless=method == "HEAD", most=bounds.most, into=bounds.into)
         is_usable = False
         try:
             is_usable = await connection.ask(

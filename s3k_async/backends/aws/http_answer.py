@@ -27,6 +27,7 @@ _LARGE: Final = 64 * 1024
 _MOST_INFORMATIONAL: Final = 16
 """Informational answers before the answer, at most."""
 _SWITCHING: Final = 101
+_PARTIAL: Final = 206
 
 _TEXT = rb"[\t\x20-\x7e\x80-\xff]*+"
 _FIELDS = rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++:" + _TEXT + rb"\r\n)*+"
@@ -70,10 +71,15 @@ class AnswerHeaders(Mapping[str, str]):
 
 
 class AnswerParser:
-    """One answer. `is_bodiless`: the request is HEAD; `most`: bytes of the body, at most."""
+    """One answer.
+
+    `is_bodiless`: the request is HEAD; `most`: bytes of the body, at most. `into`: a buffer for the
+    body of an answer with status 206 that has a length and fits; `body` is empty then.
+    """
 
     __slots__ = (
         "_informational",
+        "_into",
         "_is_bodiless",
         "_is_chunked",
         "_left",
@@ -89,16 +95,17 @@ class AnswerParser:
         "status",
     )
 
-    def __init__(self, *, is_bodiless: bool, most: int) -> None:
+    def __init__(self, *, is_bodiless: bool, most: int, into: memoryview | None = None) -> None:
         self._is_bodiless = is_bodiless
         self._most = most
+        self._into = into
         self._informational = 0
         self._is_chunked = False
         self._left: int | None = None
         """Missing bytes of the body, or of the present chunk; None: until the connection ends."""
         self._pieces: list[bytes | bytearray] = []
         self._space: memoryview | None = None
-        """For the missing bytes of a large body."""
+        """For the missing bytes of a large body, or of one that is put into the buffer."""
         self._rest = bytearray()
         """The beginning of a head, or of the line of a chunk."""
         self.status = 0
@@ -227,6 +234,8 @@ class AnswerParser:
             self._left = int(length)
             if self._left > self._most:
                 raise too_long(self._most)
+            if self._into is not None and self.status == _PARTIAL and self._left <= len(self._into):
+                self._space = self._into[: self._left]
         else:
             self.is_persistent = False
 
@@ -242,7 +251,11 @@ class AnswerParser:
             found, self._left, self.is_whole = left, 0, True
         elif left is not None:
             self._left = left - found
-        if found:
+        if self._space is not None:
+            self._space[:found] = memoryview(data)[at : at + found]
+            self._space = self._space[found:]
+            self.size += found
+        elif found:
             self._pieces.append(data[at : at + found] if found < len(data) else data)
             self.size += found
             if self.size > self._most:

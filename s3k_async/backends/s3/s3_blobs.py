@@ -214,11 +214,46 @@ class S3Blobs:
         try:
             return await self._get_object(full, start, end, if_match, if_size)
         except PastEndError:
-            if if_size is not None and if_size > start:
-                raise BlobChangedError(
-                    "the blob is shorter than expected", path=self._uri(full)
-                ) from None
+            self._require_past_end(full, start, if_size)
             return b""
+
+    async def get_into(
+        self,
+        key: str,
+        start: int,
+        buffer: memoryview,
+        *,
+        if_match: str | None = None,
+        if_size: int | None = None,
+    ) -> int:
+        """As `DirectReads.get_into`."""
+        full, place = self.full_key(key), buffer.cast("B")
+        check_range(start, None)
+        if not place:
+            return len(await self.get(key, start, start, if_match=if_match, if_size=if_size))
+        try:
+            return await self._get_object_into(full, start, place, if_match, if_size)
+        except PastEndError:
+            self._require_past_end(full, start, if_size)
+            return 0
+
+    def _require_past_end(self, full: str, start: int, if_size: int | None) -> None:
+        """Raise BlobChangedError if a blob of the expected size has bytes from `start` on."""
+        if if_size is not None and if_size > start:
+            raise BlobChangedError("the blob is shorter than expected", path=self._uri(full))
+
+    async def _get_object_into(
+        self,
+        full: str,
+        start: int,
+        buffer: memoryview,
+        if_match: str | None,
+        if_size: int | None,
+    ) -> int:
+        """As `_get_object`, into a buffer; returns the number of bytes."""
+        data = await self._get_object(full, start, start + len(buffer), if_match, if_size)
+        buffer[: len(data)] = data
+        return len(data)
 
     async def _get_object(
         self, full: str, start: int, end: int | None, if_match: str | None, if_size: int | None

@@ -170,29 +170,74 @@ class WireBlobs(S3Blobs):
     async def _get_object(
         self, full: str, start: int, end: int | None, if_match: str | None, if_size: int | None
     ) -> bytes:
+        bounds = Bounds(WHOLE if end is None else max(end - start, DOCUMENT))
+        answer = await self._get(full, start, end, if_match, bounds)
+        size = len(answer.body)
+        announced = answer.headers.get("Content-Length")
+        if announced is not None and size != int(announced):
+            raise self._cut(full)
+        if answer.status == 206:
+            self._require_range(full, answer, start, size, if_match, if_size)
+            return answer.body
+        self._require_expected(full, _etag(answer), str(size), if_match, if_size)
+        return answer.body[start:end] if start > 0 or end is not None else answer.body
+
+    @_else_by_reference
+    async def _get_object_into(
+        self,
+        full: str,
+        start: int,
+        buffer: memoryview,
+        if_match: str | None,
+        if_size: int | None,
+    ) -> int:
+        end = start + len(buffer)
+        bounds = Bounds(max(len(buffer), DOCUMENT), into=buffer)
+        answer = await self._get(full, start, end, if_match, bounds)
+        announced, data = answer.headers.get("Content-Length"), answer.body
+        if answer.status == 206:
+            # An empty body was put into the buffer, complete.
+            size = len(data) or int(announced or 0)
+            if announced is not None and size != int(announced):
+                raise self._cut(full)
+            self._require_range(full, answer, start, size, if_match, if_size)
+        else:
+            size = len(data)
+            self._require_expected(full, _etag(answer), str(size), if_match, if_size)
+            data = data[start:end]
+            size = len(data)
+        if size > len(buffer):
+            raise self._cut(full)
+        if data:
+            buffer[:size] = data
+        return size
+
+    async def _get(
+        self, full: str, start: int, end: int | None, if_match: str | None, bounds: Bounds
+    ) -> Answer:
         ranged = start > 0 or end is not None
         headers = [("Range", range_text(start, end))] if ranged else []
         if if_match is not None:
             headers.append(("If-Match", f'"{if_match}"'))
-        bounds = Bounds(WHOLE if end is None else max(end - start, DOCUMENT))
-        answer = await self._send(
+        return await self._send(
             "GetObject", "GET", full, headers=headers, codes=BY_GET, bounds=bounds
         )
-        announced = answer.headers.get("Content-Length")
-        if announced is not None and len(answer.body) != int(announced):
-            raise self._cut(full)
-        if answer.status != 206:
-            self._require_expected(full, _etag(answer), str(len(answer.body)), if_match, if_size)
-            return answer.body[start:end] if ranged else answer.body
+
+    def _require_range(
+        self,
+        full: str,
+        answer: Answer,
+        start: int,
+        size: int,
+        if_match: str | None,
+        if_size: int | None,
+    ) -> None:
+        """Check that an answer with `size` bytes is the range from `start` on of the expected
+        object. Raises ResponseLostError, BlobChangedError."""
         covered = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-        if (
-            covered is None
-            or int(covered[1]) != start
-            or int(covered[2]) + 1 - start != len(answer.body)
-        ):
+        if covered is None or int(covered[1]) != start or int(covered[2]) + 1 - start != size:
             raise self._cut(full)
         self._require_expected(full, _etag(answer), covered[3], if_match, if_size)
-        return answer.body
 
     @_else_by_reference
     async def _head_object(self, full: str) -> tuple[int, str, int]:

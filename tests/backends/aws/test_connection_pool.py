@@ -8,7 +8,7 @@ import gzip
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -308,6 +308,58 @@ async def test_a_large_answer_comes_in_pieces() -> None:
     async with rigged(slowly) as rig:
         for _ in range(3):
             assert await rig.get() == LARGE
+        assert len(rig.visits) == 1
+
+
+@pytest.mark.parametrize("how", ["cancelled", "too slow", "closed"])
+async def test_nothing_gets_into_a_buffer_after_the_end_of_its_request(how: str) -> None:
+    """The server goes on sending; the buffer is that of a later request by then."""
+    sent = asyncio.Event()
+
+    async def half(visit: Visit) -> None:
+        await visit.request()
+        visit.say(b"HTTP/1.1 206 Partial\r\nContent-Length: %d\r\n\r\n" % len(LARGE))
+        visit.say(LARGE[:1000])
+        await sent.wait()
+        visit.say(LARGE[1000:])
+        with suppress(OSError):
+            await visit.writer.drain()
+
+    seconds = 0.05 if how == "too slow" else HANGS
+    async with rigged(half, seconds=seconds) as rig:
+        buffer = bytearray(len(LARGE))
+        bounds = Bounds(1 << 23, into=memoryview(buffer))
+        task = asyncio.create_task(rig.exchange.ask("GET", "/", [("Host", "x")], b"", bounds))
+        await until(lambda: buffer.startswith(LARGE[:1000]) or task.done())
+        if how == "cancelled":
+            task.cancel()
+        elif how == "closed":
+            await rig.exchange.close()
+        with pytest.raises((asyncio.CancelledError, TimeoutError, ResponseLostError)):
+            await task
+        buffer[:] = bytes(len(LARGE))
+        sent.set()
+        await asyncio.sleep(0.05)
+        assert not any(buffer)
+
+
+async def test_a_large_answer_is_put_into_a_buffer() -> None:
+    async def partial(visit: Visit) -> None:
+        while True:
+            await visit.request()
+            visit.say(b"HTTP/1.1 206 Partial\r\nContent-Length: %d\r\n\r\n" % len(LARGE))
+            for at in range(0, len(LARGE), 300_001):
+                visit.say(LARGE[at : at + 300_001])
+                await visit.writer.drain()
+                await asyncio.sleep(0)
+
+    async with rigged(partial) as rig:
+        for _ in range(3):
+            buffer = bytearray(len(LARGE))
+            bounds = Bounds(1 << 23, into=memoryview(buffer))
+            status, _, body = await rig.exchange.ask("GET", "/", [("Host", "x")], b"", bounds)
+            assert (status, body) == (206, b"")
+            assert buffer == LARGE
         assert len(rig.visits) == 1
 
 

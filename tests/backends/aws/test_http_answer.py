@@ -251,6 +251,61 @@ def test_other_bodies_are_not(data: bytes) -> None:
     assert parser.room() is None
 
 
+PARTIAL = "HTTP/1.1 206 Partial Content"
+
+
+@pytest.mark.parametrize("length", [0, 1, 10, 100_000])
+@pytest.mark.parametrize("first", [0, 1, 5])
+def test_the_body_of_a_partial_answer_is_put_into_a_buffer(length: int, first: int) -> None:
+    body = bytes(range(256)) * (length // 256 + 1)
+    buffer = bytearray(b"?" * (length + 3))
+    parser = AnswerParser(is_bodiless=False, most=MOST, into=memoryview(buffer))
+    at = min(first, length)
+    parser.feed(head(f"Content-Length: {length}", start=PARTIAL) + body[:at])
+    while not parser.is_whole:
+        room = parser.room()
+        assert room is not None
+        assert len(room) == length - at
+        part = body[at : min(at + 30_000, length)]
+        room[: len(part)] = part
+        parser.fill(len(part))
+        at += len(part)
+    assert buffer == body[:length] + b"???"
+    assert (parser.body, parser.size, parser.is_persistent) == (b"", length, True)
+
+
+def test_bytes_after_the_body_do_not_get_into_the_buffer() -> None:
+    for cut in cuts(head("Content-Length: 4", start=PARTIAL) + b"data"):
+        buffer = bytearray(b"?" * 6)
+        parser = AnswerParser(is_bodiless=False, most=MOST, into=memoryview(buffer))
+        *before, last = cut
+        for piece in before:
+            parser.feed(piece)
+        parser.feed(last + b"more")
+        assert (parser.is_whole, parser.is_persistent) == (True, False)
+        assert buffer == b"data??"
+
+
+@pytest.mark.parametrize(
+    ("answer", "body"),
+    [
+        (FOUR, b"data"),
+        (head("Content-Length: 7", start=PARTIAL) + b"toolong", b"toolong"),
+        (head("Content-Length: 4", start="HTTP/1.1 404 Not Found") + b"none", b"none"),
+        (head("Content-Length: 4", start="HTTP/1.1 500 Error") + b"fail", b"fail"),
+        (head("Transfer-Encoding: chunked", start=PARTIAL) + b"2\r\nda\r\n0\r\n\r\n", b"da"),
+    ],
+)
+def test_other_bodies_do_not_get_into_the_buffer(answer: bytes, body: bytes) -> None:
+    for cut in cuts(answer):
+        buffer = bytearray(b"?" * 6)
+        parser = AnswerParser(is_bodiless=False, most=MOST, into=memoryview(buffer))
+        for piece in cut:
+            parser.feed(piece)
+        assert (parser.is_whole, parser.body) == (True, body)
+        assert buffer == b"?" * 6
+
+
 def test_headers_in_any_case() -> None:
     headers = AnswerHeaders({"etag": "x", "date": "y"})
     assert headers["ETag"] == headers["etag"] == headers.get("ETAG") == "x"
