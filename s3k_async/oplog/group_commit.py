@@ -189,10 +189,9 @@ class GroupCommit:
             return self._writer.objects(calls[0].operations)
         self._series = self._series or self._runtime.uuid()
         self._number += 1
-        operations = [operation for call in calls for operation in call.operations]
         segment = numbered_segment(self._series, self._number)
-        ids = [operation.id for operation in operations]
-        return [SegmentObject(segment, ids, segment_lines(operations, 0, len(operations)))]
+        ids = [each for call in calls for each in call.ids]
+        return [SegmentObject(segment, ids, b"".join(call.lines for call in calls))]
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -255,7 +254,8 @@ class _Grouped:
     """PendingLog of one call's operations in a group."""
 
     def __init__(self, writer: GroupWriter, operations: Sequence[Operation]) -> None:
-        segment_lines(operations, 0, len(operations))  # an invalid one fails this call alone
+        # Encoded here, an invalid one fails this call alone.
+        self.lines = segment_lines(operations, 0, len(operations))
         self.operations = operations
         self.ids = [operation.id for operation in operations]
         self.context = copy_context()

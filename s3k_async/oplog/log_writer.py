@@ -36,7 +36,6 @@ from s3k_async.oplog.pending_log import (
     SegmentObject,
 )
 from s3k_async.oplog.segments import (
-    Encoded,
     Operations,
     cut_lines,
     operation_ids,
@@ -181,11 +180,13 @@ class NativeLog:
         segments. A few operations may become part of a group, whose failure is theirs."""
         if not operations:
             return _NOTHING_PENDING
-        if isinstance(operations, Encoded) or together or txn:
-            return await self.write(self.objects(operations, together=together, txn=txn))
-        if len(operations) > GROUPED_OPERATIONS:
-            return await self.write(self.objects(operations))
-        return await self._groups.begin(operations)
+        if (
+            isinstance(operations, list | tuple)
+            and len(operations) <= GROUPED_OPERATIONS
+            and not (together or txn)
+        ):
+            return await self._groups.begin(operations)
+        return await self.write(self.objects(operations, together=together, txn=txn))
 
     def pending(self, objects: Sequence[LogObject]) -> PendingObjects:
         """As `GroupWriter.pending`."""

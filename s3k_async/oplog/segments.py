@@ -126,9 +126,10 @@ class SegmentCommit:
 def operation_ids(operations: Operations, start: int = 0, end: int | None = None) -> list[str]:
     """The ids of the operations [start, end), in order."""
     end = len(operations) if end is None else end
-    if isinstance(operations, Encoded):
-        return operations.ids()[start:end]
-    return [operations[number].id for number in range(start, end)]
+    # A check of a protocol takes 10 µs, that of a list none.
+    if isinstance(operations, list | tuple) or not isinstance(operations, Encoded):
+        return [operations[number].id for number in range(start, end)]
+    return operations.ids()[start:end]
 
 
 def encode_segment(
@@ -229,12 +230,12 @@ def _committed_in_full(
 def segment_lines(operations: Operations, start: int, end: int) -> bytes:
     """The lines of the operations [start, end), each ended by a newline. Raises LogFormatError as
     `encode_segment`."""
-    if isinstance(operations, Encoded):
-        return operations.lines(start, end)
-    key = segment_key("new", "pending")
-    part = operations[start:end]
-    _check_distinct(part, key)
-    return b"".join(operation_line(operation, key) + b"\n" for operation in part)
+    if isinstance(operations, list | tuple) or not isinstance(operations, Encoded):
+        key = segment_key("new", "pending")
+        part = operations[start:end]
+        _check_distinct(part, key)
+        return b"".join(operation_line(operation, key) + b"\n" for operation in part)
+    return operations.lines(start, end)
 
 
 def _head(segment_id: str, state: LogState, count: int, number: int, **more: object) -> bytes:
