@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyBytesMethods};
 
 use crate::json::read::Cursor;
 use crate::physical::object_id;
@@ -161,9 +161,9 @@ impl<'a> Record<'a> {
         comma(cursor)?;
         cursor.number().ok()?;
         comma(cursor)?;
-        state(cursor)?;
+        state(cursor).ok()?;
         comma(cursor)?;
-        let after = state(cursor)?;
+        let after = state(cursor).ok()?;
         if cursor.take_text(b",") {
             cursor.skip(0).ok()?; // the attributes of a deletion
         }
@@ -171,9 +171,12 @@ impl<'a> Record<'a> {
     }
 }
 
-/// A state of an entry, which may be null; the outer None for anything else.
-fn state<'a>(cursor: &mut Cursor<'a>) -> Option<Option<EntryRow<'a>>> {
-    if cursor.null() { Some(None) } else { EntryRow::take(cursor).map(Some) }
+/// A text of another form.
+struct OtherForm;
+
+/// A state of an entry, or null.
+fn state<'a>(cursor: &mut Cursor<'a>) -> Result<Option<EntryRow<'a>>, OtherForm> {
+    if cursor.null() { Ok(None) } else { EntryRow::take(cursor).map(Some).ok_or(OtherForm) }
 }
 
 fn comma(cursor: &mut Cursor<'_>) -> Option<()> {
@@ -249,18 +252,18 @@ impl<'a> Part<'a> {
         self.blobs.push((id, line));
         Some(())
     }
+}
 
-    /// The lines of one kind whose objects are not clean.
-    fn left(&self, lines: &Lines<'a>, clean: &HashSet<&str>) -> Vec<u8> {
-        let mut left = Vec::new();
-        for (id, line) in lines {
-            if !clean.contains(id.as_ref()) {
-                left.extend_from_slice(line);
-                left.push(b'\n');
-            }
+/// The lines whose objects are not clean.
+fn left(lines: &Lines<'_>, clean: &HashSet<&str>) -> Vec<u8> {
+    let mut left = Vec::new();
+    for (id, line) in lines {
+        if !clean.contains(id.as_ref()) {
+            left.extend_from_slice(line);
+            left.push(b'\n');
         }
-        left
     }
+    left
 }
 
 /// An id, unless it has escapes: then two texts of one id need not be equal.
@@ -303,15 +306,11 @@ fn undecided(
         .filter(|(_, object)| object.is_clean(is_logged))
         .map(|(id, _)| id.as_ref())
         .collect();
-    Some((
-        part.left(&part.entries, &clean),
-        part.left(&part.records, &clean),
-        part.left(&part.blobs, &clean),
-    ))
+    Some((left(&part.entries, &clean), left(&part.records, &clean), left(&part.blobs, &clean)))
 }
 
 fn slices<'a>(chunks: &'a [Bound<'_, PyBytes>]) -> Vec<&'a [u8]> {
-    chunks.iter().map(|chunk| chunk.as_bytes()).collect()
+    chunks.iter().map(PyBytesMethods::as_bytes).collect()
 }
 
 /// The lines of the entries, records and physical objects of one part, without those of objects

@@ -1,6 +1,6 @@
 //! Facts of fsck about the items of a page of the table.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use pyo3::prelude::*;
 
@@ -166,10 +166,9 @@ pub fn entry_facts(
             found.add(&entry);
         }
         let below = every().filter(|entry| !roots.contains(entry.directory_key()));
-        if every_child {
-            below.for_each(|entry| found.add_child(&entry));
-        } else {
-            first_children(below).iter().for_each(|entry| found.add_child(entry));
+        let children = if every_child { below.collect() } else { first_children(below) };
+        for entry in &children {
+            found.add_child(entry);
         }
         (found, others)
     });
@@ -184,7 +183,7 @@ pub fn entry_facts(
 
 /// The first entry of each directory, by path.
 fn first_children<'a>(entries: impl Iterator<Item = EntryView<'a>>) -> Vec<EntryView<'a>> {
-    let mut first: std::collections::HashMap<&str, EntryView<'a>> = Default::default();
+    let mut first: HashMap<&str, EntryView<'a>> = HashMap::new();
     for entry in entries {
         first
             .entry(entry.directory_key())

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyBytesMethods};
 
 use crate::entries::UNCOMMITTED;
 use crate::fact_lines::FactLines;
@@ -22,6 +22,9 @@ struct State {
     version: i64,
     row: String,
 }
+
+/// A text of another form.
+struct OtherForm;
 
 /// Reads the operations of one volume.
 struct Reader {
@@ -45,8 +48,8 @@ impl Reader {
         let object = text_after(&mut cursor, b",\"object\":")?;
         let version = number_after(&mut cursor, b",\"version\":")?;
         let time_ms = number_after(&mut cursor, b",\"time_ms\":")?;
-        let before = self.side(&mut cursor, b",\"before\":", object)?;
-        let after = self.side(&mut cursor, b",\"after\":", object)?;
+        let before = self.side(&mut cursor, b",\"before\":", object).ok()?;
+        let after = self.side(&mut cursor, b",\"after\":", object).ok()?;
         if !cursor.take_text(b"}") || cursor.end().is_err() {
             return None;
         }
@@ -82,15 +85,20 @@ impl Reader {
         Some((object, version, id))
     }
 
-    /// The state with this name; the outer None as for `add`.
-    fn side(&self, cursor: &mut Cursor<'_>, name: &[u8], object: &str) -> Option<Option<State>> {
+    /// The state with this name, or null.
+    fn side(
+        &self,
+        cursor: &mut Cursor<'_>,
+        name: &[u8],
+        object: &str,
+    ) -> Result<Option<State>, OtherForm> {
         if !cursor.take_text(name) {
-            return None;
+            return Err(OtherForm);
         }
         if cursor.null() {
-            return Some(None);
+            return Ok(None);
         }
-        self.state(cursor, object).map(Some)
+        self.state(cursor, object).map(Some).ok_or(OtherForm)
     }
 
     fn state(&self, cursor: &mut Cursor<'_>, object: &str) -> Option<State> {
@@ -227,7 +235,7 @@ pub fn record_facts(
     volume: KeyForm,
     count: SuffixCount,
 ) -> Option<FactLines> {
-    let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
+    let lines: Vec<&[u8]> = lines.iter().map(PyBytesMethods::as_bytes).collect();
     py.detach(|| {
         let reader = Reader { form: volume, count };
         let bytes = lines.iter().map(|line| line.len()).sum();
