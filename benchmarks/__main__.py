@@ -20,6 +20,7 @@ from benchmarks.measuring import Result
 from benchmarks.plots import draw, draw_renames
 from benchmarks.report import goals_table, record_name, write
 from benchmarks.rows import (
+    checks,
     codec,
     embedded,
     engines,
@@ -48,6 +49,7 @@ ALONE = {
     "keys": keys,
     "tables": tables,
     "embedded": embedded,
+    "checks": checks,
     "engines": engines,
     "libraries": libraries,
     "layouts": layouts,
@@ -75,6 +77,7 @@ ROWS = (
     "latency",
     "tables",
     "embedded",
+    "checks",
     "engines",
     "libraries",
 )

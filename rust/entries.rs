@@ -110,6 +110,29 @@ impl EntryColumns {
         Ok(Self { items, facts, paths: DirectoryPaths::default() })
     }
 
+    /// The entries among items that are to be kept, and the indexes of all other items.
+    pub fn read_some(
+        items: Arc<Items>,
+        rows: impl ExactSizeIterator<Item = usize>,
+        form: &KeyForm,
+        mut keep: impl FnMut(&EntryView<'_>) -> bool,
+    ) -> (Self, Vec<usize>) {
+        let directory_start = form.directory_start();
+        let paths = DirectoryPaths::default();
+        let mut facts: Vec<Facts> = Vec::with_capacity(rows.len());
+        let mut others = Vec::new();
+        for (place, row) in rows.enumerate() {
+            let item = ItemView { items: &items, row, form, directory_start };
+            match item.facts(facts.last().copied()) {
+                Ok(read) if keep(&EntryView { items: &items, paths: &paths, facts: &read }) => {
+                    facts.push(read);
+                }
+                _ => others.push(place),
+            }
+        }
+        (Self { items, facts, paths }, others)
+    }
+
     /// The same entries of layout `tree`, with the paths of their directories as far as `path_of`
     /// knows them by directory key. It is called once for each run of entries of one directory.
     pub fn with_paths<E>(

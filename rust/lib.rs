@@ -1,12 +1,15 @@
 //! The native core of `s3k_async`: paths, table keys, physical keys, digests and signed requests.
 
 mod arrow;
+mod clean_objects;
 mod columns;
 mod digest;
 mod dynamodb;
 mod entries;
+mod entry_facts;
 mod entry_sequence;
 mod errors;
+mod fact_lines;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod hex;
@@ -18,6 +21,7 @@ mod operations;
 mod paths;
 mod physical;
 mod recent;
+mod record_facts;
 mod rows;
 mod s3_answers;
 mod sign;
@@ -30,6 +34,8 @@ mod xml;
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
+    use crate::clean_objects::{lonely_children, undecided_facts};
+    #[pymodule_export]
     use crate::digest::{Xxh3_128, crc32, sha256_hex, xxh3_64};
     #[pymodule_export]
     use crate::dynamodb::actions::{Deletes, Moves, Resolutions};
@@ -41,7 +47,11 @@ mod _native {
     #[pymodule_export]
     use crate::dynamodb::response::{Page, decode_batch, decode_item, decode_page};
     #[pymodule_export]
+    use crate::entry_facts::{EntryFacts, entry_facts};
+    #[pymodule_export]
     use crate::entry_sequence::Entries;
+    #[pymodule_export]
+    use crate::fact_lines::{FactLines, blob_facts};
     #[pymodule_export]
     use crate::keys::{
         decode_key, decode_keys, item_key, item_keys, partition_key, partition_keys,
@@ -52,6 +62,8 @@ mod _native {
     use crate::paths::{ancestors, join, normalize, normalize_many, split};
     #[pymodule_export]
     use crate::physical::{object_id_of, physical_key, physical_keys, uuid_text, uuid_texts};
+    #[pymodule_export]
+    use crate::record_facts::record_facts;
     #[pymodule_export]
     use crate::rows::Rows;
     #[pymodule_export]

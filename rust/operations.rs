@@ -18,7 +18,7 @@ use crate::paths::push_child;
 use crate::view::{Subscript, View, compared, count_of, index_of};
 
 /// The highest version that a key of the log can hold.
-const MAX_VERSION: i64 = 9_999_999_999;
+pub const MAX_VERSION: i64 = 9_999_999_999;
 
 /// The kinds of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

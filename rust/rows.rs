@@ -26,6 +26,16 @@ impl Rows {
         let view = View::All(items.rows.len());
         Self { items: Arc::new(items), view }
     }
+
+    /// The items of the columns.
+    pub fn items(&self) -> Arc<Items> {
+        Arc::clone(&self.items)
+    }
+
+    /// The rows of the columns that these are, in order.
+    pub fn places(&self) -> impl ExactSizeIterator<Item = usize> {
+        self.view.iter()
+    }
 }
 
 #[pymethods]

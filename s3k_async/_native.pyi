@@ -13,11 +13,13 @@ key of layout `tree` must be exactly of its form.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import ClassVar, final, overload
 
 from typing_extensions import Buffer
 
+from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.backends.ports.items import Action, Delete, Item, Put, Update, Value
 from s3k_async.model import Entry, HashName
 from s3k_async.oplog.entries import Operation
@@ -25,6 +27,8 @@ from s3k_async.oplog.entries import Operation
 __all__ = [
     "Deletes",
     "Entries",
+    "EntryFacts",
+    "FactLines",
     "FileStatus",
     "Moves",
     "Operations",
@@ -34,6 +38,7 @@ __all__ = [
     "Signer",
     "Xxh3_128",
     "ancestors",
+    "blob_facts",
     "crc32",
     "decode_batch",
     "decode_copied",
@@ -52,9 +57,11 @@ __all__ = [
     "encode_scan",
     "encode_transaction",
     "encode_write",
+    "entry_facts",
     "item_key",
     "item_keys",
     "join",
+    "lonely_children",
     "normalize",
     "normalize_many",
     "object_id_of",
@@ -62,11 +69,13 @@ __all__ = [
     "partition_keys",
     "physical_key",
     "physical_keys",
+    "record_facts",
     "sha256_hex",
     "split",
     "status_of",
     "suffix_index",
     "suffix_indexes",
+    "undecided_facts",
     "uuid_text",
     "uuid_texts",
     "xxh3_64",
@@ -587,6 +596,95 @@ class Entries(Sequence[Entry]):
     @staticmethod
     def __arrow_c_schema__() -> object:
         """Capsule of the schema."""
+
+@final
+class FactLines:
+    """Facts of fsck of one kind, as lines of its shuffle (`integrity.shuffle.to_line`), each ended
+    by a newline, with the hash of its shuffle key (`integrity.shuffle.hash_of`)."""
+
+    def __len__(self) -> int: ...
+    def rows(self) -> list[tuple[int, bytes]]:
+        """Hash and line of each fact."""
+
+    def parts(self, count: int) -> list[tuple[int, bytes, int]]:
+        """The facts by the remainder of their hash when divided by `count`: the remainder, the
+        lines, and their number. Raises ValueError for a count of 0."""
+
+@final
+class EntryFacts:
+    """The facts about the ordinary entries among some items."""
+
+    @property
+    def entries(self) -> FactLines:
+        """The entries, by object id."""
+
+    @property
+    def directories(self) -> FactLines:
+        """The directories among them, by directory key."""
+
+    @property
+    def children(self) -> FactLines:
+        """The entries that need a directory, by its key."""
+
+    @property
+    def totals(self) -> tuple[int, int, int, int]:
+        """Committed files, directories, reservations, and the bytes of those files."""
+
+    @property
+    def others(self) -> list[int]:
+        """Indexes of the other items."""
+
+def entry_facts(
+    items: Rows,
+    volume: str | None,
+    count: int,
+    hash: HashName,
+    roots: AbstractSet[str],
+    every_child: bool,
+) -> EntryFacts:
+    """The facts about the ordinary entries among items of a scan: valid entries of the volume under
+    their own keys, with an id that the log can hold, without a write intent, without an adopted
+    object, and not in the trash.
+
+    `roots`: keys of directories that exist without an item. Without `every_child` only the first
+    child of each directory among the items, by name, is one that needs it.
+    """
+
+def record_facts(
+    lines: Sequence[bytes], key: str, volume: str | None, count: int
+) -> FactLines | None:
+    """The facts about committed operations, by object id: lines of one log object, whose `key` the
+    facts have.
+
+    None if a line is not exactly as `oplog.entries.operation_line` writes it, if an operation
+    contradicts itself, concerns the trash, occurs twice, or if no item of the volume can have its
+    place: then the reader of the log decides.
+    """
+
+def blob_facts(blobs: Sequence[BlobInfo]) -> tuple[FactLines, list[int]]:
+    """The facts about physical objects, by the object id in their key, or without one by the key;
+    and the indexes of objects whose key is not UTF-8, which are left out."""
+
+def undecided_facts(
+    entries: Sequence[bytes],
+    records: Sequence[bytes],
+    blobs: Sequence[bytes],
+    adopted: AbstractSet[str],
+    doubtful: Sequence[str],
+    is_logged: bool,
+) -> tuple[bytes, bytes, bytes] | None:
+    """The lines of one part of the shuffle, of each kind, without those of objects that are
+    certainly clean: none of the rules finds anything about them. None if a line is not in the
+    expected form, so that nothing is decided.
+
+    Clean is an object with one entry, without a write intent, equal to the state after the highest
+    committed operation; a file with exactly one physical object, of its size; and an object that
+    was removed, if nothing is left of it. `adopted`: keys of adopted objects, whose keys have no
+    object id; `doubtful`: ids of objects for the rules; `is_logged`: whether the volume has a log.
+    """
+
+def lonely_children(directories: Sequence[bytes], children: Sequence[bytes]) -> bytes:
+    """The lines of entries that need a directory, without those whose directory is there."""
 
 def status_of(entry: Entry) -> FileStatus:
     """The public view of an entry."""

@@ -20,7 +20,7 @@ use crate::recent::Recent;
 use crate::suffix::{Hash, MAX_SUFFIX_COUNT, SuffixCount, SuffixIndex};
 
 pub use path::Volume;
-pub use tree::{is_id, is_reserved};
+pub use tree::{is_id, is_reserved, is_trash};
 
 const SUFFIX: &str = "-sf";
 

@@ -29,6 +29,11 @@ pub fn is_reserved(id: &[u8]) -> bool {
     id == ROOT.as_bytes() || id == TRASH.as_bytes()
 }
 
+/// Whether a directory id is that of the trash.
+pub fn is_trash(id: &str) -> bool {
+    id == TRASH
+}
+
 /// Refuses a text that is no directory id.
 pub fn check_directory(text: &str) -> Result<(), Fault> {
     if is_id(text) {

@@ -24,9 +24,18 @@ from s3k_async.integrity.facts import (
     LogObjectFacts,
     OpenSegment,
 )
-from s3k_async.integrity.scans import FactRecord, blob_facts, log_facts, table_facts
+from s3k_async.integrity.scans import FactPage, FactRecord, blob_facts, log_facts, table_facts
 from s3k_async.integrity.scope import ScanCounts, Scope
-from s3k_async.integrity.shuffle import Child, FactKind, LonelyEntry, Shuffle, State, hash_of
+from s3k_async.integrity.shuffle import (
+    Child,
+    FactKind,
+    LonelyEntry,
+    Shuffle,
+    State,
+    facts_in,
+    from_line,
+    hash_of,
+)
 from s3k_async.model import ROOT, Deletion, Entry, Progress
 from s3k_async.oplog.entries import LogRecord, segment_key
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
@@ -131,15 +140,17 @@ class Collector:
         )
 
     def facts(self, number: int) -> list[Facts]:
-        """The facts about the objects of one part, by id, without transaction records."""
+        """The facts about the objects of one part, by id, without transaction records, and without
+        objects that are certainly clean."""
         entries: dict[str, list[Entry]] = {}
-        for entry in self.shuffle.read("entries", number):
-            entries.setdefault(entry.id, []).append(entry)
-        log_states = latest(self.shuffle.read("records", number))
-        blobs: dict[str, list[Any]] = {}
-        adopted = set(self.shuffle.read("adopted", number))
+        adopted: set[str] = set(self.shuffle.read("adopted", number))
         trash: dict[str, Deletion] = dict(self.shuffle.read("trash", number))
-        for blob in self.shuffle.read("blobs", number):
+        left = self._undecided(number, adopted, list(trash))
+        for entry in left["entries"]:
+            entries.setdefault(entry.id, []).append(entry)
+        log_states = latest(left["records"])
+        blobs: dict[str, list[Any]] = {}
+        for blob in left["blobs"]:
             # The key of an adopted object holds no object id: see `recheck.with_adopted`.
             if blob.key not in adopted:
                 blobs.setdefault(_native.object_id_of(blob.key) or blob.key, []).append(blob)
@@ -153,6 +164,26 @@ class Collector:
             )
             for object_id in sorted(self._ids(entries, log_states, blobs))
         ]
+
+    def _undecided(
+        self, number: int, adopted: set[str], trash: list[str]
+    ) -> dict[FactKind, Iterable[Any]]:
+        """The entries, records and blobs of one part, without those of clean objects. An object is
+        clean only if the rules find nothing about it (`rust/clean_objects.rs`)."""
+        kinds: tuple[FactKind, ...] = ("entries", "records", "blobs")
+        left = None
+        if not self.scope.is_legacy:
+            left = _native.undecided_facts(
+                self.shuffle.lines("entries", number),
+                self.shuffle.lines("records", number),
+                self.shuffle.lines("blobs", number),
+                adopted,
+                trash,
+                self.scope.log is not None,
+            )
+        if left is None:
+            return {kind: self.shuffle.read(kind, number) for kind in kinds}
+        return {kind: facts_in(kind, lines) for kind, lines in zip(kinds, left, strict=True)}
 
     def changes(self) -> list[ChangeFacts]:
         """The facts about each unfinished change of many entries."""
@@ -183,21 +214,23 @@ class Collector:
     def lonely(self, number: int) -> Iterator[LonelyEntry]:
         """For each parent in one part that is not a directory of the table, the first of its
         children by name; in layout `tree` all of them, with what the log says about the parent."""
-        directories = {ROOT, *(key for key, _ in self.shuffle.read("directories", number))}
-        by_id = self.scope.check.by_id
+        left = _native.lonely_children(
+            self.shuffle.lines("directories", number), self.shuffle.lines("children", number)
+        )
+        lonely: list[Child] = list(facts_in("children", left))
         first: dict[str, Child] = {}
-        for child in self.shuffle.read("children", number):
+        for child in lonely:
             parent = child[0]
-            if parent not in directories and (parent not in first or child[1] < first[parent][1]):
+            if parent != ROOT and (parent not in first or child[1] < first[parent][1]):
                 first[parent] = child
-        if not by_id:
+        if not self.scope.check.by_id:
             yield from map(LonelyEntry, first.values())
             return
         records: dict[str, list[LogRecord]] = {}
         for record in self.shuffle.read("records", number) if first else ():
             if record.operation.object_id in first:
                 records.setdefault(record.operation.object_id, []).append(record)
-        for child in self.shuffle.read("children", number) if first else ():
+        for child in lonely:
             if child[0] in first:
                 yield LonelyEntry(child, tuple(records.get(child[0], ())))
 
@@ -290,8 +323,8 @@ class Collector:
         segments = [
             table_facts(self.scope, segment, SEGMENTS, self.counts) for segment in range(SEGMENTS)
         ]
-        async for facts in merge(segments, limit=SEGMENTS):
-            self.put(facts)
+        async for page in merge(segments, limit=SEGMENTS):
+            self.put_page(page)
             done = self.counts.files + self.counts.directories
             tell(Progress("fsck", done, phase="table", unit="entries"))
 
@@ -300,8 +333,10 @@ class Collector:
             return
         if isinstance(self.scope.log, LogReader):
             self.position = await position_of(self.scope.log)
-        async for facts in log_facts(self.scope, self.scope.log.records(), self.counts):
-            self.put(facts)
+        log = self.scope.log
+        found = log.batches() if isinstance(log, LogReader) else log.records()
+        async for page in log_facts(self.scope, found, self.counts):
+            self.put_page(page)
             tell(Progress("fsck", self.counts.log_records, phase="log", unit="operations"))
 
     async def _scan_blobs(self, tell: Tell) -> None:
@@ -310,9 +345,17 @@ class Collector:
             for group in self.scope.ranges(len(HEX))
             for keys in group
         ]
-        async for facts in merge(ranges, limit=LISTINGS):
-            self.put(facts)
+        async for page in merge(ranges, limit=LISTINGS):
+            self.put_page(page)
             tell(Progress("fsck", self.counts.blobs, phase="data", unit="objects"))
+
+    def put_page(self, page: FactPage) -> None:
+        """Add the facts of a page."""
+        self.put(page.facts)
+        for kind, lines in page.lines:
+            if kind == "directories" and self.scope.check.by_id:
+                self.scope.check.add_directories(from_line(kind, line) for _, line in lines.rows())
+            self.shuffle.add_lines(kind, lines)
 
     def put(self, facts: Iterable[FactRecord]) -> None:
         """Add facts to the shuffle, or to the facts without an object id."""

@@ -8,7 +8,7 @@ operation that is in the log by then.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,8 +16,13 @@ from typing import Final
 from s3k_async._core.concurrency import merge
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Unfinished
 from s3k_async.backends.ports.items import Item
-from s3k_async.backends.ports.key_ranges import HEX, KeyRange, hex_ranges, key_ranges
-from s3k_async.backends.ports.pagination import list_pages
+from s3k_async.backends.ports.key_ranges import (
+    HEX,
+    KeyRange,
+    hex_ranges,
+    key_ranges,
+    list_range_pages,
+)
 from s3k_async.errors import (
     ItemFormatError,
     LogFormatError,
@@ -282,7 +287,7 @@ class Marker:
         seen = 0
         ranges = [keys for group in self._place.ranges(len(HEX)) for keys in group]
         async with aclosing(
-            merge([_pages(self._place.data, keys) for keys in ranges], limit=len(HEX))
+            merge([list_range_pages(self._place.data, keys) for keys in ranges], limit=len(HEX))
         ) as pages:
             async for page in pages:
                 rows = [
@@ -399,14 +404,6 @@ async def table_digest(place: CollectedData) -> str:
         async for page in pages:
             digest = (digest + digest_of(page)) % 2**64
     return str(digest)
-
-
-async def _pages(blobs: BlobStore, keys: KeyRange) -> AsyncIterator[list[BlobInfo]]:
-    async for page in list_pages(blobs, keys.prefix, after=keys.after):
-        found = [blob for blob in page if not keys.until or blob.key <= keys.until]
-        yield found
-        if len(found) < len(page):
-            return
 
 
 def held_by(key: str, problem: object) -> str:

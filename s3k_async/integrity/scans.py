@@ -2,34 +2,39 @@
 shuffle.
 
 A split is a scan segment of the table, a part of the log, or ranges of data keys. Facts without an
-object id are kept apart.
+object id are kept apart. Ordinary items, committed operations and data objects become lines of the
+shuffle in the native core, without a Python object for each; everything else is read one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from s3k_async import _native
-from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async._native import FactLines, Rows
+from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
 from s3k_async.backends.ports.items import PARTITION, SORT, Item, Key
-from s3k_async.backends.ports.key_ranges import KeyRange, list_range
+from s3k_async.backends.ports.key_ranges import KeyRange, list_range_pages
 from s3k_async.errors import BlobNotFoundError, ItemFormatError, LogFormatError
 from s3k_async.integrity.facts import ItemFacts, LogObjectFacts, OpenSegment, adopted_by, objects_of
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import FactKind
-from s3k_async.model import Entry
+from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.checkpoints import FORMAT as CHECKPOINT_FORMAT
 from s3k_async.oplog.entries import FORMAT as ENTRY_FORMAT
 from s3k_async.oplog.entries import is_id, parse_line, pending_segment
 from s3k_async.oplog.log_objects import ENTRY_BYTES
 from s3k_async.oplog.log_reader import DamagedLog, Finding, LogReader
+from s3k_async.oplog.record_lines import RecordLines
 from s3k_async.oplog.segments import FORMAT as SEGMENT_FORMAT
 from s3k_async.table.codec import from_item, from_items
 from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.txn_record import PART_SEPARATOR, TRANSACTION_PARTITION, record_from
 
 __all__ = [
+    "FactPage",
     "FactRecord",
     "blob_facts",
     "checked_entry",
@@ -40,6 +45,19 @@ __all__ = [
 
 FactRecord: TypeAlias = tuple[FactKind, str, Any]
 """A kind, the shuffle key of a fact, and the fact."""
+
+
+@dataclass(slots=True)
+class FactPage:
+    """Some facts of a scan."""
+
+    facts: list[FactRecord] = field(default_factory=list)
+    lines: list[tuple[FactKind, FactLines]] = field(default_factory=list)
+    """Facts that are lines already."""
+
+    def __len__(self) -> int:
+        return len(self.facts) + sum(len(lines) for _, lines in self.lines)
+
 
 BATCH: Final = 500
 """Facts in one list, where they arrive one by one."""
@@ -57,11 +75,44 @@ _NEWEST: Final = {
 
 async def table_facts(
     scope: Scope, segment: int, segments: int, counts: ScanCounts
-) -> AsyncIterator[list[FactRecord]]:
+) -> AsyncIterator[FactPage]:
     """The facts of one scan segment of the table, page by page, added to the counts. Raises the
     store's errors."""
     async for items in scope.check.pages(scope.path, segment, segments):
-        yield _of_items(scope, items, counts)
+        page = FactPage()
+        rest = (
+            items
+            if scope.is_legacy or scope.path != ROOT
+            else _ordinary(scope, items, page, counts)
+        )
+        page.facts += _of_items(scope, rest, counts)
+        yield page
+
+
+def _ordinary(
+    scope: Scope, items: Sequence[Item], page: FactPage, counts: ScanCounts
+) -> Sequence[Item]:
+    """Add the facts of the ordinary entries among items to a page and to the counts. Returns the
+    other items."""
+    keys, check = scope.store.keys, scope.check
+    try:
+        rows = Rows(items)
+    except ItemFormatError:
+        return items
+    found = _native.entry_facts(
+        rows, keys.authority, keys.suffix_count, keys.hash, set(check.roots), check.by_id
+    )
+    files, directories, reservations, size = found.totals
+    counts.files += files
+    counts.directories += directories
+    counts.reservations += reservations
+    counts.bytes += size
+    page.lines += [
+        ("entries", found.entries),
+        ("directories", found.directories),
+        ("children", found.children),
+    ]
+    return [items[place] for place in found.others]
 
 
 def _of_items(scope: Scope, items: Iterable[Item], counts: ScanCounts) -> list[FactRecord]:
@@ -181,48 +232,66 @@ def _directory_fact(scope: Scope, entry: Entry) -> FactRecord:
 
 
 async def log_facts(
-    scope: Scope, findings: AsyncIterable[Finding], counts: ScanCounts
-) -> AsyncIterator[list[FactRecord]]:
+    scope: Scope, found: AsyncIterable[Finding | RecordLines], counts: ScanCounts
+) -> AsyncIterator[FactPage]:
     """The facts of some records of the log, added to the counts. Raises the store's errors."""
-    facts: list[FactRecord] = []
+    page = FactPage()
     open_segments: dict[str, OpenSegment] = {}
-    async for finding in findings:
-        if isinstance(finding, DamagedLog):
-            newer = await is_newer_format(scope.log_blobs, finding.key)
-            facts.append(
-                ("log_objects", "", LogObjectFacts(finding.key, str(finding.error), newer))
-            )
+    keys = scope.store.keys
+    async for each in found:
+        findings: Iterable[Finding]
+        if isinstance(each, RecordLines):
+            lines = _native.record_facts(each.lines, each.key, keys.authority, keys.suffix_count)
+            if lines is not None:
+                counts.log_records += len(lines)
+                page.lines.append(("records", lines))
+            findings = await each.decode() if lines is None else ()
         else:
-            counts.log_records += 1
-            facts.append(("records", finding.operation.object_id, finding))
-            segment = pending_segment(finding.key) if finding.state == "pending" else ""
-            if segment:
-                known = open_segments.get(segment, OpenSegment(segment, 0, 0))
-                newest_ms = max(known.newest_ms, finding.operation.time_ms)
-                open_segments[segment] = OpenSegment(segment, known.operations + 1, newest_ms)
-        if len(facts) >= BATCH:
-            yield facts
-            facts = []
-    yield [*facts, *(("segments", "", segment) for segment in open_segments.values())]
+            findings = (each,)
+        for finding in findings:
+            page.facts.append(await _of_finding(scope, finding, open_segments, counts))
+        if len(page) >= BATCH:
+            yield page
+            page = FactPage()
+    page.facts += [("segments", "", segment) for segment in open_segments.values()]
+    yield page
 
 
-async def blob_facts(
-    scope: Scope, keys: KeyRange, counts: ScanCounts
-) -> AsyncIterator[list[FactRecord]]:
-    """The facts of the data objects in a range of keys, added to the counts. Raises the store's
-    errors."""
-    facts: list[FactRecord] = []
-    async for blob in list_range(scope.blobs, keys):
-        object_id = _native.object_id_of(blob.key)
-        if object_id is None and scope.is_legacy and blob.key.endswith(JAVA_LOG_SUFFIX):
-            continue
-        counts.blobs += 1
-        counts.blob_bytes += blob.size
-        facts.append(("blobs", object_id or blob.key, blob))
-        if len(facts) >= BATCH:
-            yield facts
-            facts = []
-    yield facts
+async def _of_finding(
+    scope: Scope, finding: Finding, open_segments: dict[str, OpenSegment], counts: ScanCounts
+) -> FactRecord:
+    """The fact of a record or of damage; an operation of an open segment is counted there."""
+    if isinstance(finding, DamagedLog):
+        newer = await is_newer_format(scope.log_blobs, finding.key)
+        return "log_objects", "", LogObjectFacts(finding.key, str(finding.error), newer)
+    counts.log_records += 1
+    segment = pending_segment(finding.key) if finding.state == "pending" else ""
+    if segment:
+        known = open_segments.get(segment, OpenSegment(segment, 0, 0))
+        newest_ms = max(known.newest_ms, finding.operation.time_ms)
+        open_segments[segment] = OpenSegment(segment, known.operations + 1, newest_ms)
+    return "records", finding.operation.object_id, finding
+
+
+async def blob_facts(scope: Scope, keys: KeyRange, counts: ScanCounts) -> AsyncIterator[FactPage]:
+    """The facts of the data objects in a range of keys, page by page, added to the counts. Raises
+    the store's errors."""
+    async for listed in list_range_pages(scope.blobs, keys):
+        blobs = listed
+        if scope.is_legacy:
+            blobs = [blob for blob in listed if not _is_java_log(blob)]
+        counts.blobs += len(blobs)
+        counts.blob_bytes += sum(blob.size for blob in blobs)
+        lines, others = _native.blob_facts(blobs)
+        facts: list[FactRecord] = [
+            ("blobs", _native.object_id_of(blob.key) or blob.key, blob)
+            for blob in map(blobs.__getitem__, others)
+        ]
+        yield FactPage(facts, [("blobs", lines)])
+
+
+def _is_java_log(blob: BlobInfo) -> bool:
+    return blob.key.endswith(JAVA_LOG_SUFFIX) and _native.object_id_of(blob.key) is None
 
 
 async def is_newer_format(log_blobs: BlobStore | None, key: str) -> bool:

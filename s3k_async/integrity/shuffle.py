@@ -1,8 +1,8 @@
 """The shuffle of the local runner: scanned facts, divided by object id into parts that fit into
 memory.
 
-A small number of facts stays in memory. More are written to files in a directory, one JSON line
-each, so that a volume of any size is processed part by part, and an interrupted run can resume.
+Facts are lines of JSON. A small number stays in memory. More are written to files in a directory,
+so that a volume of any size is processed part by part, and an interrupted run can resume.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from s3k_async._core.file_modes import make_directories, open_private
+from s3k_async._native import FactLines
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.integrity.facts import Finding, ItemFacts, LogObjectFacts, OpenSegment
@@ -32,6 +33,7 @@ __all__ = [
     "LonelyEntry",
     "Shuffle",
     "State",
+    "facts_in",
     "from_line",
     "hash_of",
     "to_line",
@@ -41,10 +43,10 @@ PARTS: Final = 256
 """Parts of a volume that does not fit into memory."""
 HELD: Final = 20_000
 """Facts held in memory before any are written to files."""
-BUFFER: Final = 16 * 1024
-"""Characters buffered for one file before they are written."""
-BUFFERED: Final = 8 * 1024 * 1024
-"""Characters buffered for all files together before all are written."""
+BUFFER: Final = 128 * 1024
+"""Bytes buffered for one file before they are written."""
+BUFFERED: Final = 16 * 1024 * 1024
+"""Bytes buffered for all files together before all are written."""
 
 Child: TypeAlias = tuple[str, str, str, int]
 """An entry that needs a parent: the key of the parent, its own entry key and id, its time in ms."""
@@ -151,22 +153,19 @@ def from_line(kind: FactKind, line: str | bytes) -> Any:
     return _CODECS[kind][1](json.loads(line))
 
 
+def facts_in(kind: FactKind, lines: bytes) -> Iterator[Any]:
+    """The facts in lines, each ended by a newline."""
+    for line in lines.splitlines():
+        yield from_line(kind, line)
+
+
+def _ended(line: str) -> bytes:
+    return line.encode("ascii") + b"\n"
+
+
 def hash_of(key: str) -> int:
     """A hash below 2^32, equal in all processes, by which facts are partitioned."""
     return zlib.crc32(key.encode("utf-8", "surrogatepass"))
-
-
-@dataclass(slots=True)
-class _Lines:
-    """Buffered lines for one file, and their number of characters."""
-
-    texts: list[str] = field(default_factory=list)
-    size: int = 0
-
-    def add(self, line: str) -> int:
-        self.texts.append(line + "\n")
-        self.size += len(line) + 1
-        return len(line) + 1
 
 
 class Shuffle:
@@ -182,10 +181,8 @@ class Shuffle:
         self._held = held
         self._count = 0
         self._spilling = False
-        self._parts: dict[tuple[FactKind, int], list[Any]] = {}
-        """The facts, as long as all fit into memory."""
-        self._lines: dict[tuple[FactKind, int], _Lines] = {}
-        """The buffers of the files, once they do not."""
+        self._lines: dict[tuple[FactKind, int], bytearray] = {}
+        """The facts, as long as all fit into memory; then the buffers of the files."""
         self._buffered = 0
         if directory is not None:
             make_directories(directory)
@@ -198,34 +195,41 @@ class Shuffle:
 
     def add(self, kind: FactKind, key: str, fact: object) -> None:
         """Add a fact to the part of its key."""
-        number = hash_of(key) % PARTS
-        if self._spilling:
-            self._buffer(kind, number, fact)
-            return
-        self._parts.setdefault((kind, number), []).append(fact)
-        self._count += 1
-        if self._count > self._held:
-            self._spilling = True
-            self._directory = tempfile.mkdtemp(prefix="s3k-fsck-")
-            for (name, part), facts in self._parts.items():
-                for each in facts:
-                    self._buffer(name, part, each)
-                facts.clear()
-            self._parts.clear()
+        self._buffer(kind, hash_of(key) % PARTS, _ended(to_line(kind, fact)), 1)
+
+    def add_lines(self, kind: FactKind, lines: FactLines) -> None:
+        """Add facts to the parts of their keys."""
+        for number, text, count in lines.parts(PARTS):
+            self._buffer(kind, number, text, count)
+
+    def add_to_part(self, kind: FactKind, text: bytes, count: int) -> None:
+        """Add facts of a part that is in memory as a whole: `count` lines, each ended by a
+        newline."""
+        self._buffer(kind, 0, text, count)
 
     def read(self, kind: FactKind, number: int) -> Iterator[Any]:
         """The facts of a part, in no particular order."""
         if not self._spilling:
-            for (name, _), part in self._parts.items():
-                if name == kind:
-                    yield from part
+            for text in self.lines(kind, number):
+                yield from facts_in(kind, text)
             return
         self._flush(kind, number)
         path = self._path(kind, number)
         if os.path.exists(path):
-            with open(path, encoding="ascii") as file:
+            with open(path, "rb") as file:
                 for line in file:
                     yield from_line(kind, line)
+
+    def lines(self, kind: FactKind, number: int) -> list[bytes]:
+        """The facts of a part as lines, each ended by a newline, in no particular order."""
+        if not self._spilling:
+            return [bytes(text) for (name, _), text in self._lines.items() if name == kind]
+        self._flush(kind, number)
+        path = self._path(kind, number)
+        if not os.path.exists(path):
+            return []
+        with open(path, "rb") as file:
+            return [file.read()]
 
     def keep(self, kind: FactKind, number: int, facts: Iterable[object]) -> None:
         """Save facts of one part for a later run, replacing those saved before. Without a directory
@@ -235,19 +239,21 @@ class Shuffle:
             return
         self._forget(kind, number)
         for fact in facts:
-            self._buffer(kind, number, fact)
+            self._buffer(kind, number, _ended(to_line(kind, fact)), 1)
         self._flush(kind, number)
 
     def flush(self) -> None:
         """Write the buffers to the files, unless all facts are in memory."""
-        for kind, number in list(self._lines):
-            self._flush(kind, number)
+        if self._spilling:
+            for kind, number in list(self._lines):
+                self._flush(kind, number)
 
     def forget(self, kinds: tuple[FactKind, ...]) -> None:
         """Drop whole kinds before they are collected again."""
-        for key in [key for key in self._parts if key[0] in kinds]:
-            del self._parts[key]
-        for kind in kinds if self._directory is not None else ():
+        if not self._spilling:
+            for key in [key for key in self._lines if key[0] in kinds]:
+                del self._lines[key]
+        for kind in kinds if self._spilling else ():
             for number in range(PARTS):
                 self._forget(kind, number)
 
@@ -278,17 +284,22 @@ class Shuffle:
 
     def close(self) -> None:
         """Remove the files, unless the directory is the caller's."""
-        self._parts.clear()
         self._lines.clear()
         if self._directory is not None and not self._is_kept:
             shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _buffer(self, kind: FactKind, number: int, fact: object) -> None:
-        """Buffer a fact as a line, since the fact takes several times as much memory."""
-        lines = self._lines.setdefault((kind, number), _Lines())
-        added = lines.add(to_line(kind, fact))
-        self._buffered += added
-        if lines.size >= BUFFER:
+    def _buffer(self, kind: FactKind, number: int, text: bytes, count: int) -> None:
+        """Buffer some lines, and write them to files once there are more than fit into memory."""
+        lines = self._lines.setdefault((kind, number), bytearray())
+        lines += text
+        self._buffered += len(text)
+        self._count += count
+        if not self._spilling:
+            if self._count > self._held:
+                self._spilling = True
+                self._directory = tempfile.mkdtemp(prefix="s3k-fsck-")
+                self.flush()
+        elif len(lines) >= BUFFER:
             self._flush(kind, number)
         elif self._buffered >= BUFFERED:
             self.flush()
@@ -297,13 +308,12 @@ class Shuffle:
         lines = self._lines.pop((kind, number), None)
         if lines is None:
             return
-        self._buffered -= lines.size
-        with open(self._path(kind, number), "a", encoding="ascii", opener=open_private) as file:
-            file.writelines(lines.texts)
+        self._buffered -= len(lines)
+        with open(self._path(kind, number), "ab", opener=open_private) as file:
+            file.write(lines)
 
     def _forget(self, kind: FactKind, number: int) -> None:
-        lines = self._lines.pop((kind, number), None)
-        self._buffered -= lines.size if lines is not None else 0
+        self._buffered -= len(self._lines.pop((kind, number), b""))
         if os.path.exists(self._path(kind, number)):
             os.remove(self._path(kind, number))
 

@@ -36,6 +36,7 @@ from s3k_async.oplog.entries import (
     unseal,
 )
 from s3k_async.oplog.log_objects import MANIFEST_BYTES, read_object
+from s3k_async.oplog.record_lines import RecordLines
 from s3k_async.oplog.segment_ids import SegmentIds
 
 __all__ = [
@@ -158,9 +159,9 @@ def _part(document: object, key: str) -> CheckpointPart:
     )
 
 
-def decode_part(data: bytes, checkpoint: Checkpoint, number: int) -> list[LogRecord]:
-    """The records of a part. Raises LogFormatError, with the key, for bytes other than those the
-    manifest names."""
+def part_lines(data: bytes, checkpoint: Checkpoint, number: int) -> list[bytes]:
+    """The lines of the operations of a part, not decoded. Raises LogFormatError, with the key, for
+    bytes other than those the manifest names."""
     key, part = checkpoint.part_key(number), checkpoint.parts[number]
     lines = unseal(data, _PART, FORMAT, key)
     if hashlib.sha256(data).hexdigest() != part.sha256:
@@ -169,7 +170,7 @@ def decode_part(data: bytes, checkpoint: Checkpoint, number: int) -> list[LogRec
         raise LogFormatError(
             "the part does not hold the operations that the manifest counts", path=key
         )
-    return [LogRecord(operation_from(line, key), "committed", key) for line in lines[1:]]
+    return lines[1:]
 
 
 class CheckpointWriter:
@@ -257,6 +258,18 @@ class CheckpointReader:
         or different part is damage. A checkpoint superseded meanwhile is followed by its successor.
         """
         wanted = None if object_ids is None else sorted(set(object_ids))
+        async for part in self._parts(wanted):
+            for finding in [part] if isinstance(part, DamagedLog) else await part.decode():
+                if wanted is None or _is_about(finding, wanted):
+                    yield finding
+
+    async def parts(self) -> AsyncIterator[RecordLines | DamagedLog]:
+        """As `records`, by part."""
+        async for part in self._parts(None):
+            yield part
+
+    async def _parts(self, wanted: Sequence[str] | None) -> AsyncIterator[RecordLines | DamagedLog]:
+        """The parts that may hold one of the sorted ids."""
         done: set[str] = set()
         again = True
         while again:
@@ -271,11 +284,10 @@ class CheckpointReader:
                     for number, part in enumerate(checkpoint.parts):
                         if wanted is not None and not _holds(part, wanted):
                             continue
-                        findings = await self.part(checkpoint, number)
-                        again = again or findings is None
-                        for finding in findings or ():
-                            if wanted is None or _is_about(finding, wanted):
-                                yield finding
+                        found = await self.lines(checkpoint, number)
+                        again = again or found is None
+                        if found is not None:
+                            yield found
 
     async def of(self, checkpoint: Checkpoint) -> AsyncIterator[Finding]:
         """Every operation of one checkpoint; none of a part removed with its manifest."""
@@ -285,18 +297,33 @@ class CheckpointReader:
 
     async def part(self, checkpoint: Checkpoint, number: int) -> list[Finding] | None:
         """The records of a part, or its damage; None if the whole checkpoint was superseded."""
+        found = await self.lines(checkpoint, number)
+        if isinstance(found, RecordLines):
+            return await found.decode()
+        return None if found is None else [found]
+
+    async def lines(self, checkpoint: Checkpoint, number: int) -> RecordLines | DamagedLog | None:
+        """As `part`, with the records as lines that are not decoded."""
         key = checkpoint.part_key(number)
         try:
-            records = decode_part(await read_object(self._blobs, key), checkpoint, number)
-            return [self._possible(record) for record in records]
+            lines = part_lines(await read_object(self._blobs, key), checkpoint, number)
         except LogFormatError as error:
-            return [DamagedLog(key, error)]
+            return DamagedLog(key, error)
         except BlobNotFoundError:
             if await self._blobs.head(checkpoint.key) is None:
                 return None
-            return [
-                DamagedLog(key, LogFormatError("a part of the checkpoint is missing", path=key))
-            ]
+            return DamagedLog(key, LogFormatError("a part of the checkpoint is missing", path=key))
+
+        async def decode() -> list[Finding]:
+            try:
+                return [
+                    self._possible(LogRecord(operation_from(line, key), "committed", key))
+                    for line in lines
+                ]
+            except LogFormatError as error:
+                return [DamagedLog(key, error)]
+
+        return RecordLines(key, lines, decode)
 
 
 def possible(has_key: Callable[[str], bool] | None) -> Callable[[LogRecord], LogRecord]:

@@ -14,10 +14,11 @@ from collections.abc import (
     Awaitable,
     Callable,
     Iterable,
+    Sequence,
 )
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Final, get_args
+from typing import Final, Generic, TypeVar, get_args
 
 from s3k_async import _native
 from s3k_async._core.concurrency import gather
@@ -42,8 +43,9 @@ from s3k_async.oplog.entries import (
     segment_key,
 )
 from s3k_async.oplog.log_objects import ENTRY_BYTES, OBJECT_BYTES, read_object
+from s3k_async.oplog.record_lines import RecordLines
 from s3k_async.oplog.segment_ids import SegmentIds
-from s3k_async.oplog.segments import Segment, SegmentCommit, decode_segment
+from s3k_async.oplog.segments import Segment, SegmentCommit, decode_segment, pending_lines
 
 __all__ = [
     "DamagedLog",
@@ -55,6 +57,8 @@ __all__ = [
     "entry_ranges",
     "latest",
 ]
+
+R = TypeVar("R")
 
 _ENTRIES: Final = "entries/"
 _SEGMENTS: Final = "segments/"
@@ -93,6 +97,15 @@ class LogObject:
         return len(self.records) == len(self.findings) > 0 and all(
             one.state == "committed" for one in self.records
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Read(Generic[R]):
+    """The keys of an entry or a segment, as in `LogObject`, and what was read of it."""
+
+    keys: tuple[str, ...]
+    segment: str
+    found: Sequence[R | DamagedLog]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +209,18 @@ class LogReader:
         async for finding in self.checkpoints.records():
             yield finding
 
+    async def batches(self) -> AsyncIterator[Finding | RecordLines]:
+        """As `records`, with the operations of a segment that all succeeded, and of a part of a
+        checkpoint, together and not decoded."""
+        async for part in self.entries():
+            for finding in part.findings:
+                yield finding
+        async for read in self._segments(self._batch):
+            for each in read.found:
+                yield each
+        async for each in self.checkpoints.parts():
+            yield each
+
     async def objects(self) -> AsyncIterator[LogObject]:
         """Every entry and every segment not covered by a checkpoint. Raises the store's errors."""
         async for part in self.entries():
@@ -247,10 +272,21 @@ class LogReader:
         """Every segment except those in `without` (as `SegmentIds`) and, with `without_covered`,
         those covered by a checkpoint. Of long runs of them, the keys are not even listed. Raises
         the store's errors."""
+        async for read in self._segments(self._segment, without, without_covered=without_covered):
+            yield LogObject(read.keys, tuple(read.found), read.segment)
+
+    async def _segments(
+        self,
+        read: Callable[[dict[LogState, str]], Awaitable[list[R]]],
+        without: Iterable[str] = (),
+        *,
+        without_covered: bool = True,
+    ) -> AsyncIterator[_Read[R]]:
+        """As `segments`, read in another way."""
         known = await self._covered() if without_covered else SegmentIds()
         known.update(without)
-        async for part in self._read(
-            _EVERY_SEGMENT, self._segment, _SEGMENTS_AT_ONCE, _SEGMENTS_AT_ONCE, without=known
+        async for part in self._each(
+            _EVERY_SEGMENT, read, _SEGMENTS_AT_ONCE, _SEGMENTS_AT_ONCE, without=known
         ):
             yield part
 
@@ -321,6 +357,12 @@ class LogReader:
             {state: segment_key(segment_id, state) for state in get_args(LogState)}
         )
 
+    async def segment_batch(self, segment_id: str) -> list[Finding | RecordLines]:
+        """As `segment`, with operations that all succeeded together and not decoded."""
+        return await self._batch(
+            {state: segment_key(segment_id, state) for state in get_args(LogState)}
+        )
+
     async def open_segments(self, prefix: str) -> list[str]:
         """The ids of segments below a key prefix without a mark, which decides the outcome of their
         operations. Raises the store's errors."""
@@ -350,18 +392,29 @@ class LogReader:
         at_once: int,
         batch: int,
         skipped: Callable[[str], bool] = lambda _: False,
+    ) -> AsyncIterator[LogObject]:
+        async for each in self._each(listed, read, at_once, batch, skipped):
+            yield LogObject(each.keys, tuple(each.found), each.segment)
+
+    async def _each(
+        self,
+        listed: KeyRange,
+        read: Callable[[dict[LogState, str]], Awaitable[list[R]]],
+        at_once: int,
+        batch: int,
+        skipped: Callable[[str], bool] = lambda _: False,
         *,
         without: SegmentIds | None = None,
-    ) -> AsyncIterator[LogObject]:
-        async def one(keys: dict[LogState, str]) -> LogObject:
+    ) -> AsyncIterator[_Read[R]]:
+        async def one(keys: dict[LogState, str]) -> _Read[R]:
             both: tuple[LogState, LogState] = ("pending", "committed")
             found = tuple(keys[state] for state in both if state in keys)
-            return LogObject(found, tuple(await read(keys)), _segment_id(found[0]))
+            return _Read(found, _segment_id(found[0]), await read(keys))
 
         twins: list[dict[LogState, str]] = []
         async for found in self._twins(listed, without):
             if isinstance(found, DamagedLog):
-                yield LogObject((found.key,), (found,))
+                yield _Read((found.key,), "", [found])
                 continue
             if skipped(next(iter(found.values()))):
                 continue
@@ -422,6 +475,31 @@ class LogReader:
             except LogFormatError as error:
                 findings.append(DamagedLog(keys[state], error))
         return findings
+
+    async def _batch(self, keys: dict[LogState, str]) -> list[Finding | RecordLines]:
+        lines = await self._lines(keys)
+        return [*await self._segment(keys)] if lines is None else [lines]
+
+    async def _lines(self, keys: dict[LogState, str]) -> RecordLines | None:
+        """The operations of a segment; None unless its mark says that all of them succeeded."""
+        pending, committed = keys.get("pending"), keys.get("committed")
+        mark = await self._decoded(committed, [])
+        if (
+            pending is None
+            or committed is None
+            or not isinstance(mark, SegmentCommit)
+            or mark.succeeded is not None
+            or mark.unknown
+        ):
+            return None
+        try:
+            data = await _get(self._blobs, pending, OBJECT_BYTES)
+            lines = [] if data is None else pending_lines(data, pending)
+        except LogFormatError:
+            return None
+        if len(lines) != mark.count:
+            return None
+        return RecordLines(committed, lines, lambda: self._segment(keys))
 
     async def _segment(self, keys: dict[LogState, str]) -> list[Finding]:
         damage: list[Finding] = []

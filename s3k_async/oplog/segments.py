@@ -44,6 +44,7 @@ __all__ = [
     "encode_segment",
     "encode_segment_commit",
     "operation_ids",
+    "pending_lines",
     "seal_segment",
     "segment_lines",
 ]
@@ -187,31 +188,46 @@ def decode_segment(data: bytes, key: str) -> Segment | SegmentCommit:
     Raises LogFormatError, with the key, for bytes that are truncated, damaged, foreign or of a
     newer format, and for a segment that contradicts itself or its key.
     """
+    expected, head, lines = _opened(data, key)
+    if _is_mark(expected, head, key):
+        count = read_field(head, "count", (int,), key)
+        mark = SegmentCommit(expected.segment_id, count, _succeeded(head, key), _unknown(head, key))
+        _check_commit(mark, key)
+        return mark
+    operations = tuple(operation_from(line, key) for line in lines)
+    _check_distinct(operations, key)
+    if expected.state == "pending":
+        return Segment(expected.segment_id, "pending", operations)
+    return _committed_in_full(expected.segment_id, operations, head, key)
+
+
+def pending_lines(data: bytes, key: str) -> list[bytes]:
+    """The lines of the operations in a pending object, not decoded. Raises LogFormatError as
+    `decode_segment`, but not for what is in the lines."""
+    return _opened(data, key)[2]
+
+
+def _opened(data: bytes, key: str) -> tuple[SegmentKey, dict[str, Any], list[bytes]]:
+    """The key of a segment's object, its header, and the lines of its operations, as many as the
+    header says."""
     expected = parse_key(key)
     if not isinstance(expected, SegmentKey):
         raise LogFormatError("not the key of a segment", path=key)
-    lines = unseal(data, _SEGMENT, FORMAT, key)
-    head = parse_line(lines[0], key)
+    head_line, *lines = unseal(data, _SEGMENT, FORMAT, key)
+    head = parse_line(head_line, key)
     if (
         SegmentKey(*(read_field(head, name, (str,), key) for name in ("segment", "state")))
         != expected
     ):
         raise LogFormatError("the segment's content does not belong to its key", path=key)
     count = read_field(head, "count", (int,), key)
-    marked = (
-        expected.state == "committed" and read_field(head, "format", (int,), key) > _FULL_COMMITS
-    )
-    if len(lines) - 1 != (0 if marked else count):
+    if len(lines) != (0 if _is_mark(expected, head, key) else count):
         raise LogFormatError("the segment does not hold the operations that it counts", path=key)
-    if marked:
-        mark = SegmentCommit(expected.segment_id, count, _succeeded(head, key), _unknown(head, key))
-        _check_commit(mark, key)
-        return mark
-    operations = tuple(operation_from(line, key) for line in lines[1:])
-    _check_distinct(operations, key)
-    if expected.state == "pending":
-        return Segment(expected.segment_id, "pending", operations)
-    return _committed_in_full(expected.segment_id, operations, head, key)
+    return expected, head, lines
+
+
+def _is_mark(found: SegmentKey, head: dict[str, Any], key: str) -> bool:
+    return found.state == "committed" and read_field(head, "format", (int,), key) > _FULL_COMMITS
 
 
 def _committed_in_full(

@@ -146,13 +146,15 @@ class LogSplit:
         if isinstance(self.split, Segments):
             yield [(NOWHERE, "segment", each) for each in self.split.ids]
         try:
-            async for facts in self.split.scan(scope_of(volume, grace=0), ScanCounts()):
-                lines = [_record(fact) for kind, _, fact in facts if kind == "records"]
+            async for page in self.split.scan(scope_of(volume, grace=0), ScanCounts()):
+                lines = [_record(fact) for kind, _, fact in page.facts if kind == "records"]
                 lines += [
                     _damage(fact.key, fact.problem)
-                    for kind, _, fact in facts
+                    for kind, _, fact in page.facts
                     if kind == "log_objects"
                 ]
+                for _, records in page.lines:
+                    lines += [(part, "record", line.decode()) for part, line in records.rows()]
                 yield lines
         except CheckpointReplacedError as error:
             yield [(NOWHERE, SUPERSEDED, str(error))]

@@ -31,7 +31,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.integrity.facts import LogObjectFacts
 from s3k_async.integrity.repair import scope_of
 from s3k_async.integrity.scans import (
-    FactRecord,
+    FactPage,
     blob_facts,
     is_newer_format,
     log_facts,
@@ -40,6 +40,7 @@ from s3k_async.integrity.scans import (
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.oplog.checkpoints import Checkpoint
 from s3k_async.oplog.log_reader import DamagedLog, Finding, JavaLogReader, LogReader, entry_ranges
+from s3k_async.oplog.record_lines import RecordLines
 from s3k_async.oplog.segment_ids import SegmentIds
 from s3k_async.settings import with_local_secrets
 from s3k_async.spark.shuffle_rows import batch_of, line_of
@@ -140,7 +141,7 @@ def opened(config: VolumeConfig) -> Iterator[tuple[Volume, Run]]:
 class ScanSplit(Protocol):
     """A split of a scan."""
 
-    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
+    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[FactPage]:
         """The facts of the split, which are added to the counts."""
 
 
@@ -149,7 +150,7 @@ class _TableSegment:
     segment: int
     segments: int
 
-    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
+    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[FactPage]:
         return table_facts(scope, self.segment, self.segments, counts)
 
 
@@ -157,7 +158,7 @@ class _TableSegment:
 class _Bytes:
     ranges: tuple[KeyRange, ...]
 
-    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
+    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[FactPage]:
         return merge(
             [blob_facts(scope, keys, counts) for keys in self.ranges], limit=len(self.ranges)
         )
@@ -167,7 +168,7 @@ class _Bytes:
 class _Entries:
     keys: KeyRange
 
-    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
+    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[FactPage]:
         return log_facts(scope, self._findings(_native_log(scope)), counts)
 
     async def _findings(self, log: LogReader) -> AsyncIterator[Finding]:
@@ -180,7 +181,7 @@ class _Entries:
 class _JavaEntries:
     ranges: tuple[KeyRange, ...]
 
-    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
+    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[FactPage]:
         log = scope.log
         assert isinstance(log, JavaLogReader)
         return log_facts(
@@ -196,12 +197,12 @@ class Segments:
 
     ids: tuple[str, ...]
 
-    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
+    def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[FactPage]:
         log = _native_log(scope)
 
-        async def one(segment: str) -> AsyncGenerator[Finding, None]:
-            for finding in await log.segment(segment):
-                yield finding
+        async def one(segment: str) -> AsyncGenerator[Finding | RecordLines, None]:
+            for each in await log.segment_batch(segment):
+                yield each
 
         return log_facts(
             scope, merge([one(segment) for segment in self.ids], limit=AT_ONCE), counts
@@ -213,20 +214,20 @@ class _Checkpoint:
     checkpoint: Checkpoint
     numbers: tuple[int, ...]
 
-    async def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
+    async def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[FactPage]:
         reader = _native_log(scope).checkpoints
         superseded = False
 
-        async def one(number: int) -> AsyncGenerator[Finding, None]:
+        async def one(number: int) -> AsyncGenerator[Finding | RecordLines, None]:
             nonlocal superseded
-            findings = await reader.part(self.checkpoint, number)
-            superseded |= findings is None
-            for finding in findings or ():
-                yield finding
+            found = await reader.lines(self.checkpoint, number)
+            superseded |= found is None
+            if found is not None:
+                yield found
 
         parts = merge([one(number) for number in self.numbers], limit=AT_ONCE)
-        async for facts in log_facts(scope, parts, counts):
-            yield facts
+        async for page in log_facts(scope, parts, counts):
+            yield page
         if superseded:
             raise CheckpointReplacedError(self.checkpoint.key)
 
@@ -237,8 +238,8 @@ class _Damage:
 
     facts: tuple[LogObjectFacts, ...]
 
-    async def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
-        yield [("log_objects", "", each) for each in self.facts]
+    async def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[FactPage]:
+        yield FactPage([("log_objects", "", each) for each in self.facts])
 
 
 class CheckpointReplacedError(Exception):
@@ -347,9 +348,9 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     counts = ScanCounts()
     try:
-        for facts in each_page(split.scan(scope, counts), run):
-            yield batch_of(facts, every_child=scope.check.by_id)
-            seen(len(facts))
+        for page in each_page(split.scan(scope, counts), run):
+            yield batch_of(page, every_child=scope.check.by_id)
+            seen(len(page))
     except CheckpointReplacedError as error:
         yield line_of(SUPERSEDED, str(error))
     yield line_of(COUNTS, dumps(asdict(counts) | {CHECKPOINTS: _checkpoints(split)}))

@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from s3k_async.integrity.collector import LOOSE
-from s3k_async.integrity.scans import FactRecord
-from s3k_async.integrity.shuffle import FactKind, Shuffle, from_line, hash_of, to_line
+from s3k_async.integrity.scans import FactPage, FactRecord
+from s3k_async.integrity.shuffle import Shuffle, from_line, hash_of, to_line
 from s3k_async.namespace.directory_file import DirectoryFile
 from s3k_async.spark.task_rows import row_batch, spark_schema
 
@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 LINES: Final = pa.schema([("part", pa.int64()), ("tag", pa.string()), ("line", pa.binary())])
-"""The rows of a scan. `part`: the hash by which they are divided; `NOWHERE` for the driver."""
+"""The rows of a scan. `part`: the hash by which they are divided; `NOWHERE` for the driver. A line
+ends with a newline."""
 NOWHERE: Final = -1
 
 
@@ -43,15 +44,16 @@ def line_of(kind: str, line: str) -> pa.RecordBatch:
     return row_batch(LINES, [(NOWHERE, kind, line.encode())])
 
 
-def batch_of(facts: Iterable[FactRecord], *, every_child: bool = False) -> pa.RecordBatch:
-    """The rows of some facts; without `every_child` only the first child of each parent."""
-    return row_batch(
-        LINES,
-        [
-            (NOWHERE if kind in LOOSE else hash_of(key), kind, to_line(kind, fact).encode())
-            for kind, key, fact in (facts if every_child else _first_children(facts))
-        ],
-    )
+def batch_of(page: FactPage, *, every_child: bool = False) -> pa.RecordBatch:
+    """The rows of some facts; without `every_child` only the first child of each parent among those
+    that are no lines yet."""
+    facts = page.facts if every_child else _first_children(page.facts)
+    rows = [
+        (NOWHERE if kind in LOOSE else hash_of(key), kind, to_line(kind, fact).encode() + b"\n")
+        for kind, key, fact in facts
+    ]
+    rows += [(part, kind, line) for kind, lines in page.lines for part, line in lines.rows()]
+    return row_batch(LINES, rows)
 
 
 def without_children(rows: DataFrame, directories: str) -> DataFrame:
@@ -115,10 +117,6 @@ def parts_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Shuffle]]
                 yield current, parts
                 parts = Shuffle(held=sys.maxsize)
             current = number
-            _add(parts, kind, line)
+            parts.add_to_part(kind, line, 1)
     if current is not None:
         yield current, parts
-
-
-def _add(parts: Shuffle, kind: FactKind, line: bytes) -> None:
-    parts.add(kind, "", from_line(kind, line))

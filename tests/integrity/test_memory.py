@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from s3k_async.backends.ports.key_ranges import KeyRange
 from s3k_async.integrity import collector, shuffle
 from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.repair import scope_of
+from s3k_async.integrity.scans import FactPage
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import Shuffle
 from s3k_async.model import Entry
@@ -53,11 +53,11 @@ async def test_few_listings_are_open_at_once(monkeypatch: pytest.MonkeyPatch) ->
     under_way = 0
     most = 0
 
-    async def listing(_: Scope, keys: KeyRange, counts: ScanCounts) -> AsyncIterator[list[Any]]:
+    async def listing(_: Scope, keys: KeyRange, counts: ScanCounts) -> AsyncIterator[FactPage]:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
-        yield []
+        yield FactPage()
         under_way -= 1
 
     monkeypatch.setattr(collector, "blob_facts", listing)

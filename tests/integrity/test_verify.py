@@ -301,7 +301,7 @@ async def test_a_subtree_is_checked_alone(volume: Volume) -> None:
 async def test_what_changes_during_the_scans_is_not_reported(
     volume: Volume, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records = LogReader.records
+    batches = LogReader.batches
     moved = False
 
     def racing(self: LogReader) -> object:
@@ -312,12 +312,12 @@ async def test_what_changes_during_the_scans_is_not_reported(
                 await volume.rename_directory("/a", "/z")
                 await volume.rig.store.delete_file(await volume.rig.need("/z/d0/f0"))
                 await volume.write("/z/new")
-            async for record in records(self):
-                yield record
+            async for batch in batches(self):
+                yield batch
 
         return generate()
 
-    monkeypatch.setattr(LogReader, "records", racing)
+    monkeypatch.setattr(LogReader, "batches", racing)
     report = await volume.verify()
     assert moved
     assert report.problems == []

@@ -35,7 +35,7 @@ from s3k_async.integrity.repair import (
 )
 from s3k_async.integrity.repair_actions import Task
 from s3k_async.integrity.rule_table import RuleCoverage
-from s3k_async.integrity.scans import FactRecord
+from s3k_async.integrity.scans import FactPage
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.verify import LISTED, VerifyReport
 from s3k_async.integrity.verify_rules import TABLES
@@ -184,7 +184,7 @@ def test_a_directory_of_millions_fits_into_a_part() -> None:
         [child("/a", number) for number in range(start + 999, start - 1, -1)]
         for start in (2000, 1000)
     ]
-    batches = [batch_of([*page, child("/b", 7)]) for page in pages]
+    batches = [batch_of(FactPage([*page, child("/b", 7)])) for page in pages]
     assert [batch.num_rows for batch in batches] == [2, 2]
     lonely = [
         each
@@ -455,7 +455,7 @@ def test_of_what_a_part_tells_all_is_counted_however_much_it_is() -> None:
 class Gone(NamedTuple):
     """A split of a checkpoint that was replaced while it was read."""
 
-    async def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[list[FactRecord]]:
+    async def scan(self, scope: Scope, counts: ScanCounts) -> AsyncIterator[FactPage]:
         raise scan_splits.CheckpointReplacedError("checkpoints/gone")
         yield []
 

@@ -3,15 +3,15 @@ keys."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
-from s3k_async.backends.ports.pagination import LAST, list_all
+from s3k_async.backends.ports.pagination import LAST, list_pages
 
-__all__ = ["HEX", "KeyRange", "hex_ranges", "key_ranges", "list_range"]
+__all__ = ["HEX", "KeyRange", "hex_ranges", "key_ranges", "list_range", "list_range_pages"]
 
 HEX: Final = "0123456789abcdef"
 _DIGITS: Final = 8
@@ -31,10 +31,18 @@ class KeyRange:
 
 async def list_range(blobs: BlobStore, keys: KeyRange) -> AsyncIterator[BlobInfo]:
     """Every blob of a range: a listing from its start, ended here at its end."""
-    async for blob in list_all(blobs, keys.prefix, after=keys.after):
-        if keys.until and blob.key > keys.until:
+    async for page in list_range_pages(blobs, keys):
+        for blob in page:
+            yield blob
+
+
+async def list_range_pages(blobs: BlobStore, keys: KeyRange) -> AsyncIterator[Sequence[BlobInfo]]:
+    """As `list_range`, page by page."""
+    async for page in list_pages(blobs, keys.prefix, after=keys.after):
+        if keys.until and page and page[-1].key > keys.until:
+            yield [blob for blob in page if blob.key <= keys.until]
             return
-        yield blob
+        yield page
 
 
 def hex_ranges(count: int) -> list[list[KeyRange]]:

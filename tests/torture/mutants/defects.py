@@ -36,6 +36,7 @@ LOCAL = "tests/backends/test_local.py"
 CHAINS = "tests/layouts/test_chain_resolver.py"
 TRUST = "tests/layouts/test_directory_trust.py"
 REMOVALS = "tests/layouts/test_removals.py"
+CLEAN_OBJECTS = "tests/integrity/test_clean_objects.py"
 REPAIR_TREE = "tests/integrity/test_repair_tree.py"
 BETWEEN_LAYOUTS = "tests/migrate/test_between_layouts.py"
 RESHARD = "tests/migrate/test_reshard.py"
@@ -1121,6 +1122,36 @@ DEFECTS: tuple[Defect, ...] = (
         '        if "table" not in self._done:\n'
         "            await self.scope.check.begin(self.scope.path)",
         f"{REPAIR_TREE}::test_a_subtree_without_a_log_has_no_findings_after_an_interruption",
+    ),
+    Defect(
+        "a directory in the trash that fsck takes for clean",
+        "integrity/collector.py",
+        "self._undecided(number, adopted, list(trash))",
+        "self._undecided(number, adopted, [])",
+        f"{CLEAN_OBJECTS}::test_everything_else_is_left_to_the_rules",
+    ),
+    Defect(
+        "adopted data that fsck takes for that of the object in its key",
+        "integrity/collector.py",
+        "self._undecided(number, adopted, list(trash))",
+        "self._undecided(number, set(), list(trash))",
+        f"{CLEAN_OBJECTS}::test_everything_else_is_left_to_the_rules",
+    ),
+    Defect(
+        "an object without a record that fsck takes for one of a volume without a log",
+        "integrity/collector.py",
+        """                trash,
+                self.scope.log is not None,""",
+        """                trash,
+                bool(self.shuffle.lines("records", number)),""",
+        f"{CLEAN_OBJECTS}::test_without_a_log_an_entry_and_its_data_are_clean",
+    ),
+    Defect(
+        "a volume of the old system of which fsck takes objects for clean",
+        "integrity/collector.py",
+        "        if not self.scope.is_legacy:",
+        "        if True:",
+        f"{CLEAN_OBJECTS}::test_a_volume_of_the_old_system_is_left_to_the_rules",
     ),
     Defect(
         "a missing parent in a dump with another id at each load",

@@ -1,0 +1,138 @@
+//! Facts of fsck as lines of JSON, each with the hash by which it is partitioned.
+//!
+//! Source of the format: `integrity/shuffle.py`.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString};
+
+use crate::json::write::{push_ascii_quoted, push_integer};
+use crate::physical::object_id;
+
+/// Facts of one kind.
+#[pyclass(frozen, module = "s3k_async._native")]
+#[derive(Default)]
+pub struct FactLines {
+    text: String,
+    /// The end of each line, after its newline.
+    ends: Vec<usize>,
+    hashes: Vec<u32>,
+}
+
+impl FactLines {
+    /// Room for `rows` lines of `bytes` bytes together.
+    pub fn with_capacity(rows: usize, bytes: usize) -> Self {
+        Self {
+            text: String::with_capacity(bytes),
+            ends: Vec::with_capacity(rows),
+            hashes: Vec::with_capacity(rows),
+        }
+    }
+
+    /// The buffer; what is appended belongs to the next line that `end_line` closes.
+    pub fn buffer(&mut self) -> &mut String {
+        &mut self.text
+    }
+
+    /// Closes the line of the fact with this shuffle key.
+    pub fn end_line(&mut self, key: &str) {
+        self.text.push('\n');
+        self.ends.push(self.text.len());
+        self.hashes.push(crc32fast::hash(key.as_bytes()));
+    }
+
+    /// The lines with their hashes.
+    fn iter(&self) -> impl Iterator<Item = (u32, &str)> {
+        let mut start = 0;
+        self.hashes.iter().zip(&self.ends).map(move |(&hash, &end)| {
+            let line = self.text.get(start..end).unwrap_or_default();
+            start = end;
+            (hash, line)
+        })
+    }
+}
+
+#[pymethods]
+impl FactLines {
+    fn __len__(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<FactLines: {}>", self.ends.len())
+    }
+
+    /// The hash and the line of each fact.
+    fn rows<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let rows = self.iter().map(|(hash, line)| (hash, PyBytes::new(py, line.as_bytes())));
+        PyList::new(py, rows.collect::<Vec<_>>())
+    }
+
+    /// The lines by the remainder of their hash: number, lines, number of lines.
+    fn parts<'py>(
+        &self,
+        py: Python<'py>,
+        count: u32,
+    ) -> PyResult<Vec<(usize, Bound<'py, PyBytes>, usize)>> {
+        if count == 0 {
+            return Err(PyValueError::new_err("there is at least one part"));
+        }
+        let parts = py.detach(|| {
+            let mut parts = vec![(Vec::new(), 0_usize); count as usize];
+            for (hash, line) in self.iter() {
+                if let Some((text, lines)) = parts.get_mut((hash % count) as usize) {
+                    text.extend_from_slice(line.as_bytes());
+                    *lines += 1;
+                }
+            }
+            parts
+        });
+        let filled = parts.into_iter().enumerate().filter(|(_, (_, lines))| *lines > 0);
+        Ok(filled.map(|(number, (text, lines))| (number, PyBytes::new(py, &text), lines)).collect())
+    }
+}
+
+/// The facts of listed data objects, and the indexes of those with a key that is not UTF-8.
+#[pyfunction]
+pub fn blob_facts(blobs: &Bound<'_, PyAny>) -> PyResult<(FactLines, Vec<usize>)> {
+    let count = blobs.len()?;
+    let mut facts = FactLines::with_capacity(count, count * 160);
+    let mut others = Vec::new();
+    for (place, blob) in blobs.try_iter()?.enumerate() {
+        let blob = blob?;
+        let text = |name| Ok::<_, PyErr>(blob.getattr(name)?.cast_into::<PyString>()?);
+        let (key, etag) = (text("key")?, text("etag")?);
+        let (Ok(key), Ok(etag)) = (key.to_str(), etag.to_str()) else {
+            others.push(place);
+            continue;
+        };
+        let out = facts.buffer();
+        out.push('[');
+        push_ascii_quoted(out, key);
+        out.push(',');
+        push_integer(out, blob.getattr("size")?.extract()?);
+        out.push(',');
+        push_ascii_quoted(out, etag);
+        out.push(',');
+        push_integer(out, blob.getattr("mtime_ms")?.extract()?);
+        out.push(']');
+        facts.end_line(object_id(key).unwrap_or(key));
+    }
+    Ok((facts, others))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_ends_with_a_newline_and_has_the_hash_of_its_key() {
+        let mut facts = FactLines::default();
+        facts.buffer().push_str("[1]");
+        facts.end_line("/a/é");
+        facts.buffer().push_str("[2]");
+        facts.end_line("");
+        let rows: Vec<_> = facts.iter().collect();
+        assert_eq!(rows, [(2_061_844_914, "[1]\n"), (0, "[2]\n")]);
+    }
+}
