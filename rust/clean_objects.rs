@@ -355,6 +355,42 @@ pub fn lonely_children<'py>(
     PyBytes::new(py, &left)
 }
 
+/// The lines of physical objects that no key names, and the number and bytes of the others.
+#[pyfunction]
+pub fn unnamed_blobs<'py>(
+    py: Python<'py>,
+    named: Vec<Bound<'py, PyBytes>>,
+    blobs: Vec<Bound<'py, PyBytes>>,
+) -> (Bound<'py, PyBytes>, usize, i64) {
+    let (named, blobs) = (slices(&named), slices(&blobs));
+    let (left, count, size) = py.detach(|| {
+        let known: HashSet<&str> = lines(&named).filter_map(first_text).collect();
+        let mut left = Vec::new();
+        let (mut count, mut size) = (0, 0_i64);
+        for line in lines(&blobs) {
+            match key_and_size(line) {
+                Some((key, bytes)) if known.contains(key) => {
+                    count += 1;
+                    size = size.saturating_add(bytes);
+                }
+                _ => {
+                    left.extend_from_slice(line);
+                    left.push(b'\n');
+                }
+            }
+        }
+        (left, count, size)
+    });
+    (PyBytes::new(py, &left), count, size)
+}
+
+fn key_and_size(line: &[u8]) -> Option<(&str, i64)> {
+    let mut cursor = Cursor::new(line).ok()?;
+    let key = after(&mut cursor, b"[")?;
+    comma(&mut cursor)?;
+    Some((key, cursor.number().ok()?.parse().ok()?))
+}
+
 /// The string that is the line, or the first one of its array, with escapes.
 fn first_text(line: &[u8]) -> Option<&str> {
     let mut cursor = Cursor::new(line).ok()?;

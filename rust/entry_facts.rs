@@ -9,6 +9,7 @@ use crate::fact_lines::FactLines;
 use crate::items::Attribute;
 use crate::json::write::{push_ascii_quoted, push_integer};
 use crate::keys::{KeyForm, is_id, is_trash};
+use crate::physical::{is_physical_key, object_id};
 use crate::rows::Rows;
 use crate::suffix::{Hash, SuffixCount};
 
@@ -178,6 +179,37 @@ pub fn entry_facts(
         children: Py::new(py, found.children)?,
         totals: found.totals,
         others,
+    })
+}
+
+/// The data keys that the ordinary committed files and directories among items reference, and the
+/// indexes of the other items.
+#[pyfunction]
+pub fn named_facts(
+    py: Python<'_>,
+    items: &Bound<'_, Rows>,
+    volume: KeyForm,
+    count: SuffixCount,
+    hash: Hash,
+) -> (FactLines, Vec<usize>) {
+    let rows = items.get();
+    py.detach(|| {
+        let keys = Keys { form: volume, count, hash };
+        let (entries, others) =
+            EntryColumns::read_some(rows.items(), rows.places(), &keys.form, |entry| {
+                let physical = entry.physical();
+                keys.is_plain(entry)
+                    && !entry.is_reservation()
+                    && physical.is_none_or(|physical| is_physical_key(physical.text))
+            });
+        let mut named = FactLines::with_capacity(entries.len(), entries.len() * 80);
+        for row in 0..entries.len() {
+            if let Some(key) = entries.get(row).and_then(|entry| entry.physical()) {
+                push_ascii_quoted(named.buffer(), key.text);
+                named.end_line(object_id(key.text).unwrap_or(key.text));
+            }
+        }
+        (named, others)
     })
 }
 

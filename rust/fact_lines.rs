@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
 use crate::json::write::{push_ascii_quoted, push_integer};
-use crate::physical::object_id;
+use crate::physical::{is_physical_key, object_id};
 
 /// Facts of one kind.
 #[pyclass(frozen, module = "s3k_async._native")]
@@ -68,6 +68,22 @@ impl FactLines {
         PyList::new(py, rows.collect::<Vec<_>>())
     }
 
+    /// The lines whose hash is in a filter: its bits are numbered by the highest bits of hashes.
+    fn among<'py>(&self, py: Python<'py>, filter: &[u8]) -> PyResult<Bound<'py, PyList>> {
+        let bits = filter.len().checked_mul(8).filter(|bits| bits.is_power_of_two());
+        let Some(bits) = bits.and_then(|bits| u32::try_from(bits).ok()) else {
+            return Err(PyValueError::new_err("the number of bits of a filter is a power of two"));
+        };
+        let shift = 32 - bits.trailing_zeros();
+        let has = |hash: u32| {
+            let bit = hash >> shift;
+            filter.get((bit / 8) as usize).is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
+        };
+        let found = self.iter().filter(|(hash, _)| has(*hash));
+        let lines = found.map(|(_, line)| PyBytes::new(py, line.as_bytes()));
+        PyList::new(py, lines.collect::<Vec<_>>())
+    }
+
     /// The lines by the remainder of their hash: number, lines, number of lines.
     fn parts<'py>(
         &self,
@@ -106,19 +122,48 @@ pub fn blob_facts(blobs: &Bound<'_, PyAny>) -> PyResult<(FactLines, Vec<usize>)>
             others.push(place);
             continue;
         };
-        let out = facts.buffer();
-        out.push('[');
-        push_ascii_quoted(out, key);
-        out.push(',');
-        push_integer(out, blob.getattr("size")?.extract()?);
-        out.push(',');
-        push_ascii_quoted(out, etag);
-        out.push(',');
-        push_integer(out, blob.getattr("mtime_ms")?.extract()?);
-        out.push(']');
+        let size = blob.getattr("size")?.extract()?;
+        push_blob(facts.buffer(), key, size, etag, blob.getattr("mtime_ms")?.extract()?);
         facts.end_line(object_id(key).unwrap_or(key));
     }
     Ok((facts, others))
+}
+
+/// As `blob_facts`, of the objects with a physical key that are older than a time, and without
+/// their etags.
+#[pyfunction]
+pub fn old_blob_facts(
+    blobs: &Bound<'_, PyAny>,
+    before_ms: i64,
+) -> PyResult<(FactLines, Vec<usize>)> {
+    let count = blobs.len()?;
+    let mut facts = FactLines::with_capacity(count, count * 128);
+    let mut others = Vec::new();
+    for (place, blob) in blobs.try_iter()?.enumerate() {
+        let blob = blob?;
+        let key = blob.getattr("key")?.cast_into::<PyString>()?;
+        let mtime_ms = blob.getattr("mtime_ms")?.extract()?;
+        match key.to_str() {
+            Ok(key) if is_physical_key(key) && mtime_ms < before_ms => {
+                push_blob(facts.buffer(), key, blob.getattr("size")?.extract()?, "", mtime_ms);
+                facts.end_line(object_id(key).unwrap_or(key));
+            }
+            _ => others.push(place),
+        }
+    }
+    Ok((facts, others))
+}
+
+fn push_blob(out: &mut String, key: &str, size: i64, etag: &str, mtime_ms: i64) {
+    out.push('[');
+    push_ascii_quoted(out, key);
+    out.push(',');
+    push_integer(out, size);
+    out.push(',');
+    push_ascii_quoted(out, etag);
+    out.push(',');
+    push_integer(out, mtime_ms);
+    out.push(']');
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ mod xml;
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::clean_objects::{lonely_children, undecided_facts};
+    use crate::clean_objects::{lonely_children, undecided_facts, unnamed_blobs};
     #[pymodule_export]
     use crate::digest::{Xxh3_128, crc32, sha256_hex, xxh3_64};
     #[pymodule_export]
@@ -47,11 +47,11 @@ mod _native {
     #[pymodule_export]
     use crate::dynamodb::response::{Page, decode_batch, decode_item, decode_page};
     #[pymodule_export]
-    use crate::entry_facts::{EntryFacts, entry_facts};
+    use crate::entry_facts::{EntryFacts, entry_facts, named_facts};
     #[pymodule_export]
     use crate::entry_sequence::Entries;
     #[pymodule_export]
-    use crate::fact_lines::{FactLines, blob_facts};
+    use crate::fact_lines::{FactLines, blob_facts, old_blob_facts};
     #[pymodule_export]
     use crate::keys::{
         decode_key, decode_keys, item_key, item_keys, partition_key, partition_keys,

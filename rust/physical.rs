@@ -54,6 +54,18 @@ pub fn object_id(physical_key: &str) -> Option<&str> {
     (!id.is_empty() && !id.contains('/')).then_some(id)
 }
 
+/// Whether a key has the form of this package's, with the UUIDs in lower case.
+pub fn is_physical_key(key: &str) -> bool {
+    let is_uuid = |text: &str| {
+        text.len() == UUID_CHARACTERS
+            && text.bytes().enumerate().all(|(place, byte)| match place {
+                8 | 13 | 18 | 23 => byte == b'-',
+                _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+            })
+    };
+    key.split_once(MARK).is_some_and(|(unique, id)| is_uuid(unique) && is_uuid(id))
+}
+
 fn one(entropy: &[u8]) -> PyResult<&[u8; UUID_BYTES]> {
     entropy.try_into().map_err(|_| PyValueError::new_err("16 bytes of entropy are needed"))
 }
@@ -156,6 +168,23 @@ mod tests {
         assert_eq!(object_id("s3://bucket/x.id=y.id=z"), Some("z"));
         for other in ["", "plain", "x.id=", "x.id=y/z"] {
             assert_eq!(object_id(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn keys_of_another_form_are_none_of_this_package() {
+        let uuid = uuid([0xff; 16]);
+        assert!(is_physical_key(&format!("{uuid}.id={uuid}")));
+        for key in [
+            String::new(),
+            uuid.clone(),
+            format!("{uuid}.id="),
+            format!("{uuid}.id={uuid}0"),
+            format!("/{uuid}.id={uuid}"),
+            format!("{}.id={uuid}", uuid.to_uppercase()),
+            format!("{uuid}.id={}", uuid.replace('-', "0")),
+        ] {
+            assert!(!is_physical_key(&key), "{key}");
         }
     }
 

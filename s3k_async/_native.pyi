@@ -62,9 +62,11 @@ __all__ = [
     "item_keys",
     "join",
     "lonely_children",
+    "named_facts",
     "normalize",
     "normalize_many",
     "object_id_of",
+    "old_blob_facts",
     "partition_key",
     "partition_keys",
     "physical_key",
@@ -76,6 +78,7 @@ __all__ = [
     "suffix_index",
     "suffix_indexes",
     "undecided_facts",
+    "unnamed_blobs",
     "uuid_text",
     "uuid_texts",
     "xxh3_64",
@@ -606,6 +609,11 @@ class FactLines:
     def rows(self) -> list[tuple[int, bytes]]:
         """Hash and line of each fact."""
 
+    def among(self, filter: bytes) -> list[bytes]:
+        """The lines whose hash may be in a set: `filter` has a bit for each value of the highest
+        bits of a hash, the least significant bit of a byte first. Raises ValueError unless the
+        number of bits is a power of two."""
+
     def parts(self, count: int) -> list[tuple[int, bytes, int]]:
         """The facts by the remainder of their hash when divided by `count`: the remainder, the
         lines, and their number. Raises ValueError for a count of 0."""
@@ -650,6 +658,13 @@ def entry_facts(
     child of each directory among the items, by name, is one that needs it.
     """
 
+def named_facts(
+    items: Rows, volume: str | None, count: int, hash: HashName
+) -> tuple[FactLines, list[int]]:
+    """The data keys that ordinary committed files reference, by the object id in the key, and the
+    indexes of the other items, directories excepted. Ordinary as for `entry_facts`, with a data key
+    of the form `physical_key`, a UUID in it."""
+
 def record_facts(
     lines: Sequence[bytes], key: str, volume: str | None, count: int
 ) -> FactLines | None:
@@ -664,6 +679,10 @@ def record_facts(
 def blob_facts(blobs: Sequence[BlobInfo]) -> tuple[FactLines, list[int]]:
     """The facts about physical objects, by the object id in their key, or without one by the key;
     and the indexes of objects whose key is not UTF-8, which are left out."""
+
+def old_blob_facts(blobs: Sequence[BlobInfo], before_ms: int) -> tuple[FactLines, list[int]]:
+    """As `blob_facts`, of the objects with a data key of the form `physical_key`, a UUID in it,
+    that are older than a time, epoch milliseconds; without their etags."""
 
 def undecided_facts(
     entries: Sequence[bytes],
@@ -682,6 +701,10 @@ def undecided_facts(
     was removed, if nothing is left of it. `adopted`: keys of adopted objects, whose keys have no
     object id; `doubtful`: ids of objects for the rules; `is_logged`: whether the volume has a log.
     """
+
+def unnamed_blobs(named: Sequence[bytes], blobs: Sequence[bytes]) -> tuple[bytes, int, int]:
+    """The lines of physical objects whose keys are not among the named ones, and the number and the
+    bytes of the others."""
 
 def lonely_children(directories: Sequence[bytes], children: Sequence[bytes]) -> bytes:
     """The lines of entries that need a directory, without those whose directory is there."""

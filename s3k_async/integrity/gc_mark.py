@@ -8,12 +8,14 @@ operation that is in the log by then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from typing import Final
 
+from s3k_async import _native
 from s3k_async._core.concurrency import merge
+from s3k_async._native import FactLines, Rows
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Unfinished
 from s3k_async.backends.ports.items import Item
 from s3k_async.backends.ports.key_ranges import (
@@ -40,11 +42,13 @@ from s3k_async.integrity.references import (
     scan_segment,
 )
 from s3k_async.integrity.repair_actions import FsckVolume
+from s3k_async.integrity.shuffle import Shuffle, facts_in, from_line, hash_of
 from s3k_async.model import Entry, Progress
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import EntryKey, LogRecord, parse_key
 from s3k_async.oplog.external_sort import ExternalSort
-from s3k_async.oplog.log_reader import DamagedLog, LogReader
+from s3k_async.oplog.log_reader import DamagedLog, Finding, LogReader
+from s3k_async.oplog.record_lines import RecordLines
 from s3k_async.table.codec import from_item
 
 __all__ = [
@@ -65,18 +69,14 @@ MOST: Final = 10_000
 
 _SCHEMA: Final = (
     (
-        "CREATE TABLE listed"
+        "CREATE TABLE unnamed"
         " (key TEXT NOT NULL, object TEXT NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL)"
     ),
-    "CREATE TABLE named (key TEXT NOT NULL)",
     "CREATE TABLE held (object TEXT NOT NULL PRIMARY KEY)",
 )
-_INDEX_NAMED: Final = "CREATE INDEX by_key ON named (key)"
-_UNNAMED: Final = (
-    "CREATE TABLE unnamed AS SELECT key, object, size, mtime FROM listed"
-    " WHERE key NOT IN (SELECT key FROM named)"
-)
 _INDEX_UNNAMED: Final = "CREATE INDEX unnamed_by_object ON unnamed (object)"
+_FILTER_BITS: Final = 24
+"""The highest bits of a hash by which records of the log are filtered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,27 +161,33 @@ class MarkFilter:
         self._now_ms = now_ms
         self._oldest = now_ms - ages.unpublishable_ms - ages.grace_ms
 
-    def blobs(self, page: Iterable[BlobInfo]) -> list[BlobInfo]:
-        """The data keys that are old enough; younger ones may belong to an upload that is in
-        progress or has just finished."""
-        old: list[BlobInfo] = []
-        for blob in page:
-            if PHYSICAL_KEY.fullmatch(blob.key) is None:
-                self.done.count("foreign", blob.size)
-            elif blob.mtime_ms >= self._oldest:
-                self.done.count("young", blob.size)
-            else:
-                old.append(blob)
+    def blobs(self, page: Sequence[BlobInfo]) -> FactLines:
+        """The data objects that are old enough, without etags; younger ones may belong to an upload
+        that is in progress or has just finished."""
+        old, others = _native.old_blob_facts(page, self._oldest)
+        for place in others:
+            blob = page[place]
+            is_foreign = PHYSICAL_KEY.fullmatch(blob.key) is None
+            self.done.count("foreign" if is_foreign else "young", blob.size)
         return old
 
-    def items(self, page: Sequence[Item]) -> References:
-        """The data keys that items reference. Expired reservations are noted."""
+    def items(self, page: Sequence[Item]) -> tuple[FactLines, References]:
+        """The data keys that ordinary items reference, and what the other items do. Expired
+        reservations are noted."""
+        keys = self._place.store.keys
+        self.done.entries += len(page)
+        others: Sequence[Item] = ()
+        try:
+            rows = Rows(page)
+        except ItemFormatError:
+            rows, others = Rows(()), page
+        named, left = _native.named_facts(rows, keys.authority, keys.suffix_count, keys.hash)
+        others = others or [page[place] for place in left]
         if len(self.done.reservations) < MOST:
             self.done.reservations += [
-                entry for item in page if (entry := self._expired(item)) is not None
+                entry for item in others if (entry := self._expired(item)) is not None
             ]
-        self.done.entries += len(page)
-        return names_in(page, self._place.key_of)
+        return named, names_in(others, self._place.key_of)
 
     def verdict(
         self, blob: BlobInfo, records: Sequence[LogRecord], *, damaged: bool
@@ -264,17 +270,19 @@ class Marker:
         now_ms = await place.data.now_ms()
         mark_filter = MarkFilter(place, self._ages, now_ms)
         header = Header(place.volume_id, now_ms, self._ages, place.log is not None)
-        with ExternalSort(self._directory) as sorter, CandidateWriter(path, header) as writer:
+        with (
+            closing(Shuffle(parent=self._directory)) as shuffle,
+            ExternalSort(self._directory) as sorter,
+            CandidateWriter(path, header) as writer,
+        ):
             for statement in _SCHEMA:
                 sorter.database.execute(statement)
-            await self._list(mark_filter, sorter)
-            digest = await self._scan(mark_filter, sorter)
-            for statement in (_INDEX_NAMED, _UNNAMED, _INDEX_UNNAMED):
-                sorter.database.execute(statement)
+            await self._list(mark_filter, shuffle)
+            digest = await self._scan(mark_filter, shuffle, sorter)
+            wanted = _take_unnamed(mark_filter, shuffle, sorter)
             if place.log is not None:
-                await self._read_log(
-                    LogReader(place.log, has_key=place.store.keys.has), sorter, writer
-                )
+                log = LogReader(place.log, has_key=place.store.keys.has)
+                await self._read_log(log, wanted, sorter, writer)
             else:
                 writer.end.digest = str(digest)
             _judge(mark_filter, sorter, writer)
@@ -283,30 +291,28 @@ class Marker:
             await need_unlocked(place.store.items, record)
         return done
 
-    async def _list(self, mark_filter: MarkFilter, sorter: ExternalSort) -> None:
+    async def _list(self, mark_filter: MarkFilter, shuffle: Shuffle) -> None:
         seen = 0
         ranges = [keys for group in self._place.ranges(len(HEX)) for keys in group]
         async with aclosing(
             merge([list_range_pages(self._place.data, keys) for keys in ranges], limit=len(HEX))
         ) as pages:
             async for page in pages:
-                rows = [
-                    (blob.key, object_of(blob), blob.size, blob.mtime_ms)
-                    for blob in mark_filter.blobs(page)
-                ]
-                sorter.many("INSERT INTO listed VALUES (?, ?, ?, ?)", rows)
+                shuffle.add_lines("blobs", mark_filter.blobs(page))
                 seen += len(page)
                 self._tell(Progress("gc", seen, phase="data", unit="objects"))
 
-    async def _scan(self, mark_filter: MarkFilter, sorter: ExternalSort) -> int:
+    async def _scan(self, mark_filter: MarkFilter, shuffle: Shuffle, sorter: ExternalSort) -> int:
         items = self._place.store.items
         digest = 0
         streams = [scan_segment(items, segment) for segment in range(SEGMENTS)]
         async with aclosing(merge(streams, limit=SEGMENTS)) as pages:
             async for page in pages:
-                named = mark_filter.items(page)
+                lines, named = mark_filter.items(page)
                 named.need_names()
-                sorter.many("INSERT INTO named VALUES (?)", [(key,) for key in named.keys])
+                shuffle.add_lines("named", lines)
+                for key in named.keys:
+                    shuffle.add("named", key[-36:], key)
                 sorter.many(
                     "INSERT OR IGNORE INTO held VALUES (?)", [(each,) for each in named.unclear]
                 )
@@ -316,10 +322,10 @@ class Marker:
         return digest
 
     async def _read_log(
-        self, log: LogReader, sorter: ExternalSort, writer: CandidateWriter
+        self, log: LogReader, wanted: bytes, sorter: ExternalSort, writer: CandidateWriter
     ) -> None:
         """Read the log records of objects with unreferenced data. Other entries are listed and not
-        read."""
+        read. `wanted`: the filter of `_take_unnamed`."""
         for checkpoint in await log.checkpoints.valid():
             writer.checkpoint(checkpoint.key)
 
@@ -328,15 +334,31 @@ class Marker:
             return sorter.database.execute(query, (object_id,)).fetchone() is not None
 
         read = 0
-        for stream in (log.entries(is_wanted), log.segments()):
-            async for part in stream:
-                self._keep(part.findings, sorter, is_wanted)
-                if part.segment:
-                    writer.segment(part.segment)
-                read += 1
-                self._tell(Progress("gc", read, phase="log", unit="log objects"))
-        async for finding in log.checkpoints.records():
-            self._keep([finding], sorter, is_wanted)
+        async for part in log.entries(is_wanted):
+            self._keep(part.findings, sorter, is_wanted)
+            read += 1
+            self._tell(Progress("gc", read, phase="log", unit="log objects"))
+        async for segment, batch in log.segment_batches():
+            for found in batch:
+                self._keep(await self._findings(found, wanted), sorter, is_wanted)
+            if segment:
+                writer.segment(segment)
+            read += 1
+            self._tell(Progress("gc", read, phase="log", unit="log objects"))
+        async for found in log.checkpoints.parts():
+            self._keep(await self._findings(found, wanted), sorter, is_wanted)
+
+    async def _findings(
+        self, found: Finding | RecordLines, wanted: bytes
+    ) -> Sequence[LogRecord | DamagedLog]:
+        """What was read, without committed records that the filter excludes."""
+        if not isinstance(found, RecordLines):
+            return [found]
+        keys = self._place.store.keys
+        lines = _native.record_facts(found.lines, found.key, keys.authority, keys.suffix_count)
+        if lines is None:
+            return await found.decode()
+        return [from_line("records", line) for line in lines.among(wanted)]
 
     def _keep(
         self,
@@ -356,15 +378,33 @@ class Marker:
                 sorter.many("INSERT OR IGNORE INTO held VALUES (?)", [(held,)])
 
 
+def _take_unnamed(mark_filter: MarkFilter, shuffle: Shuffle, sorter: ExternalSort) -> bytes:
+    """Fill the table of the unreferenced data, and count the rest. Returns a filter of their object
+    ids, for `FactLines.among`."""
+    wanted = bytearray(2**_FILTER_BITS // 8)
+    named = ObjectCount()
+    for number in range(shuffle.count):
+        left, objects, size = _native.unnamed_blobs(
+            shuffle.lines("named", number), shuffle.lines("blobs", number)
+        )
+        named.objects += objects
+        named.bytes += size
+        rows = [
+            (blob.key, object_of(blob), blob.size, blob.mtime_ms)
+            for blob in facts_in("blobs", left)
+        ]
+        sorter.many("INSERT INTO unnamed VALUES (?, ?, ?, ?)", rows)
+        for _, object_id, _, _ in rows:
+            bit = hash_of(object_id) >> (32 - _FILTER_BITS)
+            wanted[bit // 8] |= 1 << bit % 8
+    sorter.database.execute(_INDEX_UNNAMED)
+    mark_filter.done.counts["named"] = named
+    return bytes(wanted)
+
+
 def _judge(mark_filter: MarkFilter, sorter: ExternalSort, writer: CandidateWriter) -> None:
     """Decide the data of each object, one object after the other."""
     held = {object_id for (object_id,) in sorter.database.execute("SELECT object FROM held")}
-    mark_filter.done.counts["named"] = ObjectCount(
-        *sorter.database.execute(
-            "SELECT count(*), coalesce(sum(size), 0) FROM listed WHERE key IN (SELECT key FROM "
-            "named)"
-        ).fetchone()
-    )
     rows: Iterator[tuple[str, str, int, int]]
     rows = sorter.database.execute(
         "SELECT key, object, size, mtime FROM unnamed ORDER BY object, key"

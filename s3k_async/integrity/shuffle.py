@@ -64,6 +64,7 @@ FactKind: TypeAlias = Literal[
     "segments",
     "adopted",
     "trash",
+    "named",
 ]
 State: TypeAlias = dict[str, Any]
 
@@ -125,6 +126,7 @@ _CODECS: Final[Mapping[FactKind, tuple[Callable[[Any], Any], Callable[[Any], Any
         lambda row: (row, row) if isinstance(row, str) else tuple(row),
     ),
     "adopted": (lambda key: key, lambda row: row),
+    "named": (lambda key: key, lambda row: row),
     "trash": (
         lambda fact: [fact[0], *astuple(fact[1])],
         lambda row: (row[0], Deletion(*row[1:])),
@@ -171,12 +173,15 @@ def hash_of(key: str) -> int:
 class Shuffle:
     """Facts by kind, each in the part that its key belongs to.
 
-    `directory`: where the files are kept; without one, a temporary directory is created when it is
-    needed.
+    `directory`: where the files are kept; without one, a temporary directory is created in `parent`
+    when it is needed.
     """
 
-    def __init__(self, directory: str | None = None, *, held: int = HELD) -> None:
+    def __init__(
+        self, directory: str | None = None, *, held: int = HELD, parent: str | None = None
+    ) -> None:
         self._directory = directory
+        self._parent = parent
         self._is_kept = directory is not None
         self._held = held
         self._count = 0
@@ -297,7 +302,7 @@ class Shuffle:
         if not self._spilling:
             if self._count > self._held:
                 self._spilling = True
-                self._directory = tempfile.mkdtemp(prefix="s3k-fsck-")
+                self._directory = tempfile.mkdtemp(prefix="s3k-fsck-", dir=self._parent)
                 self.flush()
         elif len(lines) >= BUFFER:
             self._flush(kind, number)

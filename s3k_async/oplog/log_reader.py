@@ -215,8 +215,8 @@ class LogReader:
         async for part in self.entries():
             for finding in part.findings:
                 yield finding
-        async for read in self._segments(self._batch):
-            for each in read.found:
+        async for _, batch in self.segment_batches():
+            for each in batch:
                 yield each
         async for each in self.checkpoints.parts():
             yield each
@@ -356,6 +356,14 @@ class LogReader:
         return await self._segment(
             {state: segment_key(segment_id, state) for state in get_args(LogState)}
         )
+
+    async def segment_batches(
+        self,
+    ) -> AsyncIterator[tuple[str, Sequence[Finding | RecordLines]]]:
+        """The id of every segment not covered by a checkpoint, and its records as `batches`; no id
+        for a foreign key. Raises the store's errors."""
+        async for read in self._segments(self._batch):
+            yield read.segment, read.found
 
     async def segment_batch(self, segment_id: str) -> list[Finding | RecordLines]:
         """As `segment`, with operations that all succeeded together and not decoded."""

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from s3k_async._core.concurrency import merge
+from s3k_async._native import FactLines
 from s3k_async.backends.ports.blobs import BlobInfo
-from s3k_async.backends.ports.key_ranges import KeyRange, list_range
+from s3k_async.backends.ports.key_ranges import KeyRange, list_range_pages
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import LogFormatError
 from s3k_async.integrity.gc_mark import (
@@ -113,10 +114,10 @@ class DataSplit:
 
     async def lines(self, volume: Volume, mark_filter: MarkFilter) -> Lines:
         """As GcSplit."""
-        streams = [_in_lists(list_range(volume.blobs, keys)) for keys in self.ranges]
+        streams = [list_range_pages(volume.blobs, keys) for keys in self.ranges]
         async with aclosing(merge(streams, limit=len(streams))) as pages:
             async for page in pages:
-                yield [_blob(replace(blob, etag="")) for blob in mark_filter.blobs(page)]
+                yield _lines("blob", mark_filter.blobs(page))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +130,9 @@ class TableSplit:
     async def lines(self, volume: Volume, mark_filter: MarkFilter) -> Lines:
         """As GcSplit."""
         async for page in scan_segment(volume.store.items, self.segment, self.segments):
-            named = mark_filter.items(page)
-            lines = [(hash_of(key[-36:]), "named", key) for key in named.keys]
+            facts, named = mark_filter.items(page)
+            lines = _lines("named", facts)
+            lines += [(hash_of(key[-36:]), "named", to_line("named", key)) for key in named.keys]
             lines += [_held(each) for each in named.unclear]
             yield lines + [(NOWHERE, "nameless", place) for place in named.nameless]
 
@@ -154,7 +156,7 @@ class LogSplit:
                     if kind == "log_objects"
                 ]
                 for _, records in page.lines:
-                    lines += [(part, "record", line.decode()) for part, line in records.rows()]
+                    lines += _lines("record", records)
                 yield lines
         except CheckpointReplacedError as error:
             yield [(NOWHERE, SUPERSEDED, str(error))]
@@ -258,7 +260,8 @@ def objects_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ObjectF
                 blob: BlobInfo = from_line("blobs", text)
                 found[object_of(blob)].blobs.append(blob)
             elif tag == "named":
-                found[text[-36:]].named.add(text)
+                key = from_line("named", text)
+                found[key[-36:]].named.add(key)
             elif tag == "held":
                 found[text].is_held = True
             elif tag == "record":
@@ -329,14 +332,8 @@ async def _entries(log: LogReader, keys: KeyRange, wanted: set[str]) -> Lines:
     yield lines
 
 
-async def _in_lists(blobs: AsyncIterator[BlobInfo]) -> AsyncGenerator[list[BlobInfo], None]:
-    some: list[BlobInfo] = []
-    async for blob in blobs:
-        some.append(blob)
-        if len(some) == ROWS:
-            yield some
-            some = []
-    yield some
+def _lines(tag: str, facts: FactLines) -> list[Line]:
+    return [(part, tag, line.decode("ascii")) for part, line in facts.rows()]
 
 
 def _blob(blob: BlobInfo) -> Line:
