@@ -52,6 +52,9 @@ impl FactLines {
     }
 }
 
+/// Three buffers.
+type Columns<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
 #[pymethods]
 impl FactLines {
     fn __len__(&self) -> usize {
@@ -66,6 +69,22 @@ impl FactLines {
     fn rows<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let rows = self.iter().map(|(hash, line)| (hash, PyBytes::new(py, line.as_bytes())));
         PyList::new(py, rows.collect::<Vec<_>>())
+    }
+
+    /// The columns of Arrow for the hashes (64 bits) and the lines: the hashes, the offsets of the
+    /// lines (32 bits), and their bytes.
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Columns<'py>> {
+        let mut offsets = Vec::with_capacity(4 * self.ends.len() + 4);
+        for end in std::iter::once(&0).chain(&self.ends) {
+            offsets.extend_from_slice(&i32::try_from(*end)?.to_ne_bytes());
+        }
+        let hashes: Vec<u8> =
+            self.hashes.iter().flat_map(|&hash| i64::from(hash).to_ne_bytes()).collect();
+        Ok((
+            PyBytes::new(py, &hashes),
+            PyBytes::new(py, &offsets),
+            PyBytes::new(py, self.text.as_bytes()),
+        ))
     }
 
     /// The lines whose hash is in a filter: its bits are numbered by the highest bits of hashes.

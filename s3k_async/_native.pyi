@@ -609,6 +609,10 @@ class FactLines:
     def rows(self) -> list[tuple[int, bytes]]:
         """Hash and line of each fact."""
 
+    def columns(self) -> tuple[bytes, bytes, bytes]:
+        """Buffers of Arrow arrays: the hashes as int64, the offsets (int32) and the bytes of the
+        lines. Raises OverflowError for more than 2 GiB."""
+
     def among(self, filter: bytes) -> list[bytes]:
         """The lines whose hash may be in a set: `filter` has a bit for each value of the highest
         bits of a hash, the least significant bit of a byte first. Raises ValueError unless the

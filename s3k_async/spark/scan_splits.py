@@ -43,7 +43,7 @@ from s3k_async.oplog.log_reader import DamagedLog, Finding, JavaLogReader, LogRe
 from s3k_async.oplog.record_lines import RecordLines
 from s3k_async.oplog.segment_ids import SegmentIds
 from s3k_async.settings import with_local_secrets
-from s3k_async.spark.shuffle_rows import batch_of, line_of
+from s3k_async.spark.shuffle_rows import batches_of, line_of
 from s3k_async.volumes import Volume, open_volume
 
 __all__ = [
@@ -349,7 +349,7 @@ def _rows(
     counts = ScanCounts()
     try:
         for page in each_page(split.scan(scope, counts), run):
-            yield batch_of(page, every_child=scope.check.by_id)
+            yield from batches_of(page, every_child=scope.check.by_id)
             seen(len(page))
     except CheckpointReplacedError as error:
         yield line_of(SUPERSEDED, str(error))

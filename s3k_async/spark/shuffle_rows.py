@@ -12,13 +12,14 @@ from contextlib import closing
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import SparkFiles
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from s3k_async.integrity.collector import LOOSE
 from s3k_async.integrity.scans import FactPage, FactRecord
-from s3k_async.integrity.shuffle import Shuffle, from_line, hash_of, to_line
+from s3k_async.integrity.shuffle import FactKind, Shuffle, from_line, hash_of, to_line
 from s3k_async.namespace.directory_file import DirectoryFile
 from s3k_async.spark.task_rows import row_batch, spark_schema
 
@@ -26,6 +27,7 @@ __all__ = [
     "LINES",
     "NOWHERE",
     "batch_of",
+    "batches_of",
     "divided",
     "facts_of",
     "line_of",
@@ -44,16 +46,34 @@ def line_of(kind: str, line: str) -> pa.RecordBatch:
     return row_batch(LINES, [(NOWHERE, kind, line.encode())])
 
 
-def batch_of(page: FactPage, *, every_child: bool = False) -> pa.RecordBatch:
-    """The rows of some facts; without `every_child` only the first child of each parent among those
-    that are no lines yet."""
-    facts = page.facts if every_child else _first_children(page.facts)
-    rows = [
-        (NOWHERE if kind in LOOSE else hash_of(key), kind, to_line(kind, fact).encode() + b"\n")
-        for kind, key, fact in facts
-    ]
-    rows += [(part, kind, line) for kind, lines in page.lines for part, line in lines.rows()]
-    return row_batch(LINES, rows)
+def batches_of(page: FactPage, *, every_child: bool = False) -> Iterator[pa.RecordBatch]:
+    """The rows of the facts of a page; `every_child` as of `batch_of`."""
+    if page.facts:
+        yield batch_of(page.facts, every_child=every_child)
+    for kind, lines in page.lines:
+        hashes, offsets, text = map(pa.py_buffer, lines.columns())
+        count = len(lines)
+        columns = [
+            pa.Array.from_buffers(pa.int64(), count, [None, hashes]),
+            pa.repeat(kind, count),
+            pa.Array.from_buffers(pa.binary(), count, [None, offsets, text]),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=LINES)
+
+
+def batch_of(facts: Iterable[FactRecord], *, every_child: bool = False) -> pa.RecordBatch:
+    """The rows of some facts; without `every_child` only the first child of each parent."""
+    return row_batch(
+        LINES,
+        [
+            (
+                NOWHERE if kind in LOOSE else hash_of(key),
+                kind,
+                to_line(kind, fact).encode("ascii") + b"\n",
+            )
+            for kind, key, fact in (facts if every_child else _first_children(facts))
+        ],
+    )
 
 
 def without_children(rows: DataFrame, directories: str) -> DataFrame:
@@ -101,9 +121,10 @@ def facts_of(rows: Iterable[Any]) -> Iterator[FactRecord]:
 
 
 def divided(facts: DataFrame, parts: int, partitions: int) -> DataFrame:
-    """The facts partitioned so that the rows of a part are adjacent in one partition."""
+    """The facts partitioned so that the rows of a part are adjacent in one partition, kind by
+    kind."""
     numbered = facts.where(sf.col("part") != NOWHERE).withColumn("part", sf.col("part") % parts)
-    return numbered.repartition(partitions, "part").sortWithinPartitions("part")
+    return numbered.repartition(partitions, "part").sortWithinPartitions("part", "tag")
 
 
 def parts_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Shuffle]]:
@@ -111,12 +132,29 @@ def parts_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Shuffle]]
     current: int | None = None
     parts = Shuffle(held=sys.maxsize)
     for batch in batches:
-        numbers, kinds, lines = (batch.column(name).to_pylist() for name in ("part", "tag", "line"))
-        for number, kind, line in zip(numbers, kinds, lines, strict=True):
+        for number, kind, start, end in _runs(batch):
             if number != current and current is not None:
                 yield current, parts
                 parts = Shuffle(held=sys.maxsize)
             current = number
-            parts.add_to_part(kind, line, 1)
+            parts.add_to_part(kind, _text(batch.column("line"), start, end), end - start)
     if current is not None:
         yield current, parts
+
+
+def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, FactKind, int, int]]:
+    """The runs of rows of one part and kind: part, kind, first row, and the row after the last."""
+    numbers, kinds = (pc.run_end_encode(batch.column(name)) for name in ("part", "tag"))
+    start = 0
+    for end in sorted({*numbers.run_ends.to_pylist(), *kinds.run_ends.to_pylist()}):
+        number, kind = (batch.column(name)[start].as_py() for name in ("part", "tag"))
+        yield number, kind, start, end
+        start = end
+
+
+def _text(lines: pa.BinaryArray, start: int, end: int) -> bytes:
+    """The lines [start, end), concatenated."""
+    _, offsets, text = lines.buffers()
+    places = memoryview(offsets).cast("i")
+    first, last = places[lines.offset + start], places[lines.offset + end]
+    return bytes(text[first:last])

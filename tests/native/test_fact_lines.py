@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
@@ -204,6 +205,10 @@ def test_lines_are_divided_by_their_hash() -> None:
     blobs = [BlobInfo(f"{number}.id={number}", 0, "") for number in range(100)]
     lines, _ = _native.blob_facts(blobs)
     assert len(lines) == 100
+    hashes, offsets, text = lines.columns()
+    ends = memoryview(offsets).cast("i")
+    assert [*memoryview(hashes).cast("q")] == [number for number, _ in lines.rows()]
+    assert [text[start:end] for start, end in pairwise(ends)] == [line for _, line in lines.rows()]
     parts = lines.parts(7)
     assert sum(count for _, _, count in parts) == 100
     for part, text, count in parts:
@@ -211,3 +216,19 @@ def test_lines_are_divided_by_their_hash() -> None:
         assert (text, count) == (b"".join(rows), len(rows))
     with pytest.raises(ValueError, match="part"):
         lines.parts(0)
+
+
+def test_lines_are_chosen_by_their_hash() -> None:
+    blobs = [BlobInfo(f"{number}.id={number}", 0, "") for number in range(100)]
+    lines, _ = _native.blob_facts(blobs)
+    bits = bytearray(2)
+    for number in ("7", "8"):
+        bit = hash_of(number) >> 28
+        bits[bit // 8] |= 1 << bit % 8
+    chosen = {hash_of(number) >> 28 for number in ("7", "8")}
+    assert lines.among(bytes(bits)) == [
+        line for number, line in lines.rows() if number >> 28 in chosen
+    ]
+    for wrong in (b"", b"123"):
+        with pytest.raises(ValueError, match="power of two"):
+            lines.among(wrong)

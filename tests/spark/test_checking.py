@@ -184,7 +184,7 @@ def test_a_directory_of_millions_fits_into_a_part() -> None:
         [child("/a", number) for number in range(start + 999, start - 1, -1)]
         for start in (2000, 1000)
     ]
-    batches = [batch_of(FactPage([*page, child("/b", 7)])) for page in pages]
+    batches = [batch_of([*page, child("/b", 7)]) for page in pages]
     assert [batch.num_rows for batch in batches] == [2, 2]
     lonely = [
         each

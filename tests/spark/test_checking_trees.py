@@ -21,7 +21,7 @@ from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.repair import RepairReport, repair_volume, verify_volume
-from s3k_async.integrity.scans import FactPage, FactRecord
+from s3k_async.integrity.scans import FactRecord
 from s3k_async.integrity.shuffle import Shuffle, from_line
 from s3k_async.integrity.verify import VerifyReport
 from s3k_async.layouts.tree import path_index
@@ -119,7 +119,7 @@ def test_the_children_of_known_directories_are_not_shuffled(spark: SparkSession)
 
     facts = [child("known", "a"), child("missing", "b"), child("missing", "c")]
     facts.append(("directories", "known", ("known", "root/known")))
-    table = pa.Table.from_batches([batch_of(FactPage(facts), every_child=True)])
+    table = pa.Table.from_batches([batch_of(facts, every_child=True)])
     file = Path(SparkFiles.getRootDirectory(), "known-directories")
     DirectoryFile.write(str(file), [("known", "root/known")])
     spark.sparkContext.addFile(str(file))
@@ -144,7 +144,7 @@ def test_neither_the_driver_nor_a_broadcast_has_all_directories_in_memory(
     places = [(each, f"{ROOT_ENTRY.id}/of-{each}") for each in ids]
     moved = [(each, f"{ids[0]}/of-{each}") for each in ids[1:]]
     facts: list[FactRecord] = [("directories", each[0], each) for each in [*places, *moved]]
-    rows = pa.Table.from_batches([batch_of(FactPage(facts), every_child=True)]).to_pandas()
+    rows = pa.Table.from_batches([batch_of(facts, every_child=True)]).to_pandas()
     table = spark.createDataFrame(rows).coalesce(1)
     with job_on(JobRun(spark, place, "fsck", tasks=2), ["test"], grace=GRACE) as scans:
         collector = Collector(scans.scope, Shuffle())
