@@ -2,7 +2,7 @@
 
 An operation that is alone gets an object of its own at once. Those that begin while one is being
 written wait for it, and are written together as a segment, which is marked when the outcome of each
-of them is known. An operation that takes longer than GROUP_SECONDS gets an object of its own, so
+of them is known. An operation that takes longer than GROUP_SECONDS gets an entry of its own, so
 that the mark of the others does not wait for it.
 
 A few operations that wait while the outcome of more is open wait until they are as many, since
@@ -29,6 +29,7 @@ from s3k_async.errors import S3kError, copy_of
 from s3k_async.oplog.entries import Operation, numbered_segment
 from s3k_async.oplog.pending_log import (
     OBJECTS_AT_ONCE,
+    EntryObject,
     HeldLog,
     LogObject,
     PendingLog,
@@ -299,14 +300,14 @@ class _Grouped:
         self._begun.exception()
 
     async def move(self) -> None:
-        """Give open operations an object of their own, so that the group can be marked without
+        """Give open operations entries of their own, so that the group can be marked without
         them."""
         if self._is_settled:
             return
         self._moved = asyncio.get_running_loop().create_future()
         is_open = True
         try:
-            await self._writer.write(self._writer.objects(self.operations))
+            await self._writer.write(self._entries())
             is_open = False
         except S3kError as error:
             _logger.warning("operation log: an open operation stays in its group: %s", error)
@@ -316,7 +317,7 @@ class _Grouped:
     def leave(self, *, is_open: bool) -> None:
         """From now on the outcome is recorded outside the group. `is_open`: in its mark the
         operations have an unknown outcome; otherwise the mark does not name them."""
-        pending = self._writer.pending(self._writer.objects(self.operations))
+        pending = self._writer.pending(self._entries())
         if self._moved is None:
             self._moved = asyncio.get_running_loop().create_future()
         self._moved.set_result(pending)
@@ -354,6 +355,10 @@ class _Grouped:
             return False
         self._settle(())
         return True
+
+    def _entries(self) -> list[LogObject]:
+        """Entries, not a segment: their committed objects can be read without the pending ones."""
+        return [EntryObject(operation) for operation in self.operations]
 
     @property
     def _in_group(self) -> _Group:

@@ -255,14 +255,6 @@ async def test_a_call_that_is_cancelled_while_its_group_is_written_counts_as_fai
     assert states[others[0].id] == states[others[2].id] == "committed"
 
 
-async def slow(monkeypatch: pytest.MonkeyPatch) -> tuple[World, list[Operation], list[PendingLog]]:
-    """A group of two of which the first has ended, and the time of the second is over."""
-    monkeypatch.setattr(group_commit, "GROUP_SECONDS", 0.0)
-    here, operations, handles = await grouped(2)
-    await handles[0].commit_later()
-    return here, operations, handles
-
-
 async def eventually(here: World, wanted: Callable[[list[str]], bool]) -> None:
     while not wanted(await keys_of(here.blobs)):  # noqa: ASYNC110 - a store tells nobody
         await asyncio.sleep(0.001)
@@ -273,41 +265,58 @@ def is_marked(keys: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("succeeds", [True, False])
-async def test_a_slow_operation_gets_an_object_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, succeeds: bool
-) -> None:
-    here, (quick, slow_one), handles = await slow(monkeypatch)
-    await eventually(here, is_marked)
-    states = await here.states()
-    assert (states[quick.id], states[slow_one.id]) == ("committed", "pending")
-    if succeeds:
-        assert await handles[1].commit()
-        assert (await here.states())[slow_one.id] == "committed"
-    else:
-        assert await handles[1].rollback()
-        assert slow_one.id not in await here.states()
-
-
-async def test_a_slow_operation_whose_object_cannot_be_written_stays_open_in_the_mark(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_slow_call_gets_entries_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, number: int, succeeds: bool
 ) -> None:
     monkeypatch.setattr(group_commit, "GROUP_SECONDS", 0.0)
-    here, (quick, slow_one), handles = await grouped(2)
+    here = await world()
+    first, quick, *slow_ones = make_directories(2 + number)
+    tasks = await here.begin_together([first], [quick], slow_ones)
+    _, handle, slow_handle = [await task for task in tasks]
+    await handle.commit_later()
+    await eventually(here, is_marked)
+    states = await here.states()
+    assert states[quick.id] == "committed"
+    assert {states[each.id] for each in slow_ones} == {"pending"}
+    if succeeds:
+        assert await slow_handle.commit()
+        states = await here.states()
+        assert {states[each.id] for each in slow_ones} == {"committed"}
+    else:
+        assert await slow_handle.rollback()
+        assert not {each.id for each in slow_ones} & set(await here.states())
+    found = [one async for one in LogReader(here.blobs).records()]
+    assert len(records_only(found)) == len(found)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_slow_call_whose_entries_cannot_be_written_stays_open_in_the_mark(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(group_commit, "GROUP_SECONDS", 0.0)
+    here = await world()
+    first, quick, *slow_ones = make_directories(2 + number)
+    tasks = await here.begin_together([first], [quick], slow_ones)
+    _, handle, slow_handle = [await task for task in tasks]
     here.faults.fail_when(
         lambda call: call.method == "put" and call.key.startswith(ENTRY),
         UnreachableError("no route"),
-        times=2,  # the mark of the operation that was alone, and the entry
+        times=number,
     )
-    await handles[0].commit_later()
+    await handle.commit_later()
     await eventually(here, is_marked)
     states = await here.states()
-    assert (states[quick.id], states[slow_one.id]) == ("committed", "pending")
-    await handles[1].commit_later()
+    assert states[quick.id] == "committed"
+    assert {states[each.id] for each in slow_ones} == {"pending"}
+    await slow_handle.commit_later()
     await here.log.drained()
-    found = latest([one async for one in LogReader(here.blobs).records()])
-    truth = found[slow_one.object_id]
-    assert truth.committed is not None
-    assert truth.pending == ()
+    found = [one async for one in LogReader(here.blobs).records()]
+    assert len(records_only(found)) == len(found)
+    for each in slow_ones:
+        truth = latest(found)[each.object_id]
+        assert truth.committed is not None
+        assert truth.pending == ()
 
 
 async def test_an_operation_that_contradicts_itself_fails_alone() -> None:
