@@ -489,6 +489,11 @@ impl<'a> EntryView<'a> {
         self.items.cell(self.facts.item(), attribute)
     }
 
+    /// Whether the item has the attribute, with whatever value.
+    pub fn has(&self, attribute: Attribute) -> bool {
+        !self.cell(attribute).is_absent()
+    }
+
     /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.facts.is_dir

@@ -197,10 +197,11 @@ pub fn named_facts(
         let keys = Keys { form: volume, count, hash };
         let (entries, others) =
             EntryColumns::read_some(rows.items(), rows.places(), &keys.form, |entry| {
-                let physical = entry.physical();
-                keys.is_plain(entry)
-                    && !entry.is_reservation()
-                    && physical.is_none_or(|physical| is_physical_key(physical.text))
+                let is_clear = match entry.physical() {
+                    Some(physical) => entry.committed() && is_physical_key(physical.text),
+                    None => !entry.has(Attribute::Physical),
+                };
+                is_clear && keys.is_plain(entry) && !entry.has(Attribute::Pending)
             });
         let mut named = FactLines::with_capacity(entries.len(), entries.len() * 80);
         for row in 0..entries.len() {
