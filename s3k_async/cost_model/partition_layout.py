@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from typing import Final
+
+from s3k_async.oplog.group_commit import GROUPED_CALLS
 
 __all__ = ["ChildCount", "Page", "Partition", "even_partitions", "page_runs", "paged"]
+
+LIKELY_GROUP: Final = 8
+"""Changes in a group, expected (docs/design/012-small-and-fast.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,15 @@ class ChildCount:
 
     def __mul__(self, times: int) -> ChildCount:
         return ChildCount(self.likely * times, self.low * times, self.high * times)
+
+    def shared_with(self, changes: int) -> ChildCount:
+        """The same objects of the log, and those of single changes at the same time, which
+        share objects (`oplog.group_commit`): about eight of them."""
+        return ChildCount(
+            self.likely + -(-changes // LIKELY_GROUP),
+            -(-(self.low + changes) // GROUPED_CALLS),
+            self.high + changes,
+        )
 
 
 @dataclass(frozen=True, slots=True)

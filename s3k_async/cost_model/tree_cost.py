@@ -243,6 +243,7 @@ def _renaming_plainly(tree: LaidTree, service: Service, target_parents: int) -> 
     work.get(0)
     work.log(_one(1))
     work.transact(top.own_item, 2 if target_parents else 1, _one(1))
+    _log_each(work, tree, tree.directories - 1)
     for kind in tree.kinds:
         _move_children(work, kind)
         if kind.level:
@@ -261,15 +262,14 @@ def _renaming_plainly(tree: LaidTree, service: Service, target_parents: int) -> 
 def _deletion_plainly(tree: LaidTree, service: Service) -> Workload:
     work = Workload(service.latency)
     _begin_transaction(work, tree.top)
+    _log_each(work, tree, tree.directories)
     for kind in tree.kinds:
         read_children(work, kind)
         work.entries_changed += kind.count * kind.files
-        work.log(kind.segments() * kind.count)
         transactions = kind.transactions(MAX_TRANSACTION)
         work.transact(kind.file_item, kind.count * kind.files, transactions * kind.count)
         if kind.level:
             work.update(kind.own_item + INTENT_BYTES, _one(kind.count))
-        work.log(_one(kind.count))
         work.transact(kind.own_item, kind.count, _one(kind.count))
         files, directories = kind.fullest()
         work.heat(
@@ -300,7 +300,6 @@ def _move_children(work: Workload, kind: Kind) -> None:
     """List the children of all directories of a kind, and move the files among them."""
     read_children(work, kind)
     work.entries_changed += kind.count * kind.files
-    work.log(kind.segments() * kind.count)
     work.transact(
         kind.file_item, 2 * kind.count * kind.files, kind.transactions(MOVES) * kind.count
     )
@@ -308,12 +307,20 @@ def _move_children(work: Workload, kind: Kind) -> None:
     work.get(kind.own_item, kind.chunks() * kind.count)
 
 
+def _log_each(work: Workload, tree: LaidTree, directories: int) -> None:
+    """The log of a change that is not atomic: a segment for each chunk of files, and an entry for
+    each of `directories`; small ones of those that change at the same time share objects."""
+    segments = ChildCount()
+    for kind in tree.kinds:
+        segments += kind.segments() * kind.count
+    work.log(segments.shared_with(directories))
+
+
 def _move_directory(work: Workload, kind: Kind) -> None:
     """Directories below the top: each gets an intent and is created at its new path, and its
     target parent is read."""
     work.update(kind.own_item + INTENT_BYTES, _one(kind.count))
     work.get(0, _one(kind.count))
-    work.log(_one(kind.count))
     work.transact(kind.own_item + INTENT_BYTES, kind.count, _one(kind.count))
     work.get(kind.own_item, _one(kind.count))
 

@@ -210,7 +210,7 @@ def on_files(
     default one for each file.
 
     The first call in a directory reads its parents, the others have them in the cache. Concurrent
-    calls share these reads, so that there may be fewer.
+    calls share these reads, so that there may be fewer, and objects of the log.
     """
     calls = tree.files if calls is None else calls
     work = Workload(service.latency)
@@ -221,6 +221,7 @@ def on_files(
     firsts = min(tree.filled, calls)
     for call, times in ((first, firsts), (later, calls - firsts)):
         work.add(call.work, times)
+    work.share_log(calls)
     if verb == "write" and subject.parents and calls:
         looks = work.requests.get(("table", "GetItem"), ChildCount())
         work.requests["table", "GetItem"] = replace(looks, low=looks.low - calls + firsts)

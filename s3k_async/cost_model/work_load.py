@@ -91,6 +91,16 @@ class Workload:
         """Pending and committed objects of the operation log."""
         self.count("log", "PutObject", objects * 2, self.latency.put)
 
+    def share_log(self, calls: int) -> None:
+        """Note that the changes counted so far are those of concurrent calls, which share objects
+        of the log."""
+        number = self.requests.get(("log", "PutObject"))
+        if number is None or calls < 2:
+            return
+        shared = ChildCount().shared_with(number.likely // 2) * 2
+        self.requests["log", "PutObject"] = shared
+        self.waits["log"] *= shared.likely / number.likely
+
     def data(self, operation: str, times: ChildCount) -> None:
         """Requests for the bytes of files."""
         reading = operation in {"GetObject", "HeadObject"}

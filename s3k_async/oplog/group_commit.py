@@ -39,13 +39,13 @@ from s3k_async.oplog.pending_log import (
 )
 from s3k_async.oplog.segments import segment_lines
 
-__all__ = ["GROUPED_OPERATIONS", "GROUP_SECONDS", "GroupCommit"]
+__all__ = ["GROUPED_CALLS", "GROUPED_OPERATIONS", "GROUP_SECONDS", "GroupCommit"]
 
 GROUPED_OPERATIONS: Final = 8
 """Most operations of one call that are grouped with those of others."""
 GROUP_SECONDS: Final = 1.0
 """Seconds after which a group is marked without the operations whose outcome is still open."""
-_CALLS: Final = 256
+GROUPED_CALLS: Final = 256
 """Most calls in one group."""
 _GROUPS: Final = 64
 """Groups without a mark; the next one waits until one of them has it."""
@@ -163,7 +163,7 @@ class GroupCommit:
         """The next calls of those that wait; no two of them have the same operation."""
         calls: list[_Grouped] = []
         ids: set[str] = set()
-        while self._waiting and len(calls) < _CALLS:
+        while self._waiting and len(calls) < GROUPED_CALLS:
             if not self._waiting[0].is_given_up:
                 if not ids.isdisjoint(self._waiting[0].ids):
                     break

@@ -93,7 +93,12 @@ async def test_trees(layout: LayoutName, verb: str, shape: str, suffix_count: in
                 case _:
                     await client.delete("/in/tree", recursive=True, atomic=verb == "delete")
                     work = deletion(tree, SERVICE, atomic=verb == "delete")
-            assert predicted(work) == await made(client, counter)
+            counts = await made(client, counter)
+    if layout == "path" and verb.endswith("plainly"):
+        # Directories that are changed at the same time share objects of the log.
+        within_bounds(work, counts, {"PutObject"})
+    else:
+        assert predicted(work) == counts
 
 
 @pytest.mark.parametrize("suffix_count", [1, 3, 10])
@@ -240,7 +245,8 @@ async def test_a_new_client_in_layout_tree(verb: str, files: list[str]) -> None:
         subject = VerbArguments(3, file_bytes=1, tuning=maker.config.tuning)
         work = on_tree(verb, tree, subject, SERVICE)
         work.precede(first_reads(verb, tree, SERVICE))
-        within_bounds(work, counts, {"BatchGetItem"} if verb == "load" else {"GetItem"})
+        uncertain = {"load": {"BatchGetItem"}, "write": {"GetItem", "PutObject"}}
+        within_bounds(work, counts, uncertain.get(verb, {"GetItem"}))
 
 
 @pytest.mark.parametrize("missing", [1, 2, 4, 95])
@@ -342,7 +348,8 @@ async def test_many_single_calls_at_once_are_within_bounds(layout: LayoutName, v
         tree = await laid(maker, "/in", MEMORY)
         subject = VerbArguments(2, file_bytes=5, tuning=maker.config.tuning)
         work = on_files(verb, tree, subject, SERVICE)
-    within_bounds(work, counts, {"GetItem"} if verb == "write" else set())
+    uncertain = {"write": {"GetItem", "PutObject"}, "overwrite": {"PutObject"}, "stat": set()}
+    within_bounds(work, counts, uncertain[verb])
 
 
 @both
@@ -368,7 +375,8 @@ async def test_a_mixture(layout: LayoutName) -> None:
                 counts = await made(client, counter)
         subject = VerbArguments.below(tree, maker.config.tuning)
         work, later = mixed(calls, tree, subject, SERVICE)
-        assert predicted(work) == counts
+        # The model takes the calls for concurrent ones, which share objects of the log.
+        within_bounds(work, counts, {"PutObject"})
         assert bool(later.requests) == (layout == "tree")
 
 
@@ -378,6 +386,8 @@ def test_a_mixture_makes_single_directories(layout: LayoutName) -> None:
     subject = VerbArguments.below(tree, Tuning())
     work, _ = mixed({"makedirs": 3}, tree, subject, SERVICE)
     one = single("makedirs", replace(subject, missing=1), SERVICE)
+    logged = work.requests.pop(("log", "PutObject"))
+    assert logged.high == one.requests.pop(("log", "PutObject")).likely * 3
     assert work.requests == {key: number * 3 for key, number in one.requests.items()}
 
 

@@ -175,7 +175,7 @@ class MemoryItems:
                 begin = 0 if cursor is None else bisect_right(table.order, key_of(cursor))
                 rest = (
                     key
-                    for key in islice(table.order, begin, None)
+                    for key in map(table.order.__getitem__, range(begin, len(table.order)))
                     if segment_of(key.partition) % segments == segment
                 )
                 page = list(islice(rest, size))
