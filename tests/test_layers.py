@@ -155,7 +155,7 @@ def test_only_volumes_and_the_migration_choose_a_layout() -> None:
 
 def test_another_choice_of_a_layout_is_noticed() -> None:
     tree = ast.parse("from s3k_async.layouts.path.path_layout import PathLayout")
-    for module in ("volumes.volume", "layouts.tree.restore_plan"):
+    for module in ("volumes.volume", "layouts.tree.tree_restore"):
         assert layouts_imported(f"{PACKAGE}.{module}", tree) == []
     for module in ("client", "integrity.verify", "spark.restore_job", "namespace.store"):
         assert layouts_imported(f"{PACKAGE}.{module}", tree)

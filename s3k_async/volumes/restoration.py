@@ -30,8 +30,8 @@ from s3k_async.integrity.local_restore import (
 )
 from s3k_async.integrity.restore_plan import TreePlan
 from s3k_async.integrity.restore_report import RestoreReport
-from s3k_async.layouts.path.restore_plan import PathPlan
-from s3k_async.layouts.tree.restore_plan import IdPlan
+from s3k_async.layouts.path.path_restore import PathPlan
+from s3k_async.layouts.tree.tree_restore import IdPlan
 from s3k_async.model import ROOT, Entry, HashName, LayoutName, Progress
 from s3k_async.namespace.layout import LayoutCheck
 from s3k_async.namespace.store import MetadataStore
