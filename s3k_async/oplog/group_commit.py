@@ -6,7 +6,8 @@ of them is known. An operation that takes longer than GROUP_SECONDS gets an entr
 that the mark of the others does not wait for it.
 
 A few operations that wait while the outcome of more is open wait until they are as many, since
-those that end are followed by others: at most as long as the last write took.
+those that end are followed by others: at most as long as the last write took. ENOUGH_CALLS wait for
+nothing, not even for the end of the write of another group.
 """
 
 from __future__ import annotations
@@ -39,7 +40,14 @@ from s3k_async.oplog.pending_log import (
 )
 from s3k_async.oplog.segments import segment_lines
 
-__all__ = ["GROUPED_CALLS", "GROUPED_OPERATIONS", "GROUP_SECONDS", "GroupCommit"]
+__all__ = [
+    "ENOUGH_CALLS",
+    "GROUPED_CALLS",
+    "GROUPED_OPERATIONS",
+    "GROUP_SECONDS",
+    "WRITES",
+    "GroupCommit",
+]
 
 GROUPED_OPERATIONS: Final = 8
 """Most operations of one call that are grouped with those of others."""
@@ -47,6 +55,11 @@ GROUP_SECONDS: Final = 1.0
 """Seconds after which a group is marked without the operations whose outcome is still open."""
 GROUPED_CALLS: Final = 256
 """Most calls in one group."""
+ENOUGH_CALLS: Final = 10
+"""Calls that are written although another group is being written: so many that a call's share of
+the two objects of a group is small."""
+WRITES: Final = 4
+"""Most objects that are written at once."""
 _GROUPS: Final = 64
 """Groups without a mark; the next one waits until one of them has it."""
 _LINGER_SECONDS: Final = 0.05
@@ -78,7 +91,8 @@ class GroupCommit:
         self._series = ""
         """The first part of the ids of its segments."""
         self._number = 0
-        self._is_writing = False
+        self._writes = 0
+        """Objects that are being written."""
         self._waiting: deque[_Grouped] = deque()
         self._open = 0
         """Calls in groups that are written, but not settled."""
@@ -92,8 +106,9 @@ class GroupCommit:
     async def begin(self, operations: Sequence[Operation]) -> PendingLog:
         """Write the operations of one call as pending: at once, or in the next group. Raises as
         `OperationLog.begin`."""
-        if not (self._is_writing or self._waiting or self._open):
+        if not (self._writes or self._waiting or self._open):
             objects = self._writer.objects(operations)
+            self._writes += 1
             with self._writing():
                 return await self._writer.write(objects)
         call = _Grouped(self._writer, operations)
@@ -125,14 +140,13 @@ class GroupCommit:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """The time in which an object is being written."""
-        self._is_writing = True
+        """The time in which one of the objects in `_writes` is being written."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
             yield
         finally:
-            self._is_writing = False
+            self._writes -= 1
             self._seconds = loop.time() - began
             self._write_next()
 
@@ -140,9 +154,12 @@ class GroupCommit:
         """Start writing the calls that wait, if it is time."""
         if overdue:
             self._timer = None
-        if self._is_writing or not self._waiting or len(self._tasks) >= _GROUPS:
+        is_enough = len(self._waiting) >= ENOUGH_CALLS
+        if self._writes >= (WRITES if is_enough else 1):
             return
-        if len(self._waiting) < self._open and not overdue:
+        if not self._waiting or len(self._tasks) >= _GROUPS:
+            return
+        if len(self._waiting) < self._open and not (is_enough or overdue):
             if self._timer is None:
                 seconds = min(self._seconds, _LINGER_SECONDS)
                 loop = asyncio.get_running_loop()
@@ -152,7 +169,7 @@ class GroupCommit:
             self._timer.cancel()
             self._timer = None
         if calls := self._taken():
-            self._is_writing = True
+            self._writes += 1
             self._pid = os.getpid()
             # The first call's context: the request is counted as one of its own.
             task = asyncio.create_task(self._run(calls), context=calls[0].context)

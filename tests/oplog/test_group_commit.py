@@ -12,7 +12,7 @@ from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.errors import LogFormatError, ServiceError, UnreachableError
 from s3k_async.oplog import group_commit
 from s3k_async.oplog.entries import Operation, parse_key
-from s3k_async.oplog.group_commit import GROUPED_OPERATIONS
+from s3k_async.oplog.group_commit import ENOUGH_CALLS, GROUPED_OPERATIONS, WRITES
 from s3k_async.oplog.log_reader import LogReader, latest
 from s3k_async.oplog.log_writer import NativeLog
 from s3k_async.oplog.pending_log import PendingLog
@@ -349,6 +349,38 @@ async def test_many_operations_of_one_call_are_not_grouped() -> None:
     here.gate.open.set()
     for task in tasks:
         assert await (await task).commit()
+
+
+@pytest.mark.parametrize(("waiting", "writes"), [(ENOUGH_CALLS - 1, 1), (ENOUGH_CALLS, 2)])
+async def test_enough_calls_do_not_wait_for_the_write_of_another_group(
+    waiting: int, writes: int
+) -> None:
+    here = await world()
+    operations = make_directories(1 + waiting)
+    tasks = [asyncio.create_task(here.log.begin([one])) for one in operations]
+    await turns()
+    assert len(here.gate.writes) == writes
+    here.gate.open.set()
+    for task in tasks:
+        await (await task).commit_later()
+    await here.log.drained()
+    assert len(here.gate.writes) == 2
+    assert set((await here.states()).values()) == {"committed"}
+
+
+async def test_few_groups_are_written_at_once() -> None:
+    here = await world()
+    operations = make_directories(1 + ENOUGH_CALLS * (WRITES + 2))
+    tasks = [asyncio.create_task(here.log.begin([one])) for one in operations]
+    await turns()
+    assert len(here.gate.writes) == WRITES
+    here.gate.open.set()
+    for task in tasks:
+        await (await task).commit_later()
+    await here.log.drained()
+    assert len(here.gate.writes) == WRITES + 1
+    states = await here.states()
+    assert [states[one.id] for one in operations] == ["committed"] * len(operations)
 
 
 async def test_segments_of_groups_are_numbered_without_gaps() -> None:

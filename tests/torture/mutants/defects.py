@@ -242,6 +242,13 @@ DEFECTS: tuple[Defect, ...] = (
         f"{GROUPS}::test_a_call_that_is_cancelled_while_its_group_is_written_counts_as_failed",
     ),
     Defect(
+        "groups that are all written at once",
+        "oplog/group_commit.py",
+        "        if self._writes >= (WRITES if is_enough else 1):\n            return\n",
+        "        if self._writes >= 1 and not is_enough:\n            return\n",
+        f"{GROUPS}::test_few_groups_are_written_at_once",
+    ),
+    Defect(
         "a run of segments over a gap, whose operations nobody would read",
         "oplog/segment_ids.py",
         "runs[start - 1][1] >= first - 1",
