@@ -66,6 +66,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
             "ours",
             "physical keys in a batch",
         ),
+        *_for_each_file(run),
         *_imports(run),
         *_engines(run),
         *_at_latency(run),
@@ -132,6 +133,18 @@ def _single(run: _Run) -> list[Verdict]:
         for verb in ("stat", "create", "delete")
     ]
     return requests + verbs
+
+
+def _for_each_file(run: _Run) -> list[Verdict]:
+    """What is counted rather than timed, for each of many small files."""
+    goals = {"create": 1.2, "put -r": 1.05, "embedded put -r": 1.2}
+    counted = [each for row in ("requests", "syncs") for each in run.of_row(row)]
+    return [
+        _at_most(f"{each.case}: {each.unit} for each", most, [each.amount / each.facts["files"]])
+        for each in counted
+        for name, most in goals.items()
+        if each.case.startswith(f"{name},")
+    ]
 
 
 def _imports(run: _Run) -> list[Verdict]:

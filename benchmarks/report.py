@@ -177,8 +177,8 @@ def _header(row: str) -> str:
             "| case | contender | idle, MiB | peak, MiB | above idle, MiB "
             "|\n|---|---|---|---|---|\n"
         )
-    if row == "requests":
-        return "| case | contender | requests |\n|---|---|---|\n"
+    if row in ("requests", "syncs"):
+        return f"| case | contender | {row} |\n|---|---|---|\n"
     if row == "import":
         return "| module | ms | slowest to fastest |\n|---|---|---|\n"
     return (
@@ -195,7 +195,7 @@ def _line(case: str, result: Result, ratio: float | None) -> str:
             f"| {case} | {result.contender} | {facts['idle']} | {facts['peak']} | {facts['above']} "
             "|\n"
         )
-    if result.row == "requests":
+    if result.row in ("requests", "syncs"):
         return f"| {case} | {result.contender} | {result.amount:,} |\n"
     if result.row == "import":
         slowest, fastest = max(result.seconds) * 1000, min(result.seconds) * 1000

@@ -6,11 +6,12 @@ import asyncio
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from benchmarks.contenders.keys import bounded
 
-__all__ = ["VERBS", "BlockingFiles", "SmallFiles", "Verb", "Work"]
+__all__ = ["VERBS", "BlockingFiles", "SmallFiles", "Verb", "Work", "small_tree"]
 
 Verb: TypeAlias = Literal["put", "read", "stat", "copy", "rename", "delete"]
 VERBS: tuple[Verb, ...] = ("put", "read", "stat", "copy", "delete")
@@ -114,3 +115,13 @@ class BlockingFiles(ABC):
     @abstractmethod
     def _one(self, work: Work, source: str, target: str) -> int:
         """Do the work for one file; the bytes that it had if it was put, read or looked at."""
+
+
+def small_tree(place: Path, files: int) -> str:
+    """A local directory with so many files of 100 bytes, 500 in each of its directories."""
+    local = place / "tree"
+    for number in range(files):
+        directory = local / f"{number // 500:04}"
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"part-{number:08}").write_bytes(b"x" * 100)
+    return str(local)

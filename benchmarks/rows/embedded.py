@@ -1,17 +1,28 @@
-"""The embedded volume beside JuiceFS, where it is installed, and a plain directory."""
+"""The embedded volume beside JuiceFS, where it is installed, and a plain directory; its syncs are
+counted where strace is installed."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
+import signal
+import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 from benchmarks.contenders.ours import ClientFiles, client
-from benchmarks.contenders.small_files import BlockingFiles, SmallFiles, Verb, Work
+from benchmarks.contenders.small_files import (
+    BlockingFiles,
+    SmallFiles,
+    Verb,
+    Work,
+    small_tree,
+)
 from benchmarks.contenders.with_mount import MountedFiles, juicefs, juicefs_missing
 from benchmarks.measuring import Case, Result, Run, measure
 from benchmarks.rows.scope import Scope
@@ -51,6 +62,9 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
                 yield result
             async for result in _tree(scope, fs, place):
                 yield result
+            if shutil.which("strace") is not None:
+                async for result in _counted(scope, fs, place):
+                    yield result
 
 
 def _config(place: Path) -> VolumeConfig:
@@ -101,17 +115,12 @@ async def _verbs(scope: Scope, them: dict[str, _Files], note: str) -> AsyncItera
 async def _tree(scope: Scope, fs: S3kClient, place: Path) -> AsyncIterator[Result]:
     """`put -r`, beside the number of small files that a thread writes and syncs on this disk."""
     files, turn = scope.pick(1_000, 5_000), 0
-    local = place / "tree"
-    for number in range(files):
-        directory = local / f"{number // 500:04}"
-        if number % 500 == 0:
-            directory.mkdir(parents=True)
-        (directory / f"part-{number:08}").write_bytes(b"x" * 100)
+    local = small_tree(place, files)
 
     async def put() -> int:
         nonlocal turn
         turn += 1
-        result = await upload(fs, str(local), f"/tree-{turn}", overwrite=False)
+        result = await upload(fs, local, f"/tree-{turn}", overwrite=False)
         return result.files
 
     case = Case(
@@ -127,6 +136,54 @@ async def _tree(scope: Scope, fs: S3kClient, place: Path) -> AsyncIterator[Resul
     )
     for result in await measure(case):
         yield result
+
+
+async def _counted(scope: Scope, fs: S3kClient, place: Path) -> AsyncIterator[Result]:
+    """Calls of fsync and fdatasync by this process, for files, directories and the table; not
+    timed."""
+    files = scope.pick(1_000, 5_000)
+    local, mine = small_tree(place, files), ClientFiles(fs)
+    await fs.makedirs("/syncs")
+
+    async def put() -> None:
+        await upload(fs, local, "/syncs/tree", overwrite=False)
+
+    def single(verb: Verb) -> Run:
+        work = Work(verb, "/syncs/f", "/syncs/g", DATA, files, IN_FLIGHT)
+        return partial(mine.many, work)
+
+    works: dict[str, Run] = {
+        "put -r": put,
+        f"write, {IN_FLIGHT} in flight": single("put"),
+        f"rename, {IN_FLIGHT} in flight": single("rename"),
+        f"delete, {IN_FLIGHT} in flight": single("delete"),
+    }
+    for name, work in works.items():
+        with _syncs(place / "strace.txt") as counted:
+            await work()
+            await asyncio.sleep(1)  # the last committed records of the log
+        syncs = counted["syncs"]
+        facts = {"syncs": syncs, "files": files}
+        case = f"embedded {name}, {files:,} files"
+        yield Result("syncs", case, OURS, syncs, "syncs", [], [], OURS, facts=facts)
+
+
+@contextmanager
+def _syncs(output: Path) -> Iterator[dict[str, int]]:
+    """Counts the syncs of this process meanwhile; the number is there afterwards."""
+    words = ["strace", "-f", "-c", "-e", "trace=fsync,fdatasync", "-o", str(output)]
+    tracer = subprocess.Popen([*words, "-p", str(os.getpid())], stderr=subprocess.PIPE, text=True)
+    counted: dict[str, int] = {}
+    try:
+        assert tracer.stderr is not None
+        tracer.stderr.readline()  # it is attached
+        yield counted
+    finally:
+        tracer.send_signal(signal.SIGINT)
+        tracer.wait()
+    # Columns: share of the time, seconds, microseconds of a call, calls, errors, name.
+    lines = [line.split() for line in output.read_text().splitlines()]
+    counted["syncs"] = sum(int(line[3]) for line in lines if line and line[-1].endswith("sync"))
 
 
 def _synced(place: Path) -> float:

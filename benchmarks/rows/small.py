@@ -1,13 +1,16 @@
-"""Small files against the canned server, one a call, at several numbers in flight."""
+"""Small files against the canned server, one a call, at several numbers in flight; then counts of
+their requests to S3."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 
 from benchmarks.contenders.ours import ClientFiles, PortFiles, client
-from benchmarks.contenders.small_files import VERBS, SmallFiles, Verb, Work
+from benchmarks.contenders.small_files import VERBS, SmallFiles, Verb, Work, small_tree
 from benchmarks.contenders.with_aiobotocore import AiobotocoreFiles, client_of
 from benchmarks.contenders.with_obstore import Obstore, ObstoreFiles
 from benchmarks.contenders.with_pyarrow import PyarrowFiles, PyarrowS3
@@ -15,11 +18,15 @@ from benchmarks.contenders.with_s3fs import S3fs, S3fsFiles
 from benchmarks.measuring import Case, Result, Run, measure
 from benchmarks.rows.scope import Scope
 from benchmarks.servers import BUCKET, Canned, config_for
+from s3k_async import S3kClient
+from s3k_async.bulk.transfer import upload
 
 __all__ = ["results"]
 
 SIZES = {1: VERBS, 64: VERBS[:2]}
 """KiB of a file, and the verbs for which its size matters."""
+IN_FLIGHT = 32
+"""Calls at a time whose requests are counted."""
 CLIENT = "ours, client"
 PORT = "ours, S3 alone"
 
@@ -49,6 +56,8 @@ async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
                 await fs.makedirs("/small")
                 async for result in _verbs(scope, server, them, verbs, kilobytes, in_flight):
                     yield result
+    async for result in _counted(scope, server):
+        yield result
 
 
 async def _verbs(
@@ -87,6 +96,41 @@ async def _verbs(
         )
         for result in await measure(case):
             yield result
+
+
+async def _counted(scope: Scope, server: Canned) -> AsyncIterator[Result]:
+    """Requests to S3 for files of 100 bytes, for their data and the log; not timed."""
+    files, data = scope.pick(1_000, 5_000), bytes(100)
+
+    async def create(fs: S3kClient) -> None:
+        work = Work("put", "/counted/single", "", data, files, IN_FLIGHT)
+        await ClientFiles(fs).many(work)
+
+    with tempfile.TemporaryDirectory(prefix="s3k-bench-") as place:
+        local = small_tree(Path(place), files)
+
+        async def put(fs: S3kClient) -> None:
+            await upload(fs, local, "/counted/tree", overwrite=False)
+
+        works = {f"create, {IN_FLIGHT} in flight": create, "put -r": put}
+        for name, work in works.items():
+            server.reset()
+            # Closing waits for the last committed records of the log.
+            async with client(config_for(server.engine, server.engine)) as fs:
+                await fs.makedirs("/counted")
+                before = _to_s3(server)
+                await work(fs)
+            requests = _to_s3(server) - before
+            case = f"{name}, {files:,} files of 100 bytes, to S3"
+            facts = {"requests": requests, "files": files}
+            yield Result(
+                "requests", case, "ours", requests, "requests", [], [], "ours", facts=facts
+            )
+
+
+def _to_s3(server: Canned) -> int:
+    """Requests to S3 so far. Those to the table have the name of an operation."""
+    return sum(count for name, count in server.counts().items() if name.isupper())
 
 
 def _limit(server: Canned, verb: Verb, data: bytes, connections: int) -> str:
