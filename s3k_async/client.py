@@ -23,7 +23,7 @@ from s3k_async.bulk.adoption import adopt_many
 from s3k_async.bulk.copying import copy
 from s3k_async.bulk.file_reads import exists_many, read_each, read_many, stat_many
 from s3k_async.bulk.file_writes import write_many
-from s3k_async.bulk.path_changes import delete, delete_many, rename, rename_many
+from s3k_async.bulk.path_changes import delete, delete_many, exchange, rename, rename_many
 from s3k_async.bulk.publish import ProgressCallback, touch, write
 from s3k_async.bulk.staged_uploads import StagedWriter, discard_staged, open_staged
 from s3k_async.bulk.trash import Trash
@@ -603,6 +603,19 @@ class S3kClient:
             atomic=atomic,
             progress=progress,
         )
+
+    @counted_call
+    async def exchange(self, first: Path, second: Path) -> ChangeResult:
+        """Let the entries at two paths change places atomically, without copying data: at any time
+        one of the two is at each path.
+
+        Both are files, or, in a volume of layout `tree`, any of them a directory with everything
+        below it. Exchanging a path with itself has no effect. A call that raises has changed
+        nothing; after OutcomeUnknownError, all or nothing. Raises PathNotFoundError,
+        RenameIntoSelfError (one path is below the other), UnsupportedError (a directory in layout
+        `path`), UncommittedFileError, BusyError.
+        """
+        return await exchange(self._volume(), self._path(first), self._path(second))
 
     @counted_call
     async def delete(

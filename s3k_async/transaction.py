@@ -18,6 +18,7 @@ from s3k_async._core.active_calls import call, critical
 from s3k_async._core.metering import RequestCounter, counting_towards
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.adoption import look_at
+from s3k_async.bulk.path_changes import need_apart
 from s3k_async.bulk.publish import is_below
 from s3k_async.bulk.staged_uploads import drop_bytes, need_staged
 from s3k_async.errors import (
@@ -42,6 +43,7 @@ from s3k_async.namespace.addresses import Path
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.multi_path_commit import commit_mutations
 from s3k_async.namespace.mutations import (
+    Exchange,
     MakeDirectory,
     Move,
     Mutation,
@@ -256,6 +258,24 @@ class Transaction:
             self._claims.release(old)
             raise
         self._intents.append(Move(entry, new, overwrite))
+
+    @call
+    async def exchange(self, first: Path, second: Path) -> None:
+        """Let the entries at two paths change places at commit, whatever is there by then; as
+        `S3kClient.exchange`.
+
+        No requests are sent before the commit. Raises RenameIntoSelfError (one path is below the
+        other); at commit PathNotFoundError, UnsupportedError, UncommittedFileError.
+        """
+        one, other = self._open_place(first), self._open_place(second)
+        need_apart(one, other)
+        self._claims.check_removal(one)
+        self._claims.check_removal(other)
+        if one == other:
+            return
+        self._claims.take(one, removes=True)
+        self._claims.take(other, removes=True)
+        self._intents.append(Exchange(one, other))
 
     @call
     async def delete(

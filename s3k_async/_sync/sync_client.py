@@ -364,6 +364,18 @@ class S3kSyncClient(BlockingClient):
             )
         )
 
+    def exchange(self, first: Path, second: Path) -> ChangeResult:
+        """Let the entries at two paths change places atomically, without copying data: at any time
+        one of the two is at each path.
+
+        Both are files, or, in a volume of layout `tree`, any of them a directory with everything
+        below it. Exchanging a path with itself has no effect. A call that raises has changed
+        nothing; after OutcomeUnknownError, all or nothing. Raises PathNotFoundError,
+        RenameIntoSelfError (one path is below the other), UnsupportedError (a directory in layout
+        `path`), UncommittedFileError, BusyError.
+        """
+        return self._call(lambda fs: fs.exchange(first, second))
+
     def delete(
         self,
         path: Path,

@@ -90,6 +90,15 @@ class SyncTransaction(BlockingTransaction):
         """
         self._call(lambda tx: tx.rename(source, target, overwrite=overwrite))
 
+    def exchange(self, first: Path, second: Path) -> None:
+        """Let the entries at two paths change places at commit, whatever is there by then; as
+        `S3kClient.exchange`.
+
+        No requests are sent before the commit. Raises RenameIntoSelfError (one path is below the
+        other); at commit PathNotFoundError, UnsupportedError, UncommittedFileError.
+        """
+        self._call(lambda tx: tx.exchange(first, second))
+
     def delete(
         self,
         path: Path,

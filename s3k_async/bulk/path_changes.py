@@ -1,4 +1,4 @@
-"""Renames and deletions, of one path and of lists of paths.
+"""Renames, exchanges and deletions, of one path and of lists of paths.
 
 In a list, files are changed first, many in a request, then the directories, one after the other.
 Each path has its own result.
@@ -27,12 +27,22 @@ from s3k_async.model import ROOT, ChangeResult, Entry, FileStatus, Progress
 from s3k_async.namespace.bulk_changes import BulkOutcome, delete_files
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.entry_reader import existing
+from s3k_async.namespace.multi_path_commit import commit_mutations
+from s3k_async.namespace.mutations import Exchange
 from s3k_async.namespace.pair_renames import PairRenames, RenamePair
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import in_columns
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["Normalise", "delete", "delete_many", "rename", "rename_many"]
+__all__ = [
+    "Normalise",
+    "delete",
+    "delete_many",
+    "exchange",
+    "need_apart",
+    "rename",
+    "rename_many",
+]
 
 Normalise: TypeAlias = Callable[[str | os.PathLike[str]], str]
 """Normalises a path of the caller. Raises S3kError for an invalid one."""
@@ -65,6 +75,25 @@ async def rename(
         return ChangeResult()
     renamed = await volume.store.rename_file(entry, target, overwrite=overwrite)
     return _single("rename", renamed, progress)
+
+
+async def exchange(volume: Volume, first: str, second: str) -> ChangeResult:
+    """Let two entries change places."""
+    volume.store.require_writable(first)
+    need_apart(first, second)
+    if first == second:
+        await existing(volume.store, first)
+        return ChangeResult()
+    return await commit_mutations(volume.store, [Exchange(first, second)])
+
+
+def need_apart(first: str, second: str) -> None:
+    """Raise RenameIntoSelfError if one of two paths that change places is below the other."""
+    if first != second and (is_below(first, second) or is_below(second, first)):
+        raise RenameIntoSelfError(
+            "one of the paths is below the other, so they cannot be exchanged",
+            path=max(first, second, key=len),
+        )
 
 
 async def delete(

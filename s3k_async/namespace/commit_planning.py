@@ -16,6 +16,7 @@ from s3k_async.errors import (
     PathExistsError,
     PathNotFoundError,
     UncommittedFileError,
+    UnsupportedError,
 )
 from s3k_async.model import ROOT, Entry
 from s3k_async.namespace.conflict_backoff import ObstructedError
@@ -23,6 +24,7 @@ from s3k_async.namespace.directories import require_directories
 from s3k_async.namespace.mutations import (
     Change,
     CommitPlan,
+    Exchange,
     MakeDirectory,
     Move,
     Mutation,
@@ -50,7 +52,8 @@ async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitP
 
     Raises PathNotFoundError, PathExistsError, IsDirectoryError, NotDirectoryError,
     UncommittedFileError, ConflictError (an entry to be moved or removed has another version by
-    now), LeaseExpiredError, BusyError; ObstructedError if some paths were read before a concurrent
+    now), UnsupportedError (an exchange of a directory in layout `path`), LeaseExpiredError,
+    BusyError; ObstructedError if some paths were read before a concurrent
     change, and others after it.
     """
     replaced = [each.path for each in mutations if isinstance(each, ReplaceDirectory)]
@@ -72,6 +75,8 @@ async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitP
     for mutation in mutations:
         if isinstance(mutation, Move):
             evaluation.move(mutation)
+        elif isinstance(mutation, Exchange):
+            evaluation.exchange(mutation)
         elif isinstance(mutation, Remove):
             evaluation.remove(mutation)
     evaluation.require_places()
@@ -92,6 +97,11 @@ def _paths(mutations: Iterable[Mutation], *, all_parents: bool) -> Iterable[str]
                     yield from _native.ancestors(mutation.source.path)
                 yield mutation.source.path
                 yield from (*_native.ancestors(mutation.target), mutation.target)
+            case Exchange():
+                for path in (mutation.first, mutation.second):
+                    if all_parents:
+                        yield from _native.ancestors(path)
+                    yield path
             case _:
                 yield from (*_native.ancestors(mutation.path), mutation.path)
 
@@ -278,6 +288,33 @@ class _Evaluation:
         self._count(moved)
         if source.is_dir:
             self.plan.subtrees.append(SubtreeMutation(source, mutation.target))
+
+    def exchange(self, mutation: Exchange) -> None:
+        first, second = self._movable(mutation.first), self._movable(mutation.second)
+        for entry, other in ((first, second), (second, first)):
+            if entry.is_dir and not self._store.keys.by_id:
+                raise UnsupportedError(
+                    "a directory can be exchanged only in a volume of layout `tree`",
+                    path=entry.path,
+                )
+            moved, operations, _ = self._store.plan_move(
+                entry, other.path, self._parent(other.path), None
+            )
+            self._change(other.path, other, moved, operations)
+            self._count(moved)
+            if entry.is_dir:
+                self.plan.subtrees.append(SubtreeMutation(entry, other.path))
+
+    def _movable(self, path: str) -> Entry:
+        """The entry at a path, whose data is durable."""
+        entry = self._found[path]
+        if entry is None:
+            raise PathNotFoundError("no such file or directory", path=path)
+        if entry.is_reservation:
+            raise UncommittedFileError(
+                "the file is still being written and cannot be renamed", path=path
+            )
+        return entry
 
     def remove(self, mutation: Remove) -> None:
         if mutation.missing_ok and self._found[mutation.entry.path] is None:

@@ -70,11 +70,12 @@ Renew: TypeAlias = Callable[[WriteFile], Awaitable[WriteFile]]
 async def commit_mutations(
     store: MetadataStore,
     mutations: Iterable[Mutation],
-    renew: Renew,
-    keep_data: Callable[[], None],
+    renew: Renew | None = None,
+    keep_data: Callable[[], None] = lambda: None,
 ) -> ChangeResult:
-    """Make all changes visible atomically. `keep_data`: called if the data of the written files
-    must stay though the commit fails, since entries in the table still have it.
+    """Make all changes visible atomically. `renew`: needed for files that are written. `keep_data`:
+    called if the data of the written files must stay though the commit fails, since entries in the
+    table still have it.
 
     Raises the errors of `decide` and of the services: then nothing was changed. BusyError when
     other transactions obstructed it for the busy timeout. OutcomeUnknownError: either all changes
@@ -85,6 +86,7 @@ async def commit_mutations(
     async def attempt() -> ChangeResult:
         nonlocal wanted
         while (plan := await decide(store, wanted)).displaced:
+            assert renew is not None, "only a write can be displaced"
             displaced = set(plan.displaced)
             wanted = [
                 await renew(each) if isinstance(each, WriteFile) and each in displaced else each

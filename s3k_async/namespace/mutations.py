@@ -2,7 +2,7 @@
 
 A mutation is recorded when its verb is called, with the entry as it was then. A mutation of a given
 entry (a move, a removal) applies to exactly that entry; a write replaces whatever file is at its
-path at commit.
+path at commit, and an exchange takes whatever is at its paths.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from s3k_async.table.keys import Directory, KeyScheme
 __all__ = [
     "Change",
     "CommitPlan",
+    "Exchange",
     "MakeDirectory",
     "Move",
     "Mutation",
@@ -57,6 +58,14 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange:
+    """Let the entries at two paths change places, of which none is below the other."""
+
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, slots=True)
 class Remove:
     """Remove the entry that was seen at a path."""
 
@@ -83,7 +92,7 @@ class ReplaceDirectory:
     path: str
 
 
-Mutation: TypeAlias = WriteFile | Move | Remove | MakeDirectory | ReplaceDirectory
+Mutation: TypeAlias = WriteFile | Move | Exchange | Remove | MakeDirectory | ReplaceDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +123,7 @@ class Change:
 
     @property
     def replaces_directory(self) -> bool:
-        """Whether a new directory comes to the place of another one."""
+        """Whether something else comes to the place of a directory."""
         before, after = self.before, self.after
         return before is not None and before.is_dir and after is not None and after.id != before.id
 

@@ -111,6 +111,22 @@ def test_mv_replaces_a_file_only_when_told(cli: Cli, small_tree: Tree) -> None:
     cli.ok("mv", "--overwrite", "/top.txt", "/a/one.txt")
 
 
+def test_mv_exchanges_two_files(cli: Cli, volume: str, small_tree: Tree, other_volume: str) -> None:
+    done = cli.ok("mv", "--exchange", "/top.txt", "/a/one.txt").out
+    assert done == f"exchanged 2 files, 13 bytes with {volume}/a/one.txt\n"
+    assert cli.ok("cat", "/a/one.txt").out == "top"
+    assert cli.ok("cat", "/top.txt").output == small_tree["/a/one.txt"]
+    assert "/gone" in cli.fails(3, "mv", "--exchange", "/top.txt", "/gone").errors
+    assert "one of the paths is below" in cli.fails(2, "mv", "--exchange", "/a", "/a/b").errors
+    cli.ok("touch", f"{other_volume}/x")
+    refused = cli.fails(2, "mv", "--exchange", "/top.txt", f"{other_volume}/x")
+    assert "of one volume" in refused.errors
+    for more in (["-f"], ["--no-atomic"], ["/a/b/two.csv"]):
+        usage = cli.fails(2, "mv", "--exchange", *more, "/top.txt", "/a/one.txt")
+        assert "--exchange has two operands and no other options" in usage.errors
+    assert "cannot be combined" in cli.fails(2, "mv", "--exchange", "--pairs", "-").errors
+
+
 def test_mv_refusals(cli: Cli, small_tree: Tree) -> None:
     assert cli.fails(4, "mv", "/a", "/empty").errors.endswith("end the target with a /: /empty/\n")
     assert "/a/b/c" in cli.fails(2, "mv", "/a", "/a/b/c").errors

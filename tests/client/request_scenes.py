@@ -210,6 +210,7 @@ SCENES: dict[str, Scene] = {
     "makedirs, 5 levels": Scene(lambda fs: fs.makedirs("/a/b/c/d/e")),
     "rename a file": Scene(lambda fs: fs.rename("/d/f", "/e/g"), file),
     "rename over a file": Scene(lambda fs: fs.rename("/d/f", "/e/g", overwrite=True), two_files),
+    "exchange two files": Scene(lambda fs: fs.exchange("/d/f", "/e/g"), two_files),
     "rename a directory of 100 files": Scene(lambda fs: fs.rename("/d", "/e/d"), hundred),
     "rename a directory of 100 files, not `atomic`": Scene(
         lambda fs: fs.rename("/d", "/e/d", atomic=False), hundred

@@ -75,6 +75,7 @@ VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
     "makedirs": lambda fs: fs.makedirs("/d"),
     "touch": lambda fs: fs.touch("/f"),
     "rename": lambda fs: fs.rename("/f", "/g"),
+    "exchange": lambda fs: fs.exchange("/f", "/g"),
     "rename_many": lambda fs: fs.rename_many([("/f", "/g")]),
     "delete": lambda fs: fs.delete("/f"),
     "delete_many": lambda fs: fs.delete_many(["/f"]),

@@ -75,6 +75,8 @@ class Scenario:
     implied: bool = False
     """Whether all may be there though something failed: a directory is made by what is put into it,
     and the last page of what is copied may fail when everything was."""
+    alternates: bool = False
+    """Whether running it again after it was complete reverses it."""
     origin: Paths = field(default_factory=dict)
     """What is in another volume, from which it copies."""
     layout: LayoutName = "path"

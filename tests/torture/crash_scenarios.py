@@ -302,6 +302,19 @@ SCENARIOS: Mapping[str, Scenario] = {
         rule="moves",
         gone=True,
     ),
+    "exchange:files": Scenario(
+        {"/d": None, "/d/f": b"one", "/e": None, "/e/g": b"two"},
+        lambda fs, _: fs.exchange("/d/f", "/e/g"),
+        {"/d": None, "/d/f": b"two", "/e": None, "/e/g": b"one"},
+        alternates=True,
+    ),
+    "exchange:trees": Scenario(
+        {"/d": None, "/d/x": None, "/d/x/f": b"one", "/e": None, "/e/y": None, "/e/y/g": b"two"},
+        lambda fs, _: fs.exchange("/d/x", "/e/y"),
+        {"/d": None, "/d/x": None, "/d/x/g": b"two", "/e": None, "/e/y": None, "/e/y/f": b"one"},
+        alternates=True,
+        layouts=("tree",),
+    ),
     "rename_many": Scenario(
         FLAT,
         lambda fs, _: rename_many(fs),

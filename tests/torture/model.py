@@ -27,6 +27,7 @@ from s3k_async.errors import (
     RenameIntoSelfError,
     S3kError,
     UncommittedFileError,
+    UnsupportedError,
 )
 from s3k_async.files.open_files import FileWriter
 
@@ -36,6 +37,7 @@ __all__ = [
     "Copy",
     "Delete",
     "Early",
+    "Exchange",
     "File",
     "Filling",
     "MakeDirectory",
@@ -383,6 +385,46 @@ class Rename(_Changing):
             for path in below(tree, self.source)
         ):
             yield PathExistsError
+
+
+@dataclass(frozen=True)
+class Exchange(_Changing):
+    """`exchange`, of two files, or of directories with all below them."""
+
+    stamp: int
+    first: str
+    second: str
+    directories: bool = False
+    """Whether one of them may be a directory."""
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        await fs.exchange(self.first, self.second)
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        both = (self.first, self.second)
+        missing = {PathNotFoundError for path in both if path not in tree and path != "/"}
+        if self.first == self.second:
+            return Refusal(missing) if missing else Answer(None, tree)
+        if is_below(*both) or is_below(*reversed(both)):
+            return Refusal({RenameIntoSelfError})
+        refusals: set[type[S3kError]] = {*missing}
+        for path in both:
+            if isinstance(tree.get(path), Reserved):
+                refusals.add(UncommittedFileError)
+            if is_directory(tree, path) and not self.directories:
+                refusals.add(UnsupportedError)
+        if refusals:
+            return Refusal(refusals)
+        places = {self.first: self.second, self.second: self.first}
+        return Answer(None, dict(self._placed(tree, places)))
+
+    def _placed(self, tree: Tree, places: Mapping[str, str]) -> Iterator[tuple[str, Node]]:
+        for path, node in tree.items():
+            top = next((top for top in places if is_below(path, top)), None)
+            if top is None:
+                yield path, node
+            else:
+                yield places[top] + path.removeprefix(top), stamped(node, self.stamp)
 
 
 @dataclass(frozen=True)

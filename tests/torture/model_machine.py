@@ -33,6 +33,7 @@ from tests.torture.model import (
     Commit,
     Copy,
     Delete,
+    Exchange,
     File,
     MakeDirectory,
     Node,
@@ -112,6 +113,7 @@ plainly: st.SearchStrategy[Rename | Delete] = st.one_of(
     st.builds(Rename, st.just(0), paths, paths, flags, st.just(False)),
     st.builds(Delete, st.just(0), paths, st.just(True), flags, st.just(False)),
 )
+exchanges = st.builds(Exchange, st.just(0), paths, paths)
 copies = st.builds(Copy, st.just(0), paths, paths, flags, flags)
 lists_of_files = st.builds(
     WriteMany,
@@ -354,6 +356,21 @@ class VolumeMachine(RuleBasedStateMachine):
         target = f"/{name}"
         self.call(self.fresh(Rename(0, source, target)), member)
         self.call(self.fresh(Rename(0, target, source)), 1 - member)
+
+    @rule(operation=exchanges, member=who)
+    def exchange(self, operation: Exchange, member: int) -> None:
+        if any(
+            is_below(writing.path, path)
+            for writing in self.writing
+            for path in (operation.first, operation.second)
+        ):
+            return  # what a directory takes along while it is being written is for `rename`
+        self.call(self.fresh(operation), member)
+
+    @rule(choice=st.data(), member=who)
+    def exchange_what_is_there(self, choice: st.DataObject, member: int) -> None:
+        there = st.sampled_from(["/", *self.states[0]])
+        self.exchange(Exchange(0, choice.draw(there), choice.draw(there)), member)
 
     @rule(operation=plainly, member=who, lost=st.integers(0, 14))
     def change_entry_by_entry(self, operation: Rename | Delete, member: int, lost: int) -> None:
@@ -706,6 +723,8 @@ class InTree:
     def apply(self, tree: Tree) -> Answer | Refusal:
         if isinstance(self.operation, RenameMany | Transact):
             return self.operation.apply(tree, InTree)
+        if isinstance(self.operation, Exchange):
+            return replace(self.operation, directories=True).apply(tree)
         result = apply_in_tree(self.operation, tree, ())
         return result if isinstance(result, Refusal) else Answer(result.value, result.tree)
 

@@ -102,6 +102,11 @@ def cp(
     is_flag=True,
     help="Move a directory entry by entry, with half as many writes; not atomic.",
 )
+@click.option(
+    "--exchange",
+    is_flag=True,
+    help="Let SOURCE and TARGET change places atomically. In layout path, files only.",
+)
 @click.pass_obj
 def mv(
     invocation: Invocation,
@@ -111,6 +116,7 @@ def mv(
     null: bool,
     resume: bool,
     no_atomic: bool,
+    exchange: bool,
 ) -> None:
     """Move or rename files and directories. Within a volume no data is copied, and a directory of
     any size is moved atomically.
@@ -123,12 +129,18 @@ def mv(
     an object with source and target. The whole list is checked before anything is changed.
     """
     need_one_way(operands, pairs, "--pairs", {"-0": null, "--resume": resume}, at_least=2)
-    if pairs is not None and no_atomic:
-        raise click.UsageError("--no-atomic cannot be combined with a list")
+    if pairs is not None and (no_atomic or exchange):
+        option = "--exchange" if exchange else "--no-atomic"
+        raise click.UsageError(f"{option} cannot be combined with a list")
     if pairs is not None:
         _rename_pairs(invocation, pairs, null=null, overwrite=overwrite, resume=resume)
         return
     *sources, target = operands
+    if exchange:
+        if overwrite or no_atomic or len(sources) > 1:
+            raise click.UsageError("--exchange has two operands and no other options")
+        _exchange(invocation, _address(sources[0]), _address(target))
+        return
     addresses, goal = _addresses(sources), parse_address(target)
 
     async def one(clients: Clients, source: Address, progress: ProgressCallback | None) -> Transfer:
@@ -156,6 +168,18 @@ def mv(
             return await transfer_each(addresses, lambda source: one(clients, source, meter.part()))
 
     finish(invocation, "moved", *invocation.run(work), to="to")
+
+
+def _exchange(invocation: Invocation, first: Address, second: Address) -> None:
+    async def work(clients: Clients) -> tuple[ChangeResult, list[str]]:
+        client, other = await clients.of(first), await clients.of(second)
+        if client is not other:
+            raise InvalidArgumentError(
+                "only paths of one volume can be exchanged", path=second.path
+            )
+        return await client.exchange(first.path, second.path), [shown(client, second.path)]
+
+    finish(invocation, "exchanged", *invocation.run(work), to="with")
 
 
 def _rename_pairs(
