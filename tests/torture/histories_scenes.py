@@ -20,6 +20,7 @@ from tests.torture.model import (
     Answer,
     Commit,
     Delete,
+    Exchange,
     File,
     MakeDirectory,
     Operation,
@@ -160,7 +161,7 @@ FILES = ("/f", "/g", "/h")
 def among_files(choice: random.Random, stamp: int) -> Operation:
     """Everything that there is for single files, on three of them."""
     path, other = choice.sample(FILES, 2)
-    kind = choice.randrange(10)
+    kind = choice.randrange(11)
     if kind < 2:
         return Write(stamp, path, _body(choice, stamp), overwrite=choice.random() < 0.7)
     if kind < 4:
@@ -171,6 +172,8 @@ def among_files(choice: random.Random, stamp: int) -> Operation:
         return Reserve(stamp, path, exclusive=True)
     if kind == 6:
         return Touch(stamp, path)
+    if kind == 10:
+        return Exchange(stamp, path, other)
     return Read(path) if kind < 9 else Stat(path)
 
 
