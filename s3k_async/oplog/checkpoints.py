@@ -218,7 +218,7 @@ class CheckpointWriter:
             "part": number,
         }
         head["count"] = len(self._lines)
-        data = seal(json.dumps(head, separators=(",", ":")).encode("ascii") + b"\n" + body)
+        data = seal(json.dumps(head, separators=(",", ":")).encode("ascii") + b"\n", body)
         await self._blobs.put(self._written.part_key(number), data, if_absent=True)
         digest = hashlib.sha256(data).hexdigest()
         self._parts.append(CheckpointPart(self._first, self._last, len(self._lines), digest))

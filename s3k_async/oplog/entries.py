@@ -336,9 +336,9 @@ def deletion_from(document: object, key: str) -> Deletion:
     return Deletion(**{field: document[name] for name, (field, _) in _DELETION_NAMES.items()})
 
 
-def seal(body: bytes) -> bytes:
+def seal(*lines: bytes) -> bytes:
     """A whole log object: lines, each ended by a newline, and their seal."""
-    return body + _seal_of(body)
+    return b"".join((*lines, _seal_of(*lines)))
 
 
 def unseal(data: bytes, content: str, newest: int, key: str) -> list[bytes]:
@@ -417,8 +417,11 @@ def _line(document: dict[str, Any]) -> bytes:
     return _ENCODER.encode(document).encode("ascii")
 
 
-def _seal_of(body: bytes) -> bytes:
-    return b'{"sha256":"%s"}\n' % hashlib.sha256(body).hexdigest().encode("ascii")
+def _seal_of(*lines: bytes) -> bytes:
+    digest = hashlib.sha256()
+    for each in lines:
+        digest.update(each)
+    return b'{"sha256":"%s"}\n' % digest.hexdigest().encode("ascii")
 
 
 _HEADS: Final[dict[tuple[LogState, int], bytes]] = {

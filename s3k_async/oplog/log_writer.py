@@ -288,7 +288,8 @@ class NativeLog:
         parts: list[LogObject] = []
         for first in range(0, len(operations), SEGMENT_OPERATIONS):
             start, end = first, min(len(operations), first + SEGMENT_OPERATIONS)
-            for count, lines in cut_lines(segment_lines(operations, start, end), SEGMENT_BYTES):
+            all_lines = segment_lines(operations, start, end)
+            for count, lines in cut_lines(all_lines, end - start, SEGMENT_BYTES):
                 # After the transaction id a part of a UUID suffices, and keeps the key short.
                 unique = self._runtime.uuid()[-UNIQUE_DIGITS:] if txn else self._runtime.uuid()
                 ids = operation_ids(operations, start, start + count)

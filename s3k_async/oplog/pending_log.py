@@ -152,6 +152,8 @@ def decided(
 ) -> tuple[set[str], set[str]]:
     """The operations that succeeded and those of unknown outcome, of those with the `ids`;
     `succeeded` as in `PendingLog.commit`. Raises ValueError."""
+    if succeeded is None and not unknown:
+        return (ids if isinstance(ids, set) else set(ids)), set()
     undecided = set(unknown)
     done = set(ids) - undecided if succeeded is None else set(succeeded)
     if not (done | undecided) <= set(ids) or done & undecided:
@@ -216,8 +218,11 @@ class PendingObjects:
         self._committing = True
         marks, removals = [], []
         for part in self._objects:
-            successes = [operation_id for operation_id in part.ids if operation_id in done]
-            open_ids = [operation_id for operation_id in part.ids if operation_id in undecided]
+            if len(done) == len(self._ids):
+                successes, open_ids = list(part.ids), []
+            else:
+                successes = [operation_id for operation_id in part.ids if operation_id in done]
+                open_ids = [operation_id for operation_id in part.ids if operation_id in undecided]
             # Without a success, a mark still distinguishes failed operations from unknown ones.
             if successes or 0 < len(open_ids) < len(part.ids):
                 marks.append((part.committed_key, part.committed(successes, open_ids)))

@@ -148,12 +148,14 @@ def seal_segment(segment_id: str, count: int, lines: bytes) -> bytes:
     invalid id."""
     segment_key(segment_id, "pending")
     number = FORMAT if has_directories(lines) else PATH_FORMAT
-    return seal(_head(segment_id, "pending", count, number) + lines)
+    return seal(_head(segment_id, "pending", count, number), lines)
 
 
-def cut_lines(lines: bytes, most: int) -> list[tuple[int, bytes]]:
-    """Lines in runs of at most `most` bytes, or of one longer line: the number of lines of each,
-    and the run."""
+def cut_lines(lines: bytes, count: int, most: int) -> list[tuple[int, bytes]]:
+    """`count` lines in runs of at most `most` bytes, or of one longer line: the number of lines of
+    each, and the run."""
+    if len(lines) <= most:
+        return [(count, lines)]
     runs: list[tuple[int, bytes]] = []
     start = 0
     while start < len(lines):

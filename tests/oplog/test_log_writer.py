@@ -491,7 +491,7 @@ async def test_long_operations_make_more_segments(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("most", [1, 2, 5, 9, 100])
 def test_lines_are_cut_into_runs(most: int) -> None:
     lines = b"a\nbb\nccc\ndddddddd\ne\n"
-    runs = cut_lines(lines, most)
+    runs = cut_lines(lines, 5, most)
     assert b"".join(run for _, run in runs) == lines
     assert sum(count for count, _ in runs) == 5
     assert all(run.endswith(b"\n") and run.count(b"\n") == count for count, run in runs)
