@@ -34,6 +34,7 @@ __all__ = [
     "check_empty",
     "fetch_into",
     "fetch_range",
+    "fetch_range_into",
     "fetch_span",
     "naming_file",
     "need_readable",
@@ -100,6 +101,11 @@ class SequentialCheck:
         """An independent check of the same bytes so far."""
         digest = None if self._digest is None else self._digest.copy()
         return SequentialCheck(self._entry, (digest, self._hashed))
+
+    def is_due(self, end: int) -> bool:
+        """Whether bytes up to this position must be added before they are returned; those that end
+        the file always, since a wrong checksum is an error each time."""
+        return self._digest is not None and (self._hashed < end or end == self._entry.size)
 
     def add(self, start: int, data: Buffer) -> None:
         """Add fetched bytes before they are returned. Raises CorruptDataError when they complete
@@ -179,6 +185,18 @@ async def fetch_range(storage: PhysicalStorage, entry: Entry, start: int, end: i
     return data
 
 
+async def fetch_range_into(
+    storage: PhysicalStorage, entry: Entry, start: int, buffer: memoryview
+) -> None:
+    """As `fetch_range`, into a buffer."""
+    assert entry.physical is not None
+    with naming_file(entry):
+        size = await storage.read_into(
+            entry.physical, start, buffer, size=entry.size, etag=entry.etag
+        )
+    _require_length(entry, start, start + len(buffer), size)
+
+
 async def fetch_into(
     storage: PhysicalStorage,
     entry: Entry,
@@ -209,9 +227,8 @@ async def fetch_into(
         nonlocal checked
         stop = min(end, begin + step)
         # Released, because the traceback of an error keeps this frame.
-        with naming_file(entry), buffer[begin - start : stop - start] as place:
-            size = await storage.read_into(physical, begin, place, size=entry.size, etag=entry.etag)
-        _require_length(entry, begin, stop, size)
+        with buffer[begin - start : stop - start] as place:
+            await fetch_range_into(storage, entry, begin, place)
         if check is None:
             return
         arrived.add(begin)

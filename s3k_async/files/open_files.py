@@ -39,7 +39,7 @@ from s3k_async.files.file_ranges import (
     assembled,
     check_empty,
     fetch_into,
-    fetch_range,
+    fetch_range_into,
     fetch_span,
     need_readable,
     read_span,
@@ -76,6 +76,10 @@ BLOCKS_AHEAD = 2
 bytes. A block has that size, or that of a single read, up to the size of a part."""
 BLOCKS_BEFORE_GROWTH = 4
 """Blocks after which those of a reader of long pieces double, up to LONG_RANGE parts."""
+
+LONG = 64 * 1024
+"""Bytes of a read from which on it is hashed by itself, not with all that was fetched."""
+_NOTHING = memoryview(b"")
 
 NOTHING_APPLIED: tuple[type[S3kError], ...] = (
     BusyError,
@@ -267,7 +271,9 @@ class FileReader:
         self._volume = volume
         self._entry = entry
         self._position = 0
-        self._window = b""
+        self._window = _NOTHING
+        """Bytes that were fetched, in a `bytes` or a block of `_ahead`. Nothing else has views of
+        a block."""
         self._window_start = 0
         self._run = 0
         self._run_start = 0
@@ -399,8 +405,12 @@ class FileReader:
         start = self._position - self._window_start
         if length and not 0 <= start <= len(self._window) - length:
             return None
+        if not length:
+            return b""
+        data = bytes(self._window[start : start + length])
+        self._verify_window(data)
         self._position += length
-        return self._window[start : start + length] if length else b""
+        return data
 
     def take_into(self, buffer: memoryview) -> int | None:
         """As `take`, into a buffer; returns the number of bytes, or None."""
@@ -411,8 +421,10 @@ class FileReader:
         start = self._position - self._window_start
         if length and not 0 <= start <= len(self._window) - length:
             return None
-        buffer[:length] = memoryview(self._window)[start : start + length]
-        self._position += length
+        if length:
+            buffer[:length] = self._window[start : start + length]
+            self._verify_window(buffer[:length])
+            self._position += length
         return length
 
     def move(self, offset: int, whence: int) -> int:
@@ -432,7 +444,7 @@ class FileReader:
     def release(self) -> None:
         """As `close`."""
         self._closed = True
-        self._window = b""
+        self._window = _NOTHING
         self._ahead.drop()
 
     def need_open(self) -> None:
@@ -440,8 +452,8 @@ class FileReader:
         if self._closed:
             raise StreamClosedError("the file is closed", path=self._entry.path)
 
-    async def _block(self, start: int, end: int) -> bytes:
-        return await fetch_range(self._volume().storage, self._entry, start, end)
+    async def _block(self, start: int, place: memoryview) -> None:
+        await fetch_range_into(self._volume().storage, self._entry, start, place)
 
     async def _span(self, start: int, end: int) -> bytes:
         return await fetch_span(self._volume().storage, self._entry, start, end)
@@ -460,15 +472,23 @@ class FileReader:
         if wanted > max(1, self._volume().storage.tuning.part_size):
             return await assembled(length, self._fill)
         data = await self._following(begin, length)
-        self._check.add(begin, data)
+        if not head and isinstance(data, bytes) and len(data) == wanted:
+            fetched = data
+        else:
+            fetched = b"".join((head, memoryview(data)[:wanted]))
+        self._verify_window(head)
+        if length < LONG:
+            self._check.add(begin, data)
+        else:
+            self._check.add(self._position, fetched)
         self._position = begin + wanted
         if len(data) > wanted or wanted < self._volume().storage.tuning.read_ahead:
-            self._window, self._window_start = data, begin
+            self._keep(data if isinstance(data, memoryview) else memoryview(data), begin)
         else:
-            self._window, self._window_start = b"", begin + wanted
-        if len(data) > wanted:
-            data = data[:wanted]
-        return head + data if head else data
+            if isinstance(data, memoryview):
+                self._ahead.give_back(data)
+            self._keep(_NOTHING, begin + wanted)
+        return fetched
 
     async def _fetch_into(self, buffer: memoryview) -> int:
         """As `_fetch`, into a buffer of this length; returns it."""
@@ -493,20 +513,50 @@ class FileReader:
         """Whether what follows will probably be read, too."""
         return self._follows() or not self._position
 
-    def _from_window(self) -> tuple[int, bytes]:
+    def _verify_window(self, data: Buffer, check: SequentialCheck | None = None) -> None:
+        """Add bytes of the window from the position on to the check, by default that of the reader,
+        before they are returned; with the rest of the window if they are few, so that not every
+        short read does it."""
+        check = check or self._check
+        if not data or not check.is_due(self._position + len(data)):
+            return
+        if len(data) < LONG:
+            check.add(self._window_start, self._window)
+        else:
+            check.add(self._position, data)
+
+    def _from_window(self) -> tuple[int, memoryview]:
         """What the window has from the position on, and where that ends."""
-        head = self._window[self._position - self._window_start :] if self._follows() else b""
+        head, start = _NOTHING, self._position - self._window_start
+        if 0 <= start < len(self._window):
+            head = self._window[start:]
+        elif self._follows():
+            # The buffer can be used for the next block.
+            self._keep(_NOTHING, self._position)
         return self._position + len(head), head
 
-    async def _following(self, begin: int, length: int) -> bytes:
+    def _keep(self, window: memoryview, start: int) -> None:
+        """Replace the window, whose buffer may be used again."""
+        before = self._window
+        self._window, self._window_start = window, start
+        if before is not _NOTHING:
+            self._ahead.give_back(before)
+
+    async def _following(self, begin: int, length: int) -> bytes | memoryview:
         """The bytes from `begin` on that complete the next `length`, and more for a sequential
-        reader."""
+        reader; a block is to be given back."""
         end = self._look_ahead(begin, length)
-        blocks = []
+        blocks: list[bytes | memoryview] = []
         while begin < end:
             blocks.append(await (self._ahead.take() if self._ahead else self._span(begin, end)))
             begin += len(blocks[-1])
-        return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+        if len(blocks) == 1:
+            return blocks[0]
+        joined = b"".join(blocks)
+        for block in blocks:
+            if isinstance(block, memoryview):
+                self._ahead.give_back(block)
+        return joined
 
     async def _fill(self, buffer: memoryview) -> None:
         """Write the next bytes to a buffer: what was read ahead, and the rest from the store."""
@@ -516,13 +566,16 @@ class FileReader:
         self._look_ahead(begin, len(buffer))
         # If the read fails, its bytes were not returned and will be fetched again.
         check = self._check.copy()
-        block = b""
+        self._verify_window(head, check)
+        block = _NOTHING
         while begin < end and self._ahead:
+            if block is not _NOTHING:
+                self._ahead.give_back(block)
             block = await self._ahead.take()
-            check.add(begin, block)
             taken = min(len(block), end - begin)
             start = begin - self._position
-            buffer[start : start + taken] = memoryview(block)[:taken]
+            buffer[start : start + taken] = block[:taken]
+            check.add(begin, block if taken < LONG else buffer[start : start + taken])
             begin += len(block)
         if begin < end:
             with buffer[begin - self._position :] as rest:
@@ -531,8 +584,12 @@ class FileReader:
             begin = end
         self._check = check
         self._position = end
-        self._window = block if begin > end else b""
-        self._window_start = begin - len(self._window)
+        if begin > end:
+            self._keep(block, begin - len(block))
+        else:
+            if block is not _NOTHING:
+                self._ahead.give_back(block)
+            self._keep(_NOTHING, end)
 
     def _look_ahead(self, begin: int, length: int) -> int:
         """Start fetching what a sequential reader will read after the next `length` bytes from the

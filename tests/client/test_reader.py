@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from s3k_async._core.retry import Retries, RetryPolicy
@@ -300,7 +300,7 @@ async def block_sizes(tuning: Tuning, size: int, *reads: tuple[int, int]) -> lis
     async with S3kClient(config=config) as fs:
         await fs.write("/f", data)
         storage = fs._volume().storage
-        read = storage.read
+        read, read_into = storage.read, storage.read_into
 
         async def noted(
             physical: str, start: int = 0, end: int | None = None, **more: Any
@@ -309,6 +309,11 @@ async def block_sizes(tuning: Tuning, size: int, *reads: tuple[int, int]) -> lis
             sizes.append(len(found))
             return found
 
+        async def noted_into(physical: str, start: int, buffer: memoryview, **more: Any) -> int:
+            sizes.append(await read_into(physical, start, buffer, **more))
+            return sizes[-1]
+
+        storage.read_into = noted_into  # type: ignore[method-assign]
         storage.read = noted  # type: ignore[method-assign]
         async with fs.open("/f") as reader:
             for count, length in reads:
@@ -348,6 +353,83 @@ async def test_a_long_span_takes_longer_requests(size: int, requests: int) -> No
         assert await fs.read("/f") == DATA[:size]
         gets = [call for call in faults.calls if call.store == "blobs" and call.method == "get"]
         assert len(gets) == requests
+
+
+@pytest.mark.parametrize("is_into", [False, True])
+async def test_the_buffers_of_blocks_are_used_again(is_into: bool) -> None:
+    """The system clears each page of fresh memory."""
+    config = memory_config(Tuning(part_size=100, read_ahead=50))
+    await init_volume(config)
+    data = bytes(index % 251 for index in range(10_000))
+    buffers: dict[int, object] = {}
+    async with S3kClient(config=config) as fs:
+        await fs.write("/f", data)
+        storage = fs._volume().storage
+        read_into = storage.read_into
+
+        async def noted(physical: str, start: int, buffer: memoryview, **more: Any) -> int:
+            assert isinstance(buffer.obj, bytearray)
+            buffers[id(buffer.obj)] = buffer.obj
+            return await read_into(physical, start, buffer, **more)
+
+        storage.read_into = noted  # type: ignore[method-assign]
+        pieces: list[bytes] = []
+        async with fs.open("/f") as reader:
+            target = bytearray(80)
+            while len(pieces) < 125:
+                if is_into:
+                    assert await reader.readinto(target) == 80
+                    pieces.append(bytes(target))
+                else:
+                    pieces.append(await reader.read(80))
+        assert b"".join(pieces) == data
+    # Of both sizes of blocks those under way and that of the reader, and the last one.
+    assert len(buffers) <= 9
+
+
+@settings(max_examples=40, deadline=None)
+@example(damaged=5, reads=[(False, 1), (False, 100)], long=1)
+@example(damaged=5, reads=[(False, 70), (False, 20)], long=40)
+@example(damaged=5, reads=[(True, 70), (True, 60)], long=40)
+@example(damaged=999, reads=[(False, 80)], long=40)
+@example(damaged=5, reads=[(False, 70), (True, 20)], long=40)
+@given(
+    damaged=st.integers(0, 999),
+    reads=st.lists(st.tuples(st.booleans(), st.integers(1, 300)), min_size=1, max_size=30),
+    long=st.sampled_from([1, 40, 10_000]),
+)
+def test_a_file_that_is_read_in_order_is_verified_whatever_the_reads(
+    damaged: int, reads: list[tuple[bool, int]], long: int
+) -> None:
+    damage = bytearray(DATA)
+    damage[damaged] ^= 1
+
+    async def pieces(fs: S3kClient) -> AsyncIterator[bytes]:
+        async with fs.open("/f") as reader:
+            while await reader.tell() < len(DATA):
+                for is_into, length in reads:
+                    if is_into:
+                        target = bytearray(length)
+                        size = await reader.readinto(target)
+                        yield bytes(target[:size])
+                    else:
+                        yield await reader.read(length)
+
+    async def check() -> None:
+        config = memory_config(Tuning(part_size=100, read_ahead=50))
+        await init_volume(config)
+        async with S3kClient(config=config) as fs:
+            await fs.write("/f", DATA)
+            assert b"".join([piece async for piece in pieces(fs)]) == DATA
+            await fs._volume().blobs.put((await fs.stat("/f")).physical or "", bytes(damage))
+            with pytest.raises(CorruptDataError):
+                async for _ in pieces(fs):
+                    pass
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(open_files, "FIRST_WINDOW", 10)
+        patch.setattr(open_files, "LONG", long)
+        asyncio.run(check())
 
 
 async def test_a_seek_to_the_start_begins_with_a_small_window_again(

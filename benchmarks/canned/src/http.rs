@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::io;
+use std::ops::Range;
+use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -62,12 +64,20 @@ pub struct Size {
     in_chunks: bool,
 }
 
+/// Some of the bytes of an object.
+pub struct Part {
+    pub data: Arc<Vec<u8>>,
+    pub range: Range<usize>,
+}
+
 /// A response.
 pub struct Answer {
     pub status: u16,
     /// Whole lines, each with its line end.
     pub headers: String,
     pub body: Vec<u8>,
+    /// What is sent instead of the body.
+    pub part: Option<Part>,
     /// What `content-length` says where it is not the body's: an answer to HEAD.
     pub length: Option<usize>,
     /// The number of keys in a listing of objects.
@@ -77,7 +87,7 @@ pub struct Answer {
 impl Answer {
     /// An answer with a body.
     pub fn new(status: u16, headers: String, body: Vec<u8>) -> Self {
-        Self { status, headers, body, length: None, listed: None }
+        Self { status, headers, body, part: None, length: None, listed: None }
     }
 
     /// A DynamoDB answer with its checksum.
@@ -167,7 +177,10 @@ impl Connection {
     /// Send an answer.
     pub async fn send(&mut self, answer: &Answer, is_head: bool) -> io::Result<()> {
         let reason = if answer.status < 300 { "OK" } else { "Error" };
-        let length = answer.length.unwrap_or(answer.body.len());
+        let body = answer.part.as_ref().map_or(answer.body.as_slice(), |part| {
+            part.data.get(part.range.clone()).unwrap_or_default()
+        });
+        let length = answer.length.unwrap_or(body.len());
         let mut head = String::with_capacity(256);
         let written = write!(
             head,
@@ -175,7 +188,7 @@ impl Connection {
             answer.status, answer.headers
         );
         written.map_err(io::Error::other)?;
-        let body: &[u8] = if is_head { &[] } else { &answer.body };
+        let body: &[u8] = if is_head { &[] } else { body };
         if body.len() <= SMALL {
             let mut whole = head.into_bytes();
             whole.extend_from_slice(body);

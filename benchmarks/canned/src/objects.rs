@@ -2,27 +2,43 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 
-use crate::http::{Answer, Request, unquote};
+use crate::http::{Answer, Part, Request, unquote};
 
 const LIST: usize = 1_000;
 
 /// Objects by `/bucket/key`.
 #[derive(Default)]
 pub struct Objects {
-    objects: BTreeMap<String, Vec<u8>>,
+    objects: BTreeMap<String, Object>,
 }
 
-fn etag(data: &[u8]) -> String {
-    format!("{:08x}{:024x}", crc32fast::hash(data), data.len())
+#[derive(Clone)]
+struct Object {
+    data: Arc<Vec<u8>>,
+    etag: String,
 }
 
-fn headers(data: &[u8]) -> String {
-    format!(
-        "etag: \"{}\"\r\nlast-modified: Thu, 01 Jan 2026 00:00:00 GMT\r\naccept-ranges: bytes\r\n\
-         content-type: binary/octet-stream\r\n",
-        etag(data)
-    )
+impl Object {
+    fn new(data: Vec<u8>) -> Self {
+        let etag = format!("{:08x}{:024x}", crc32fast::hash(&data), data.len());
+        Self { data: Arc::new(data), etag }
+    }
+
+    fn headers(&self) -> String {
+        format!(
+            "etag: \"{}\"\r\nlast-modified: Thu, 01 Jan 2026 00:00:00 GMT\r\naccept-ranges: bytes\r\n\
+             content-type: binary/octet-stream\r\n",
+            self.etag
+        )
+    }
+
+    /// The answer with some of the bytes, which are not copied.
+    fn answer(&self, status: u16, headers: String, first: usize, end: usize) -> Answer {
+        let part = Part { data: Arc::clone(&self.data), range: first..end };
+        Answer { part: Some(part), ..Answer::new(status, headers, Vec::new()) }
+    }
 }
 
 fn xml(body: String) -> Answer {
@@ -80,7 +96,7 @@ impl Objects {
         }
         if let Some(source) = request.copy_source {
             let source = unquote(source);
-            let Some(data) =
+            let Some(object) =
                 self.objects.get(&format!("/{}", source.trim_start_matches('/'))).cloned()
             else {
                 return refusal(404, "NoSuchKey");
@@ -88,33 +104,32 @@ impl Objects {
             let answer = format!(
                 "<?xml version=\"1.0\"?><CopyObjectResult><LastModified>2026-01-01T00:00:00.000Z</LastModified>\
                  <ETag>&quot;{}&quot;</ETag></CopyObjectResult>",
-                etag(&data)
+                object.etag
             );
-            self.objects.insert(path, data);
+            self.objects.insert(path, object);
             return xml(answer);
         }
-        let answer = Answer::new(200, headers(&request.body), Vec::new());
-        self.objects.insert(path, request.body.to_vec());
+        let object = Object::new(request.body.to_vec());
+        let answer = Answer::new(200, object.headers(), Vec::new());
+        self.objects.insert(path, object);
         answer
     }
 
     fn get(&self, path: &str, request: &Request<'_>) -> Answer {
-        let Some(data) = self.objects.get(path) else { return refusal(404, "NoSuchKey") };
+        let Some(object) = self.objects.get(path) else { return refusal(404, "NoSuchKey") };
+        let size = object.data.len();
         if request.method == "HEAD" {
-            return Answer {
-                length: Some(data.len()),
-                ..Answer::new(200, headers(data), Vec::new())
-            };
+            return Answer { length: Some(size), ..Answer::new(200, object.headers(), Vec::new()) };
         }
         let Some(range) = request.range else {
-            return Answer::new(200, headers(data), data.clone());
+            return object.answer(200, object.headers(), 0, size);
         };
-        let Some((first, end)) = range_of(range, data.len()) else {
+        let Some((first, end)) = range_of(range, size) else {
             return refusal(416, "InvalidRange");
         };
         let told =
-            format!("{}content-range: bytes {first}-{}/{}\r\n", headers(data), end - 1, data.len());
-        Answer::new(206, told, data.get(first..end).unwrap_or_default().to_vec())
+            format!("{}content-range: bytes {first}-{}/{size}\r\n", object.headers(), end - 1);
+        object.answer(206, told, first, end)
     }
 
     fn delete_many(&mut self, bucket: &str, body: &[u8]) -> Answer {
@@ -149,7 +164,7 @@ impl Objects {
         let mut body = String::from("<?xml version=\"1.0\"?><ListBucketResult>");
         let mut last = "";
         let mut listed = 0;
-        for (path, data) in found.by_ref().take(most) {
+        for (path, object) in found.by_ref().take(most) {
             listed += 1;
             last = path.strip_prefix(&root).unwrap_or_default();
             // Writing to a String cannot fail.
@@ -157,8 +172,8 @@ impl Objects {
                 body,
                 "<Contents><Key>{last}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>\
                  <ETag>&quot;{}&quot;</ETag><Size>{}</Size><StorageClass>STANDARD</StorageClass></Contents>",
-                etag(data),
-                data.len()
+                object.etag,
+                object.data.len()
             );
         }
         if found.next().is_some() {

@@ -7,6 +7,7 @@ another reading of the same bytes might be another body.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeVar, overload
@@ -23,7 +24,7 @@ _MOST_LINE: Final = 8 * 1024
 """Bytes of the line of a chunk, or of the trailers, at most."""
 _MOST_FIELDS: Final = 128
 _LARGE: Final = 64 * 1024
-"""Missing bytes of a body from which on they are read in place."""
+"""Bytes of a body from which on it is received in place, if its length is known."""
 _MOST_INFORMATIONAL: Final = 16
 """Informational answers before the answer, at most."""
 _SWITCHING: Final = 101
@@ -85,6 +86,7 @@ class AnswerParser:
         "_left",
         "_most",
         "_pieces",
+        "_place",
         "_rest",
         "_space",
         "headers",
@@ -103,7 +105,10 @@ class AnswerParser:
         self._is_chunked = False
         self._left: int | None = None
         """Missing bytes of the body, or of the present chunk; None: until the connection ends."""
-        self._pieces: list[bytes | bytearray] = []
+        self._pieces: list[bytes] = []
+        self._place: io.BytesIO | None = None
+        """Of a large body. Only `io.BytesIO` fills a `bytes` in place: without a copy, and each
+        page of memory is used once."""
         self._space: memoryview | None = None
         """For the missing bytes of a large body, or of one that is put into the buffer."""
         self._rest = bytearray()
@@ -121,11 +126,12 @@ class AnswerParser:
 
     @property
     def body(self) -> bytes:
-        """The whole body."""
+        """The whole body. Nothing more can be received."""
+        if self._place is not None:
+            self._space = None
+            return self._place.getvalue()
         pieces = self._pieces
-        if len(pieces) == 1 and isinstance(pieces[0], bytes):
-            return pieces[0]
-        return b"".join(pieces)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def feed(self, data: bytes) -> None:
         """Read bytes. Raises ResponseLostError for a malformed answer and for one over the
@@ -139,14 +145,7 @@ class AnswerParser:
 
     def room(self) -> memoryview | None:
         """Space for the rest of a large body, which saves a copy; None for other bytes."""
-        left = self._left
-        if self._space is None:
-            if not left or left < _LARGE or self._is_chunked:
-                return None
-            space = bytearray(left)
-            self._pieces.append(space)
-            self._space = memoryview(space)
-        return self._space
+        return self._space if self._left else None
 
     def fill(self, size: int) -> None:
         """Note that the first `size` bytes of `room` were read."""
@@ -236,6 +235,10 @@ class AnswerParser:
                 raise too_long(self._most)
             if self._into is not None and self.status == _PARTIAL and self._left <= len(self._into):
                 self._space = self._into[: self._left]
+            elif self._left >= _LARGE:
+                # `bytes(size)` must have no other reference, or it is copied.
+                self._place = io.BytesIO(bytes(self._left))
+                self._space = self._place.getbuffer()
         else:
             self.is_persistent = False
 

@@ -263,6 +263,46 @@ DEFECTS: tuple[Defect, ...] = (
         "tests/backends/aws/test_http_answer.py::test_other_bodies_do_not_get_into_the_buffer",
     ),
     Defect(
+        "a buffer that is filled again while a reader or a request has a view of it",
+        "storage/read_ahead.py",
+        "if len(buffer) == block and _is_unused(buffer):",
+        "if len(buffer) == block:",
+        "tests/storage/test_read_ahead.py"
+        "::test_a_buffer_is_not_used_again_while_a_view_of_it_exists",
+    ),
+    Defect(
+        "a block whose fetch failed and whose buffer is used again",
+        "storage/read_ahead.py",
+        "            self.drop()\n            raise\n",
+        "            self.drop()\n            self.give_back(block.place)\n            raise\n",
+        "tests/storage/test_read_ahead.py"
+        "::test_buffers_of_requests_that_failed_or_were_cancelled_are_not_used_again",
+    ),
+    Defect(
+        "the rest of a block that is returned and not verified",
+        "files/open_files.py",
+        "        self._verify_window(data)\n",
+        "",
+        "tests/client/test_reader.py"
+        "::test_a_file_that_is_read_in_order_is_verified_whatever_the_reads",
+    ),
+    Defect(
+        "the rest of a block before the next one that is returned and not verified",
+        "files/open_files.py",
+        "        self._verify_window(head)\n",
+        "",
+        "tests/client/test_reader.py"
+        "::test_a_file_that_is_read_in_order_is_verified_whatever_the_reads",
+    ),
+    Defect(
+        "the rest of a block before the next one that is put into a buffer and not verified",
+        "files/open_files.py",
+        "        self._verify_window(head, check)\n",
+        "",
+        "tests/client/test_reader.py"
+        "::test_a_file_that_is_read_in_order_is_verified_whatever_the_reads",
+    ),
+    Defect(
         "a log entry that is written and cannot be read",
         "oplog/entries.py",
         "    document = entry_document(entry)\n"
