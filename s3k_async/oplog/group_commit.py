@@ -235,6 +235,9 @@ class _Group:
         self._pending = pending
         self._settled = settled
         self._open = dict.fromkeys(calls)
+        self._is_shared = len(calls) > 1
+        self._is_kept = False
+        """Whether the only call ends the objects itself."""
         self._succeeded: set[str] = set()
         self._unknown: set[str] = set()
         for call in calls:
@@ -253,19 +256,29 @@ class _Group:
 
     async def end(self) -> None:
         """Wait for the outcomes, and mark the group. If cancelled, as at the end of the event loop,
-        it is marked at once."""
-        marked = False
+        it is marked at once. A slow call that shares its objects with no other keeps them."""
         try:
-            if not (await asyncio.wait({self._all}, timeout=GROUP_SECONDS))[0]:
+            has_all = (await asyncio.wait({self._all}, timeout=GROUP_SECONDS))[0]
+            if self._is_shared and not has_all:
                 await gather(_Grouped.move, list(self._open), limit=OBJECTS_AT_ONCE)
         finally:
             for call in list(self._open):
-                call.leave(is_open=True)
-            try:
-                with deferred():
-                    marked = await self._pending.commit(self._succeeded, unknown=self._unknown)
-            finally:
-                self.marked.set_result(marked)
+                if self._is_shared:
+                    call.leave(is_open=True)
+                else:
+                    # The entry of its own would be the same object, which the mark removes.
+                    self._is_kept = True
+                    call.keep(self._pending)
+            if not self._is_kept:
+                await self._mark()
+
+    async def _mark(self) -> None:
+        marked = False
+        try:
+            with deferred():
+                marked = await self._pending.commit(self._succeeded, unknown=self._unknown)
+        finally:
+            self.marked.set_result(marked)
 
 
 class _Grouped:
@@ -339,6 +352,12 @@ class _Grouped:
             self._moved = asyncio.get_running_loop().create_future()
         self._moved.set_result(pending)
         self._in_group.settle(self, (), self.ids if is_open else ())
+
+    def keep(self, pending: PendingObjects) -> None:
+        """From now on the outcome is recorded in the group's objects, which hold nothing else."""
+        self._moved = asyncio.get_running_loop().create_future()
+        self._moved.set_result(pending)
+        self._in_group.settle(self, ())
 
     async def commit(
         self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()

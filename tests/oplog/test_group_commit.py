@@ -319,6 +319,35 @@ async def test_a_slow_call_whose_entries_cannot_be_written_stays_open_in_the_mar
         assert truth.pending == ()
 
 
+@pytest.mark.parametrize("ending", ["commit", "rollback", "abandon"])
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_slow_call_that_is_alone_in_its_group_stays_pending(
+    monkeypatch: pytest.MonkeyPatch, number: int, ending: str
+) -> None:
+    """The group of one operation is an entry: the one that a slow operation gets."""
+    monkeypatch.setattr(group_commit, "GROUP_SECONDS", 0.0)
+    here = await world()
+    first, *slow_ones = make_directories(1 + number)
+    tasks = await here.begin_together([first], slow_ones)
+    alone, handle = [await task for task in tasks]
+    await alone.commit_later()
+    await here.log.drained()
+    ids = {each.id for each in slow_ones}
+    states = await here.states()
+    assert {states.get(each) for each in ids} == {"pending"}
+    if ending == "commit":
+        assert await handle.commit()
+        states = await here.states()
+        assert {states[each] for each in ids} == {"committed"}
+    elif ending == "rollback":
+        assert await handle.rollback()
+        assert not ids & set(await here.states())
+    else:
+        handle.abandon()
+        await here.log.drained()
+        assert ids < set(await here.states())
+
+
 async def test_an_operation_that_contradicts_itself_fails_alone() -> None:
     here = await world()
     first, good, bad = make_directories(3)
