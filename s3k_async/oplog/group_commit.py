@@ -42,6 +42,7 @@ from s3k_async.oplog.segments import segment_lines
 
 __all__ = [
     "ENOUGH_CALLS",
+    "GROUPED_BYTES",
     "GROUPED_CALLS",
     "GROUPED_OPERATIONS",
     "GROUP_SECONDS",
@@ -55,6 +56,9 @@ GROUP_SECONDS: Final = 1.0
 """Seconds after which a group is marked without the operations whose outcome is still open."""
 GROUPED_CALLS: Final = 256
 """Most calls in one group."""
+GROUPED_BYTES: Final = 8 * 1024 * 1024
+"""Most bytes of a group's operations, as of other segments: readers refuse objects of twice that
+size. Only long paths reach it before the number of calls."""
 ENOUGH_CALLS: Final = 10
 """Calls that are written although another group is being written: so many that a call's share of
 the two objects of a group is small."""
@@ -180,12 +184,15 @@ class GroupCommit:
         """The next calls of those that wait; no two of them have the same operation."""
         calls: list[_Grouped] = []
         ids: set[str] = set()
+        size = 0
         while self._waiting and len(calls) < GROUPED_CALLS:
-            if not self._waiting[0].is_given_up:
-                if not ids.isdisjoint(self._waiting[0].ids):
+            call = self._waiting[0]
+            if not call.is_given_up:
+                size += len(call.lines)
+                if not ids.isdisjoint(call.ids) or (calls and size > GROUPED_BYTES):
                     break
-                ids.update(self._waiting[0].ids)
-                calls.append(self._waiting[0])
+                ids.update(call.ids)
+                calls.append(call)
             self._waiting.popleft()
         return calls
 

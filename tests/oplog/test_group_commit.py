@@ -412,6 +412,29 @@ async def test_few_groups_are_written_at_once() -> None:
     assert [states[one.id] for one in operations] == ["committed"] * len(operations)
 
 
+async def test_a_group_is_no_larger_than_what_readers_accept() -> None:
+    """Renames of long paths, whose letters JSON escapes: 25 megabytes in 255 calls."""
+    here = await world()
+    first, *others = make_directories(1 + 255 * GROUPED_OPERATIONS)
+    long = "/" + "/".join(["\u0436" * 250] * 4)
+    renames = []
+    for each in others:
+        assert each.after is not None
+        before = replace(each.after, path=long + each.after.path)
+        after = replace(before, path=before.path + "x", version=2)
+        renames.append(replace(each, kind="rename", version=2, before=before, after=after))
+    starts = range(0, len(renames), GROUPED_OPERATIONS)
+    calls = [renames[start : start + GROUPED_OPERATIONS] for start in starts]
+    tasks = [asyncio.create_task(here.log.begin(each)) for each in ([first], *calls)]
+    await turns()
+    here.gate.open.set()
+    for task in tasks:
+        await (await task).commit_later()
+    await here.log.drained()
+    states = await here.states()
+    assert [states.get(each.id) for each in renames] == ["committed"] * len(renames)
+
+
 async def test_segments_of_groups_are_numbered_without_gaps() -> None:
     here = await world()
     operations = make_directories(12)
