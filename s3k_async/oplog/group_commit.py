@@ -283,7 +283,12 @@ class _Group:
         marked = False
         try:
             with deferred():
-                marked = await self._pending.commit(self._succeeded, unknown=self._unknown)
+                try:
+                    marked = await self._pending.commit(self._succeeded, unknown=self._unknown)
+                except asyncio.CancelledError:
+                    # The event loop is ending, and may have cancelled the write itself. A second
+                    # one leaves the same object.
+                    marked = await self._pending.commit(self._succeeded, unknown=self._unknown)
         finally:
             self.marked.set_result(marked)
 

@@ -464,6 +464,32 @@ async def test_closing_that_is_cancelled_does_not_wait_for_open_outcomes() -> No
     assert [states[one.id] for one in operations] == ["committed", "pending"]
 
 
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_a_mark_that_the_end_of_the_event_loop_interrupts_is_written(succeeds: bool) -> None:
+    here: World | None = None
+
+    async def main() -> list[Operation]:
+        nonlocal here
+        here, operations, handles = await grouped(2)
+        begun = asyncio.Event()
+
+        async def slow(call: Call) -> None:
+            if call.key.startswith(SEGMENT):
+                begun.set()
+                await asyncio.sleep(0.01)
+
+        here.faults.gate = slow
+        for handle in handles:
+            await (handle.commit_later() if succeeds else handle.rollback())
+        await begun.wait()
+        return operations
+
+    operations = asyncio.run(main())
+    assert here is not None
+    states = asyncio.run(here.states())
+    assert [states.get(each.id) for each in operations] == ["committed" if succeeds else None] * 2
+
+
 async def died_at(number: int, when: Moment) -> tuple[World, list[str], bool]:
     """Four concurrent calls, three of them in a group, with a death at one call of the store: the
     world, the operations that were applied, and whether the death came."""
