@@ -17,7 +17,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -112,7 +112,6 @@ class GroupCommit:
         `OperationLog.begin`."""
         if not (self._writes or self._waiting or self._open):
             objects = self._writer.objects(operations)
-            self._writes += 1
             with self._writing():
                 return await self._writer.write(objects)
         call = _Grouped(self._writer, operations)
@@ -144,9 +143,10 @@ class GroupCommit:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """The time in which one of the objects in `_writes` is being written."""
+        """The time in which an object is being written."""
         loop = asyncio.get_running_loop()
         began = loop.time()
+        self._writes += 1
         try:
             yield
         finally:
@@ -173,12 +173,13 @@ class GroupCommit:
             self._timer.cancel()
             self._timer = None
         if calls := self._taken():
-            self._writes += 1
             self._pid = os.getpid()
+            writing = ExitStack()
+            writing.enter_context(self._writing())
             # The first call's context: the request is counted as one of its own.
-            task = asyncio.create_task(self._run(calls), context=calls[0].context)
+            task = asyncio.create_task(self._run(calls, writing), context=calls[0].context)
             self._tasks.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(partial(self._ended, calls, writing))
 
     def _taken(self) -> list[_Grouped]:
         """The next calls of those that wait; no two of them have the same operation."""
@@ -196,10 +197,11 @@ class GroupCommit:
             self._waiting.popleft()
         return calls
 
-    async def _run(self, calls: Sequence[_Grouped]) -> None:
-        """Write a group, wait for the outcome of its operations, and mark it."""
+    async def _run(self, calls: Sequence[_Grouped], writing: ExitStack) -> None:
+        """Write a group, wait for the outcome of its operations, and mark it. `writing`: closed
+        when it is written."""
         try:
-            with self._writing():
+            with writing:
                 pending = await self._writer.write(self._objects(calls))
                 self._open += len(calls)
             await _Group(pending, calls, self.settled).end()
@@ -218,8 +220,15 @@ class GroupCommit:
         ids = [each for call in calls for each in call.ids]
         return [SegmentObject(segment, ids, b"".join(call.lines for call in calls))]
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(
+        self, calls: Sequence[_Grouped], writing: ExitStack, task: asyncio.Task[None]
+    ) -> None:
         self._tasks.discard(task)
+        if task.cancelled():
+            # Perhaps before its first step: then it has done neither.
+            for call in calls:
+                call.refuse(asyncio.CancelledError())
+            writing.close()
         self._write_next()
         if not task.cancelled() and (failure := task.exception()) is not None:
             self._failure = self._failure or failure

@@ -490,6 +490,24 @@ def test_a_mark_that_the_end_of_the_event_loop_interrupts_is_written(succeeds: b
     assert [states.get(each.id) for each in operations] == ["committed" if succeeds else None] * 2
 
 
+async def test_calls_end_whose_group_is_cancelled_before_its_first_step() -> None:
+    """As by the end of the event loop: the calls may log the clean-up of their changes then."""
+    here = await world()
+    first, other, later = make_directories(3)
+    known = asyncio.all_tasks()
+    tasks = await here.begin_together([first], [other])
+    known.update(tasks)
+    while not (groups := asyncio.all_tasks() - known):  # noqa: ASYNC110 - the loop tells nobody
+        await asyncio.sleep(0)
+    for group in groups:
+        group.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(tasks[1], 5)
+    await (await asyncio.wait_for(here.log.begin([later]), 5)).commit_later()
+    await here.log.drained()
+    assert (await here.states())[later.id] == "committed"
+
+
 async def died_at(number: int, when: Moment) -> tuple[World, list[str], bool]:
     """Four concurrent calls, three of them in a group, with a death at one call of the store: the
     world, the operations that were applied, and whether the death came."""
