@@ -367,12 +367,9 @@ class _News:
         self._new.close()
 
     async def of(self, verdicts: list[Verdict]) -> set[str]:
-        """The candidates that new operations reference. Entries are read before segments, and
-        segments before checkpoints, so that a concurrent compaction is detected."""
-        found = await gather(self._by_entries, verdicts, limit=READS)
-        changed = {
-            verdict.blob.key for verdict, is_new in zip(verdicts, found, strict=True) if is_new
-        }
+        """The candidates that new operations reference. Segments are read before entries, since a
+        slow operation moves from the segment of its group to an entry; and both before checkpoints,
+        so that a concurrent compaction is detected."""
         async for part in self._reader.segments(without=self._segments):
             if len(part.records) != len(part.findings):
                 raise LogFormatError(
@@ -381,6 +378,10 @@ class _News:
             self._segments.add(part.segment)
             named = named_by([record.operation for record in part.records], self._key_of)
             self._new.many("INSERT OR IGNORE INTO named VALUES (?)", [(key,) for key in named])
+        found = await gather(self._by_entries, verdicts, limit=READS)
+        changed = {
+            verdict.blob.key for verdict, is_new in zip(verdicts, found, strict=True) if is_new
+        }
         manifests: Collection[str] = [each.key for each in await self._reader.checkpoints.valid()]
         if not set(manifests) <= self._checkpoints:
             raise ConflictError("the log was compacted since the mark phase; mark again")

@@ -17,7 +17,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +42,7 @@ from s3k_async.oplog.segments import segment_lines
 
 __all__ = [
     "ENOUGH_CALLS",
+    "GROUPED_BYTES",
     "GROUPED_CALLS",
     "GROUPED_OPERATIONS",
     "GROUP_SECONDS",
@@ -55,6 +56,9 @@ GROUP_SECONDS: Final = 1.0
 """Seconds after which a group is marked without the operations whose outcome is still open."""
 GROUPED_CALLS: Final = 256
 """Most calls in one group."""
+GROUPED_BYTES: Final = 8 * 1024 * 1024
+"""Most bytes of a group's operations, as of other segments: readers refuse objects of twice that
+size. Only long paths reach it before the number of calls."""
 ENOUGH_CALLS: Final = 10
 """Calls that are written although another group is being written: so many that a call's share of
 the two objects of a group is small."""
@@ -108,7 +112,6 @@ class GroupCommit:
         `OperationLog.begin`."""
         if not (self._writes or self._waiting or self._open):
             objects = self._writer.objects(operations)
-            self._writes += 1
             with self._writing():
                 return await self._writer.write(objects)
         call = _Grouped(self._writer, operations)
@@ -140,9 +143,10 @@ class GroupCommit:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """The time in which one of the objects in `_writes` is being written."""
+        """The time in which an object is being written."""
         loop = asyncio.get_running_loop()
         began = loop.time()
+        self._writes += 1
         try:
             yield
         finally:
@@ -169,30 +173,35 @@ class GroupCommit:
             self._timer.cancel()
             self._timer = None
         if calls := self._taken():
-            self._writes += 1
             self._pid = os.getpid()
+            writing = ExitStack()
+            writing.enter_context(self._writing())
             # The first call's context: the request is counted as one of its own.
-            task = asyncio.create_task(self._run(calls), context=calls[0].context)
+            task = asyncio.create_task(self._run(calls, writing), context=calls[0].context)
             self._tasks.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(partial(self._ended, calls, writing))
 
     def _taken(self) -> list[_Grouped]:
         """The next calls of those that wait; no two of them have the same operation."""
         calls: list[_Grouped] = []
         ids: set[str] = set()
+        size = 0
         while self._waiting and len(calls) < GROUPED_CALLS:
-            if not self._waiting[0].is_given_up:
-                if not ids.isdisjoint(self._waiting[0].ids):
+            call = self._waiting[0]
+            if not call.is_given_up:
+                size += len(call.lines)
+                if not ids.isdisjoint(call.ids) or (calls and size > GROUPED_BYTES):
                     break
-                ids.update(self._waiting[0].ids)
-                calls.append(self._waiting[0])
+                ids.update(call.ids)
+                calls.append(call)
             self._waiting.popleft()
         return calls
 
-    async def _run(self, calls: Sequence[_Grouped]) -> None:
-        """Write a group, wait for the outcome of its operations, and mark it."""
+    async def _run(self, calls: Sequence[_Grouped], writing: ExitStack) -> None:
+        """Write a group, wait for the outcome of its operations, and mark it. `writing`: closed
+        when it is written."""
         try:
-            with self._writing():
+            with writing:
                 pending = await self._writer.write(self._objects(calls))
                 self._open += len(calls)
             await _Group(pending, calls, self.settled).end()
@@ -211,8 +220,15 @@ class GroupCommit:
         ids = [each for call in calls for each in call.ids]
         return [SegmentObject(segment, ids, b"".join(call.lines for call in calls))]
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(
+        self, calls: Sequence[_Grouped], writing: ExitStack, task: asyncio.Task[None]
+    ) -> None:
         self._tasks.discard(task)
+        if task.cancelled():
+            # Perhaps before its first step: then it has done neither.
+            for call in calls:
+                call.refuse(asyncio.CancelledError())
+            writing.close()
         self._write_next()
         if not task.cancelled() and (failure := task.exception()) is not None:
             self._failure = self._failure or failure
@@ -235,6 +251,9 @@ class _Group:
         self._pending = pending
         self._settled = settled
         self._open = dict.fromkeys(calls)
+        self._is_shared = len(calls) > 1
+        self._is_kept = False
+        """Whether the only call ends the objects itself."""
         self._succeeded: set[str] = set()
         self._unknown: set[str] = set()
         for call in calls:
@@ -253,19 +272,34 @@ class _Group:
 
     async def end(self) -> None:
         """Wait for the outcomes, and mark the group. If cancelled, as at the end of the event loop,
-        it is marked at once."""
-        marked = False
+        it is marked at once. A slow call that shares its objects with no other keeps them."""
         try:
-            if not (await asyncio.wait({self._all}, timeout=GROUP_SECONDS))[0]:
+            has_all = (await asyncio.wait({self._all}, timeout=GROUP_SECONDS))[0]
+            if self._is_shared and not has_all:
                 await gather(_Grouped.move, list(self._open), limit=OBJECTS_AT_ONCE)
         finally:
             for call in list(self._open):
-                call.leave(is_open=True)
-            try:
-                with deferred():
+                if self._is_shared:
+                    call.leave(is_open=True)
+                else:
+                    # The entry of its own would be the same object, which the mark removes.
+                    self._is_kept = True
+                    call.keep(self._pending)
+            if not self._is_kept:
+                await self._mark()
+
+    async def _mark(self) -> None:
+        marked = False
+        try:
+            with deferred():
+                try:
                     marked = await self._pending.commit(self._succeeded, unknown=self._unknown)
-            finally:
-                self.marked.set_result(marked)
+                except asyncio.CancelledError:
+                    # The event loop is ending, and may have cancelled the write itself. A second
+                    # one leaves the same object.
+                    marked = await self._pending.commit(self._succeeded, unknown=self._unknown)
+        finally:
+            self.marked.set_result(marked)
 
 
 class _Grouped:
@@ -339,6 +373,12 @@ class _Grouped:
             self._moved = asyncio.get_running_loop().create_future()
         self._moved.set_result(pending)
         self._in_group.settle(self, (), self.ids if is_open else ())
+
+    def keep(self, pending: PendingObjects) -> None:
+        """From now on the outcome is recorded in the group's objects, which hold nothing else."""
+        self._moved = asyncio.get_running_loop().create_future()
+        self._moved.set_result(pending)
+        self._in_group.settle(self, ())
 
     async def commit(
         self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,9 @@ from anyio import Event, Lock, create_task_group
 from anyio.lowlevel import checkpoint
 
 from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Put
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
 from s3k_async.errors import BusyError, LeaseExpiredError, S3kError, UnreachableError
 from s3k_async.integrity.gc_rules import Ages
@@ -22,9 +25,12 @@ from s3k_async.integrity.gc_sweep import GarbageCollector
 from s3k_async.integrity.repair import repair_volume
 from s3k_async.model import LayoutName
 from s3k_async.namespace import multi_path_commit
+from s3k_async.oplog.entries import decode, numbered_segment, segment_key
+from s3k_async.oplog.segments import SegmentCommit, encode_segment, encode_segment_commit
 from s3k_async.testing import Call, Died, FaultPlan
 from tests.client.rig import faulty_client
 from tests.integrity.garbage import DAY, Yard, live_keys, yard
+from tests.oplog.operations import make_directories
 
 pytestmark = pytest.mark.layouts("path", pytest.param("tree", marks=pytest.mark.slow))
 
@@ -441,6 +447,71 @@ async def test_what_was_moved_since_it_was_marked_is_in_the_logs_news(
             reason = "named" if by_directory and layout == "tree" else "changed"
             assert (await collector.sweep(place.candidates)).kept[reason].objects == 1
             assert await place.client.read("/e/b" if by_directory else "/d/c") == b"live"
+
+
+async def test_a_rename_that_leaves_its_group_in_mid_reading_is_in_the_logs_news(
+    layout: LayoutName, tmp_path: Path
+) -> None:
+    """It has come to the table and does not end. After a second it gets an entry, and the mark of
+    its group does not name it: it is in a segment before, and in an entry afterwards."""
+    moment, calls = 1, 1
+    while moment <= calls:
+        async with (
+            yard(tmp_path, layout=layout) as place,
+            faulty_client(FaultPlan(), place.config, place.runtime) as other,
+        ):
+            unseen, plan = Unseen(place), FaultPlan()
+            await unseen.make(["/a", "/b"])
+            collector = await unseen.mark("/b", plan)
+            log = other._volume().log_blobs
+            assert log is not None
+            group = await into_group(place, log, ("/b", "/c"))
+
+            async def leave(call: Call, moment: int = moment, group: Group = group) -> None:
+                if call.number == moment:
+                    await group.leave()
+
+            plan.calls.clear()
+            plan.gate = leave
+            swept = await collector.sweep(place.candidates)
+            assert group.is_left
+            assert swept.kept["changed"].objects == 1, moment
+            assert await place.client.read("/c") == b"live"
+            calls = len(plan.calls)
+        moment += 1
+    assert calls > 5
+
+
+@dataclass
+class Group:
+    """A group without a mark, of a slow operation and another."""
+
+    log: BlobStore
+    entry: tuple[str, bytes]
+    """Key and bytes of the entry that the slow operation gets."""
+    mark: SegmentCommit
+    is_left: bool = False
+
+    async def leave(self) -> None:
+        """The slow operation leaves it."""
+        await self.log.put(*self.entry)
+        await self.log.put(segment_key(self.mark.id, "committed"), encode_segment_commit(self.mark))
+        self.is_left = True
+
+
+async def into_group(place: Yard, log: BlobStore, paths: tuple[str, str]) -> Group:
+    """Rename a file, as an operation of a group."""
+    old = {info.key async for info in list_all(log, "entries/")}
+    await place.client.rename(*paths)
+    await place.settle()
+    (key,) = {info.key async for info in list_all(log, "entries/")} - old
+    entry = await log.get(key)
+    await log.delete(key)
+    segment = numbered_segment(place.runtime.uuid(), 1)
+    (quick,) = make_directories(1)
+    operations = [decode(entry, key).operation, quick]
+    await log.put(segment_key(segment, "pending"), encode_segment(segment, operations))
+    return Group(log, (key, entry), SegmentCommit(segment, len(operations), (quick.id,)))
 
 
 async def test_what_moves_between_two_requests_of_one_reading_is_seen_by_the_next(

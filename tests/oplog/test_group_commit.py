@@ -319,6 +319,35 @@ async def test_a_slow_call_whose_entries_cannot_be_written_stays_open_in_the_mar
         assert truth.pending == ()
 
 
+@pytest.mark.parametrize("ending", ["commit", "rollback", "abandon"])
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_slow_call_that_is_alone_in_its_group_stays_pending(
+    monkeypatch: pytest.MonkeyPatch, number: int, ending: str
+) -> None:
+    """The group of one operation is an entry: the one that a slow operation gets."""
+    monkeypatch.setattr(group_commit, "GROUP_SECONDS", 0.0)
+    here = await world()
+    first, *slow_ones = make_directories(1 + number)
+    tasks = await here.begin_together([first], slow_ones)
+    alone, handle = [await task for task in tasks]
+    await alone.commit_later()
+    await here.log.drained()
+    ids = {each.id for each in slow_ones}
+    states = await here.states()
+    assert {states.get(each) for each in ids} == {"pending"}
+    if ending == "commit":
+        assert await handle.commit()
+        states = await here.states()
+        assert {states[each] for each in ids} == {"committed"}
+    elif ending == "rollback":
+        assert await handle.rollback()
+        assert not ids & set(await here.states())
+    else:
+        handle.abandon()
+        await here.log.drained()
+        assert ids < set(await here.states())
+
+
 async def test_an_operation_that_contradicts_itself_fails_alone() -> None:
     here = await world()
     first, good, bad = make_directories(3)
@@ -383,6 +412,29 @@ async def test_few_groups_are_written_at_once() -> None:
     assert [states[one.id] for one in operations] == ["committed"] * len(operations)
 
 
+async def test_a_group_is_no_larger_than_what_readers_accept() -> None:
+    """Renames of long paths, whose letters JSON escapes: 25 megabytes in 255 calls."""
+    here = await world()
+    first, *others = make_directories(1 + 255 * GROUPED_OPERATIONS)
+    long = "/" + "/".join(["\u0436" * 250] * 4)
+    renames = []
+    for each in others:
+        assert each.after is not None
+        before = replace(each.after, path=long + each.after.path)
+        after = replace(before, path=before.path + "x", version=2)
+        renames.append(replace(each, kind="rename", version=2, before=before, after=after))
+    starts = range(0, len(renames), GROUPED_OPERATIONS)
+    calls = [renames[start : start + GROUPED_OPERATIONS] for start in starts]
+    tasks = [asyncio.create_task(here.log.begin(each)) for each in ([first], *calls)]
+    await turns()
+    here.gate.open.set()
+    for task in tasks:
+        await (await task).commit_later()
+    await here.log.drained()
+    states = await here.states()
+    assert [states.get(each.id) for each in renames] == ["committed"] * len(renames)
+
+
 async def test_segments_of_groups_are_numbered_without_gaps() -> None:
     here = await world()
     operations = make_directories(12)
@@ -410,6 +462,50 @@ async def test_closing_that_is_cancelled_does_not_wait_for_open_outcomes() -> No
     await eventually(here, is_marked)
     states = await here.states()
     assert [states[one.id] for one in operations] == ["committed", "pending"]
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_a_mark_that_the_end_of_the_event_loop_interrupts_is_written(succeeds: bool) -> None:
+    here: World | None = None
+
+    async def main() -> list[Operation]:
+        nonlocal here
+        here, operations, handles = await grouped(2)
+        begun = asyncio.Event()
+
+        async def slow(call: Call) -> None:
+            if call.key.startswith(SEGMENT):
+                begun.set()
+                await asyncio.sleep(0.01)
+
+        here.faults.gate = slow
+        for handle in handles:
+            await (handle.commit_later() if succeeds else handle.rollback())
+        await begun.wait()
+        return operations
+
+    operations = asyncio.run(main())
+    assert here is not None
+    states = asyncio.run(here.states())
+    assert [states.get(each.id) for each in operations] == ["committed" if succeeds else None] * 2
+
+
+async def test_calls_end_whose_group_is_cancelled_before_its_first_step() -> None:
+    """As by the end of the event loop: the calls may log the clean-up of their changes then."""
+    here = await world()
+    first, other, later = make_directories(3)
+    known = asyncio.all_tasks()
+    tasks = await here.begin_together([first], [other])
+    known.update(tasks)
+    while not (groups := asyncio.all_tasks() - known):  # noqa: ASYNC110 - the loop tells nobody
+        await asyncio.sleep(0)
+    for group in groups:
+        group.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(tasks[1], 5)
+    await (await asyncio.wait_for(here.log.begin([later]), 5)).commit_later()
+    await here.log.drained()
+    assert (await here.states())[later.id] == "committed"
 
 
 async def died_at(number: int, when: Moment) -> tuple[World, list[str], bool]:
