@@ -1,4 +1,5 @@
-"""Log records that restore sorts without decoding them: the plan is the one of decoded records."""
+"""Short ways of restore, lines that are not decoded and objects that need no rules: the plan is
+that of decoded records and of the rules."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from s3k_async import _native
+from s3k_async.integrity import restore_rules
 from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.model import Entry, LayoutName
 from s3k_async.oplog.compaction import Compactor
@@ -146,7 +148,10 @@ async def both(
         else:
             await ground.commit(log.operation(change))
     found = await ground.restored(path), ground.items
-    with patch.object(_native, "record_facts", lambda *_: None):
+    with (
+        patch.object(_native, "record_facts", lambda *_: None),
+        patch.object(restore_rules, "plain_decision", lambda *_: None),
+    ):
         decoded = await ground.restored(path), ground.items
     assert seen(*found[0]) == seen(*decoded[0])
     assert found[1] == decoded[1]
