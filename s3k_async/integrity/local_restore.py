@@ -2,7 +2,9 @@
 
 The log is sorted by object id in a temporary file, the rules decide each object
 (`restore_rules`), and the restored entries are joined to a tree (`restore_plan`). Memory is
-bounded. `spark.restore_job` does the same over Spark.
+bounded. Committed operations that the native core finds to be in the usual form are sorted as the
+lines that the log has, and decoded when their object is decided. `spark.restore_job` does the same
+over Spark.
 
 The runner holds the volume lock, so the table does not change meanwhile.
 """
@@ -10,23 +12,28 @@ The runner holds the volume lock, so the table does not change meanwhile.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import anyio.to_thread
 
+from s3k_async import _native
 from s3k_async._core.concurrency import merge
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
 from s3k_async.backends.ports.key_ranges import HEX
-from s3k_async.backends.ports.pagination import list_all
+from s3k_async.backends.ports.pagination import list_pages
 from s3k_async.integrity.restore_plan import ROWS_AT_ONCE, TreePlan
 from s3k_async.integrity.restore_report import RestoreOutcome, RestoreReport
 from s3k_async.integrity.restore_rules import RestoreDecision, decide_object, named_keys
 from s3k_async.model import ROOT, Entry, Progress
-from s3k_async.oplog.damage import DamagedLog
+from s3k_async.oplog.damage import DamagedLog, Finding
+from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import LogReader
+from s3k_async.oplog.record_lines import RecordLines
+from s3k_async.table.keys import KeyScheme
 
 __all__ = ["ExistingEntries", "MakeTree", "RestorePlan", "plan_restore"]
 
@@ -55,7 +62,7 @@ async def plan_restore(
     *,
     make_tree: MakeTree,
     volume_id: str,
-    has_key: Callable[[str], bool] | None = None,
+    keys: KeyScheme,
     existing: AsyncIterator[ExistingEntries] | None = None,
     path: str = ROOT,
     directory: str | None = None,
@@ -64,7 +71,7 @@ async def plan_restore(
     """Read the log, the data keys and the existing entries of the table (`existing`), and decide
     what to restore at and below `path`.
 
-    `make_tree`: the plan of the restored tree. `has_key`: as of `LogReader`. `directory`: where the
+    `make_tree`: the plan of the restored tree. `keys`: of the table. `directory`: where the
     temporary file is made. The plan has to be closed. Raises the stores' errors; damage is an
     outcome.
     """
@@ -72,7 +79,7 @@ async def plan_restore(
     plan = RestorePlan(sorter, make_tree(sorter, volume_id, path))
     tell = progress or (lambda _: None)
     try:
-        await plan.read_log(LogReader(log, has_key=has_key), tell)
+        await plan.read_log(LogReader(log, has_key=keys.has), keys, tell)
         await plan.read_data(data, tell)
         if existing is not None:
             async for page in existing:
@@ -106,35 +113,49 @@ class RestorePlan:
         self.tree.close()
         self._sorter.close()
 
-    async def read_log(self, log: LogReader, tell: Callable[[Progress], object]) -> None:
+    async def read_log(
+        self, log: LogReader, keys: KeyScheme, tell: Callable[[Progress], object]
+    ) -> None:
         """Read the log into the temporary file."""
-        records = []
-        async for finding in log.records():
+        records: list[LogRecord] = []
+        told = 0
+        async for found in log.batches():
+            if isinstance(found, RecordLines):
+                if _is_plain(found, keys):
+                    self._sorter.add_lines(found.lines, found.key)
+                    self.report.log_records += len(found.lines)
+                else:
+                    self._note(await found.decode(), records)
+            else:
+                self._note([found], records)
+            if len(records) >= RECORDS_AT_ONCE:
+                self._sorter.add(records)
+                records.clear()
+            if self.report.log_records - told >= RECORDS_AT_ONCE:
+                told = self.report.log_records
+                tell(Progress("restore", told, phase="log", unit="operations"))
+        self._sorter.add(records)
+
+    def _note(self, findings: Sequence[Finding], records: list[LogRecord]) -> None:
+        """Add the records among findings to a list, and damage to the report."""
+        for finding in findings:
             if isinstance(finding, DamagedLog):
                 self.report.note(
                     RestoreOutcome("log_damaged", finding.key, detail=str(finding.error))
                 )
-                continue
-            self.report.log_records += 1
-            records.append(finding)
-            if len(records) == RECORDS_AT_ONCE:
-                self._sorter.add(records)
-                records.clear()
-                tell(Progress("restore", self.report.log_records, phase="log", unit="operations"))
-        self._sorter.add(records)
+            else:
+                self.report.log_records += 1
+                records.append(finding)
 
     async def read_data(self, data: BlobStore, tell: Callable[[Progress], object]) -> None:
         """Read the list of data objects into the temporary file."""
         seen = 0
-        blobs: list[BlobInfo] = []
-        async for blob in merge([list_all(data, digit) for digit in HEX], limit=len(HEX)):
-            blobs.append(blob)
-            if len(blobs) == RECORDS_AT_ONCE:
-                seen += len(blobs)
-                self._add_blobs(blobs)
-                blobs.clear()
+        pages = merge([list_pages(data, digit) for digit in HEX], limit=len(HEX))
+        async with aclosing(pages):
+            async for page in pages:
+                seen += len(page)
+                self._add_blobs(page)
                 tell(Progress("restore", seen, phase="data", unit="objects"))
-        self._add_blobs(blobs)
 
     def _add_blobs(self, blobs: Sequence[BlobInfo]) -> None:
         self._sorter.many(
@@ -188,3 +209,9 @@ class RestorePlan:
             for key in keys
         ]
         return {row[0]: row[1] for row in rows if row is not None}
+
+
+def _is_plain(found: RecordLines, keys: KeyScheme) -> bool:
+    """Whether every operation is exactly as `operation_line` writes it, and valid in the volume."""
+    facts = _native.record_facts(found.lines, found.key, keys.authority, keys.suffix_count)
+    return facts is not None

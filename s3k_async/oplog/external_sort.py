@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -74,6 +74,12 @@ class ExternalSort:
         ]
         self.many("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
 
+    def add_lines(self, lines: Sequence[bytes], key: str) -> None:
+        """Add committed operations of one log object, exactly as `operation_line` writes them, with
+        ids that have no escapes."""
+        rows = [(_object_in(line), "committed", key, line) for line in lines]
+        self.many("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
+
     def objects(self) -> Iterator[list[LogRecord]]:
         """The records of each object, in the order of the ids."""
         self.database.execute("CREATE INDEX IF NOT EXISTS by_object ON records (object)")
@@ -101,3 +107,8 @@ class ExternalSort:
             self.database.execute("BEGIN")
             self.database.executemany(statement, rows)
             self.database.execute("COMMIT")
+
+
+def _object_in(line: bytes) -> str:
+    """The object id in the line of an operation, the third of its texts."""
+    return line.split(b'"', 12)[11].decode("ascii")

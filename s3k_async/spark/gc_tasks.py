@@ -1,5 +1,9 @@
 """Tasks of a garbage collection: read splits and keep the input of the next stage, by object.
 
+Data objects, ordinary items and committed records are lines of the native core from the scan
+through the shuffle to the join, without a Python object for each. Only unreferenced objects, and
+what the core does not read, become objects.
+
 A line has a tag and the hash of an object id: `blob` (data older than the grace period), `named`
 (a key that an item references), `held` (an object with unreadable records), `record` (of the log),
 `wanted` (an object with unreferenced data; by the range of the log that has its entries),
@@ -11,16 +15,17 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from s3k_async import _native
 from s3k_async._core.concurrency import merge
-from s3k_async._native import FactLines
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.backends.ports.key_ranges import KeyRange, list_range_pages
 from s3k_async.config import VolumeConfig
@@ -37,7 +42,7 @@ from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.references import scan_segment
 from s3k_async.integrity.repair import scope_of
 from s3k_async.integrity.scope import ScanCounts
-from s3k_async.integrity.shuffle import from_line, hash_of, to_line
+from s3k_async.integrity.shuffle import facts_in, from_line, hash_of, to_line
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.log_reader import LogReader, entry_ranges
 from s3k_async.spark import scan_splits
@@ -49,7 +54,7 @@ from s3k_async.spark.scan_splits import (
     each_page,
     opened,
 )
-from s3k_async.spark.shuffle_rows import LINES, NOWHERE
+from s3k_async.spark.shuffle_rows import LINES, NOWHERE, native_batch
 from s3k_async.spark.task_rows import Batches, row_batch
 from s3k_async.volumes import Volume
 
@@ -80,9 +85,10 @@ SHARDS: Final = 256
 
 Line: TypeAlias = tuple[int, str, str]
 """Hash, tag, text."""
-Lines: TypeAlias = AsyncGenerator[list[Line], None]
+Rows: TypeAlias = AsyncGenerator[pa.RecordBatch, None]
+"""Rows of LINES."""
 Seen: TypeAlias = Callable[[int], object]
-"""A callback that gets the number of lines of each batch."""
+"""A callback that gets the number of rows of each batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,7 @@ class GcSettings:
 class GcSplit(Protocol):
     """A split of a scan."""
 
-    def lines(self, volume: Volume, mark_filter: MarkFilter) -> Lines:
+    def rows(self, volume: Volume, mark_filter: MarkFilter) -> Rows:
         """Its lines."""
 
 
@@ -112,12 +118,12 @@ class DataSplit:
 
     ranges: tuple[KeyRange, ...]
 
-    async def lines(self, volume: Volume, mark_filter: MarkFilter) -> Lines:
+    async def rows(self, volume: Volume, mark_filter: MarkFilter) -> Rows:
         """As GcSplit."""
         streams = [list_range_pages(volume.blobs, keys) for keys in self.ranges]
         async with aclosing(merge(streams, limit=len(streams))) as pages:
             async for page in pages:
-                yield _lines("blob", mark_filter.blobs(page))
+                yield native_batch("blob", mark_filter.blobs(page))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +133,16 @@ class TableSplit:
     segment: int
     segments: int
 
-    async def lines(self, volume: Volume, mark_filter: MarkFilter) -> Lines:
+    async def rows(self, volume: Volume, mark_filter: MarkFilter) -> Rows:
         """As GcSplit."""
         async for page in scan_segment(volume.store.items, self.segment, self.segments):
             facts, named = mark_filter.items(page)
-            lines = _lines("named", facts)
-            lines += [(hash_of(key[-36:]), "named", to_line("named", key)) for key in named.keys]
+            yield native_batch("named", facts)
+            lines = [(hash_of(key[-36:]), "named", to_line("named", key)) for key in named.keys]
             lines += [_held(each) for each in named.unclear]
-            yield lines + [(NOWHERE, "nameless", place) for place in named.nameless]
+            lines += [(NOWHERE, "nameless", place) for place in named.nameless]
+            if lines:
+                yield batch_of_lines(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +151,10 @@ class LogSplit:
 
     split: scan_splits.ScanSplit
 
-    async def lines(self, volume: Volume, mark_filter: MarkFilter) -> Lines:
+    async def rows(self, volume: Volume, mark_filter: MarkFilter) -> Rows:
         """As GcSplit."""
         if isinstance(self.split, Segments):
-            yield [(NOWHERE, "segment", each) for each in self.split.ids]
+            yield batch_of_lines([(NOWHERE, "segment", each) for each in self.split.ids])
         try:
             async for page in self.split.scan(scope_of(volume, grace=0), ScanCounts()):
                 lines = [_record(fact) for kind, _, fact in page.facts if kind == "records"]
@@ -155,11 +163,12 @@ class LogSplit:
                     for kind, _, fact in page.facts
                     if kind == "log_objects"
                 ]
+                if lines:
+                    yield batch_of_lines(lines)
                 for _, records in page.lines:
-                    lines += _lines("record", records)
-                yield lines
+                    yield native_batch("record", records)
         except CheckpointReplacedError as error:
-            yield [(NOWHERE, SUPERSEDED, str(error))]
+            yield batch_of_lines([(NOWHERE, SUPERSEDED, str(error))])
 
 
 def data_splits(place: CollectedData, count: int) -> list[GcSplit]:
@@ -181,28 +190,20 @@ def read_lines(terms: GcSettings, seen: Seen, splits: Iterable[GcSplit]) -> Batc
     with opened(terms.config) as (volume, run):
         mark_filter = terms.mark_filter(volume)
         for split in splits:
-            yield from _drained(split.lines(volume, mark_filter), run, seen)
+            yield from _drained(split.rows(volume, mark_filter), run, seen)
         yield batch_of_lines(counts_of(mark_filter.done))
 
 
 def take_unnamed(batches: Iterable[pa.RecordBatch]) -> Batches:
-    """The unreferenced data, and the objects it belongs to."""
+    """The unreferenced data, and the objects it belongs to. The lines are sorted by hash."""
     marked = Marked()
-
-    def found() -> Iterator[Line]:
-        for object_id, known in objects_in(batches):
-            dead = [blob for blob in known.blobs if blob.key not in known.named]
-            for blob in known.blobs:
-                if blob.key in known.named:
-                    marked.count("named", blob.size)
-            if dead:
-                yield from map(_blob, dead)
-                yield int(object_id[:2], 16), "wanted", object_id
-                if known.is_held:
-                    yield _held(object_id)
-        yield from counts_of(marked)
-
-    return _batches(found())
+    named = marked.counts["named"] = ObjectCount()
+    for rows in _whole_hashes(batches):
+        left, objects, size = _native.unnamed_blobs([_text(rows, "named")], [_text(rows, "blob")])
+        named.objects += objects
+        named.bytes += size
+        yield from _batches(_unnamed(list(facts_in("blobs", left)), rows))
+    yield batch_of_lines(counts_of(marked))
 
 
 def read_entries(
@@ -240,12 +241,54 @@ def judge_objects(terms: GcSettings, batches: Iterable[pa.RecordBatch]) -> Batch
 # Lines
 
 
+def _whole_hashes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Lines sorted by hash, in tables of about a batch that divide no hash."""
+    kept: list[pa.RecordBatch] = []
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        parts = batch.column("part")
+        if kept and kept[-1].column("part")[-1] != parts[0]:
+            yield pa.Table.from_batches(kept)
+            kept = []
+        last = pc.index(parts, parts[-1]).as_py()
+        if last:
+            yield pa.Table.from_batches([*kept, batch.slice(0, last)])
+            kept = []
+        kept.append(batch.slice(last))
+    if kept:
+        yield pa.Table.from_batches(kept)
+
+
+def _of_tag(rows: pa.Table, tag: str) -> pa.Array:
+    """The lines with a tag."""
+    return rows.filter(pc.equal(rows.column("tag"), tag)).column("line").combine_chunks()
+
+
+def _text(rows: pa.Table, tag: str) -> bytes:
+    """The lines with a tag, separated by newlines whether or not they end with one."""
+    lines = _of_tag(rows, tag)
+    (text,) = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), b"\n")
+    return bytes(text.as_buffer())
+
+
+def _unnamed(dead: Sequence[BlobInfo], rows: pa.Table) -> Iterator[Line]:
+    """The lines about unreferenced data among the rows."""
+    yield from map(_blob, dead)
+    object_ids = {object_of(blob) for blob in dead}
+    if object_ids:
+        held = {line.decode() for line in _of_tag(rows, "held").to_pylist()}
+        for object_id in sorted(object_ids):
+            yield int(object_id[:2], 16), "wanted", object_id
+            if object_id in held:
+                yield _held(object_id)
+
+
 @dataclass(slots=True)
 class ObjectFacts:
-    """Everything known about one object."""
+    """What is known about one object with unreferenced data."""
 
     blobs: list[BlobInfo] = field(default_factory=list)
-    named: set[str] = field(default_factory=set)
     records: list[LogRecord] = field(default_factory=list)
     is_held: bool = False
 
@@ -259,9 +302,6 @@ def objects_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ObjectF
             if tag == "blob":
                 blob: BlobInfo = from_line("blobs", text)
                 found[object_of(blob)].blobs.append(blob)
-            elif tag == "named":
-                key = from_line("named", text)
-                found[key[-36:]].named.add(key)
             elif tag == "held":
                 found[text].is_held = True
             elif tag == "record":
@@ -313,13 +353,13 @@ def _batches(lines: Iterable[Line]) -> Batches:
         yield batch_of_lines(some)
 
 
-def _drained(stream: Lines, run: Run, seen: Seen) -> Batches:
-    for lines in each_page(stream, run):
-        yield batch_of_lines(lines)
-        seen(len(lines))
+def _drained(stream: Rows, run: Run, seen: Seen) -> Batches:
+    for batch in each_page(stream, run):
+        yield batch
+        seen(batch.num_rows)
 
 
-async def _entries(log: LogReader, keys: KeyRange, wanted: set[str]) -> Lines:
+async def _entries(log: LogReader, keys: KeyRange, wanted: set[str]) -> Rows:
     lines: list[Line] = []
     async for part in log.entries(wanted.__contains__, keys=keys):
         lines += [
@@ -327,13 +367,10 @@ async def _entries(log: LogReader, keys: KeyRange, wanted: set[str]) -> Lines:
             for each in part.findings
         ]
         if len(lines) >= ROWS:
-            yield lines
+            yield batch_of_lines(lines)
             lines = []
-    yield lines
-
-
-def _lines(tag: str, facts: FactLines) -> list[Line]:
-    return [(part, tag, line.decode("ascii")) for part, line in facts.rows()]
+    if lines:
+        yield batch_of_lines(lines)
 
 
 def _blob(blob: BlobInfo) -> Line:

@@ -17,6 +17,7 @@ from pyspark import SparkFiles
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from s3k_async._native import FactLines
 from s3k_async.integrity.collector import LOOSE
 from s3k_async.integrity.scans import FactPage, FactRecord
 from s3k_async.integrity.shuffle import FactKind, Shuffle, from_line, hash_of, to_line
@@ -31,6 +32,7 @@ __all__ = [
     "divided",
     "facts_of",
     "line_of",
+    "native_batch",
     "parts_of",
     "without_children",
 ]
@@ -51,14 +53,19 @@ def batches_of(page: FactPage, *, every_child: bool = False) -> Iterator[pa.Reco
     if page.facts:
         yield batch_of(page.facts, every_child=every_child)
     for kind, lines in page.lines:
-        hashes, offsets, text = map(pa.py_buffer, lines.columns())
-        count = len(lines)
-        columns = [
-            pa.Array.from_buffers(pa.int64(), count, [None, hashes]),
-            pa.repeat(kind, count),
-            pa.Array.from_buffers(pa.binary(), count, [None, offsets, text]),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=LINES)
+        yield native_batch(kind, lines)
+
+
+def native_batch(tag: str, lines: FactLines) -> pa.RecordBatch:
+    """The rows of facts that are lines already, without a copy for each."""
+    hashes, offsets, text = map(pa.py_buffer, lines.columns())
+    count = len(lines)
+    columns = [
+        pa.Array.from_buffers(pa.int64(), count, [None, hashes]),
+        pa.repeat(tag, count),
+        pa.Array.from_buffers(pa.binary(), count, [None, offsets, text]),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=LINES)
 
 
 def batch_of(facts: Iterable[FactRecord], *, every_child: bool = False) -> pa.RecordBatch:

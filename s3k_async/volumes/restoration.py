@@ -152,7 +152,7 @@ def _alone(
             lost.runtime,
             make_tree=lost.make_tree,
             volume_id=lost.volume_id,
-            has_key=lost.keys.has,
+            keys=lost.keys,
             existing=None if lost.table is None else _entries(lost.table),
             path=lost.path,
             directory=directory,

@@ -155,6 +155,7 @@ class Ground:
             self.runtime,
             make_tree=TREE_PLANS[self.layout],
             volume_id="v",
+            keys=self.keys,
             path=path,
             existing=None if existing is None else pages(),
         )
