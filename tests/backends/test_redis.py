@@ -7,6 +7,8 @@ import logging
 import os
 import pickle
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +39,7 @@ from s3k_async.errors import (
     UnreachableError,
     UnsupportedError,
 )
+from tests.backends.aws.doors import Authority, tls_door
 from tests.engines import redis_server as engine
 from tests.engines.process import Engine, Process, free_ports
 from tests.engines.volumes import fresh_name
@@ -333,6 +336,44 @@ async def test_scripts_that_the_server_forgot_are_sent_again(start: Start) -> No
     await table.write(put("b"))
     assert len((await table.query("p")).items) == 2
     await table.close()
+
+
+async def test_tls(start: Start, tmp_path: Path) -> None:
+    server, authority = start(), Authority.new(tmp_path)
+    async with tls_door(authority.server("127.0.0.1"), server.port) as port:
+        url = f"rediss://default:{engine.PASSWORD}@127.0.0.1:{port}/0/v"
+        trusting = AwsConfig(ca_bundle=str(authority.bundle))
+        for service in (trusting, AwsConfig(verify_tls=False)):
+            table = TABLES.location(url, service).open(OpenContext())
+            await table.create()
+            assert await table.exists()
+            await table.close()
+        table = TABLES.location(url, AwsConfig()).open(OpenContext())
+        with pytest.raises(UnreachableError, match="certificate"):
+            await table.exists()
+        await table.close()
+        plain = TABLES.location(url.replace("rediss", "redis"), trusting).open(OpenContext())
+        with pytest.raises(S3kError):
+            await plain.exists()
+        await plain.close()
+
+
+async def test_without_redis_py_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "redis.asyncio", None)
+    table = TABLES.location("redis://127.0.0.1/0", AwsConfig()).open(OpenContext())
+    with pytest.raises(ConfigError, match=r"pip install 's3k-async\[redis\]'"):
+        await table.exists()
+
+
+def test_a_location_is_opened_without_the_import_of_redis_py() -> None:
+    code = (
+        "import sys\nfrom s3k_async.backends.registry import TABLES, BLOBS\n"
+        "from s3k_async.backends.aws.access import AwsConfig\n"
+        "TABLES.location('redis://h/0', AwsConfig())\n"
+        "BLOBS.location('redis://h/0', AwsConfig())\n"
+        "sys.exit('redis' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # Settings of the server
