@@ -26,6 +26,7 @@ from tests.engines import dynamodb_local as dynamodb_local_engine
 from tests.engines import dynoxide as dynoxide_engine
 from tests.engines import extenddb as extenddb_engine
 from tests.engines import moto_s3 as moto_s3_engine
+from tests.engines import redis_server as redis_server_engine
 from tests.engines import seaweedfs as seaweedfs_engine
 from tests.engines.process import Engine
 from tests.engines.selection import in_short_run, needs_no_engine
@@ -40,7 +41,9 @@ settings.load_profile("s3k")
 MUST_RUN = ("engine", "spark")
 """Markers of tests that may be skipped where something is missing, but not in CI."""
 
-ENGINE_FIXTURES = frozenset({"dynamodb_local", "dynoxide", "extenddb", "seaweedfs", "moto_s3"})
+ENGINE_FIXTURES = frozenset(
+    {"dynamodb_local", "dynoxide", "extenddb", "seaweedfs", "moto_s3", "redis_server"}
+)
 
 
 def in_ci() -> bool:
@@ -216,6 +219,12 @@ def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 def moto_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """moto, an S3 in Python."""
     yield from _engine(moto_s3_engine, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """Redis, which syncs every write."""
+    yield from _engine(redis_server_engine, tmp_path_factory)
 
 
 def _engine(module: ModuleType, places: pytest.TempPathFactory) -> Iterator[Engine]:

@@ -49,9 +49,9 @@ from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
 from tests.support import fake_runtime, under
 
 everywhere = volume_backends(
-    "memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs", "dynoxide+moto"
+    "memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs", "dynoxide+moto", "redis"
 )
-tagged = volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynoxide+moto")
+tagged = volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynoxide+moto", "redis")
 
 
 def in_memory(**changes: Any) -> VolumeConfig:

@@ -115,6 +115,8 @@ TABLES: Final = Registry[TableLocation](
         "arn": f"{_HERE}.dynamodb:DynamoTable",
         "dynamodb": f"{_HERE}.dynamodb:DynamoTable",
         "memory": f"{_HERE}.memory:MemoryTable",
+        "redis": f"{_HERE}.redis:RedisTable",
+        "rediss": f"{_HERE}.redis:RedisTable",
         "sqlite": f"{_HERE}.sqlite:SqliteFile",
     },
     scheme=re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):"),
@@ -127,6 +129,8 @@ BLOBS: Final = Registry[BlobLocation](
     {
         "file": f"{_HERE}.local:LocalDirectory",
         "memory": f"{_HERE}.memory:MemoryBlobs",
+        "redis": f"{_HERE}.redis:RedisBlobs",
+        "rediss": f"{_HERE}.redis:RedisBlobs",
         "s3": f"{_HERE}.s3:S3Bucket",
     },
     scheme=re.compile(r"(.*?)://", re.DOTALL),  # `a:b` is a path

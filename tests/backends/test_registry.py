@@ -72,7 +72,7 @@ def test_what_is_listed_is_there_under_its_scheme(registry: AnyRegistry) -> None
     for scheme, backend in found.items():
         assert backend.scheme in found
         assert found[backend.scheme] is backend
-        assert scheme == backend.scheme or scheme == "arn"
+        assert scheme == backend.scheme or scheme in ("arn", "rediss")
         assert backend.capabilities.lacking() == []
 
 
@@ -93,16 +93,34 @@ def test_entry_points_are_not_read_for_a_listed_scheme(
 @pytest.mark.parametrize(
     ("registry", "forms"),
     [
-        pytest.param(TABLES, ("dynamodb://NAME", "memory://NAME", "sqlite:PATH"), id="tables"),
-        pytest.param(BLOBS, ("file:///PATH", "memory://NAME", "s3://BUCKET/PREFIX"), id="blobs"),
+        pytest.param(
+            TABLES,
+            (
+                "dynamodb://NAME",
+                "memory://NAME",
+                "redis://HOST/DATABASE/PREFIX",
+                "sqlite:PATH",
+            ),
+            id="tables",
+        ),
+        pytest.param(
+            BLOBS,
+            (
+                "file:///PATH",
+                "memory://NAME",
+                "redis://HOST/DATABASE/PREFIX",
+                "s3://BUCKET/PREFIX",
+            ),
+            id="blobs",
+        ),
     ],
 )
 def test_an_unknown_scheme_is_refused_with_those_that_there_are(
     registry: AnyRegistry, forms: tuple[str, ...], shelf: Any
 ) -> None:
     with pytest.raises(ConfigError) as raised:
-        registry.location("redis://host/0", AwsConfig())
-    assert "'redis'" in raised.value.message
+        registry.location("rocks://host/0", AwsConfig())
+    assert "'rocks'" in raised.value.message
     assert f"there are {', '.join(sorted((*forms, 'shelf:')))}" in raised.value.message
 
 
@@ -220,13 +238,13 @@ async def test_an_installed_backend_says_which_tables_are_the_same(
 def test_a_section_with_an_unknown_backend_is_no_matter_of_other_volumes(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text(
-        '[volumes.far]\ntable = "redis://host/0"\ndata_location = "redis://host/1"\n'
+        '[volumes.far]\ntable = "rocks://host/0"\ndata_location = "rocks://host/1"\n'
         '[volumes.near]\ntable = "sqlite:near.db"\ndata_location = "near"\n'
     )
     assert set(read_config(str(file)).volumes) == {"far", "near"}
     near = resolve("s3k://near", config=str(file))
     assert near.data == LocalDirectory(str(tmp_path / "near"))
-    with pytest.raises(ConfigError, match="no backend for blobs has the scheme 'redis'"):
+    with pytest.raises(ConfigError, match="no backend for blobs has the scheme 'rocks'"):
         resolve("s3k://far", config=str(file))
 
 

@@ -57,8 +57,11 @@ async def open_items(
     """Opens the test's table, which does not exist yet; a second call gives another handle of the
     same one."""
     subject = ITEM_SUBJECTS[item_store]
-    url = subject.url.format(name=fresh_name("contract"), directory=tmp_path)
-    location = TABLES.location(url, _service(subject, request))
+    service = _service(subject, request)
+    url = subject.url.format(
+        name=fresh_name("contract"), directory=tmp_path, server=_server(service)
+    )
+    location = TABLES.location(url, service)
     assert location.scheme == subject.scheme
 
     def make() -> Items:
@@ -100,7 +103,9 @@ async def open_blobs(
     run, service = fresh_name("contract"), _service(subject, request)
 
     def make(place: str, prefix: str) -> Blobs:
-        url = subject.url.format(name=f"{run}-{place}", directory=tmp_path, prefix=prefix)
+        url = subject.url.format(
+            name=f"{run}-{place}", directory=tmp_path, prefix=prefix, server=_server(service)
+        )
         location = BLOBS.location(url, service)
         assert location.scheme == subject.scheme
         if blob_store == "reference_s3":
@@ -131,6 +136,10 @@ def _service(subject: Subject, request: pytest.FixtureRequest) -> AwsConfig:
         return AwsConfig()
     engine: Engine = request.getfixturevalue(subject.engine)
     return engine.aws()
+
+
+def _server(service: AwsConfig) -> str:
+    return (service.endpoint or "").rpartition("/")[2]
 
 
 def _opening(subject: Subject, request: pytest.FixtureRequest) -> OpenContext:

@@ -47,8 +47,8 @@ class Subject(NamedTuple):
 
     scheme: str
     url: str
-    """How a setting writes it, with `{directory}` of the test, `{name}`, and for blobs `{prefix}`.
-    """
+    """How a setting writes it, with `{directory}` of the test, `{server}` of the engine, `{name}`,
+    and for blobs `{prefix}`."""
     engine: str | None = None
     """The fixture of the service that it is on."""
 
@@ -71,6 +71,7 @@ ITEM_SUBJECTS = {
     "dynoxide": Subject("dynamodb", "dynamodb://{name}", "dynoxide"),
     "extenddb": Subject("dynamodb", "{name}", "extenddb"),
     "reference": Subject("dynamodb", "{name}", "dynoxide"),
+    "redis": Subject("redis", "redis://default@{server}/1/{name}", "redis_server"),
 }
 """By the wire, but for `reference`, which is aioboto3's path."""
 BLOB_SUBJECTS = {
@@ -78,15 +79,30 @@ BLOB_SUBJECTS = {
     "local": Subject("file", "{directory}/{name}/{prefix}"),
     "seaweedfs": Subject("s3", "s3://{name}/{prefix}", "seaweedfs"),
     "moto_s3": Subject("s3", "s3://{name}/{prefix}", "moto_s3"),
+    "redis": Subject("redis", "redis://default@{server}/2/{name}/{prefix}", "redis_server"),
     "reference_s3": Subject("s3", "s3://{name}/{prefix}", "seaweedfs"),
 }
 """As `ITEM_SUBJECTS`; `reference_s3` is aioboto3's path."""
 ITEM_STORES = subjects_of(TABLES, ITEM_SUBJECTS)
 BLOB_STORES = subjects_of(BLOBS, BLOB_SUBJECTS)
-DYNAMO = {name: subject.engine for name, subject in ITEM_SUBJECTS.items() if subject.engine}
-"""The engine of each that is on one."""
-S3 = {name: subject.engine for name, subject in BLOB_SUBJECTS.items() if subject.engine}
-RACING_BLOB_STORES = ("memory", "local", "seaweedfs")
+ON_ENGINES = {
+    name
+    for subjects in (ITEM_SUBJECTS, BLOB_SUBJECTS)
+    for name, subject in subjects.items()
+    if subject.engine
+}
+DYNAMO = {
+    name: subject.engine
+    for name, subject in ITEM_SUBJECTS.items()
+    if subject.engine and subject.scheme == "dynamodb"
+}
+"""The engine of each in DynamoDB."""
+S3 = {
+    name: subject.engine
+    for name, subject in BLOB_SUBJECTS.items()
+    if subject.engine and subject.scheme == "s3"
+}
+RACING_BLOB_STORES = ("memory", "local", "seaweedfs", "redis")
 """Without moto, which is slow, and neither atomic nor stable under concurrent writes."""
 
 
@@ -96,7 +112,7 @@ def params(stores: Iterable[str], deviations: Mapping[str, str] | None = None) -
     marked = []
     deviations = deviations or {}
     for name in stores:
-        marks = [pytest.mark.engine] if name in (*DYNAMO, *S3) else []
+        marks = [pytest.mark.engine] if name in ON_ENGINES else []
         if reason := deviations.get(S3.get(name, name)):
             marks.append(pytest.mark.xfail(reason=reason, strict=True))
         marked.append(pytest.param(name, marks=marks))

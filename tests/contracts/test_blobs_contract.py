@@ -6,7 +6,7 @@ import time
 from array import array
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 import anyio
@@ -453,6 +453,9 @@ async def test_uris(blobs: Blobs, blob_store: str) -> None:
             assert await anyio.Path(url2pathname(parts.path)).read_bytes() == key.encode()
         elif blob_store == "memory":
             assert uri.startswith("memory://")
+        elif blob_store == "redis":
+            assert uri.startswith("redis://127.0.0.1:")
+            assert unquote(uri).endswith(f"-main/{key}")
         else:
             bucket, _, rest = uri.removeprefix("s3://").partition("/")
             assert uri.startswith("s3://")

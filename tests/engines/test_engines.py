@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from tests.engines.process import Engine, listening_addresses
 from tests.engines.volumes import closing_client, fresh_name
 
-EVERY = ["dynamodb_local", "dynoxide", "extenddb", "seaweedfs", "moto_s3"]
+EVERY = ["dynamodb_local", "dynoxide", "extenddb", "seaweedfs", "moto_s3", "redis_server"]
 
 
 @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.engine) for name in EVERY])

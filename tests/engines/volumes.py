@@ -16,7 +16,9 @@ import pytest
 from botocore.config import Config
 from botocore.session import Session, get_session
 
+from s3k_async.backends.redis import RedisBlobs, RedisServer, RedisTable
 from s3k_async.config import (
+    AwsConfig,
     BlobLocation,
     DynamoTable,
     LocalDirectory,
@@ -48,6 +50,7 @@ BACKENDS: dict[str, tuple[str, ...]] = {
     "dynamodb_local+seaweedfs": ("dynamodb_local", "seaweedfs"),
     "dynoxide+moto": ("dynoxide", "moto_s3"),
     "dynoxide+seaweedfs": ("dynoxide", "seaweedfs"),
+    "redis": ("redis_server",),
 }
 """Name of a combination to the fixtures of the engines it needs: table first, then blobs."""
 
@@ -134,6 +137,9 @@ class Rooms:
 
     def table(self) -> TableLocation:
         """A place for a table that does not exist yet."""
+        if self._backend == "redis":
+            server, aws = self._redis()
+            return RedisTable(server, fresh_name("table"), aws)
         if self._engines:
             return self._enter(fresh_table(self._engines[0]))
         if self._backend == "memory":
@@ -142,6 +148,9 @@ class Rooms:
 
     def blobs(self) -> BlobLocation:
         """A place for blobs that does not exist yet."""
+        if self._backend == "redis":
+            server, aws = self._redis()
+            return RedisBlobs(server, fresh_name("blobs"), aws)
         if self._engines:
             prefix = "team/volumes/" if self._backend == "dynoxide+seaweedfs" else ""
             return self._enter(fresh_bucket(self._engines[1], prefix))
@@ -153,6 +162,12 @@ class Rooms:
         """Remove everything that was given out."""
         while self._open:
             self._open.pop().__exit__(None, None, None)
+
+    def _redis(self) -> tuple[RedisServer, AwsConfig]:
+        # What is made there ends with the engine, which has its data in memory.
+        address, aws = self._engines[0].endpoint.rpartition("/")[2], self._engines[0].aws()
+        host, _, port = address.partition(":")
+        return RedisServer(host, int(port), user=aws.access_key_id.reveal()), aws
 
     def _enter(self, place: AbstractContextManager[T]) -> T:
         location = place.__enter__()

@@ -105,7 +105,9 @@ class Crowd:
 
 
 @pytest.mark.layouts("path", "tree")
-@volume_backends("dynoxide+seaweedfs", slow=["memory", "embedded", "dynamodb_local+seaweedfs"])
+@volume_backends(
+    "dynoxide+seaweedfs", "redis", slow=["memory", "embedded", "dynamodb_local+seaweedfs"]
+)
 async def test_a_loop_of_collections_beside_a_crowd_loses_nothing(
     new_volume: VolumeMaker, layout: LayoutName, tmp_path: Path
 ) -> None:

@@ -24,7 +24,9 @@ from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker, module_volume_backends
 
 pytestmark = [
-    module_volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs"),
+    module_volume_backends(
+        "memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs", "redis"
+    ),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 

@@ -30,7 +30,9 @@ from tests.integrity.verifier import Verifier
 from tests.races.operations import Operation, Outcome, Tree, parent_of
 from tests.races.order import Done, explain
 
-everywhere = volume_backends("memory", "embedded", "dynamodb_local+seaweedfs", "dynoxide+seaweedfs")
+everywhere = volume_backends(
+    "memory", "embedded", "dynamodb_local+seaweedfs", "dynoxide+seaweedfs", "redis"
+)
 """Races run on every combination of stores but moto's: its concurrent writes can vanish."""
 
 __all__ = ["Arena", "Scene", "arena_on", "everywhere", "play", "race_config", "seed_of_run"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from s3k_async import S3kClient
 from s3k_async._core.runtime import SYSTEM
+from s3k_async.backends.redis import RedisBlobs, RedisTable
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret, VolumeConfig
 from s3k_async.integrity.repair import repair_volume
 from s3k_async.oplog.log_reader import LogReader
@@ -30,6 +31,8 @@ PRELOADED = [
     "tests.torture.processes",
     "s3k_async.backends.dynamodb.dynamodb_wire",
     "s3k_async.backends.local.local_blobs",
+    "s3k_async.backends.redis.redis_blobs",
+    "s3k_async.backends.redis.redis_items",
     "s3k_async.backends.s3.s3_wire",
     "s3k_async.backends.sqlite.sqlite_items",
     "s3k_async.volumes",
@@ -137,9 +140,9 @@ def _revealed(aws: AwsConfig) -> tuple[str, str]:
 
 def with_keys(config: VolumeConfig, keys: Keys) -> VolumeConfig:
     table, data = config.table, config.data
-    if isinstance(table, DynamoTable):
+    if isinstance(table, DynamoTable | RedisTable):
         table = replace(table, aws=_unlocked(table.aws, keys[0]))
-    if isinstance(data, S3Bucket):
+    if isinstance(data, S3Bucket | RedisBlobs):
         data = replace(data, aws=_unlocked(data.aws, keys[1]))
     return replace(config, table=table, data=data)
 

@@ -20,12 +20,12 @@ from tests.torture.measure import report, seed_of_run
 from tests.torture.processes import Killed, kill_round, recover
 
 EMBEDDED, ENGINES = (200, 200) if TORTURE else (14, 6) if FULL else (6, 4)
-ROUNDS = {"embedded": EMBEDDED, "dynoxide+seaweedfs": ENGINES}
+ROUNDS = {"embedded": EMBEDDED, "dynoxide+seaweedfs": ENGINES, "redis": ENGINES}
 ON_ONE_VOLUME = 10
 
 
 @pytest.mark.parametrize("layout", ["path", "tree"])
-@volume_backends("embedded", "dynoxide+seaweedfs")
+@volume_backends("embedded", "dynoxide+seaweedfs", "redis")
 def test_what_was_acknowledged_survives_kill_9(
     new_volume: VolumeMaker, layout: LayoutName, tmp_path: Path
 ) -> None:

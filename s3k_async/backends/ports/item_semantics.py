@@ -31,6 +31,7 @@ __all__ = [
     "key_of",
     "outcome",
     "refusal",
+    "refused",
     "segment_of",
     "token_mismatch",
     "validate",
@@ -131,8 +132,13 @@ def refusal(
         for position, (action, item) in enumerate(zip(actions, current, strict=True))
         if not action.when.holds(item)
     }
-    if not failed:
-        return None
+    return refused(actions, failed) if failed else None
+
+
+def refused(
+    actions: Sequence[Action], failed: dict[int, dict[str, Value] | None]
+) -> ConditionFailedError:
+    """The error for actions whose conditions do not hold: their positions and stored items."""
     key = actions[min(failed)].key
     return ConditionFailedError(
         "a condition on the stored item did not hold",
