@@ -212,20 +212,22 @@ class LogReader:
     async def batches(self) -> AsyncIterator[Finding | RecordLines]:
         """As `records`, with the operations of a segment that all succeeded, and of a part of a
         checkpoint, together and not decoded."""
-        async for part in self.entries():
-            for finding in part.findings:
-                yield finding
+        # A slow operation moves from the segment of its group to an entry, and compaction moves both
+        # to a checkpoint.
         async for _, batch in self.segment_batches():
             for each in batch:
                 yield each
+        async for part in self.entries():
+            for finding in part.findings:
+                yield finding
         async for each in self.checkpoints.parts():
             yield each
 
     async def objects(self) -> AsyncIterator[LogObject]:
         """Every entry and every segment not covered by a checkpoint. Raises the store's errors."""
-        async for part in self.entries():
-            yield part
         async for part in self.segments():
+            yield part
+        async for part in self.entries():
             yield part
 
     async def newest(self, number: int) -> AsyncGenerator[LogObject, None]:

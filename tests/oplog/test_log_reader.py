@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from s3k_async.oplog.log_objects import ENTRY_BYTES, MANIFEST_BYTES
 from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, LogReader, ObjectState, latest
 from s3k_async.oplog.log_writer import NativeLog
 from s3k_async.oplog.segments import SegmentCommit, encode_segment, encode_segment_commit
-from s3k_async.testing import FaultPlan
+from s3k_async.testing import Call, FaultPlan
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs, make_directories, records_only
 from tests.support import FakeClock, fake_runtime
@@ -52,15 +53,58 @@ async def test_every_operation_is_read_once_in_its_highest_state() -> None:
     await (await log.begin(bulk)).commit({bulk[0].id, bulk[1].id}, unknown={bulk[2].id})
     records = records_only(await findings(blobs))
     assert [(record.operation, record.state) for record in records] == [
+        (bulk[0], "committed"),
+        (bulk[1], "committed"),
+        (bulk[2], "pending"),
         (sample.CREATE, "committed"),
         (sample.UPDATE, "committed"),
         (sample.RENAME, "committed"),
         (sample.DELETE, "pending"),
-        (bulk[0], "committed"),
-        (bulk[1], "committed"),
-        (bulk[2], "pending"),
     ]
     assert {record.key for record in records} <= set(await keys_of(blobs))
+
+
+async def test_a_slow_operation_that_leaves_its_group_in_mid_reading_is_read() -> None:
+    """At every call of the reader: it is in the segment before, and in an entry afterwards."""
+    slow, *others = make_directories(3)
+    ways: dict[str, Callable[[LogReader], AsyncIterator[Any]]] = {
+        "records": LogReader.records,
+        "objects": LogReader.objects,
+    }
+    for name, read in ways.items():
+        moment = calls = 1
+        while moment <= calls:
+            plan = FaultPlan()
+            blobs = await log_blobs(plan)
+            await commit(blobs, *others)
+            segment = str(UUID(int=7))
+            await blobs.put(
+                segment_key(segment, "pending"), encode_segment(segment, [slow, others[0]])
+            )
+            mark = SegmentCommit(segment, 2, (others[0].id,), ())
+
+            async def leave(
+                call: Call,
+                moment: int = moment,
+                blobs: BlobStore = blobs,
+                mark: SegmentCommit = mark,
+                plan: FaultPlan = plan,
+            ) -> None:
+                if call.number == moment:
+                    plan.gate = None  # the calls below are none of the reader
+                    await blobs.put(
+                        entry_key(slow, "pending"), encode(LogRecord(slow, "pending", ""))
+                    )
+                    await blobs.put(segment_key(mark.id, "committed"), encode_segment_commit(mark))
+
+            plan.calls.clear()
+            plan.gate = leave
+            found = [each async for each in read(LogReader(blobs))]
+            seen = found if name == "records" else [one for each in found for one in each.findings]
+            assert slow.id in {each.operation.id for each in records_only(seen)}, (name, moment)
+            calls = len(plan.calls)
+            moment += 1
+        assert calls > 2
 
 
 async def test_a_log_of_many_pages_is_read_whole() -> None:
