@@ -290,14 +290,15 @@ class _Group:
 
     async def _mark(self) -> None:
         marked = False
+        write = partial(self._pending.commit, self._succeeded, unknown=self._unknown)
         try:
             with deferred():
                 try:
-                    marked = await self._pending.commit(self._succeeded, unknown=self._unknown)
+                    marked = await write()
                 except asyncio.CancelledError:
                     # The event loop is ending, and may have cancelled the write itself. A second
                     # one leaves the same object.
-                    marked = await self._pending.commit(self._succeeded, unknown=self._unknown)
+                    marked = await write()
         finally:
             self.marked.set_result(marked)
 

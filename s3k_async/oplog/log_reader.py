@@ -212,8 +212,8 @@ class LogReader:
     async def batches(self) -> AsyncIterator[Finding | RecordLines]:
         """As `records`, with the operations of a segment that all succeeded, and of a part of a
         checkpoint, together and not decoded."""
-        # A slow operation moves from the segment of its group to an entry, and compaction moves both
-        # to a checkpoint.
+        # A slow operation moves from the segment of its group to an entry, and compaction moves
+        # both to a checkpoint.
         async for _, batch in self.segment_batches():
             for each in batch:
                 yield each
