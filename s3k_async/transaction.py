@@ -43,7 +43,7 @@ from s3k_async.namespace.addresses import Path
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.multi_path_commit import commit_mutations
 from s3k_async.namespace.mutations import (
-    Exchange,
+    ExchangePaths,
     MakeDirectory,
     Move,
     Mutation,
@@ -275,7 +275,7 @@ class Transaction:
             return
         self._claims.take(one, removes=True)
         self._claims.take(other, removes=True)
-        self._intents.append(Exchange(one, other))
+        self._intents.append(ExchangePaths(one, other))
 
     @call
     async def delete(

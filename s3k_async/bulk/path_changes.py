@@ -28,7 +28,7 @@ from s3k_async.namespace.bulk_changes import BulkOutcome, delete_files
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.multi_path_commit import commit_mutations
-from s3k_async.namespace.mutations import Exchange
+from s3k_async.namespace.mutations import ExchangePaths
 from s3k_async.namespace.pair_renames import PairRenames, RenamePair
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import in_columns
@@ -84,7 +84,7 @@ async def exchange(volume: Volume, first: str, second: str) -> ChangeResult:
     if first == second:
         await existing(volume.store, first)
         return ChangeResult()
-    return await commit_mutations(volume.store, [Exchange(first, second)])
+    return await commit_mutations(volume.store, [ExchangePaths(first, second)])
 
 
 def need_apart(first: str, second: str) -> None:

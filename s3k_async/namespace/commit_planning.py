@@ -24,7 +24,7 @@ from s3k_async.namespace.directories import require_directories
 from s3k_async.namespace.mutations import (
     Change,
     CommitPlan,
-    Exchange,
+    ExchangePaths,
     MakeDirectory,
     Move,
     Mutation,
@@ -75,7 +75,7 @@ async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitP
     for mutation in mutations:
         if isinstance(mutation, Move):
             evaluation.move(mutation)
-        elif isinstance(mutation, Exchange):
+        elif isinstance(mutation, ExchangePaths):
             evaluation.exchange(mutation)
         elif isinstance(mutation, Remove):
             evaluation.remove(mutation)
@@ -97,7 +97,7 @@ def _paths(mutations: Iterable[Mutation], *, all_parents: bool) -> Iterable[str]
                     yield from _native.ancestors(mutation.source.path)
                 yield mutation.source.path
                 yield from (*_native.ancestors(mutation.target), mutation.target)
-            case Exchange():
+            case ExchangePaths():
                 for path in (mutation.first, mutation.second):
                     if all_parents:
                         yield from _native.ancestors(path)
@@ -289,7 +289,7 @@ class _Evaluation:
         if source.is_dir:
             self.plan.subtrees.append(SubtreeMutation(source, mutation.target))
 
-    def exchange(self, mutation: Exchange) -> None:
+    def exchange(self, mutation: ExchangePaths) -> None:
         first, second = self._movable(mutation.first), self._movable(mutation.second)
         for entry, other in ((first, second), (second, first)):
             if entry.is_dir and not self._store.keys.by_id:

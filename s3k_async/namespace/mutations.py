@@ -19,7 +19,7 @@ from s3k_async.table.keys import Directory, KeyScheme
 __all__ = [
     "Change",
     "CommitPlan",
-    "Exchange",
+    "ExchangePaths",
     "MakeDirectory",
     "Move",
     "Mutation",
@@ -58,7 +58,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ExchangePaths:
     """Let the entries at two paths change places, of which none is below the other."""
 
     first: str
@@ -92,7 +92,7 @@ class ReplaceDirectory:
     path: str
 
 
-Mutation: TypeAlias = WriteFile | Move | Exchange | Remove | MakeDirectory | ReplaceDirectory
+Mutation: TypeAlias = WriteFile | Move | ExchangePaths | Remove | MakeDirectory | ReplaceDirectory
 
 
 @dataclass(frozen=True, slots=True)

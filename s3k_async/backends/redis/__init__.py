@@ -17,52 +17,14 @@ from s3k_async.backends.location import (
     TableStore,
 )
 from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.redis.redis_server import PORT, RedisServer
 from s3k_async.errors import ConfigError
 
 __all__ = ["RedisBlobs", "RedisServer", "RedisTable"]
 
-_PORT: Final = 6379
 _FORM: Final = "redis://USER:PASSWORD@HOST:PORT/DATABASE/PREFIX"
 _OPTIONS: Final = frozenset({"prefix", "durability"})
 _PATH: Final = re.compile(r"/(\d{1,9})(?:/(.*))?", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class RedisServer:
-    """A database of a Redis server and the user who connects to it."""
-
-    host: str
-    port: int = _PORT
-    database: int = 0
-    user: str = ""
-    """Name of the user; empty: no authentication."""
-    tls: bool = False
-    relaxed: bool = False
-    """Whether a server that may lose acknowledged writes is accepted."""
-
-    @property
-    def address(self) -> str:
-        """`HOST:PORT/DATABASE`, the same for every client."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}/{self.database}"
-
-    def password(self, service: AwsConfig) -> str | None:
-        """The password of the user; None if the settings have none. Credentials of another user,
-        such as an AWS access key, are not sent to the server."""
-        if self.user and service.access_key_id.reveal() == self.user:
-            return service.secret_access_key.reveal()
-        return None
-
-    def with_credentials(self, before: AwsConfig, after: AwsConfig) -> AwsConfig:
-        """The settings `after`, with the credentials of `before` unless it has the user's own."""
-        if self.password(after) is not None or self.password(before) is None:
-            return after
-        return replace(
-            after,
-            access_key_id=before.access_key_id,
-            secret_access_key=before.secret_access_key,
-            session_token=Secret(),
-        )
 
 
 def _parsed(text: str, service: AwsConfig) -> tuple[RedisServer, str, AwsConfig]:
@@ -71,7 +33,7 @@ def _parsed(text: str, service: AwsConfig) -> tuple[RedisServer, str, AwsConfig]
     shown = without_user(text) or ""
     try:
         parts = urlsplit(text)
-        host, port = parts.hostname, parts.port or _PORT
+        host, port = parts.hostname, parts.port or PORT
         options = parse_qs(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:
         # The cause could quote the password.

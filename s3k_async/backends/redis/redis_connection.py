@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from s3k_async.backends.aws.access import AwsConfig
-from s3k_async.backends.redis import RedisServer
+from s3k_async.backends.redis.redis_server import RedisServer
 from s3k_async.errors import (
     ClosedClientError,
     ConfigError,
