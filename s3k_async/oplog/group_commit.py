@@ -46,6 +46,7 @@ __all__ = [
     "GROUPED_CALLS",
     "GROUPED_OPERATIONS",
     "GROUP_SECONDS",
+    "MOST_WAIT_SECONDS",
     "WRITES",
     "GroupCommit",
 ]
@@ -66,6 +67,9 @@ WRITES: Final = 4
 """Most objects that are written at once."""
 _GROUPS: Final = 64
 """Groups without a mark; the next one waits until one of them has it."""
+MOST_WAIT_SECONDS: Final = 0.25
+"""Seconds that operations wait for the end of another write, so that a request that hangs does not
+hold up all that come after it."""
 _LINGER_SECONDS: Final = 0.05
 """Most seconds that a few operations wait for others while nothing is being written."""
 
@@ -158,16 +162,14 @@ class GroupCommit:
         """Start writing the calls that wait, if it is time."""
         if overdue:
             self._timer = None
-        is_enough = len(self._waiting) >= ENOUGH_CALLS
-        if self._writes >= (WRITES if is_enough else 1):
-            return
         if not self._waiting or len(self._tasks) >= _GROUPS:
             return
-        if len(self._waiting) < self._open and not (is_enough or overdue):
-            if self._timer is None:
-                seconds = min(self._seconds, _LINGER_SECONDS)
-                loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(seconds, partial(self._write_next, overdue=True))
+        is_due = overdue or len(self._waiting) >= ENOUGH_CALLS
+        if self._writes >= (WRITES if is_due else 1):
+            self._write_within(MOST_WAIT_SECONDS)
+            return
+        if len(self._waiting) < self._open and not is_due:
+            self._write_within(min(self._seconds, _LINGER_SECONDS))
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -180,6 +182,15 @@ class GroupCommit:
             task = asyncio.create_task(self._run(calls, writing), context=calls[0].context)
             self._tasks.add(task)
             task.add_done_callback(partial(self._ended, calls, writing))
+
+    def _write_within(self, seconds: float) -> None:
+        """Start writing the calls that wait so much later, if nothing does it before."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + seconds:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(seconds, partial(self._write_next, overdue=True))
 
     def _taken(self) -> list[_Grouped]:
         """The next calls of those that wait; no two of them have the same operation."""

@@ -397,6 +397,22 @@ async def test_enough_calls_do_not_wait_for_the_write_of_another_group(
     assert set((await here.states()).values()) == {"committed"}
 
 
+async def test_a_write_that_hangs_does_not_hold_up_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_commit, "MOST_WAIT_SECONDS", 0.0)
+    here = await world()
+    operations = make_directories(4)
+    tasks = [asyncio.create_task(here.log.begin([one])) for one in operations]
+    await eventually(here, lambda _: len(here.gate.writes) == 2)
+    assert kinds(here.gate.writes) == [(ENTRY, "pending"), (SEGMENT, "pending")]
+    here.gate.open.set()
+    for task in tasks:
+        await (await task).commit_later()
+    await here.log.drained()
+    assert set((await here.states()).values()) == {"committed"}
+
+
 async def test_few_groups_are_written_at_once() -> None:
     here = await world()
     operations = make_directories(1 + ENOUGH_CALLS * (WRITES + 2))

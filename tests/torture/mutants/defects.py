@@ -251,8 +251,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "groups that are all written at once",
         "oplog/group_commit.py",
-        "        if self._writes >= (WRITES if is_enough else 1):\n            return\n",
-        "        if self._writes >= 1 and not is_enough:\n            return\n",
+        "        if self._writes >= (WRITES if is_due else 1):\n",
+        "        if self._writes >= 1 and not is_due:\n",
         f"{GROUPS}::test_few_groups_are_written_at_once",
     ),
     Defect(
