@@ -416,7 +416,9 @@ async def test_a_server_that_evicts_is_refused_always(start: Start) -> None:
 
 
 async def test_a_cluster_is_refused(start: Start) -> None:
-    table = start("--cluster-enabled", "yes").table()
+    # Its default is the port and 10,000, which may be no port.
+    (bus,) = free_ports(1)
+    table = start("--cluster-enabled", "yes", "--cluster-port", str(bus)).table()
     with pytest.raises(UnsupportedError, match="Cluster"):
         await table.create()
     await table.close()

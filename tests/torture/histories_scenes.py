@@ -52,7 +52,7 @@ class Everything:
             assert status.path not in found
             readable = status.is_file and status.committed
             found[status.path] = await fs.read(status.path) if readable else status.committed
-        return found
+        return dict(sorted(found.items()))  # a listing has no order
 
     def apply(self, tree: Tree) -> Answer | Refusal:
         found = {
