@@ -168,6 +168,14 @@ async def _removals(
     return found
 
 
+def _need_durable(entry: Entry) -> None:
+    """Raise UncommittedFileError for a file whose data is not durable yet."""
+    if entry.is_reservation:
+        raise UncommittedFileError(
+            "the file is still being written and cannot be renamed", path=entry.path
+        )
+
+
 def _is_there(mutation: WriteFile, current: Entry) -> bool:
     """Whether an earlier transaction, perhaps of unknown outcome, has published this data."""
     content = mutation.content
@@ -268,10 +276,7 @@ class _Evaluation:
 
     def move(self, mutation: Move) -> None:
         source = self._unchanged(mutation.source)
-        if source.is_reservation:
-            raise UncommittedFileError(
-                "the file is still being written and cannot be renamed", path=source.path
-            )
+        _need_durable(source)
         made = self.plan.changes
         require_directories(
             (path, made[path].after if path in made else self._found[path])
@@ -310,10 +315,7 @@ class _Evaluation:
         entry = self._found[path]
         if entry is None:
             raise PathNotFoundError("no such file or directory", path=path)
-        if entry.is_reservation:
-            raise UncommittedFileError(
-                "the file is still being written and cannot be renamed", path=path
-            )
+        _need_durable(entry)
         return entry
 
     def remove(self, mutation: Remove) -> None:

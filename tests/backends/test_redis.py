@@ -250,8 +250,8 @@ async def test_a_replica_refuses_writes(start: Start) -> None:
     server = start()
     table = server.table()
     await table.create()
-    (nobody,) = free_ports(1)
-    await server.command("REPLICAOF", "127.0.0.1", str(nobody))
+    (unused,) = free_ports(1)
+    await server.command("REPLICAOF", "127.0.0.1", str(unused))
     with pytest.raises(ServiceError) as raised:
         await table.write(put("a"))
     assert raised.value.service_code == "READONLY"

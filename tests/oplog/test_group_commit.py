@@ -513,7 +513,7 @@ async def test_calls_end_whose_group_is_cancelled_before_its_first_step() -> Non
     known = asyncio.all_tasks()
     tasks = await here.begin_together([first], [other])
     known.update(tasks)
-    while not (groups := asyncio.all_tasks() - known):  # noqa: ASYNC110 - the loop tells nobody
+    while not (groups := asyncio.all_tasks() - known):  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(0)
     for group in groups:
         group.cancel()

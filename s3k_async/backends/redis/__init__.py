@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from s3k_async.backends.aws.access import AwsConfig, Secret, without_user
 from s3k_async.backends.location import (
     BlobCapabilities,
     BlobLocation,
+    Location,
     OpenContext,
     TableCapabilities,
     TableLocation,
@@ -19,6 +20,9 @@ from s3k_async.backends.location import (
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.redis.redis_server import PORT, RedisServer
 from s3k_async.errors import ConfigError
+
+if TYPE_CHECKING:
+    from s3k_async.backends.redis.redis_connection import RedisConnection
 
 __all__ = ["RedisBlobs", "RedisServer", "RedisTable"]
 
@@ -77,8 +81,8 @@ def _url(server: RedisServer, prefix: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class RedisTable(TableLocation):
-    """A table in a Redis database, under the keys of `prefix`."""
+class _RedisLocation(Location):
+    """The keys of `prefix` in a Redis database."""
 
     server: RedisServer
     prefix: str = ""
@@ -88,9 +92,6 @@ class RedisTable(TableLocation):
 
     scheme: ClassVar[str] = "redis"
     form: ClassVar[str] = "redis://HOST/DATABASE/PREFIX"
-    capabilities: ClassVar[TableCapabilities] = TableCapabilities(
-        conditional_writes=True, transaction_size=100, snapshot_reads=True
-    )
 
     @classmethod
     def parse(cls, text: str, service: AwsConfig) -> Self:
@@ -103,18 +104,30 @@ class RedisTable(TableLocation):
     def with_service(self, service: AwsConfig) -> Self:
         return replace(self, aws=self.server.with_credentials(self.aws, service))
 
-    def open(self, opening: OpenContext) -> TableStore:
+    def _connection(self) -> RedisConnection:
         from s3k_async.backends.redis.redis_connection import RedisConnection
+
+        return RedisConnection(self.server, self.aws, self.label)
+
+
+@dataclass(frozen=True, slots=True)
+class RedisTable(_RedisLocation, TableLocation):
+    """A table in a Redis database, under the keys of `prefix`."""
+
+    capabilities: ClassVar[TableCapabilities] = TableCapabilities(
+        conditional_writes=True, transaction_size=100, snapshot_reads=True
+    )
+
+    def open(self, opening: OpenContext) -> TableStore:
         from s3k_async.backends.redis.redis_items import RedisItemStore
 
-        connection = RedisConnection(self.server, self.aws, self.label)
-        return RedisItemStore(connection, self.prefix, opening.runtime)
+        return RedisItemStore(self._connection(), self.prefix, opening.runtime)
 
     @property
     def label(self) -> str:
         return _url(self.server, self.prefix)
 
-    def identity(self, *, embedded: bool) -> str:  # noqa: ARG002
+    def identity(self, *, embedded: bool) -> str:  # noqa: ARG002 - the same for any volume
         return _url(replace(self.server, tls=False), self.prefix)
 
     @property
@@ -123,39 +136,23 @@ class RedisTable(TableLocation):
 
 
 @dataclass(frozen=True, slots=True)
-class RedisBlobs(BlobLocation):
+class RedisBlobs(_RedisLocation, BlobLocation):
     """Blobs in a Redis database, under the keys of `prefix`. A place has no others inside it."""
 
-    server: RedisServer
-    prefix: str = ""
-    aws: AwsConfig = field(default_factory=AwsConfig)
-    """As `RedisTable.aws`."""
-
-    scheme: ClassVar[str] = "redis"
-    form: ClassVar[str] = "redis://HOST/DATABASE/PREFIX"
     capabilities: ClassVar[BlobCapabilities] = BlobCapabilities(
         conditional_writes=True, multipart=True, sorted_listing=True
     )
 
-    @classmethod
-    def parse(cls, text: str, service: AwsConfig) -> Self:
-        return cls(*_parsed(text, service))
-
-    @property
-    def service(self) -> AwsConfig:
-        return self.aws
-
-    def with_service(self, service: AwsConfig) -> Self:
-        return replace(self, aws=self.server.with_credentials(self.aws, service))
-
     def open(self, opening: OpenContext) -> BlobStore:
         from s3k_async.backends.redis.redis_blobs import RedisBlobStore
-        from s3k_async.backends.redis.redis_connection import RedisConnection
 
-        connection = RedisConnection(self.server, self.aws, self.label)
-        return RedisBlobStore(connection, self.prefix, opening.runtime)
+        return RedisBlobStore(self._connection(), self.prefix, opening.runtime)
 
-    def text(self, home: str | None) -> str:  # noqa: ARG002
+    @property
+    def label(self) -> str:
+        return self.text(None)
+
+    def text(self, home: str | None) -> str:  # noqa: ARG002 - it is in no directory
         return f"{_url(self.server, self.prefix)}/"
 
     def below(self, name: str) -> Self:
