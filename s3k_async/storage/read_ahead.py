@@ -87,10 +87,13 @@ class ReadAhead:
         return block.place
 
     def give_back(self, block: memoryview) -> None:
-        """Use the buffer of a block again, which `take` returned."""
+        """Use the buffer of a block again, which `take` returned; without blocks in flight, as at
+        the end of the file, none is kept."""
         buffer = block.obj
         block.release()
-        if isinstance(buffer, bytearray) and len(self._buffers) < _MOST_BUFFERS:
+        if not self._blocks:
+            self._buffers.clear()
+        elif isinstance(buffer, bytearray) and len(self._buffers) < _MOST_BUFFERS:
             self._buffers.append(buffer)
 
     def drop(self) -> None:

@@ -50,26 +50,26 @@ async def test_a_buffer_is_used_again_once_its_block_is_given_back() -> None:
 
 async def test_a_buffer_is_not_used_again_while_a_view_of_it_exists() -> None:
     source, ahead = Source(), ReadAhead()
-    ahead.extend(100, 100, source.fetch, size=SIZE)
+    ahead.extend(200, 100, source.fetch, size=SIZE)
     block = await ahead.take()
     view = block[10:20]
     ahead.give_back(block)
-    ahead.extend(300, 100, source.fetch, size=SIZE)
-    for _ in range(2):
+    ahead.extend(400, 100, source.fetch, size=SIZE)
+    for _ in range(3):
         ahead.give_back(await ahead.take())
     assert bytes(view) == b"\0" * 10
-    assert source.buffers[1] is not source.buffers[0]
-    assert source.buffers[2] is not source.buffers[0]
+    assert len(source.buffers) == 4
+    assert all(buffer is not source.buffers[0] for buffer in source.buffers[1:])
     with pytest.raises(ValueError, match="released"):
         bytes(block)
 
 
 async def test_a_block_that_is_not_given_back_is_not_overwritten() -> None:
     source, ahead = Source(), ReadAhead()
-    ahead.extend(100, 100, source.fetch, size=SIZE)
+    ahead.extend(200, 100, source.fetch, size=SIZE)
     kept = await ahead.take()
     for start in range(100, SIZE, 100):
-        ahead.extend(start + 100, 100, source.fetch, size=SIZE)
+        ahead.extend(start + 200, 100, source.fetch, size=SIZE)
         ahead.give_back(await ahead.take())
     assert bytes(kept) == b"\0" * 100
 
@@ -100,6 +100,15 @@ async def test_buffers_of_requests_that_failed_or_were_cancelled_are_not_used_ag
     }
     await asyncio.sleep(0)
     assert source.ended == len(source.buffers)
+
+
+async def test_no_buffer_is_kept_after_the_last_block() -> None:
+    source, ahead = Source(), ReadAhead()
+    ahead.extend(SIZE, 100, source.fetch, size=SIZE)
+    while ahead:
+        ahead.give_back(await ahead.take())
+    assert len(source.buffers) == 10
+    assert ahead._buffers == []
 
 
 async def test_the_last_block_is_shorter() -> None:

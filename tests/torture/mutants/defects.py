@@ -281,7 +281,9 @@ DEFECTS: tuple[Defect, ...] = (
         "a block whose fetch failed and whose buffer is used again",
         "storage/read_ahead.py",
         "            self.drop()\n            raise\n",
-        "            self.drop()\n            self.give_back(block.place)\n            raise\n",
+        "            self.drop()\n            buffer = block.place.obj\n"
+        "            block.place.release()\n            self._buffers.append(buffer)\n"
+        "            raise\n",
         "tests/storage/test_read_ahead.py"
         "::test_buffers_of_requests_that_failed_or_were_cancelled_are_not_used_again",
     ),
