@@ -36,6 +36,7 @@ from s3k_async.errors import (
     UnsupportedError,
     WrongLoopError,
 )
+from s3k_async.files.edits import append, compact, concat, open_appender, truncate, write_range
 from s3k_async.files.file_ranges import read_file, read_ranges
 from s3k_async.files.open_files import (
     FileReader,
@@ -488,25 +489,74 @@ class S3kClient:
         """
         return await write_many(self._volume(), files, self._path, overwrite=overwrite)
 
+    @call
+    async def append(self, path: Path, data: Buffer) -> FileStatus:
+        """Add bytes at the end of a file, or create it. The cost does not depend on its size.
+
+        Readers see all of the bytes or none. Of concurrent appends each is in the file, in some
+        order. Raises IsDirectoryError, NotDirectoryError, UncommittedFileError, UnsupportedError
+        (an adopted file, or a volume of a version without extents), ConflictError,
+        OutcomeUnknownError: appending again may add the bytes twice.
+        """
+        return status_of(await append(self._volume(), self._path(path), data))
+
+    @call
+    async def write_range(self, path: Path, offset: int, data: Buffer) -> FileStatus:
+        """Replace the bytes of a file from an offset on, atomically. The file grows if they end
+        after it; what is between its end and the offset reads as zeros.
+
+        Raises PathNotFoundError, InvalidArgumentError (a negative offset, or more than 5 TiB), and
+        as `append`.
+        """
+        return status_of(await write_range(self._volume(), self._path(path), offset, data))
+
+    @call
+    async def truncate(self, path: Path, size: int) -> FileStatus:
+        """Cut a file off at a size, or extend it by zeros, which take no space.
+
+        Raises as `write_range`.
+        """
+        return status_of(await truncate(self._volume(), self._path(path), size))
+
+    @call
+    async def concat(self, path: Path, sources: Iterable[Path]) -> FileStatus:
+        """Append files to a file, in their order, and remove them, in one transaction. The data is
+        copied by the service where it can.
+
+        Raises PathNotFoundError, InvalidArgumentError (a file is named twice), and as `append`.
+        """
+        return status_of(await concat(self._volume(), self._path(path), self._paths(sources)))
+
+    @call
+    async def compact(self, path: Path, *, whole: bool = False) -> FileStatus:
+        """Store the parts of a file that were appended or written in place in fewer objects, or,
+        with `whole`, in one, which then has a `physical_path`. Content and modification time stay.
+
+        Raises as `truncate`.
+        """
+        return status_of(await compact(self._volume(), self._path(path), whole=whole))
+
     @overload
     def open(self, path: Path, mode: Literal["rb"] = ...) -> Opening[FileReader]: ...
     @overload
-    def open(self, path: Path, mode: Literal["wb", "xb"]) -> Opening[FileWriter]: ...
+    def open(self, path: Path, mode: Literal["wb", "xb", "ab"]) -> Opening[FileWriter]: ...
     @overload
     def open(self, path: Path, mode: str) -> Opening[FileReader] | Opening[FileWriter]: ...
     def open(self, path: Path, mode: str = "rb") -> Opening[FileReader] | Opening[FileWriter]:
-        """Open a file: `rb` to read, `wb` to write, `xb` to create.
+        """Open a file: `rb` to read, `wb` to write, `xb` to create, `ab` to append.
 
         Use it with `async with`, or await it. A new path is reserved when the file is opened and
         published when it is closed; until then readers of an existing file see its old content.
-        Raises UnsupportedError (`ab`, `r+`, text); on opening PathNotFoundError, PathExistsError
-        (`xb`), IsDirectoryError, NotDirectoryError, UncommittedFileError.
+        Raises UnsupportedError (`r+`, text, and `ab` as `append`); on opening PathNotFoundError,
+        PathExistsError (`xb`), IsDirectoryError, NotDirectoryError, UncommittedFileError.
         """
         place = self._path(path)
         check_mode(mode, place)
         self._volume()
         if mode == "rb":
             return Opening(lambda: open_reader(self._volume, place))
+        if mode == "ab":
+            return Opening(lambda: open_appender(self._volume, place))
         return Opening(lambda: open_writer(self._volume, place, exclusive=mode == "xb"))
 
     def stage(self) -> Opening[StagedWriter]:

@@ -141,9 +141,9 @@ class Transaction:
         """
         place = self._open_place(path)
         check_mode(mode, place)
-        if mode == "rb":
+        if mode not in ("wb", "xb"):
             raise UnsupportedError(
-                "files of a transaction can only be opened for writing", path=place
+                "files of a transaction can only be opened to be written as a whole", path=place
             )
         return Opening(lambda: self._open_writer(place, overwrite=mode == "wb"))
 

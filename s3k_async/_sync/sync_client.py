@@ -262,22 +262,64 @@ class S3kSyncClient(BlockingClient):
         """
         return self._call(lambda fs: fs.write_many(files, overwrite=overwrite))
 
+    def append(self, path: Path, data: Buffer) -> FileStatus:
+        """Add bytes at the end of a file, or create it. The cost does not depend on its size.
+
+        Readers see all of the bytes or none. Of concurrent appends each is in the file, in some
+        order. Raises IsDirectoryError, NotDirectoryError, UncommittedFileError, UnsupportedError
+        (an adopted file, or a volume of a version without extents), ConflictError,
+        OutcomeUnknownError: appending again may add the bytes twice.
+        """
+        return self._call(lambda fs: fs.append(path, data))
+
+    def write_range(self, path: Path, offset: int, data: Buffer) -> FileStatus:
+        """Replace the bytes of a file from an offset on, atomically. The file grows if they end
+        after it; what is between its end and the offset reads as zeros.
+
+        Raises PathNotFoundError, InvalidArgumentError (a negative offset, or more than 5 TiB), and
+        as `append`.
+        """
+        return self._call(lambda fs: fs.write_range(path, offset, data))
+
+    def truncate(self, path: Path, size: int) -> FileStatus:
+        """Cut a file off at a size, or extend it by zeros, which take no space.
+
+        Raises as `write_range`.
+        """
+        return self._call(lambda fs: fs.truncate(path, size))
+
+    def concat(self, path: Path, sources: Iterable[Path]) -> FileStatus:
+        """Append files to a file, in their order, and remove them, in one transaction. The data is
+        copied by the service where it can.
+
+        Raises PathNotFoundError, InvalidArgumentError (a file is named twice), and as `append`.
+        """
+        return self._call(lambda fs: fs.concat(path, sources))
+
+    def compact(self, path: Path, *, whole: bool = False) -> FileStatus:
+        """Store the parts of a file that were appended or written in place in fewer objects, or,
+        with `whole`, in one, which then has a `physical_path`. Content and modification time stay.
+
+        Raises as `truncate`.
+        """
+        return self._call(lambda fs: fs.compact(path, whole=whole))
+
     @overload
     def open(self, path: Path, mode: Literal["rb"] = ...) -> SyncFileReader: ...
 
     @overload
-    def open(self, path: Path, mode: Literal["wb", "xb"]) -> SyncFileWriter: ...
+    def open(self, path: Path, mode: Literal["wb", "xb", "ab"]) -> SyncFileWriter: ...
 
     @overload
     def open(self, path: Path, mode: str) -> SyncFileReader | SyncFileWriter: ...
 
     def open(self, path: Path, mode: str = "rb") -> SyncFileReader | SyncFileWriter:
-        """Open a file: `rb` to read, `wb` to write, `xb` to create.
+        """Open a file: `rb` to read, `wb` to write, `xb` to create, `ab` to append.
 
         Use it with `with`, or it. A new path is reserved when the file is opened and
         published when it is closed; until then readers of an existing file see its old content.
-        Raises UnsupportedError (`ab`, `r+`, text); on opening PathNotFoundError, PathExistsError
-        (`xb`), IsDirectoryError, NotDirectoryError, UncommittedFileError.
+        Raises UnsupportedError (`r+`, text, and `ab` as `append`); on opening PathNotFoundError,
+        PathExistsError (`xb`), IsDirectoryError, NotDirectoryError, UncommittedFileError.
         """
         return self._open_file(lambda fs: fs.open(path, mode))
 

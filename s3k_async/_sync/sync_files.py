@@ -154,11 +154,10 @@ class SyncFileWriter(_SyncFile):
     what they wrap even when they are left by an exception, and closing publishes.
     """
 
-    mode = "wb"
-
     def __init__(self, bridge: Bridge, writer: FileWriter, owner: object) -> None:
         super().__init__(bridge, writer.name, owner)
         self._writer = writer
+        self.mode = writer.mode
 
     def __repr__(self) -> str:
         return f"<SyncFileWriter {self._path!r}>"
@@ -179,9 +178,9 @@ class SyncFileWriter(_SyncFile):
         return len(view)
 
     def tell(self) -> int:
-        """Bytes accepted so far."""
+        """The position in the file, at which the next bytes are written."""
         self._need_open()
-        return self._writer.size
+        return self._writer.position
 
     def read(self, _n: int | None = -1, /) -> NoReturn:
         """Raises UnsupportedError."""

@@ -466,12 +466,14 @@ class S3kFileSystem(ReadableFileSystem):
     async def _writer(self, path: str, mode: str) -> FileWriter:
         client = await self._client()
         path = self._strip_protocol(path)
-        if mode != "ab":
-            check_mode(mode, path)
-        writer = await (await self._changes()).open(path, "xb" if mode == "xb" else "wb")
+        check_mode(mode, path)
+        changes = await self._changes()
+        if mode == "ab" and changes.can_append:
+            return await changes.open(path, mode)
+        writer = await changes.open(path, "xb" if mode == "xb" else "wb")
         if mode == "ab" and writer.entry.committed:
-            # A new version: the current bytes, followed by the written ones. Published only over
-            # the copied version.
+            # In a transaction, or a volume without extents: a new version, the current bytes
+            # followed by the written ones. Published only over the copied version.
             async with reader_of(client, writer.entry) as reader:
                 await looking.copy_into(writer, reader)
         return writer

@@ -189,7 +189,7 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
         autocommit: bool,
     ) -> None:
         super().__init__(fs, writer.name, mode, block_size=block_size, autocommit=autocommit)
-        self.loc = writer.size
+        self.loc = writer.position
         self._writer = writer
         self._loop = cast(asyncio.AbstractEventLoop, fs.loop)
         self._pid = os.getpid()

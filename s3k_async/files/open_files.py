@@ -147,9 +147,9 @@ async def drop_unpublished(storage: PhysicalStorage, physical: str, reason: Base
 
 
 def check_mode(mode: str, path: str) -> None:
-    """Raise UnsupportedError unless the mode is `rb`, `wb` or `xb`; InvalidArgumentError if it is
-    not a valid mode."""
-    if mode in ("rb", "wb", "xb"):
+    """Raise UnsupportedError unless the mode is `rb`, `wb`, `xb` or `ab`; InvalidArgumentError if
+    it is not a valid mode."""
+    if mode in ("rb", "wb", "xb", "ab"):
         return
     if not isinstance(mode, str):
         raise ArgumentTypeError(f"a mode is text, not {type(mode).__name__}", path=path)
@@ -161,9 +161,14 @@ def check_mode(mode: str, path: str) -> None:
         or {"b", "t"} <= letters
     ):
         raise InvalidArgumentError(f"{mode!r} is no mode of a file", path=path)
-    if "a" in mode or "+" in mode:
-        raise UnsupportedError(f"mode {mode!r}: files are written whole and not changed", path=path)
-    raise UnsupportedError(f"mode {mode!r}: files are opened as bytes; use rb, wb or xb", path=path)
+    if "+" in mode:
+        raise UnsupportedError(
+            f"mode {mode!r}: a file is opened to read or to write; write_range changes it in place",
+            path=path,
+        )
+    raise UnsupportedError(
+        f"mode {mode!r}: files are opened as bytes; use rb, wb, xb or ab", path=path
+    )
 
 
 def bytes_of(data: object, path: str) -> memoryview:
@@ -680,9 +685,9 @@ class FileWriter:
         return len(view)
 
     async def tell(self) -> int:
-        """Bytes accepted so far."""
+        """The position in the file, at which the next bytes are written."""
         self.need_open()
-        return self._upload.size
+        return self.position
 
     async def commit(self) -> FileStatus:
         """Publish the file, durably, and return its status; called again, the same status.
@@ -696,7 +701,7 @@ class FileWriter:
         self.need_open()
         with self._volume().calls.running():
             try:
-                entry = await self._publish(await self._upload.finish())
+                entry = await self._finish()
             except BaseException as error:
                 await self._fail(error)
                 raise
@@ -752,6 +757,11 @@ class FileWriter:
     # Without waiting; the blocking file uses these too
 
     @property
+    def position(self) -> int:
+        """As `tell`."""
+        return self._upload.size
+
+    @property
     def over(self) -> bool:
         """Whether the file was published or discarded, or has failed."""
         return self.closed or self._failure is not None
@@ -783,6 +793,9 @@ class FileWriter:
             raise self._failure
         if self.closed:
             raise StreamClosedError("the file is closed", path=self.entry.path)
+
+    async def _finish(self) -> Entry:
+        return await self._publish(await self._upload.finish())
 
     async def _publish(self, content: Content) -> Entry:
         """Publish the uploaded data; it is dropped if publication certainly failed."""

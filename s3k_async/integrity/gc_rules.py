@@ -14,6 +14,7 @@ from s3k_async.integrity.rule_table import Rule, RuleTable
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.log_reader import ObjectState, latest
+from s3k_async.storage.extents import physical_keys
 
 __all__ = [
     "DELETABLE",
@@ -87,10 +88,8 @@ class GcFacts:
 
     def names(self, entry: Entry | None) -> bool:
         """Whether the entry references this blob."""
-        return (
-            entry is not None
-            and bool(entry.physical)
-            and self.key_of(str(entry.physical)) == self.blob.key
+        return entry is not None and any(
+            self.key_of(name) == self.blob.key for name in physical_keys(entry.physical)
         )
 
     def touches(self, operation: Operation) -> bool:
@@ -194,7 +193,12 @@ def judge(case: GcFacts) -> Verdict:
 def named_by(operations: Iterable[Operation], key_of: KeyOf) -> set[str]:
     """The keys of the data that the entries of the operations reference."""
     entries = [entry for each in operations for entry in (each.before, each.after)]
-    keys = {key_of(entry.physical) for entry in entries if entry is not None and entry.physical}
+    keys = {
+        key_of(name)
+        for entry in entries
+        if entry is not None
+        for name in physical_keys(entry.physical)
+    }
     return {key for key in keys if key is not None}
 
 

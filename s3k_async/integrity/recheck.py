@@ -33,6 +33,7 @@ from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
 from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, ObjectState, latest
 from s3k_async.oplog.tail import LogTail
+from s3k_async.storage.extents import has_extents, parse_extents, physical_keys
 from s3k_async.table.codec import from_item
 from s3k_async.txn.txn_record import TRANSACTION_PARTITION, TransactionRecord, record_from
 
@@ -311,7 +312,10 @@ async def _heads(scope: Scope, facts: Facts, seen: _Seen) -> None:
     states = [*seen.entries, *_states(latest(seen.records).get(facts.object_id, NOT_LOGGED))]
     names = {blob.key: blob.key for blob in facts.blobs}
     physical = [
-        state.physical for state in states if state.physical and state.physical != UNCOMMITTED
+        name
+        for state in states
+        if state.physical != UNCOMMITTED
+        for name in physical_keys(state.physical)
     ]
     names |= {scope.key_of(name): name for name in physical}
     for key in sorted(names.keys() - {""}):
@@ -497,15 +501,24 @@ async def cycle_facts(scope: Scope, cycles: Iterable[CycleFacts]) -> list[CycleF
 
 async def checked_bytes(scope: Scope, entry: Entry) -> Finding | None:
     """Read a file's data and compare the checksum; None if it matches, or if the data is
-    missing."""
+    missing. Of extents, those are compared that cover their object."""
+    parts = [(str(entry.physical), entry.size, entry.checksum)]
+    if has_extents(entry.physical):
+        extents = parse_extents(str(entry.physical))
+        parts = [(each.key, each.length, each.checksum) for each in extents if each.checksum]
+    for physical, size, checksum in parts:
+        try:
+            found = await _checksum(scope, physical, size)
+        except (BlobNotFoundError, InvalidPathError):
+            continue
+        if found != checksum:
+            detail = f"the bytes are {found}, the entry says {checksum}"
+            return Finding("checksum_mismatch", detail, entry.id, entry.path, physical)
+    return None
+
+
+async def _checksum(scope: Scope, physical: str, size: int) -> str:
     digest = _native.Xxh3_128()
-    try:
-        for start in range(0, entry.size, CHUNK):
-            digest.update(await scope.get(str(entry.physical), start, start + CHUNK))
-    except (BlobNotFoundError, InvalidPathError):
-        return None
-    found = f"xxh128:{digest.hexdigest()}"
-    if found == entry.checksum:
-        return None
-    detail = f"the bytes are {found}, the entry says {entry.checksum}"
-    return Finding("checksum_mismatch", detail, entry.id, entry.path, str(entry.physical))
+    for start in range(0, size, CHUNK):
+        digest.update(await scope.get(physical, start, start + CHUNK))
+    return f"xxh128:{digest.hexdigest()}"

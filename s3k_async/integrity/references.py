@@ -13,6 +13,7 @@ from s3k_async.backends.ports.pagination import query_all, scan_all
 from s3k_async.errors import BusyError, ItemFormatError
 from s3k_async.integrity.gc_rules import PHYSICAL_KEY, KeyOf
 from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.storage.extents import physical_keys
 from s3k_async.storage.physical import is_uri
 from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.txn_record import PART_SEPARATOR, TRANSACTION_PARTITION
@@ -62,7 +63,7 @@ def names_in(items: Iterable[Item], key_of: KeyOf) -> References:
     for item in items:
         physical, intent = item.get("physpath"), item.get("next")
         if isinstance(physical, str):
-            _add(named, key_of(physical))
+            _add(named, physical, key_of)
         if item.get("isdir") is not True and not _names_bytes(physical):
             _add_unclear(named, item)
         if intent is None:
@@ -73,7 +74,7 @@ def names_in(items: Iterable[Item], key_of: KeyOf) -> References:
             _add_unclear(named, item)
             continue
         if isinstance(then, Entry) and then.physical:
-            _add(named, key_of(then.physical))
+            _add(named, then.physical, key_of)
     return named
 
 
@@ -88,8 +89,9 @@ def nameless_item(place: str) -> ItemFormatError:
 
 def _names_bytes(physical: object) -> bool:
     """Whether an item certainly identifies its data, or has none."""
-    return isinstance(physical, str) and (
-        PHYSICAL_KEY.fullmatch(physical) is not None or physical == UNCOMMITTED or is_uri(physical)
+    return isinstance(physical, str) and all(
+        PHYSICAL_KEY.fullmatch(name) is not None or name == UNCOMMITTED or is_uri(name)
+        for name in physical_keys(physical)
     )
 
 
@@ -101,9 +103,11 @@ def _add_unclear(named: References, item: Item) -> None:
         named.nameless.append(f"{item[PARTITION]} / {item[SORT]}")
 
 
-def _add(named: References, key: str | None) -> None:
-    if key is not None and PHYSICAL_KEY.fullmatch(key):
-        named.keys.add(key)
+def _add(named: References, physical: str, key_of: KeyOf) -> None:
+    for name in physical_keys(physical):
+        key = key_of(name)
+        if key is not None and PHYSICAL_KEY.fullmatch(key):
+            named.keys.add(key)
 
 
 async def scan_segment(

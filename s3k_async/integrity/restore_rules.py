@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeAlias
 from s3k_async.integrity.rule_table import Rule, RuleTable
 from s3k_async.model import ROOT, TRASH_ID, UNCOMMITTED, Deletion, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
+from s3k_async.storage.extents import has_extents, is_stored, physical_keys
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn.lease import expired
 
@@ -114,8 +115,13 @@ def named_keys(records: Sequence[LogRecord]) -> set[str]:
     states = [
         state for record in records for state in (record.operation.before, record.operation.after)
     ]
-    keys = {state.physical for state in states if state is not None and not state.is_dir}
-    return {key for key in keys if key is not None and key != UNCOMMITTED and "://" not in key}
+    keys = {
+        key
+        for state in states
+        if state is not None and not state.is_dir
+        for key in physical_keys(state.physical)
+    }
+    return {key for key in keys if key != UNCOMMITTED and "://" not in key}
 
 
 @dataclass(frozen=True)
@@ -240,7 +246,9 @@ class RestoreFacts:
     def stored(self) -> str:
         """The data found instead of that of the state, as text."""
         state = self.state
-        size = self.sizes.get(str(state.physical)) if state is not None else None
+        keys = physical_keys(state.physical) if state is not None else ()
+        found = [self.sizes[key] for key in keys if key in self.sizes]
+        size = sum(found) if found and len(found) == len(keys) else None
         return "missing" if state is None or size is None else f"{size} bytes, not {state.size}"
 
 
@@ -479,6 +487,8 @@ def _in_trash(entry: Entry | None) -> bool:
 def _bytes_there(entry: Entry | None, sizes: Mapping[str, int]) -> bool:
     if entry is None or entry.physical is None:
         return False
+    if has_extents(entry.physical):
+        return is_stored(entry.physical, entry.size, sizes)
     return "://" in entry.physical or sizes.get(entry.physical) == entry.size
 
 

@@ -35,6 +35,7 @@ from s3k_async.integrity.verify_rules import (
     decide_parent,
 )
 from s3k_async.model import Entry, Progress
+from s3k_async.storage.extents import has_extents
 
 __all__ = [
     "GRACE_SECONDS",
@@ -172,6 +173,10 @@ async def loose(
     ]
 
 
+def _has_checksum(entry: Entry) -> bool:
+    return bool(entry.checksum) or has_extents(entry.physical)
+
+
 async def _deep(collector: Collector, number: int) -> list[Finding]:
     found: list[Finding] = []
 
@@ -181,5 +186,5 @@ async def _deep(collector: Collector, number: int) -> list[Finding]:
             found.append(finding)
 
     entries: Iterable[Entry] = collector.shuffle.read("entries", number)
-    await run_all(read, (entry for entry in entries if entry.checksum), limit=READS)
+    await run_all(read, filter(_has_checksum, entries), limit=READS)
     return found

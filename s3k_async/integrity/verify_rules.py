@@ -34,6 +34,7 @@ from s3k_async.integrity.facts import (
 from s3k_async.integrity.rule_table import Rule, RuleTable
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation, pending_segment, transaction_of_segment
+from s3k_async.storage.extents import has_extents, is_stored, physical_keys
 from s3k_async.storage.physical import is_uri
 from s3k_async.txn.lease import expired
 
@@ -72,12 +73,12 @@ VerifyTable: TypeAlias = RuleTable[S, FindingKind | None, Action]
 
 
 def same_blob(key: str, physical: str | None) -> bool:
-    """Whether an entry's physical path names a blob of the data location; scheme and bucket are not
-    compared."""
+    """Whether an entry's physical path names a blob of the data location, alone or as one of its
+    extents; scheme and bucket are not compared."""
     if physical is None:
         return False
     if "://" not in physical:
-        return physical.strip("/") == key
+        return any(name.strip("/") == key for name in physical_keys(physical))
     bare = physical.partition("://")[2].partition("/")[2].strip("/")
     # A URI of a local file has escapes, unlike a key in S3.
     return any(text == key or text.endswith("/" + key) for text in (bare, unquote(bare)))
@@ -121,14 +122,22 @@ class _Case:
         return _keeper(self.facts, self.visible)
 
     def has_bytes(self, entry: Entry | None, *, whole: bool = False) -> bool:
-        """Whether the physical object of the entry exists; `whole`: and has the size in the
-        entry."""
+        """Whether the physical object of the entry exists; `whole`: and has the size in the entry.
+        Of extents, whether all of their objects exist; `whole`: and have their bytes."""
         if entry is None or entry.is_dir:
             return entry is not None
+        if has_extents(entry.physical):
+            return self._has_extents(entry, whole=whole)
         return any(
             same_blob(blob.key, entry.physical) and (not whole or blob.size == entry.size)
             for blob in self.facts.blobs
         )
+
+    def _has_extents(self, entry: Entry, *, whole: bool) -> bool:
+        physical, sizes = str(entry.physical), {blob.key: blob.size for blob in self.facts.blobs}
+        if whole:
+            return is_stored(physical, entry.size, sizes)
+        return all(key in sizes for key in physical_keys(physical))
 
     def moved_entry_by_entry(self) -> bool:
         """Whether the directory is at several paths in different versions, as during a rename by
@@ -468,7 +477,9 @@ DATA: Final[VerifyTable[_Case]] = RuleTable(
     (
         Rule(("directory",), None, "none"),
         Rule(("reservation",), None, "none"),
-        Rule(("bytes missing",), "data_missing", "report", "its physical object does not exist"),
+        Rule(
+            ("bytes missing",), "data_missing", "report", "a physical object of it does not exist"
+        ),
         Rule(
             ("size differs",),
             "size_mismatch",
@@ -596,6 +607,7 @@ def _detail(row: VerifyRule, case: _Case) -> str:
         return row.detail
     operation = case.record.operation
     sizes = [blob.size for blob in case.facts.blobs if same_blob(blob.key, case.entry.physical)]
+    stored = sum(sizes) if has_extents(case.entry.physical) else sizes[0] if sizes else 0
     return row.detail.format(
         paths=", ".join(sorted(entry.path for entry in case.visible.entries)),
         operation=f"{operation.kind} to version {operation.version}",
@@ -603,7 +615,7 @@ def _detail(row: VerifyRule, case: _Case) -> str:
         differences=", ".join(case.differences()),
         entry=case.entry,
         age=(case.facts.now_ms - case.entry.mtime_ms) // 1000,
-        stored=sizes[0] if sizes else 0,
+        stored=stored,
         waits=_duration(case.facts.now_ms - case.facts.trash.when_ms) if case.facts.trash else "",
     )
 

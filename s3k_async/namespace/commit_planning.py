@@ -245,6 +245,8 @@ class _Evaluation:
             return
         if mutation.source != "adopted":
             require_unexpired(mutation.lease_ms, self._now, path)
+        if mutation.version and not (same and current and current.version == mutation.version):
+            raise ConflictError("the file was changed; no changes were applied", path=path)
         if current is not None and current.is_dir:
             raise IsDirectoryError("a directory is at the path", path=path)
         if (

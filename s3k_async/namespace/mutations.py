@@ -46,6 +46,8 @@ class WriteFile:
     source: Literal["written", "staged", "adopted"] = "written"
     """Uploaded by this transaction, staged before it, or an object outside the volume that is
     adopted (without a lease)."""
+    version: int = 0
+    """The version that the file must still have; 0 for any."""
 
 
 @dataclass(frozen=True, slots=True)

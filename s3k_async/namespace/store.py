@@ -105,9 +105,15 @@ class MetadataStore(DirectoryStore):
         )
 
     async def publish(
-        self, target: WriteTarget, content: Content, *, overwrite: bool = True
+        self,
+        target: WriteTarget,
+        content: Content,
+        *,
+        overwrite: bool = True,
+        mtime_ms: int | None = None,
     ) -> Entry:
-        """Publish `content` as the file at the target, in one write.
+        """Publish `content` as the file at the target, in one write. `mtime_ms`: the modification
+        time of an existing file; None is now.
 
         Raises PathExistsError (an entry exists, and not `overwrite`), ConflictError (the path has
         changed since `prepare`; prepare again), LeaseExpiredError, NotDirectoryError, BusyError.
@@ -117,7 +123,7 @@ class MetadataStore(DirectoryStore):
         if target.current is not None:
             if not overwrite:
                 raise PathExistsError("the file exists", path=target.path)
-            return await self._replace(target.current, content, target.chain)
+            return await self._replace(target.current, content, target.chain, mtime_ms=mtime_ms)
         try:
             return await self._create(target, content)
         except PathExistsError as error:
@@ -402,13 +408,13 @@ class MetadataStore(DirectoryStore):
         chain: ConfirmedChain | None,
         *,
         opened: bool = False,
+        mtime_ms: int | None = None,
     ) -> Entry:
         current = replace(current, pending="")
 
         async def put() -> Entry:
-            entry = current.with_content(
-                content, mtime_ms=self.runtime.now_ms(), operation=self.runtime.uuid()
-            )
+            now = self.runtime.now_ms() if mtime_ms is None else mtime_ms
+            entry = current.with_content(content, mtime_ms=now, operation=self.runtime.uuid())
             await self.changes.run(
                 [self.changes.operation("update", current, entry)],
                 lambda _: self._put(

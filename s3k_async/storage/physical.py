@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from urllib.parse import unquote
 
 import anyio
 
+from s3k_async._core.concurrency import run_all
 from s3k_async._core.runtime import Runtime
 from s3k_async._native import Xxh3_128
 from s3k_async.backends.ports.blob_keys import check_key, check_unchanged
@@ -23,6 +25,15 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.model import Content
+from s3k_async.storage.extents import (
+    Extent,
+    cut,
+    format_extents,
+    has_extents,
+    is_stored,
+    parse_extents,
+    physical_keys,
+)
 from s3k_async.storage.upload import CHECKSUM_PREFIX, PhysicalWriter
 
 __all__ = ["PhysicalStorage", "checksum_of", "is_uri", "key_below"]
@@ -34,6 +45,8 @@ PARTS_IN_FLIGHT = 16
 """Parts in flight of all uploads of a client together, unless the client's concurrency is lower."""
 SERVICE_COPY_LIMIT = 5 * 1024**3
 """Most bytes of one CopyObject request of S3; longer objects are streamed."""
+EXTENTS_AT_ONCE = 4
+"""Extents of one file that are read, or copied, at the same time."""
 
 
 def checksum_of(data: Buffer) -> str:
@@ -44,7 +57,8 @@ def checksum_of(data: Buffer) -> str:
 
 
 class PhysicalStorage:
-    """The bytes of a volume. `physical` is a key relative to the volume's own blobs, or a full URI.
+    """The bytes of a volume. `physical` is a key relative to the volume's own blobs, a full URI, or
+    a list of extents (`storage.extents`), each of which has such a key.
 
     Adopted files and s3k-1.0 volumes have URIs; they are compared with `s3`, `s3a` and `s3n` as one
     scheme and must lie in the volume's data location. One event loop owns an instance.
@@ -58,10 +72,13 @@ class PhysicalStorage:
         *,
         place: BlobStore | None = None,
         scope: str = "",
+        extents: bool = False,
     ) -> None:
         """`blobs`: the volume's own blobs, which it writes and may delete. `place`: the whole data
-        location, if it is larger, and `scope` the prefix of `blobs` there."""
+        location, if it is larger, and `scope` the prefix of `blobs` there. `extents`: whether files
+        of the volume may have extents."""
         self.blobs = blobs
+        self.extents = extents
         self.place = place or blobs
         """The data location. Adopted objects are below it, and never written or deleted."""
         self.tuning = tuning
@@ -119,6 +136,12 @@ class PhysicalStorage:
         DataMissingError, CorruptDataError (the object is another one), UnsupportedError (a URI
         outside the volume's data location).
         """
+        if has_extents(physical):
+            total = _total(physical, size)
+            buffer = bytearray(max(0, (total if end is None else min(end, total)) - start))
+            with memoryview(buffer) as view:
+                await self._read_extents(physical, start, view)
+            return bytes(buffer)
         with _reading(physical):
             blobs, key = self.located(physical)
             return await blobs.get(key, start, end, if_match=_match(physical, etag), if_size=size)
@@ -128,14 +151,63 @@ class PhysicalStorage:
     ) -> int:
         """Fill a buffer with the bytes from `start` on; returns their number, fewer only at the end
         of the object. Otherwise as `read`."""
+        if has_extents(physical):
+            length = max(0, min(len(buffer), _total(physical, size) - start))
+            with buffer[:length] as view:
+                await self._read_extents(physical, start, view)
+            return length
         with _reading(physical):
             blobs, key = self.located(physical)
             match = _match(physical, etag)
             return await get_into(blobs, key, start, buffer, if_match=match, if_size=size)
 
+    async def _read_extents(self, physical: str, start: int, buffer: memoryview) -> None:
+        """Fill a buffer with the bytes from `start` on, which are there. Extents that are read as a
+        whole are verified, if their checksum is known."""
+        parts: list[tuple[int, Extent]] = []
+        position = 0
+        for each in cut(parse_extents(physical), start, start + len(buffer)):
+            parts.append((position, each))
+            position += each.length
+
+        async def fill(part: tuple[int, Extent]) -> None:
+            place, extent = part
+            with buffer[place : place + extent.length] as view:
+                await self._read_extent(extent, view)
+
+        await run_all(fill, parts, limit=EXTENTS_AT_ONCE)
+
+    async def _read_extent(self, extent: Extent, buffer: memoryview) -> None:
+        if extent.is_hole:
+            buffer[:] = bytes(len(buffer))
+            return
+        size = extent.length if extent.checksum else None
+        with _reading(extent.key):
+            read = await get_into(self.blobs, extent.key, extent.offset, buffer, if_size=size)
+        if read != extent.length:
+            raise CorruptDataError(
+                f"the physical object ends before byte {extent.end}", path=extent.key
+            )
+        if extent.checksum and (found := checksum_of(buffer)) != extent.checksum:
+            raise CorruptDataError(
+                f"the checksum of the bytes of {extent.key} is {found} instead of "
+                f"{extent.checksum}: restore them from a copy, or delete the file",
+                path=extent.key,
+            )
+
     async def check(self, content: Content) -> None:
         """Check that an object exists and has the recorded size, and an adopted one its etag.
         Raises as `read`."""
+        if has_extents(content.physical):
+            sizes: dict[str, int] = {}
+            for key in physical_keys(content.physical):
+                found = await self.blobs.head(key)
+                if found is None:
+                    raise DataMissingError("the physical object does not exist", path=key)
+                sizes[key] = found.size
+            if not is_stored(content.physical, content.size, sizes):
+                raise _changed(content.physical)
+            return
         blobs, key = self.located(content.physical)
         info = await blobs.head(key)
         if info is None:
@@ -147,7 +219,8 @@ class PhysicalStorage:
 
     async def adopted(self, content: Content) -> Content:
         """An object of another system below the data location: its URI here and its etag. Raises as
-        `check`."""
+        `check`, and UnsupportedError for extents."""
+        self._require_one_object(content.physical)
         blobs, key = self.located(content.physical)
         info = await blobs.head(key)
         if info is None:
@@ -165,6 +238,10 @@ class PhysicalStorage:
         UnsupportedError.
         """
         physical, size = content.physical, content.size
+        if has_extents(physical):
+            if not self.extents:
+                return await self._stream_from(source, content, object_id)
+            return await self._copy_extents(source, content, object_id)
         if size > SERVICE_COPY_LIMIT or not self.blobs.can_copy_from(source.blobs):
             return await self._stream_from(source, content, object_id)
         key = self._runtime.physical_key(object_id)
@@ -190,22 +267,52 @@ class PhysicalStorage:
             raise _changed(physical)
         return Content(key, size, info.etag, content.checksum)
 
+    async def _copy_extents(
+        self, source: PhysicalStorage, content: Content, object_id: str
+    ) -> Content:
+        """Copy each physical object of a file. Its extents stay as they are, so that holes and
+        objects of which only a part is used cost no more than in the source."""
+        copies: dict[str, str] = {}
+
+        async def copy_one(key: str) -> None:
+            found = await source.blobs.head(key)
+            if found is None:
+                raise DataMissingError("the physical object does not exist", path=key)
+            one = Content(key, found.size, "", "")
+            copies[key] = (await self.copy_from(source, one, object_id)).physical
+
+        extents = parse_extents(content.physical)
+        try:
+            await run_all(copy_one, physical_keys(content.physical), limit=EXTENTS_AT_ONCE)
+        except BaseException:
+            for key in copies.values():
+                await self.delete(key)
+            raise
+        own = [replace(each, key=copies.get(each.key, "")) for each in extents]
+        return Content(format_extents(object_id, own), content.size, "", "")
+
     def uri(self, physical: str) -> str:
-        """The full URI of an object."""
+        """The full URI of an object. Raises UnsupportedError for extents."""
+        self._require_one_object(physical)
         return physical if is_uri(physical) else self.blobs.uri(physical)
 
     async def exists(self, physical: str) -> bool:
-        """Whether the object exists."""
-        blobs, key = self.located(physical)
-        return await blobs.head(key) is not None
+        """Whether the object exists; of extents, whether all of their objects do."""
+        for name in physical_keys(physical):
+            blobs, key = self.located(name)
+            if await blobs.head(key) is None:
+                return False
+        return True
 
     async def delete(self, physical: str) -> None:
-        """Remove an object of the volume's own; absent is fine. Only for unreferenced bytes that no
-        reader can have open. Raises UnsupportedError for an adopted object."""
-        key = self.own_key(physical)
-        if key is None:
-            raise UnsupportedError("the object is not the volume's own", path=physical)
-        await self.blobs.delete(key)
+        """Remove an object of the volume's own, or all objects of extents; absent is fine. Only for
+        unreferenced bytes that no reader can have open. Raises UnsupportedError for an adopted
+        object."""
+        for name in physical_keys(physical):
+            key = self.own_key(name)
+            if key is None:
+                raise UnsupportedError("the object is not the volume's own", path=physical)
+            await self.blobs.delete(key)
 
     async def _stream_from(
         self, source: PhysicalStorage, content: Content, object_id: str
@@ -233,6 +340,15 @@ class PhysicalStorage:
                 f"the checksum is {copied.checksum} instead of {content.checksum}", path=physical
             )
         return copied
+
+    @staticmethod
+    def _require_one_object(physical: str) -> None:
+        if has_extents(physical):
+            raise UnsupportedError(
+                "the bytes of the file are not in one physical object, since it was appended to or "
+                "changed in place: s3k compact --whole makes them one object",
+                path=physical,
+            )
 
     def own_key(self, physical: str) -> str | None:
         """The key of an entry's object among the volume's own blobs; None for an adopted object: a
@@ -293,6 +409,16 @@ def _reading(physical: str) -> Iterator[None]:
         raise DataMissingError("the physical object does not exist", path=physical) from error
     except BlobChangedError as error:
         raise _changed(physical) from error
+
+
+def _total(physical: str, size: int | None) -> int:
+    """The number of bytes in extents. Raises CorruptDataError unless it is the recorded size."""
+    total = sum(each.length for each in parse_extents(physical))
+    if size is not None and size != total:
+        raise CorruptDataError(
+            f"the extents have {total} bytes instead of the {size} of the entry", path=physical
+        )
+    return total
 
 
 def _match(physical: str, etag: str) -> str | None:

@@ -109,6 +109,16 @@ class PhysicalWriter:
         )
         return self._content
 
+    def take_unsent(self) -> Buffer | None:
+        """All accepted bytes, which then are not stored, if none of them was sent yet; else
+        None."""
+        self._need_open()
+        if self._upload is not None:
+            return None
+        data = self._pending.take(self._pending.size)
+        self._failure = StreamClosedError("the upload was ended", path=self.physical)
+        return data
+
     async def abort(self) -> None:
         """Abort the upload. Harmless after `finish` and after `abort`."""
         if self._content is None:

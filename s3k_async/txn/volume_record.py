@@ -59,6 +59,7 @@ from s3k_async.txn.lease import expired
 __all__ = [
     "APPEARANCE",
     "DESTROYING",
+    "EXTENTS",
     "FLAGS",
     "FORMAT",
     "LOCK",
@@ -106,9 +107,11 @@ SCOPED: Final = "scoped"
 """
 TREE: Final = "tree"
 """The flag of a volume of layout `tree`."""
+EXTENTS: Final = "extents"
+"""The flag of a volume in which files may have extents (`storage.extents`)."""
 _DRAFT: Final = "tree-draft"
 """The flag of layout `tree` before its format was final, in unreleased versions."""
-FLAGS: Final = frozenset({SCOPED, TREE})
+FLAGS: Final = frozenset({SCOPED, TREE, EXTENTS})
 """Features that this version supports. A record with any other is refused."""
 SCOPE: Final = "s3k-"
 """Prefix of scopes. S3-FileSystem 1.0 lists, and deletes, only keys that begin with a hexadecimal
@@ -175,6 +178,11 @@ class VolumeRecord:
         created before scopes existed. Adopted objects keep their keys.
         """
         return scope_of(self.volume_id, self.flags)
+
+    @property
+    def extents(self) -> bool:
+        """Whether files may have extents."""
+        return EXTENTS in self.flags
 
     @property
     def layout(self) -> LayoutName:

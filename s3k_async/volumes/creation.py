@@ -24,6 +24,7 @@ from s3k_async.model import LayoutName
 from s3k_async.settings.locations import check_name, name_of_directory
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import (
+    EXTENTS,
     SCOPED,
     TRASH_RETENTION,
     TREE,
@@ -155,7 +156,7 @@ def _new_record(config: VolumeConfig, runtime: Runtime) -> VolumeRecord:
         log="" if mode == "disabled" else location_text(log_location(config), config.table),
         volume_id=runtime.uuid(),
         created_ms=runtime.now_ms(),
-        flags=(SCOPED, TREE) if layout == "tree" else (SCOPED,),
+        flags=(SCOPED, TREE, EXTENTS) if layout == "tree" else (SCOPED, EXTENTS),
         trash_retention=_retention(config, layout, where),
     )
     record.to_tag()

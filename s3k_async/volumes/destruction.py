@@ -26,6 +26,7 @@ from s3k_async.errors import (
     ReadOnlyVolumeError,
 )
 from s3k_async.oplog.log_reader import DamagedLog, LogReader
+from s3k_async.storage.extents import physical_keys
 from s3k_async.txn.volume_record import (
     VolumeRecord,
     has_entries,
@@ -188,7 +189,8 @@ async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[
     """The physical keys in entries of the table and records of the log, in batches, with
     duplicates."""
     async for page in scan_all(items):
-        keys = [str(item.get("physpath", "")) for item in page]
+        names = [str(item.get("physpath", "")) for item in page]
+        keys = [key for name in names for key in physical_keys(name)]
         yield [key for key in keys if _DATA.fullmatch(key)]
     if log is None:
         return
@@ -198,9 +200,11 @@ async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[
             continue
         states = (record.operation.before, record.operation.after)
         batch |= {
-            entry.physical
+            key
             for entry in states
-            if entry and entry.physical and _DATA.fullmatch(entry.physical)
+            if entry
+            for key in physical_keys(entry.physical)
+            if _DATA.fullmatch(key)
         }
         if len(batch) >= _BATCH:
             yield list(batch)

@@ -40,6 +40,7 @@ from s3k_async.table.codec import from_item, from_items, to_item
 from s3k_async.table.keys import TRASH_ID, KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import (
+    EXTENTS,
     LOCK_PURPOSE,
     RECORD_KEY,
     SCOPED,
@@ -280,7 +281,7 @@ async def _mark(data: BlobStore, log: BlobStore) -> Claim:
     scope = scope_of(found.volume_id, {SCOPED})
     if not found.scope and (await log.list(scope, limit=1)).blobs:
         # The mark was written again by hand, or by a version without scopes.
-        return replace(found, document={**found.document, "flags": SCOPED})
+        return replace(found, document={**found.document, "flags": f"{SCOPED} {EXTENTS}"})
     return found
 
 

@@ -148,7 +148,14 @@ async def open_volume(
         keys = KeyScheme(record.name, record.suffix_count, record.hash, record.layout)
         store = metadata_store(items, keys, log, runtime, config.tuning, read_only=not native)
         blobs = place.below(record.scope)
-        storage = PhysicalStorage(blobs, runtime, config.tuning, place=place, scope=record.scope)
+        storage = PhysicalStorage(
+            blobs,
+            runtime,
+            config.tuning,
+            place=place,
+            scope=record.scope,
+            extents=record.extents,
+        )
         return Volume(
             config=config,
             record=record,

@@ -1,0 +1,503 @@
+"""Changes of a file's content that cost what changes, not what exists: append, write in place,
+truncate, concatenate; and compaction, which undoes what many of them leave.
+
+Each uploads new physical objects, if any, and publishes a new list of extents by one conditional
+write. If another client changed the file meanwhile, the list is made again from its present
+version; what was uploaded is used again. A reader keeps the version that it opened.
+
+**Compaction.** An appended piece is stored together with the extents before it that are no longer
+than itself, as in a log-structured merge tree, so that the number of extents grows with the
+logarithm of the size, up to MERGED bytes. If a change would leave more than MOST_EXTENTS extents,
+it joins neighbours until half of them are left, those with the fewest bytes first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from s3k_async._core.concurrency import gather
+from s3k_async.backends.ports.blobs import Buffer
+from s3k_async.errors import (
+    ArgumentTypeError,
+    ConflictError,
+    InvalidArgumentError,
+    OutcomeUnknownError,
+    PathExistsError,
+    PathNotFoundError,
+    S3kError,
+    UnsupportedError,
+)
+from s3k_async.files.file_ranges import need_readable
+from s3k_async.files.open_files import FileWriter, bytes_of, drop_unpublished, open_writer
+from s3k_async.model import Content, Entry
+from s3k_async.namespace.conflict_backoff import ConflictBackoff
+from s3k_async.namespace.entry_reader import existing
+from s3k_async.namespace.multi_path_commit import commit_mutations
+from s3k_async.namespace.mutations import Remove, WriteFile
+from s3k_async.namespace.store import WriteTarget
+from s3k_async.storage.extents import (
+    Extent,
+    content_of,
+    cut,
+    extents_of,
+    format_extents,
+    joined,
+    physical_keys,
+)
+from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.storage.upload import PhysicalWriter
+from s3k_async.volumes.volume import Volume
+
+__all__ = [
+    "COMPACTED",
+    "LARGEST_FILE",
+    "MERGED",
+    "MOST_EXTENTS",
+    "FileAppender",
+    "append",
+    "compact",
+    "concat",
+    "need_extents",
+    "open_appender",
+    "truncate",
+    "write_range",
+]
+
+MERGED: Final = 8 * 1024 * 1024
+"""Most bytes of an object that an append makes of itself and the extents before it."""
+MOST_EXTENTS: Final = 64
+"""Extents of a file after which a change compacts it: some 6 KiB of its item."""
+LEFT_EXTENTS: Final = 32
+"""Extents that compaction leaves, if that rewrites no more than REWRITTEN bytes."""
+REWRITTEN: Final = 1024 * 1024
+"""Bytes that a change may rewrite for compaction, or twice its own if they are more, while a file
+has at most HARD_LIMIT extents."""
+HARD_LIMIT: Final = 512
+"""Extents that a file never exceeds, some 45 KiB of its item: a change that would leave more joins
+them until half are left, whatever that rewrites."""
+COMPACTED: Final = 64 * 1024 * 1024
+"""Bytes of the objects that `compact` makes."""
+LARGEST_FILE: Final = 5 * 1024**4
+"""Bytes of the largest file: that of the largest object in S3, so that `compact` can always make
+one object of it."""
+UPLOADS: Final = 4
+"""Objects of one change that are written at the same time."""
+_STEP: Final = 8 * 1024 * 1024
+
+Piece: TypeAlias = Extent | memoryview
+"""A part of a file's new content: one that is stored, or one to be uploaded."""
+Run: TypeAlias = tuple[Piece, ...]
+"""Pieces that are stored together. A run of one extent stays as it is."""
+Edit: TypeAlias = Callable[[tuple[Extent, ...]], Sequence[Run]]
+"""The new content of a file, from its present extents."""
+
+
+async def append(volume: Volume, path: str, data: Buffer) -> Entry:
+    """Add bytes at the end of a file; a missing one is created. Of several concurrent appends each
+    is in the file, in some order."""
+    view = bytes_of(data, path)
+    return await _change(volume, path, lambda extents: _appended(extents, view), blank=view)
+
+
+async def open_appender(volume: Callable[[], Volume], path: str) -> FileWriter:
+    """Open a file to add bytes at its end, or reserve a new path, as `open_writer` does.
+
+    Raises IsDirectoryError, NotDirectoryError, UncommittedFileError, BusyError,
+    ReadOnlyVolumeError, UnsupportedError (a volume without extents, or an adopted file).
+    """
+    opened = volume()
+    with opened.calls.running():
+        need_extents(opened, path)
+        current = await opened.store.get(path, trusting=True)
+        if current is not None:
+            need_readable(current)
+            extents_of(current.content, current.id)
+            lease_ms = opened.store.target(path, current).lease_ms
+            upload = opened.storage.writer(current.id)
+            return FileAppender(volume, replace(current, lease_ms=lease_ms), upload)
+    return await open_writer(volume, path, exclusive=False)
+
+
+class FileAppender(FileWriter):
+    """A file that bytes are added to. They become visible together, when it is closed: at the end
+    of the file as it is then, so that concurrent appenders do not disturb each other.
+
+    Closing raises ConflictError if the file was removed or replaced since it was opened.
+    """
+
+    mode = "ab"
+
+    def __init__(self, volume: Callable[[], Volume], entry: Entry, upload: PhysicalWriter) -> None:
+        super().__init__(volume, entry, upload, reserved=False)
+
+    def __repr__(self) -> str:
+        return f"<FileAppender {self.entry.path!r} {self._upload.size} bytes>"
+
+    @property
+    def position(self) -> int:
+        """As `tell`, if nobody else appends."""
+        return self.entry.size + self._upload.size
+
+    async def _finish(self) -> Entry:
+        volume, entry = self._volume(), self.entry
+        data = self._upload.take_unsent()
+        if data is not None:
+            view = memoryview(data)
+            return await _change(
+                volume, entry.path, lambda extents: _appended(extents, view), expected=entry.id
+            )
+        content = await self._upload.finish()
+        new = Extent(content.physical, 0, content.size, content.checksum)
+        uploads = _Uploads(volume.storage)
+        uploads.give([new], entry.id, entry.lease_ms)
+        return await _change(
+            volume,
+            entry.path,
+            lambda extents: [*_apart(extents), (new,)],
+            uploads=uploads,
+            expected=entry.id,
+        )
+
+
+async def write_range(volume: Volume, path: str, offset: int, data: Buffer) -> Entry:
+    """Replace the bytes of a file from an offset on, and extend it if they end after it. A gap
+    between its end and the offset becomes a hole, which reads as zeros."""
+    view = bytes_of(data, path)
+    _need_size(offset, path, "an offset")
+    _need_size(offset + len(view), path, "a size")
+
+    def edit(extents: tuple[Extent, ...]) -> Sequence[Run]:
+        size = _length(extents)
+        if not len(view):
+            return _apart(extents)
+        gap = [Extent("", 0, offset - size)] if offset > size else []
+        before = joined([*cut(extents, 0, offset), *gap])
+        return [*_apart(before), (view,), *_apart(cut(extents, offset + len(view), size))]
+
+    return await _change(volume, path, edit)
+
+
+async def truncate(volume: Volume, path: str, size: int) -> Entry:
+    """Give a file a size: cut off what is beyond, or add a hole, which reads as zeros."""
+    _need_size(size, path, "a size")
+
+    def edit(extents: tuple[Extent, ...]) -> Sequence[Run]:
+        more = size - _length(extents)
+        hole = [Extent("", 0, more)] if more > 0 else []
+        return _apart(joined([*cut(extents, 0, size), *hole]))
+
+    return await _change(volume, path, edit)
+
+
+async def compact(volume: Volume, path: str, *, whole: bool) -> Entry:
+    """Join the extents of a file to objects of up to COMPACTED bytes, without the bytes that it no
+    longer refers to; `whole`: to one object, whose holes become zeros. The modification time stays.
+    """
+
+    def edit(extents: tuple[Extent, ...]) -> Sequence[Run]:
+        if whole:
+            is_done = len(extents) < 2 and all(each.checksum for each in extents)
+            return _apart(extents) if is_done else [extents]
+        return _grouped(extents)
+
+    return await _change(volume, path, edit, keeps_time=True)
+
+
+async def concat(volume: Volume, path: str, sources: Sequence[str]) -> Entry:
+    """Append files to another one and remove them, in one transaction. Their objects are copied,
+    in the service where it can: each physical object belongs to one file."""
+    if len({path, *sources}) <= len(sources):
+        raise InvalidArgumentError("a file is named twice", path=path)
+    need_extents(volume, path)
+    race = ConflictBackoff(volume.store)
+    while True:
+        entry, *others = [await existing(volume.store, each) for each in (path, *sources)]
+        for each in (entry, *others):
+            need_readable(each)
+        if not others:
+            return entry
+        _need_size(entry.size + sum(each.size for each in others), path, "a size")
+        uploads = _Uploads(volume.storage)
+        is_needed = False
+
+        def keep() -> None:
+            nonlocal is_needed
+            is_needed = True
+
+        try:
+            await _concat(volume, entry, others, uploads, keep)
+        except S3kError as error:
+            if not is_needed and not isinstance(error, OutcomeUnknownError):
+                await uploads.drop(ConflictError("nothing was changed", path=path))
+            if not isinstance(error, ConflictError):
+                raise
+            await race.lost(error)
+        else:
+            return await existing(volume.store, path)
+
+
+async def _concat(
+    volume: Volume,
+    entry: Entry,
+    others: Sequence[Entry],
+    uploads: _Uploads,
+    keep_data: Callable[[], None],
+) -> None:
+    """One attempt, which raises ConflictError if one of the files was changed since."""
+    storage, lease_ms = volume.storage, volume.store.target(entry.path, entry).lease_ms
+    extents = list(extents_of(entry.content, entry.id))
+    for each in others:
+        copied = await storage.copy_from(storage, each.content, entry.id)
+        added = extents_of(copied, entry.id)
+        uploads.give(added, entry.id, lease_ms)
+        extents += added
+    content = content_of(entry.id, await uploads.extents(_compacted(_apart(joined(extents)))))
+    write = WriteFile(
+        entry.path,
+        entry.id,
+        content,
+        lease_ms,
+        replaces=True,
+        overwrite=True,
+        version=entry.version,
+    )
+    removals = [Remove(each, recursive=False, missing_ok=False) for each in others]
+    await commit_mutations(volume.store, [write, *removals], keep_data=keep_data)
+    await uploads.drop_unused(content.physical)
+
+
+def need_extents(volume: Volume, path: str) -> None:
+    """Raise UnsupportedError unless files of the volume may have extents, ReadOnlyVolumeError for
+    a volume that cannot be changed."""
+    volume.store.require_writable(path)
+    if not volume.storage.extents:
+        raise UnsupportedError(
+            "the volume was made by a version that writes files only as a whole: s3k migrate "
+            "--extents lets them be changed in place",
+            path=path,
+        )
+
+
+async def _change(
+    volume: Volume,
+    path: str,
+    edit: Edit,
+    *,
+    blank: memoryview | None = None,
+    uploads: _Uploads | None = None,
+    expected: str = "",
+    keeps_time: bool = False,
+) -> Entry:
+    """Publish the content that `edit` makes of a file's extents. No new version is made if nothing
+    changes.
+
+    `blank`: the content of a file that does not exist, which is created then; None: it has to
+    exist. `uploads`: with objects that were uploaded for the file before. `expected`: the object id
+    that the file must have. `keeps_time`: the modification time stays.
+    """
+    need_extents(volume, path)
+    store = volume.store
+    if blank is None and not expected:
+        need_readable(await existing(store, path))
+    race = ConflictBackoff(store)
+    made = uploads or _Uploads(volume.storage)
+    try:
+        while True:
+            target = await store.prepare(path)
+            current = target.current
+            if expected and (current is None or current.id != expected):
+                raise ConflictError(
+                    "the file was removed or replaced since it was opened", path=path
+                )
+            if current is None:
+                if blank is None:
+                    raise PathNotFoundError("no such file", path=path)
+            else:
+                need_readable(current)
+            lease_ms = await made.begin(target)
+            before = () if current is None else extents_of(current.content, current.id)
+            runs = edit(before)
+            _need_size(sum(map(_size, runs)), path, "a size")
+            after = joined(await made.extents(_compacted(runs)))
+            if current is not None and tuple(after) == before:
+                return current
+            content = content_of(target.object_id, after)
+            try:
+                entry = await store.publish(
+                    replace(target, lease_ms=lease_ms),
+                    content,
+                    overwrite=current is not None,
+                    mtime_ms=current.mtime_ms if current is not None and keeps_time else None,
+                )
+            except (ConflictError, PathExistsError) as error:
+                await race.lost(error)
+            else:
+                await made.drop_unused(content.physical)
+                return entry
+    except S3kError as error:
+        await made.drop(error)
+        raise
+
+
+class _Uploads:
+    """The physical objects that one change has made for a file. Those of an earlier attempt are
+    used again, unless another file is at the path by now."""
+
+    def __init__(self, storage: PhysicalStorage) -> None:
+        self._storage = storage
+        self._object_id = ""
+        self._lease_ms = 0
+        self._made: dict[tuple[object, ...], Extent] = {}
+        """By the run that each holds."""
+        self._given: list[Extent] = []
+        """Those that were made outside."""
+
+    def give(self, extents: Iterable[Extent], object_id: str, lease_ms: int) -> None:
+        """Take over extents of objects that were made for a file, before the lease ends."""
+        self._object_id, self._lease_ms = object_id, lease_ms
+        self._given += extents
+
+    async def begin(self, target: WriteTarget) -> int:
+        """Begin an attempt; returns the lease of the objects, epoch milliseconds."""
+        if self._object_id != target.object_id:
+            await self.drop(ConflictError("another file is at the path by now", path=target.path))
+            self._made.clear()
+            self._object_id, self._lease_ms = target.object_id, target.lease_ms
+        return self._lease_ms
+
+    async def extents(self, runs: Sequence[Run]) -> list[Extent]:
+        """The extents that hold the runs; those of several pieces, or of new bytes, are stored."""
+        return await gather(self._extent, runs, limit=UPLOADS)
+
+    async def _extent(self, run: Run) -> Extent:
+        if len(run) == 1 and isinstance(run[0], Extent):
+            return run[0]
+        key = tuple(each if isinstance(each, Extent) else id(each) for each in run)
+        if key not in self._made:
+            self._made[key] = await self._stored(run)
+        return self._made[key]
+
+    async def _stored(self, run: Run) -> Extent:
+        if len(run) == 1 and isinstance(run[0], memoryview):
+            content = await self._storage.put(self._object_id, run[0])
+        else:
+            content = await self._joined(run)
+        return Extent(content.physical, 0, content.size, content.checksum)
+
+    async def _joined(self, run: Run) -> Content:
+        writer = self._storage.writer(self._object_id)
+        try:
+            for piece in run:
+                if isinstance(piece, memoryview):
+                    await writer.write(piece)
+                    continue
+                name = format_extents(self._object_id, [piece])
+                for start in range(0, piece.length, _STEP):
+                    end = min(piece.length, start + _STEP)
+                    await writer.write(await self._storage.read(name, start, end))
+            return await writer.finish()
+        except BaseException:
+            await writer.abort()
+            raise
+
+    async def drop(self, reason: S3kError) -> None:
+        """Remove all of them, if the reason shows that no entry refers to them."""
+        for each in (*self._made.values(), *self._given):
+            if each.key:
+                await drop_unpublished(self._storage, each.key, reason)
+
+    async def drop_unused(self, physical: str) -> None:
+        """Remove those that the published physical name does not refer to."""
+        kept = physical_keys(physical)
+        for each in (*self._made.values(), *self._given):
+            if each.key and each.key not in kept:
+                await drop_unpublished(
+                    self._storage, each.key, ConflictError("not published", path=each.key)
+                )
+
+
+def _apart(extents: Iterable[Extent]) -> list[Run]:
+    """Extents that stay as they are."""
+    return [(each,) for each in extents]
+
+
+def _length(extents: Iterable[Extent]) -> int:
+    return sum(each.length for each in extents)
+
+
+def _size(run: Run) -> int:
+    return sum(each.length if isinstance(each, Extent) else len(each) for each in run)
+
+
+def _appended(extents: Sequence[Extent], data: memoryview) -> list[Run]:
+    """The content with bytes at its end, stored together with the extents before them that are
+    together no longer."""
+    if not len(data):
+        return _apart(extents)
+    kept, taken, total = list(extents), deque[Piece]([data]), len(data)
+    while kept and kept[-1].key and kept[-1].length <= min(total, MERGED - total):
+        last = kept.pop()
+        taken.appendleft(last)
+        total += last.length
+    return [*_apart(kept), tuple(taken)]
+
+
+def _grouped(extents: Iterable[Extent]) -> list[Run]:
+    """Neighbours that are stored together, up to COMPACTED bytes. Extents that cover their object
+    and have no neighbours stay as they are, and so do holes."""
+    groups: list[list[Extent]] = []
+    for each in extents:
+        last = groups[-1] if groups else None
+        if (
+            last is not None
+            and each.key
+            and last[-1].key
+            and _length(last) + each.length <= COMPACTED
+        ):
+            last.append(each)
+        else:
+            groups.append([each])
+    return [tuple(group) for group in groups]
+
+
+def _compacted(runs: Sequence[Run]) -> list[Run]:
+    """The same content in at most HARD_LIMIT runs, and in fewer if that rewrites little."""
+    found = list(runs)
+    if len(found) <= MOST_EXTENTS:
+        return found
+    budget = max(REWRITTEN, 2 * sum(_size(run) for run in found if _rewrites(run) == 0))
+    while len(found) > LEFT_EXTENTS:
+        cost, place = _cheapest(found)
+        if cost > budget:
+            break
+        budget -= cost
+        found[place : place + 2] = [found[place] + found[place + 1]]
+    if len(found) > HARD_LIMIT:
+        while len(found) > HARD_LIMIT // 2:
+            _, place = _cheapest(found)
+            found[place : place + 2] = [found[place] + found[place + 1]]
+    return found
+
+
+def _cheapest(runs: Sequence[Run]) -> tuple[int, int]:
+    """What joining two neighbours rewrites, bytes, and the place of the first of them."""
+    costs = [_rewrites(run) for run in runs]
+    return min((costs[place] + costs[place + 1], place) for place in range(len(costs) - 1))
+
+
+def _rewrites(run: Run) -> int:
+    """What joining the run to another one rewrites: nothing if it is to be written anyway."""
+    only = run[0] if len(run) == 1 else None
+    return only.length if isinstance(only, Extent) else 0
+
+
+def _need_size(value: int, path: str, what: str) -> None:
+    if not isinstance(value, int):
+        raise ArgumentTypeError(f"{what} is a number, not {type(value).__name__}", path=path)
+    if not 0 <= value <= LARGEST_FILE:
+        raise InvalidArgumentError(
+            f"{what} of a file is 0 to {LARGEST_FILE:,} bytes, not {value:,}", path=path
+        )
