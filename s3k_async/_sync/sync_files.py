@@ -157,10 +157,14 @@ class SyncFileWriter(_SyncFile):
     def __init__(self, bridge: Bridge, writer: FileWriter, owner: object) -> None:
         super().__init__(bridge, writer.name, owner)
         self._writer = writer
-        self.mode = writer.mode
 
     def __repr__(self) -> str:
         return f"<SyncFileWriter {self._path!r}>"
+
+    @property
+    def mode(self) -> str:
+        """`wb`, or `ab`."""
+        return self._writer.mode
 
     def write(self, data: ReadableBuffer, /) -> int:
         """Accept bytes and upload them in parts; returns the number of bytes accepted.

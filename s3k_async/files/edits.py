@@ -128,13 +128,16 @@ class FileAppender(FileWriter):
     Closing raises ConflictError if the file was removed or replaced since it was opened.
     """
 
-    mode = "ab"
-
     def __init__(self, volume: Callable[[], Volume], entry: Entry, upload: PhysicalWriter) -> None:
         super().__init__(volume, entry, upload, reserved=False)
 
     def __repr__(self) -> str:
         return f"<FileAppender {self.entry.path!r} {self._upload.size} bytes>"
+
+    @property
+    def mode(self) -> str:
+        """`ab`."""
+        return "ab"
 
     @property
     def position(self) -> int:

@@ -628,8 +628,6 @@ class FileWriter:
     A failure is final: every later call raises it again, and nothing is published.
     """
 
-    mode = "wb"
-
     def __init__(
         self,
         volume: Callable[[], Volume],
@@ -652,6 +650,11 @@ class FileWriter:
 
     def __repr__(self) -> str:
         return f"<FileWriter {self.entry.path!r} {self._upload.size} bytes>"
+
+    @property
+    def mode(self) -> str:
+        """`wb`, or `ab`."""
+        return "wb"
 
     @property
     def name(self) -> str:

@@ -58,6 +58,7 @@ async def init_volume(
     exist_ok: bool = False,
     take_over: bool = False,
     adopting: bool = False,
+    extents: bool = True,
     lock: VolumeLock | None = None,
     runtime: Runtime = SYSTEM,
     session: object | Mapping[str, object] | None = None,
@@ -78,9 +79,9 @@ async def init_volume(
     objects of a volume of S3-FileSystem 1.0, whose files are to be adopted. `take_over`: the table
     exists, and replaces the one in the marks of its locations, after a restore from a backup under
     another name, or after a rename. The other table must no longer be used. Missing marks are
-    written again.
+    written again. `extents`: files of a new volume can be appended to and changed in place.
     """
-    wanted = _new_record(config, runtime)
+    wanted = _new_record(config, runtime, extents=extents)
     where = config.table.label
     async with AsyncExitStack() as stack:
         connections = VolumeConnections(config, runtime, session, stack)
@@ -124,7 +125,7 @@ async def init_volume(
         return existing
 
 
-def _new_record(config: VolumeConfig, runtime: Runtime) -> VolumeRecord:
+def _new_record(config: VolumeConfig, runtime: Runtime, *, extents: bool) -> VolumeRecord:
     """The record of the new volume. Raises ConfigError before the first request."""
     where = config.table.label
     if config.kind == "s3k-1.0":
@@ -156,7 +157,11 @@ def _new_record(config: VolumeConfig, runtime: Runtime) -> VolumeRecord:
         log="" if mode == "disabled" else location_text(log_location(config), config.table),
         volume_id=runtime.uuid(),
         created_ms=runtime.now_ms(),
-        flags=(SCOPED, TREE, EXTENTS) if layout == "tree" else (SCOPED, EXTENTS),
+        flags=(
+            SCOPED,
+            *((TREE,) if layout == "tree" else ()),
+            *((EXTENTS,) if extents else ()),
+        ),
         trash_retention=_retention(config, layout, where),
     )
     record.to_tag()

@@ -26,6 +26,7 @@ async def init_volume(
     exist_ok: bool = False,
     take_over: bool = False,
     trash_retention: int | None = None,
+    extents: bool = True,
     **settings: Unpack[Settings],
 ) -> VolumeConfig:
     """Create a volume, with missing buckets, directories and table, and return the configuration
@@ -36,7 +37,9 @@ async def init_volume(
     is for a table that was restored or renamed: it replaces the table in the marks of its
     locations, which must no longer be used. `trash_retention`: how long garbage collection leaves a
     deleted directory in the trash, seconds, by default one day; `Trash.set_retention` changes it.
-    Layout `path` has no trash, and refuses it. `layout` is by default `tree` in an embedded volume
+    Layout `path` has no trash, and refuses it. Without `extents`, files can neither be appended to
+    nor changed in place, and clients of versions that do not know that can open the volume, too;
+    `s3k migrate --extents` changes it. `layout` is by default `tree` in an embedded volume
     and `path` in any other. After a failure, call it again.
 
     Raises ConfigError, InvalidArgumentError (a retention that is not a whole number of seconds),
@@ -48,7 +51,7 @@ async def init_volume(
     if trash_retention is not None:
         resolved = replace(resolved, trash_retention=trash_retention)
     record = await creation.init_volume(
-        resolved, exist_ok=exist_ok, take_over=take_over, session=session
+        resolved, exist_ok=exist_ok, take_over=take_over, extents=extents, session=session
     )
     return recorded(resolved, record)
 

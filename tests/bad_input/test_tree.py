@@ -487,7 +487,7 @@ MANY = "/dir/" + "{a,b}" * 20
 
 ARGUMENTS = (
     Row("mode that is none", ARGUMENT, "/file", lambda fs: opened(fs, "/file", "rw")),
-    Row("mode to append", UNSUPPORTED, "/file", lambda fs: opened(fs, "/file", "ab")),
+    Row("mode to append text", UNSUPPORTED, "/file", lambda fs: opened(fs, "/file", "a")),
     Row("mode to change", UNSUPPORTED, "/file", lambda fs: opened(fs, "/file", "r+b")),
     Row("mode for text", UNSUPPORTED, "/file", lambda fs: opened(fs, "/file", "r")),
     Row(

@@ -6,15 +6,12 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from typing import TypeAlias
 
 import pytest
 
-from s3k_async.backends.ports.items import Condition, Update
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
-from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     ArgumentTypeError,
     ConflictError,
@@ -36,7 +33,6 @@ from s3k_async.model import LayoutName
 from s3k_async.storage.extents import has_extents, parse_extents, physical_keys
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn import volume_record
-from s3k_async.txn.volume_record import RECORD_KEY, TAG
 from s3k_async.volumes import init_volume
 from tests.client.rig import TUNING, faulty_client, memory_config
 from tests.client.transacting import contents, problems
@@ -509,19 +505,9 @@ async def test_an_adopted_file_is_not_changed(fs: S3kClient) -> None:
     assert await fs.read("/g") == b"theirs!"
 
 
-async def without_extents(config: VolumeConfig) -> None:
-    """Make a new volume one of a version that did not know them."""
-    async with S3kClient(config=config) as fs:
-        volume = fs._volume()
-        flags = tuple(flag for flag in volume.record.flags if flag != "extents")
-        await volume.items.write(Update(RECORD_KEY, Condition(), {"flags": " ".join(flags)}))
-        await volume.table.write_tag(TAG, replace(volume.record, flags=flags).to_tag())
-
-
 async def test_a_volume_without_extents_keeps_whole_files(layout: LayoutName) -> None:
     config = memory_config(TUNING, layout)
-    await init_volume(config)
-    await without_extents(config)
+    await init_volume(config, extents=False)
     async with S3kClient(config=config) as fs:
         await fs.write("/f", b"f")
         for change in (
@@ -550,9 +536,8 @@ async def test_a_client_that_does_not_know_extents_is_kept_out(
 
 async def test_a_copy_in_a_volume_without_extents_is_one_object(layout: LayoutName) -> None:
     config, other = memory_config(TUNING, layout), memory_config(TUNING, layout)
-    for each in (config, other):
-        await init_volume(each)
-    await without_extents(other)
+    await init_volume(config)
+    await init_volume(other, extents=False)
     async with S3kClient(config=config) as fs, S3kClient(config=other) as target:
         await fs.write("/f", b"x" * 300)
         await fs.write_range("/f", 100, b"in place")

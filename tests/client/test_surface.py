@@ -41,7 +41,7 @@ BLOCKING = {
 """What a verb gives that has a blocking counterpart."""
 
 # For the blocking file, which calls them between its hops over the bridge.
-STEPS = {"part_size", "add", "drain", "need_open", "over", "size"}
+STEPS = {"part_size", "add", "drain", "need_open", "over", "position", "size"}
 # For `io`, to say that the file cannot do it.
 REFUSED = {"read", "readall", "readinto"}
 NOT_SHARED = {

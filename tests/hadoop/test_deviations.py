@@ -73,7 +73,12 @@ def test_the_options_differ_from_the_old_ones_as_the_page_says() -> None:
     }
     assert options.keys() == OLD_OPTIONS.keys()
     changed = {name for name, value in options.items() if value != OLD_OPTIONS[name]}
-    assert changed == {"supports-atomic-rename", "supports-atomic-directory-delete"}
+    assert changed == {
+        "supports-append",
+        "supports-atomic-rename",
+        "supports-atomic-directory-delete",
+        "supports-concat",
+    }
     assert changed == set(re.findall(r"`(supports-[\w-]+)`", head))
 
 

@@ -12,7 +12,6 @@ from s3k_async.errors import (
     CrossVolumeError,
     DirectoryNotEmptyError,
     PathExistsError,
-    UnsupportedError,
 )
 from tests.hadoop.ground import Ground
 
@@ -111,11 +110,14 @@ async def test_previously_created_file_can_be_read(ground: Ground) -> None:
     assert await ground.read(ground.path("file")) == DATA
 
 
-async def test_append_throws_error(ground: Ground) -> None:
+async def test_append(ground: Ground) -> None:
+    """S3-FileSystem 1.0 threw an error (`testAppendThrowsError`)."""
     await ground.write(ground.path("file"), DATA)
 
-    with pytest.raises(UnsupportedError):
-        await ground.fs.append(ground.path("file"))
+    async with await ground.fs.append(ground.path("file")) as stream:
+        await stream.write(DATA)
+
+    assert await ground.read(ground.path("file")) == DATA + DATA
 
 
 async def test_mkdir_creates_directory_chain(ground: Ground) -> None:

@@ -124,8 +124,8 @@ def old_client(tmp_path_factory: pytest.TempPathFactory) -> OldClient:
 
 
 async def new_volume(directory: Path, layout: LayoutName) -> VolumeConfig:
-    """An embedded volume with a file."""
-    config = await init_volume(directory, layout=layout)
+    """An embedded volume with a file, for clients that do not know extents."""
+    config = await init_volume(directory, layout=layout, extents=False)
     async with S3kClient(directory) as fs:
         await fs.write("/a/b", b"1")
     return config

@@ -242,34 +242,65 @@ class HadoopFileSystem:
     ) -> HadoopOutputStream:
         """Create or replace a file whose parent must be a directory.
 
-        CREATE: the file must not exist, unless OVERWRITE is set too; OVERWRITE alone: it must.
-        Raises as `create`, and PathNotFoundError (no parent; nothing to overwrite),
-        NotDirectoryError (the parent is a file), UnsupportedError (APPEND), InvalidArgumentError
-        (neither CREATE nor OVERWRITE).
+        CREATE: the file must not exist, unless OVERWRITE or APPEND is set too; OVERWRITE or APPEND
+        alone: it must. Raises as `create` and `append`, and PathNotFoundError (no parent; nothing
+        to overwrite), NotDirectoryError (the parent is a file), InvalidArgumentError (none of the
+        three, or both OVERWRITE and APPEND).
         """
         local = self._local(path)
         if local == ROOT:
             raise IsDirectoryError("the root is a directory", path=local)
-        if CreateFlag.APPEND in flags:
-            self._unsupported("append", local)
-        if not flags & (CreateFlag.CREATE | CreateFlag.OVERWRITE):
-            raise InvalidArgumentError(f"neither CREATE nor OVERWRITE in {flags}", path=local)
+        if not flags & (CreateFlag.CREATE | CreateFlag.OVERWRITE | CreateFlag.APPEND):
+            raise InvalidArgumentError(
+                f"neither CREATE nor OVERWRITE nor APPEND in {flags}", path=local
+            )
+        if CreateFlag.APPEND in flags and CreateFlag.OVERWRITE in flags:
+            raise InvalidArgumentError("both OVERWRITE and APPEND", path=local)
         await self._need_directory(paths.split(local)[0])
         if CreateFlag.CREATE not in flags:
             await self._client.stat(local)
+        if CreateFlag.APPEND in flags:
+            return HadoopOutputStream(await self._client.open(local, "ab"))
         return await self.create(local, overwrite=CreateFlag.OVERWRITE in flags)
 
-    async def append(self, path: str) -> NoReturn:
-        """Not supported: files are immutable. Raises UnsupportedError."""
-        self._unsupported("append", self._local(path))
+    async def append(self, path: str) -> HadoopOutputStream:
+        """Open an existing file to add bytes at its end, which become visible together when the
+        stream is closed.
 
-    async def concat(self, path: str, sources: Iterable[str]) -> NoReturn:
-        """Not supported: files are immutable. Raises UnsupportedError."""
-        self._unsupported("concat", self._local(path))
+        Raises PathNotFoundError, IsDirectoryError, UnsupportedError (an adopted file, or a volume
+        without extents); on closing ConflictError (the file was removed, renamed or replaced).
+        """
+        local = self._local(path)
+        if (await self._client.stat(local)).is_dir:
+            raise IsDirectoryError("a directory cannot be appended to", path=local)
+        return HadoopOutputStream(await self._client.open(local, "ab"))
 
-    async def truncate(self, path: str, length: int) -> NoReturn:
-        """Not supported: files are immutable. Raises UnsupportedError."""
-        self._unsupported("truncate", self._local(path))
+    async def concat(self, path: str, sources: Iterable[str]) -> None:
+        """Append files to an existing file, and remove them, in one transaction.
+
+        Raises InvalidArgumentError (no source, or a file that is named twice), PathNotFoundError,
+        IsDirectoryError.
+        """
+        local, others = self._local(path), [self._local(source) for source in sources]
+        if not others:
+            raise InvalidArgumentError("there is nothing to append", path=local)
+        await self._client.concat(local, others)
+
+    async def truncate(self, path: str, length: int) -> bool:
+        """Cut a file off at a length, which is no more than it has; True, since the file can be
+        used at once.
+
+        Raises PathNotFoundError, IsDirectoryError, InvalidArgumentError (a length that is negative,
+        or more than that of the file).
+        """
+        local = self._local(path)
+        status = await self._client.stat(local)
+        if status.is_file and length > status.size:
+            raise InvalidArgumentError(
+                f"the file has {status.size} bytes, fewer than {length}", path=local
+            )
+        await self._client.truncate(local, length)
+        return True
 
     async def create_symlink(self, target: str, link: str, create_parent: bool) -> NoReturn:
         """Not supported. Raises UnsupportedError."""

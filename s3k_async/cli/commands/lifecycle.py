@@ -39,6 +39,11 @@ __all__ = ["destroy", "init"]
     "[default: 1d].",
 )
 @click.option(
+    "--no-extents",
+    is_flag=True,
+    help="Make a volume for earlier versions, too: its files cannot be changed in place.",
+)
+@click.option(
     "--no-save",
     is_flag=True,
     help="Do not save the settings of s3k://NAME in the configuration file.",
@@ -50,6 +55,7 @@ def init(
     exist_ok: bool,
     take_over: bool,
     trash_retention: int | None,
+    no_extents: bool,
     no_save: bool,
 ) -> None:
     """Create a volume. VOLUME is a directory (embedded volume) or s3k://NAME.
@@ -66,7 +72,9 @@ def init(
     saved = _section(invocation, address) if not no_save else None
     if saved is not None:
         _need_free(*saved)
-    record = anyio.run(lambda: init_volume(config, exist_ok=exist_ok, take_over=take_over))
+    record = anyio.run(
+        lambda: init_volume(config, exist_ok=exist_ok, take_over=take_over, extents=not no_extents)
+    )
     written = _save(*saved) if saved is not None else None
     text = f"volume {record.name}: table {config.table.label}, suffix count {record.suffix_count}"
     invocation.say(

@@ -14,6 +14,7 @@ from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.volume_addresses import Address, parse_volume_address
+from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.migrate import (
     DumpResult,
@@ -22,6 +23,7 @@ from s3k_async.migrate import (
     ReshardResult,
     change_layout,
     dump_volume,
+    enable_extents,
     load_volume,
     reshard_volume,
 )
@@ -276,8 +278,13 @@ def print_reshard(
 @click.option(
     "--layout",
     type=click.Choice(["path", "tree"]),
-    required=True,
     help="New layout.",
+)
+@click.option(
+    "--extents",
+    is_flag=True,
+    help="Let files be appended to and changed in place; earlier versions cannot open the volume "
+    "any more.",
 )
 @click.option(
     "--no-check",
@@ -285,18 +292,36 @@ def print_reshard(
     help="Skip the check by fsck, after s3k fsck repair or s3k spark fsck-repair.",
 )
 @click.pass_obj
-def migrate(invocation: Invocation, volume: str, layout: LayoutName, no_check: bool) -> None:
-    """Change the layout of VOLUME, in place.
+def migrate(
+    invocation: Invocation, volume: str, layout: LayoutName | None, extents: bool, no_check: bool
+) -> None:
+    """Change the layout of VOLUME, in place, or let its files have extents.
 
-    It is refused while fsck has something to repair by the log. The volume is locked: other clients
-    cannot use it, and must open it again afterwards. The command first waits 40 seconds, until open
-    clients have stopped. Repeat it to finish an interrupted run.
+    A change of the layout is refused while fsck has something to repair by the log. The volume is
+    locked: other clients cannot use it, and must open it again afterwards. The command first waits
+    40 seconds, until open clients have stopped. Repeat it to finish an interrupted run.
     """
     config = invocation.resolve(_volume(volume).volume)
+    if extents == bool(layout):
+        raise click.UsageError("expected --layout, or --extents")
+    if layout is None:
+        done = anyio.run(enable_extents, config)
+        invocation.say(
+            f"files of {volume} can be appended to and changed in place",
+            volume=volume,
+            extents=True,
+            changed=done,
+        )
+        return
+    _change_layout(invocation, volume, config, layout, check=not no_check)
 
+
+def _change_layout(
+    invocation: Invocation, volume: str, config: VolumeConfig, layout: LayoutName, *, check: bool
+) -> None:
     async def work() -> LayoutResult:
         with invocation.meter("migrate") as meter:
-            return await change_layout(config, layout, check=not no_check, progress=meter.part())
+            return await change_layout(config, layout, check=check, progress=meter.part())
 
     done = anyio.run(work)
     differs = config.layout not in (None, done.layout)

@@ -1,0 +1,92 @@
+"""Extents in a volume that was made without them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from s3k_async.client import S3kClient
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import BusyError, S3kError, UnsupportedError
+from s3k_async.migrate import enable_extents
+from s3k_async.model import LayoutName
+from s3k_async.testing import Died, FaultPlan
+from s3k_async.txn import volume_lock
+from s3k_async.volumes import init_volume
+from s3k_async.volumes.claims import read_claim
+from tests.client.rig import memory_config
+from tests.level import calls_to_try
+
+pytestmark = pytest.mark.layouts("path", "tree")
+
+
+@pytest.fixture(autouse=True)
+def no_open_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
+
+
+async def old_volume(layout: LayoutName) -> VolumeConfig:
+    config = memory_config(layout=layout)
+    await init_volume(config, extents=False)
+    async with S3kClient(config=config) as fs:
+        await fs.write("/f", b"one")
+        with pytest.raises(UnsupportedError, match="s3k migrate --extents"):
+            await fs.append("/f", b"two")
+    return config
+
+
+async def has_extents(config: VolumeConfig) -> None:
+    """Record, tag and mark have the flag, and files grow."""
+    async with S3kClient(config=replace(config)) as fs:
+        volume = fs._volume()
+        assert volume.record.flags[-1] == "extents"
+        mark = await read_claim(volume.place)
+        assert mark is not None
+        assert mark.flags == volume.record.flags
+        await fs.append("/f", b"two")
+        assert await fs.read("/f") == b"onetwo"
+
+
+async def test_files_of_an_old_volume_can_grow(layout: LayoutName) -> None:
+    config = await old_volume(layout)
+    assert await enable_extents(config)
+    await has_extents(config)
+    assert not await enable_extents(config)
+
+
+async def test_a_volume_in_use_by_other_work_is_left(layout: LayoutName) -> None:
+    config = await old_volume(layout)
+    async with S3kClient(config=config) as fs:
+        items = fs._volume().items
+        lock = volume_lock.VolumeLock("reshard", "5", fs._volume().store.runtime)
+        await lock.take(items, fs._volume().record, "here")
+        with pytest.raises(BusyError):
+            await enable_extents(config)
+
+
+async def test_an_interrupted_change_is_finished_by_the_same_call(layout: LayoutName) -> None:
+    faults = FaultPlan()
+    with faults.injected():
+        await enable_extents(await old_volume(layout))
+    for number in calls_to_try(len(faults.calls)):
+        for when in ("before", "after"):
+            config, faults = await old_volume(layout), FaultPlan()
+            faults.calls.clear()
+            faults.die(number, when=when)  # type: ignore[arg-type]
+            with faults.injected():
+                with suppress(Died, S3kError, BaseExceptionGroup):
+                    await enable_extents(config)
+            await finished(config)
+            await has_extents(config)
+
+
+async def finished(config: VolumeConfig) -> None:
+    for _ in range(3):
+        try:
+            await enable_extents(config)
+        except BusyError:
+            continue
+        return
+    raise AssertionError("it cannot be finished")
