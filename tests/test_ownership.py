@@ -224,7 +224,9 @@ def unscoped(monkeypatch: pytest.MonkeyPatch) -> None:
     """New volumes are as they were before there were scopes."""
     make = creation._new_record
     monkeypatch.setattr(
-        creation, "_new_record", lambda config, runtime: replace(make(config, runtime), flags=())
+        creation,
+        "_new_record",
+        lambda config, runtime, extents: replace(make(config, runtime, extents=extents), flags=()),
     )
 
 

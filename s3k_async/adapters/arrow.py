@@ -43,6 +43,7 @@ from s3k_async.errors import (
     NotDirectoryError,
     PathExistsError,
     PathNotFoundError,
+    UnsupportedError,
 )
 from s3k_async.model import ROOT, FileStatus
 from s3k_async.namespace.addresses import Path
@@ -235,10 +236,11 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         return pa.PythonFile(_Output(self.client.open(self._normal(path), "wb")), mode="w")
 
     def open_append_stream(self, path: str, _metadata: object) -> pa.NativeFile:
-        """A new version that begins with the bytes of the current one, which are read and written
-        again.
+        """A stream that adds bytes at the end of a file, or makes one. They become visible together
+        when it is closed; several streams can append at the same time.
 
-        Visible when it is closed; ConflictError then if the file was changed meanwhile.
+        An adopted file, and a file of a volume without extents, is read and written again; then
+        closing raises ConflictError if the file was changed meanwhile.
         """
         return pa.PythonFile(_Output(self._appending(self._normal(path))), mode="w")
 
@@ -275,6 +277,8 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         deleted.raise_for_failures(path=path)
 
     def _appending(self, path: str) -> SyncFileWriter:
+        with suppress(UnsupportedError):
+            return self.client.open(path, "ab")
         if not self.client.exists(path):
             return self.client.open(path, "xb")
         # The writer first: it replaces the current version, and fails if a later one is read here.

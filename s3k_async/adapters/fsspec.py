@@ -468,12 +468,13 @@ class S3kFileSystem(ReadableFileSystem):
         path = self._strip_protocol(path)
         check_mode(mode, path)
         changes = await self._changes()
-        if mode == "ab" and changes.can_append:
-            return await changes.open(path, mode)
+        if mode == "ab":
+            with suppress(UnsupportedError):
+                return await changes.open(path, mode)
         writer = await changes.open(path, "xb" if mode == "xb" else "wb")
         if mode == "ab" and writer.entry.committed:
-            # In a transaction, or a volume without extents: a new version, the current bytes
-            # followed by the written ones. Published only over the copied version.
+            # In a transaction, of an adopted file, or in a volume without extents: a new version,
+            # the current bytes followed by the written ones. Published only over the copied one.
             async with reader_of(client, writer.entry) as reader:
                 await looking.copy_into(writer, reader)
         return writer

@@ -34,10 +34,6 @@ UPLOADS = 16
 class PendingChanges(Protocol):
     """The changes of fsspec's verbs."""
 
-    @property
-    def can_append(self) -> bool:
-        """Whether `open` has mode `ab`."""
-
     async def write(self, path: str, data: Buffer, *, overwrite: bool = True) -> object: ...
     async def write_many(self, files: Sequence[tuple[str, Any]], *, overwrite: bool) -> None: ...
     def open(self, path: str, mode: str) -> Opening[FileWriter]: ...
@@ -56,10 +52,6 @@ class AtOnce:
         self._client = client
         self.write = client.write
         self.touch = client.touch
-
-    @property
-    def can_append(self) -> bool:
-        return volume_of(self._client).storage.extents
 
     async def write_many(self, files: Sequence[tuple[str, Any]], *, overwrite: bool) -> None:
         for _, error in (await self._client.write_many(files, overwrite=overwrite)).failures:
@@ -104,7 +96,6 @@ class Together:
         self._client = client
         self._transaction = transaction
         self.write = transaction.write
-        self.can_append = False
 
     async def write_many(self, files: Sequence[tuple[str, Any]], *, overwrite: bool) -> None:
         await gather(lambda file: self.write(*file, overwrite=overwrite), files, limit=UPLOADS)

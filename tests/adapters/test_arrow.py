@@ -44,7 +44,9 @@ from s3k_async.errors import (
     PermissionDeniedError,
     RenameIntoSelfError,
     UncommittedFileError,
+    UnsupportedError,
 )
+from s3k_async.files import edits
 from s3k_async.model import ChangeResult
 from s3k_async.settings import resolve
 from s3k_async.volumes import init_volume
@@ -395,10 +397,25 @@ def test_a_file_that_is_missing_or_a_directory_cannot_be_opened(fs: PyFileSystem
             opening("/d")
 
 
-def test_append_adds_to_what_is_there_or_makes_a_file(
+def test_in_a_volume_without_extents_an_append_over_another_change_is_refused(
     fs: PyFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def refused(volume: object, path: str) -> None:
+        raise UnsupportedError("no extents", path=path)
+
+    monkeypatch.setattr(edits, "need_extents", refused)
     monkeypatch.setattr(arrow, "APPENDING", 100)
+    put(fs, "/f", b"0" * 1000)
+    first, second = fs.open_append_stream("/f"), fs.open_append_stream("/f")
+    first.write(b"1")
+    second.write(b"2")
+    first.close()
+    with pytest.raises(ConflictError):
+        second.close()
+    assert read(fs, "/f") == b"0" * 1000 + b"1"
+
+
+def test_append_adds_to_what_is_there_or_makes_a_file(fs: PyFileSystem) -> None:
     data = bytes(index % 251 for index in range(1000))
     put(fs, "/f", data)
     for path, expected in (("/f", data + b"more"), ("/new", b"more")):
@@ -416,9 +433,8 @@ def test_of_two_who_append_at_once_none_loses_the_others_bytes(fs: PyFileSystem)
     first.write(b"1")
     second.write(b"2")
     first.close()
-    with pytest.raises(ConflictError):
-        second.close()
-    assert read(fs, "/f") == b"01"
+    second.close()
+    assert read(fs, "/f") == b"012"
 
 
 def test_appending_to_what_is_being_written_is_refused(fs: PyFileSystem) -> None:

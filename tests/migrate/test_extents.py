@@ -74,10 +74,9 @@ async def test_an_interrupted_change_is_finished_by_the_same_call(layout: Layout
         for when in ("before", "after"):
             config, faults = await old_volume(layout), FaultPlan()
             faults.calls.clear()
-            faults.die(number, when=when)  # type: ignore[arg-type]
-            with faults.injected():
-                with suppress(Died, S3kError, BaseExceptionGroup):
-                    await enable_extents(config)
+            faults.die(number, when=when)
+            with faults.injected(), suppress(Died, S3kError, BaseExceptionGroup):
+                await enable_extents(config)
             await finished(config)
             await has_extents(config)
 
