@@ -30,8 +30,10 @@ from s3k_async.adapters.fsspec_files import (
 from s3k_async.adapters.fsspec_listing import is_reserved, status_of
 from s3k_async.adapters.fsspec_reading import FILES, ReadableFileSystem
 from s3k_async.adapters.fsspec_transfer import GatheredWrites, gathered_writes, upload
+from s3k_async.adapters.fsspec_update import S3kUpdateFile
+from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.expected_objects import delete_seen
-from s3k_async.client import S3kClient, reader_of
+from s3k_async.client import S3kClient, reader_of, volume_of
 from s3k_async.errors import (
     ConflictError,
     DirectoryNotEmptyError,
@@ -41,8 +43,10 @@ from s3k_async.errors import (
     PathNotFoundError,
     UnsupportedError,
 )
+from s3k_async.files.edits import need_extents, truncate, write_ranges
 from s3k_async.files.open_files import FileWriter, check_mode
-from s3k_async.model import ROOT, FileStatus
+from s3k_async.model import ROOT, Entry, FileStatus
+from s3k_async.storage.extents import extents_of
 
 __all__ = ["S3kFileSystem"]
 
@@ -417,7 +421,8 @@ class S3kFileSystem(ReadableFileSystem):
         compression: str | None = None,
         **kwargs: Any,
     ) -> Any:
-        """As fsspec's. Modes are `r`, `w`, `x` and `a`, as text or bytes; see `S3kWriteFile`."""
+        """As fsspec's. Modes are `r`, `w`, `x`, `a` and `r+`, as text or bytes; see `S3kWriteFile`
+        and `S3kUpdateFile`."""
         codec = get_compression(path, compression)
         if codec is None or "r" in mode:
             return super().open(path, mode, block_size, cache_options, codec, **kwargs)
@@ -436,7 +441,9 @@ class S3kFileSystem(ReadableFileSystem):
         cache_options: dict[str, Any] | None = None,
         cache_type: str | None = None,
         **kwargs: Any,
-    ) -> S3kReadFile | S3kWriteFile:
+    ) -> S3kReadFile | S3kWriteFile | S3kUpdateFile:
+        if mode in ("r+b", "rb+"):
+            return S3kUpdateFile(self, self.run_blocking(lambda: self._changeable(path)))
         if mode == "rb":
             entry = self.run_blocking(lambda: self._entry(path))
             return S3kReadFile(
@@ -478,6 +485,31 @@ class S3kFileSystem(ReadableFileSystem):
             async with reader_of(client, writer.entry) as reader:
                 await looking.copy_into(writer, reader)
         return writer
+
+    # In place
+
+    async def _changeable(self, path: str) -> Entry:
+        """The entry of a file that can be changed in place. Raises UnsupportedError for others, and
+        in a transaction."""
+        if self._collected is not None:
+            raise UnsupportedError("a transaction cannot change files in place", path=path)
+        entry = await self._entry(path)
+        need_extents(volume_of(await self._client()), entry.path)
+        extents_of(entry.content, entry.id)
+        return entry
+
+    async def change(self, entry: Entry, ranges: Sequence[tuple[int, Buffer]]) -> Entry:
+        """Write ranges of the file in the entry, in one change. Raises ConflictError if another
+        file, or none, is at its path."""
+        volume = volume_of(await self._client())
+        with volume.calls.running():
+            return await write_ranges(volume, entry.path, ranges, expected=entry.id)
+
+    async def resize(self, entry: Entry, size: int) -> Entry:
+        """Give the file in the entry a size. Raises as `change`."""
+        volume = volume_of(await self._client())
+        with volume.calls.running():
+            return await truncate(volume, entry.path, size, expected=entry.id)
 
     # Blocking forms
 

@@ -64,6 +64,7 @@ __all__ = [
     "open_appender",
     "truncate",
     "write_range",
+    "write_ranges",
 ]
 
 MERGED: Final = 8 * 1024 * 1024
@@ -168,23 +169,37 @@ class FileAppender(FileWriter):
 async def write_range(volume: Volume, path: str, offset: int, data: Buffer) -> Entry:
     """Replace the bytes of a file from an offset on, and extend it if they end after it. A gap
     between its end and the offset becomes a hole, which reads as zeros."""
-    view = bytes_of(data, path)
-    _need_size(offset, path, "an offset")
-    _need_size(offset + len(view), path, "a size")
+    return await write_ranges(volume, path, [(offset, data)])
+
+
+async def write_ranges(
+    volume: Volume, path: str, ranges: Sequence[tuple[int, Buffer]], *, expected: str = ""
+) -> Entry:
+    """As `write_range`, of several ranges that do not overlap, in the order of their offsets and in
+    one change. `expected`: the object id that the file must have, else ConflictError."""
+    views = [(offset, bytes_of(data, path)) for offset, data in ranges]
+    for offset, view in views:
+        _need_size(offset, path, "an offset")
+        _need_size(offset + len(view), path, "a size")
 
     def edit(extents: tuple[Extent, ...]) -> Sequence[Run]:
-        size = _length(extents)
-        if not len(view):
-            return _apart(extents)
-        gap = [Extent("", 0, offset - size)] if offset > size else []
-        before = joined([*cut(extents, 0, offset), *gap])
-        return [*_apart(before), (view,), *_apart(cut(extents, offset + len(view), size))]
+        size, end = _length(extents), 0
+        runs: list[Run] = []
+        for offset, view in views:
+            if not len(view):
+                continue
+            gap = [Extent("", 0, offset - max(size, end))] if offset > max(size, end) else []
+            runs += _apart(joined([*cut(extents, end, offset), *gap]))
+            runs.append((view,))
+            end = offset + len(view)
+        return [*runs, *_apart(cut(extents, end, size))]
 
-    return await _change(volume, path, edit)
+    return await _change(volume, path, edit, expected=expected)
 
 
-async def truncate(volume: Volume, path: str, size: int) -> Entry:
-    """Give a file a size: cut off what is beyond, or add a hole, which reads as zeros."""
+async def truncate(volume: Volume, path: str, size: int, *, expected: str = "") -> Entry:
+    """Give a file a size: cut off what is beyond, or add a hole, which reads as zeros. `expected`:
+    as for `write_ranges`."""
     _need_size(size, path, "a size")
 
     def edit(extents: tuple[Extent, ...]) -> Sequence[Run]:
@@ -192,7 +207,7 @@ async def truncate(volume: Volume, path: str, size: int) -> Entry:
         hole = [Extent("", 0, more)] if more > 0 else []
         return _apart(joined([*cut(extents, 0, size), *hole]))
 
-    return await _change(volume, path, edit)
+    return await _change(volume, path, edit, expected=expected)
 
 
 async def compact(volume: Volume, path: str, *, whole: bool) -> Entry:
