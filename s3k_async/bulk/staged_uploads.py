@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from s3k_async._native import object_id_of
 from s3k_async.errors import (
     ArgumentTypeError,
     InvalidArgumentError,
@@ -16,6 +15,7 @@ from s3k_async.errors import (
 from s3k_async.files.open_files import FileWriter
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry, StagedFile
 from s3k_async.namespace.store import WriteTarget
+from s3k_async.storage.extents import owner_of, physical_keys
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.upload import PhysicalWriter
 from s3k_async.volumes.volume import Volume
@@ -97,7 +97,7 @@ def need_staged(staged: object, volume_id: str) -> StagedFile:
     physical = staged.content.physical
     if staged.volume_id != volume_id:
         raise InvalidArgumentError("the file was staged in another volume", path=physical)
-    if object_id_of(physical) != staged.object_id:
+    if owner_of(physical) != staged.object_id:
         raise InvalidArgumentError("the key is not that of a staged file", path=physical)
     return staged
 
@@ -105,11 +105,12 @@ def need_staged(staged: object, volume_id: str) -> StagedFile:
 async def drop_bytes(storage: PhysicalStorage, keys: Sequence[str]) -> list[tuple[str, Exception]]:
     """Delete physical objects that are certainly unreferenced, a thousand in a request; returns the
     remaining keys with the reasons."""
+    own = [key for physical in keys for key in physical_keys(physical)]
     try:
         return (
-            [(failure.key, failure.error) for failure in await storage.blobs.delete_many(keys)]
-            if keys
+            [(failure.key, failure.error) for failure in await storage.blobs.delete_many(own)]
+            if own
             else []
         )
     except S3kError as error:
-        return [(key, error) for key in keys]
+        return [(key, error) for key in own]

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import unquote
 
+from s3k_async.errors import UnsupportedError
 from s3k_async.files.file_ranges import need_readable
 from s3k_async.listing.hive_partitions import partition_values
 from s3k_async.listing.listings import Listing
 from s3k_async.model import FileStatus, utc
 from s3k_async.namespace.entry_reader import existing
+from s3k_async.storage.extents import has_extents
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.volumes.volume import Volume
 
@@ -47,19 +49,21 @@ async def physical_path(volume: Volume, path: str) -> str:
     """The URI of a file's bytes."""
     entry = await existing(volume.store, path)
     need_readable(entry)
-    return volume.storage.uri(entry.physical or "")
+    return _uri(volume.storage, path, entry.physical)
 
 
 async def physical_pages(
     volume: Volume, top: str, listing: Listing
 ) -> AsyncGenerator[list[PhysicalFile], None]:
     """The committed files of a listing, with the partition values from the directories between
-    `top` and each."""
+    `top` and each; without empty files that have no object."""
     async with aclosing(listing.pages(volume.store, top)) as pages:
         async for page in pages:
             known: dict[str, dict[str, str | None]] = {}
             files = [
-                _file(volume.storage, status, top, known) for status in page.files().statuses()
+                _file(volume.storage, status, top, known)
+                for status in page.files().statuses()
+                if status.size or not has_extents(status.physical)
             ]
             if files:
                 yield files
@@ -72,8 +76,15 @@ def _file(
     directory = status.path.rpartition("/")[0]
     if directory not in known:
         known[directory] = partition_values(f"{directory}/"[len(top.rstrip("/")) + 1 :])
-    uri = _for_hadoop(storage.uri(str(status.physical)))
+    uri = _for_hadoop(_uri(storage, status.path, status.physical))
     return PhysicalFile(status.path, uri, status.size, status.mtime_ms, dict(known[directory]))
+
+
+def _uri(storage: PhysicalStorage, path: str, physical: str | None) -> str:
+    try:
+        return storage.uri(physical or "")
+    except UnsupportedError as error:
+        raise UnsupportedError(error.message, path=path) from error
 
 
 def _for_hadoop(uri: str) -> str:

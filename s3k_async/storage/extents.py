@@ -22,12 +22,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from s3k_async._native import object_id_of
+from s3k_async._native import Xxh3_128, object_id_of
 from s3k_async.errors import CorruptDataError, UnsupportedError
 from s3k_async.model import Content
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 
 __all__ = [
+    "EMPTY",
     "EXTENTS",
     "Extent",
     "content_of",
@@ -37,12 +38,15 @@ __all__ = [
     "has_extents",
     "is_stored",
     "joined",
+    "owner_of",
     "parse_extents",
     "physical_keys",
 ]
 
 EXTENTS: Final = "extents:"
 """The start of a physical name that is a list of extents. No physical key and no URI has it."""
+EMPTY: Final = CHECKSUM_PREFIX + Xxh3_128().hexdigest()
+"""The checksum of no bytes."""
 _UNIQUE: Final = 36
 _EXTENT: Final = re.compile(
     rf"(?:(?P<unique>[^:,@+=]{{{_UNIQUE}}})@(?P<offset>0|[1-9]\d{{0,18}}))?"
@@ -122,8 +126,17 @@ def extents_of(content: Content, object_id: str) -> tuple[Extent, ...]:
     return (Extent(physical, 0, content.size, checksum),)
 
 
+def owner_of(physical: str) -> str | None:
+    """The object id in a physical name; None in one of another form."""
+    if not has_extents(physical):
+        return object_id_of(physical)
+    return physical[len(EXTENTS) :].partition(":")[0] or None
+
+
 def content_of(object_id: str, extents: Sequence[Extent]) -> Content:
     """The content with these extents. One that covers a whole object is that object."""
+    if not extents:
+        return Content(format_extents(object_id, ()), 0, "", EMPTY)
     size = sum(each.length for each in extents)
     if len(extents) == 1 and extents[0].checksum:
         return Content(extents[0].key, size, "", extents[0].checksum)

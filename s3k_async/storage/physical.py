@@ -27,8 +27,8 @@ from s3k_async.errors import (
 from s3k_async.model import Content
 from s3k_async.storage.extents import (
     Extent,
+    content_of,
     cut,
-    format_extents,
     has_extents,
     is_stored,
     parse_extents,
@@ -107,6 +107,8 @@ class PhysicalStorage:
             raise
 
     async def _put_whole(self, object_id: str, view: memoryview) -> Content:
+        if not len(view) and self.extents:
+            return content_of(object_id, ())
         whole = view.obj if isinstance(view.obj, bytes) and len(view.obj) == len(view) else view
         key = self._runtime.physical_key(object_id)
         info = await self.blobs.put(key, whole)
@@ -115,9 +117,14 @@ class PhysicalStorage:
         return Content(key, info.size, info.etag, checksum_of(whole))
 
     def writer(self, object_id: str) -> PhysicalWriter:
-        """A writer to a fresh physical key."""
+        """A writer to a fresh physical key; an empty file has no object, if files of the volume may
+        have extents."""
         return PhysicalWriter(
-            self.blobs, self._runtime.physical_key(object_id), self.tuning, self._slots
+            self.blobs,
+            self._runtime.physical_key(object_id),
+            self.tuning,
+            self._slots,
+            empty=content_of(object_id, ()) if self.extents else None,
         )
 
     async def read(
@@ -289,7 +296,7 @@ class PhysicalStorage:
                 await self.delete(key)
             raise
         own = [replace(each, key=copies.get(each.key, "")) for each in extents]
-        return Content(format_extents(object_id, own), content.size, "", "")
+        return content_of(object_id, own)
 
     def uri(self, physical: str) -> str:
         """The full URI of an object. Raises UnsupportedError for extents."""
@@ -343,12 +350,15 @@ class PhysicalStorage:
 
     @staticmethod
     def _require_one_object(physical: str) -> None:
-        if has_extents(physical):
-            raise UnsupportedError(
-                "the bytes of the file are not in one physical object, since it was appended to or "
-                "changed in place: s3k compact --whole makes them one object",
-                path=physical,
-            )
+        if not has_extents(physical):
+            return
+        if not parse_extents(physical):
+            raise UnsupportedError("an empty file has no physical object", path=physical)
+        raise UnsupportedError(
+            "the bytes of the file are not in one physical object, since it was appended to or "
+            "changed in place: s3k compact --whole makes them one object",
+            path=physical,
+        )
 
     def own_key(self, physical: str) -> str | None:
         """The key of an entry's object among the volume's own blobs; None for an adopted object: a

@@ -71,6 +71,11 @@ async def written(fs: S3kClient, path: str, mode: str) -> None:
         await writer.write(DATA)  # type: ignore[union-attr]
 
 
+async def extents(fs: S3kClient) -> None:
+    await fs.write("/d/f", DATA)
+    await fs.append("/d/f", b"x")
+
+
 async def read_through(fs: S3kClient, path: str) -> None:
     async with fs.open(path) as reader:
         await reader.read()
@@ -203,6 +208,14 @@ SCENES: dict[str, Scene] = {
     "open `wb`, a new file": Scene(lambda fs: written(fs, "/d/f", "wb"), directory),
     "open `xb`, a new file": Scene(lambda fs: written(fs, "/d/f", "xb"), directory),
     "open `wb` over a file": Scene(lambda fs: written(fs, "/d/f", "wb"), file),
+    "append to a file": Scene(lambda fs: fs.append("/d/f", DATA * 2), file),
+    "append a byte to a file": Scene(lambda fs: fs.append("/d/f", b"x"), file),
+    "append to a new file": Scene(lambda fs: fs.append("/d/f", DATA), directory),
+    "open `ab`, a file": Scene(lambda fs: written(fs, "/d/f", "ab"), file),
+    "write_range": Scene(lambda fs: fs.write_range("/d/f", 2, b"x"), file),
+    "truncate": Scene(lambda fs: fs.truncate("/d/f", 2), file),
+    "concat, a file to another one": Scene(lambda fs: fs.concat("/d/f", ["/e/g"]), two_files),
+    "compact `whole`, 2 extents": Scene(lambda fs: fs.compact("/d/f", whole=True), extents),
     "touch a new file": Scene(lambda fs: fs.touch("/d/f"), directory),
     "touch a file": Scene(lambda fs: fs.touch("/d/f"), file),
     "makedirs, it exists": Scene(lambda fs: fs.makedirs("/d"), directory),
