@@ -520,14 +520,14 @@ class S3kClient:
         """
         return status_of(await truncate(self._volume(), self._path(path), size))
 
-    @call
-    async def concat(self, path: Path, sources: Iterable[Path]) -> FileStatus:
+    @counted_call
+    async def concat(self, path: Path, sources: Iterable[Path]) -> ChangeResult:
         """Append files to a file, in their order, and remove them, in one transaction. The data is
-        copied by the service where it can.
+        copied by the service where it can. The result counts the files that were appended.
 
         Raises PathNotFoundError, InvalidArgumentError (a file is named twice), and as `append`.
         """
-        return status_of(await concat(self._volume(), self._path(path), self._paths(sources)))
+        return await concat(self._volume(), self._path(path), self._paths(sources))
 
     @call
     async def compact(self, path: Path, *, whole: bool = False) -> FileStatus:

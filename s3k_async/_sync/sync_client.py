@@ -290,9 +290,9 @@ class S3kSyncClient(BlockingClient):
         """
         return self._call(lambda fs: fs.truncate(path, size))
 
-    def concat(self, path: Path, sources: Iterable[Path]) -> FileStatus:
+    def concat(self, path: Path, sources: Iterable[Path]) -> ChangeResult:
         """Append files to a file, in their order, and remove them, in one transaction. The data is
-        copied by the service where it can.
+        copied by the service where it can. The result counts the files that were appended.
 
         Raises PathNotFoundError, InvalidArgumentError (a file is named twice), and as `append`.
         """

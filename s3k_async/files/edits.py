@@ -32,7 +32,7 @@ from s3k_async.errors import (
 )
 from s3k_async.files.file_ranges import need_readable
 from s3k_async.files.open_files import FileWriter, bytes_of, drop_unpublished, open_writer
-from s3k_async.model import Content, Entry
+from s3k_async.model import ChangeResult, Content, Entry
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.multi_path_commit import commit_mutations
@@ -224,9 +224,10 @@ async def compact(volume: Volume, path: str, *, whole: bool) -> Entry:
     return await _change(volume, path, edit, keeps_time=True)
 
 
-async def concat(volume: Volume, path: str, sources: Sequence[str]) -> Entry:
+async def concat(volume: Volume, path: str, sources: Sequence[str]) -> ChangeResult:
     """Append files to another one and remove them, in one transaction. Their objects are copied,
-    in the service where it can: each physical object belongs to one file."""
+    in the service where it can: each physical object belongs to one file. The result counts the
+    files that were appended."""
     if len({path, *sources}) <= len(sources):
         raise InvalidArgumentError("a file is named twice", path=path)
     need_extents(volume, path)
@@ -235,9 +236,10 @@ async def concat(volume: Volume, path: str, sources: Sequence[str]) -> Entry:
         entry, *others = [await existing(volume.store, each) for each in (path, *sources)]
         for each in (entry, *others):
             need_readable(each)
+        done = ChangeResult(files=len(others), bytes=sum(each.size for each in others))
         if not others:
-            return entry
-        _need_size(entry.size + sum(each.size for each in others), path, "a size")
+            return done
+        _need_size(entry.size + done.bytes, path, "a size")
         uploads = _Uploads(volume.storage)
         is_needed = False
 
@@ -254,7 +256,7 @@ async def concat(volume: Volume, path: str, sources: Sequence[str]) -> Entry:
                 raise
             await race.lost(error)
         else:
-            return await existing(volume.store, path)
+            return done
 
 
 async def _concat(

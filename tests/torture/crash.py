@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from tempfile import TemporaryDirectory
@@ -27,6 +27,7 @@ from s3k_async.integrity.repair import repair_volume
 from s3k_async.integrity.verify_rules import Finding
 from s3k_async.model import Entry, LayoutName
 from s3k_async.oplog.log_reader import LogReader
+from s3k_async.storage.extents import physical_keys
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.txn.txn_record import RENEW_SECONDS
 from s3k_async.volumes import Volume, init_volume, open_volume
@@ -75,8 +76,10 @@ class Scenario:
     implied: bool = False
     """Whether all may be there though something failed: a directory is made by what is put into it,
     and the last page of what is copied may fail when everything was."""
-    alternates: bool = False
-    """Whether running it again after it was complete reverses it."""
+    again: Paths | None = None
+    """The tree after running it again after it was complete, if that is another one."""
+    grown: Collection[str] = ()
+    """The files that have two extents before."""
     origin: Paths = field(default_factory=dict)
     """What is in another volume, from which it copies."""
     layout: LayoutName = "path"
@@ -233,20 +236,25 @@ class World:
     async def named(self) -> set[str]:
         """The keys that the files of the tree name, those of adopted objects apart."""
         async with self.client() as (fs, _):
-            physical = {
-                str(status.physical)
+            return {
+                key
                 async for status in fs.list("/", recursive=True)
-                if status.is_file
+                for key in physical_keys(status.physical)
+                if "://" not in key
             }
-            return {key for key in physical if "://" not in key}
 
     async def referenced(self) -> set[str]:
         """The keys that entries name, including entries in the trash, without those of adopted
         objects."""
         async with self.volume() as volume:
             entries, _ = await stored_and_seen(volume.store)
-        physical = {str(entry.physical) for entry in entries if entry.committed}
-        return {key for key in physical if "://" not in key}
+        return {
+            key
+            for entry in entries
+            if entry.committed
+            for key in physical_keys(entry.physical)
+            if "://" not in key
+        }
 
     async def table(self) -> list[Item]:
         """The items of all objects."""
@@ -279,7 +287,13 @@ async def world_of(scenario: Scenario) -> AsyncIterator[World]:
         async with world.client() as (here, there):
             for fs, paths in ((here, scenario.before), (there, scenario.origin)):
                 for path, data in paths.items():
-                    await (fs.makedirs(path) if data is None else fs.write(path, data))
+                    if data is None:
+                        await fs.makedirs(path)
+                    elif path in scenario.grown:
+                        await fs.write(path, data[:-1])
+                        await fs.append(path, data[-1:])
+                    else:
+                        await fs.write(path, data)
         world.clock.advance(100)
         yield world
     finally:

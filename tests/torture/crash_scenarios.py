@@ -55,8 +55,8 @@ def verb_of(scenario: str) -> str:
 
 
 async def save(fs: S3kClient, mode: str) -> None:
-    async with fs.open("/d/f", "xb" if mode == "xb" else "wb") as file:
-        await file.write(LONG)
+    async with fs.open("/d/f", mode) as file:
+        await file.write(LONG)  # type: ignore[union-attr]
 
 
 async def empty_trash(fs: S3kClient) -> None:
@@ -271,6 +271,67 @@ SCENARIOS: Mapping[str, Scenario] = {
         {"/d": None, "/d/f": b"old"}, lambda fs, _: save(fs, "wb"), {"/d": None, "/d/f": LONG}
     ),
     "open:discarded": Scenario({"/d": None}, lambda fs, _: discard(fs), {"/d": None}),
+    "open:append": Scenario(
+        {"/d": None, "/d/f": b"old"},
+        lambda fs, _: save(fs, "ab"),
+        {"/d": None, "/d/f": b"old" + LONG},
+        again={"/d": None, "/d/f": b"old" + LONG + LONG},
+    ),
+    "append:new": Scenario(
+        {"/d": None},
+        lambda fs, _: fs.append("/d/f", b"new"),
+        {"/d": None, "/d/f": b"new"},
+        again={"/d": None, "/d/f": b"newnew"},
+    ),
+    "append:whole": Scenario(
+        {"/d": None, "/d/f": b"old file"},
+        lambda fs, _: fs.append("/d/f", b"new"),
+        {"/d": None, "/d/f": b"old filenew"},
+        again={"/d": None, "/d/f": b"old filenewnew"},
+    ),
+    "append:extents": Scenario(
+        {"/d": None, "/d/f": b"old file"},
+        lambda fs, _: fs.append("/d/f", b"new"),
+        {"/d": None, "/d/f": b"old filenew"},
+        again={"/d": None, "/d/f": b"old filenewnew"},
+        grown=("/d/f",),
+    ),
+    "write_range": Scenario(
+        {"/d": None, "/d/f": b"old file"},
+        lambda fs, _: fs.write_range("/d/f", 4, b"F" * 90),
+        {"/d": None, "/d/f": b"old " + b"F" * 90},
+        grown=("/d/f",),
+    ),
+    "truncate:shorter": Scenario(
+        {"/d": None, "/d/f": b"old file"},
+        lambda fs, _: fs.truncate("/d/f", 3),
+        {"/d": None, "/d/f": b"old"},
+        grown=("/d/f",),
+    ),
+    "truncate:longer": Scenario(
+        {"/d": None, "/d/f": b"old file"},
+        lambda fs, _: fs.truncate("/d/f", 100),
+        {"/d": None, "/d/f": b"old file" + bytes(92)},
+    ),
+    "truncate:empty": Scenario(
+        {"/d": None, "/d/f": b"old file"},
+        lambda fs, _: fs.truncate("/d/f", 0),
+        {"/d": None, "/d/f": b""},
+        grown=("/d/f",),
+    ),
+    "concat": Scenario(
+        {"/d": None, "/d/f": b"old file", "/d/g": b"second", "/e": None, "/e/h": LONG},
+        lambda fs, _: fs.concat("/d/f", ["/d/g", "/e/h"]),
+        {"/d": None, "/d/f": b"old filesecond" + LONG, "/e": None},
+        grown=("/d/f", "/d/g"),
+        gone=True,
+    ),
+    "compact": Scenario(
+        {"/d": None, "/d/f": b"old file"},
+        lambda fs, _: fs.compact("/d/f", whole=True),
+        {"/d": None, "/d/f": b"old file"},
+        grown=("/d/f",),
+    ),
     "touch:new": Scenario({"/d": None}, lambda fs, _: fs.touch("/d/f"), {"/d": None, "/d/f": b""}),
     "touch:again": Scenario(
         {"/d": None, "/d/f": b"old"}, lambda fs, _: fs.touch("/d/f"), {"/d": None, "/d/f": b"old"}
@@ -306,13 +367,20 @@ SCENARIOS: Mapping[str, Scenario] = {
         {"/d": None, "/d/f": b"one", "/e": None, "/e/g": b"two"},
         lambda fs, _: fs.exchange("/d/f", "/e/g"),
         {"/d": None, "/d/f": b"two", "/e": None, "/e/g": b"one"},
-        alternates=True,
+        again={"/d": None, "/d/f": b"one", "/e": None, "/e/g": b"two"},
     ),
     "exchange:trees": Scenario(
         {"/d": None, "/d/x": None, "/d/x/f": b"one", "/e": None, "/e/y": None, "/e/y/g": b"two"},
         lambda fs, _: fs.exchange("/d/x", "/e/y"),
         {"/d": None, "/d/x": None, "/d/x/g": b"two", "/e": None, "/e/y": None, "/e/y/f": b"one"},
-        alternates=True,
+        again={
+            "/d": None,
+            "/d/x": None,
+            "/d/x/f": b"one",
+            "/e": None,
+            "/e/y": None,
+            "/e/y/g": b"two",
+        },
         layouts=("tree",),
     ),
     "rename_many": Scenario(

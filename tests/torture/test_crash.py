@@ -167,9 +167,8 @@ async def try_again(world: World, scenario: Scenario, found: Paths) -> None:
         assert scenario.gone
         assert found == scenario.after
         await resolve_transactions(world)
-    expected = (
-        scenario.before if scenario.alternates and found == scenario.after else scenario.after
-    )
+    is_repeated = scenario.again is not None and found == scenario.after
+    expected = scenario.again if scenario.again is not None and is_repeated else scenario.after
     assert await world.tree() == expected
     assert (await world.items()).keys() == expected.keys()
 

@@ -12,11 +12,11 @@ import click
 from s3k_async.bulk.transfer import CHUNK
 from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
-from s3k_async.cli.output import status_fields
+from s3k_async.cli.output import plural, status_fields
 from s3k_async.cli.standard_input import standard_input
 from s3k_async.cli.volume_addresses import parse_address, shown
 from s3k_async.errors import ConfigError, CrossVolumeError, IsDirectoryError
-from s3k_async.model import FileStatus
+from s3k_async.model import ChangeResult, FileStatus
 from s3k_async.settings.options import Option, parse
 from s3k_async.storage.extents import has_extents
 
@@ -94,16 +94,17 @@ def concat(invocation: Invocation, target: str, sources: tuple[str, ...]) -> Non
     volume."""
     address, others = parse_address(target), [parse_address(source) for source in sources]
 
-    async def work(clients: Clients) -> tuple[str, FileStatus]:
+    async def work(clients: Clients) -> tuple[str, ChangeResult]:
         client = await clients.of(address)
         for other, source in zip(others, sources, strict=True):
             if await clients.of(other) is not client:
                 raise CrossVolumeError("the files are in several volumes", path=source)
-        status = await client.concat(address.path, [other.path for other in others])
-        return shown(client, address.path), status
+        done = await client.concat(address.path, [other.path for other in others])
+        return shown(client, address.path), done
 
-    place, status = invocation.run(work)
-    _say(invocation, f"appended {len(sources):,} files to {place}", status)
+    place, done = invocation.run(work)
+    text = f"appended {plural(done.files, 'file')}, {plural(done.bytes, 'byte')} to {place}"
+    invocation.say(text, files=done.files, bytes=done.bytes)
 
 
 @click.command(cls=VolumeCommand)
