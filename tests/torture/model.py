@@ -8,7 +8,7 @@ what is there; the root is not in it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Protocol, TypeAlias
@@ -17,6 +17,7 @@ from s3k_async import S3kClient
 from s3k_async.errors import (
     ConflictError,
     DirectoryNotEmptyError,
+    InvalidArgumentError,
     IsDirectoryError,
     LeaseExpiredError,
     NotDirectoryError,
@@ -33,7 +34,9 @@ from s3k_async.files.open_files import FileWriter
 
 __all__ = [
     "Answer",
+    "Append",
     "Commit",
+    "Concat",
     "Copy",
     "Delete",
     "Early",
@@ -50,7 +53,9 @@ __all__ = [
     "Reserved",
     "Touch",
     "Tree",
+    "Truncate",
     "Write",
+    "WriteRange",
     "abandoned",
     "ancestors",
     "below",
@@ -268,6 +273,112 @@ class Touch(Filling):
             return Refusal({UncommittedFileError})
         data = there.data if isinstance(there, File) else b""
         return answered(fill(tree, self.path, File(data, self.stamp)))
+
+
+@dataclass(frozen=True)
+class Append(Filling):
+    """`append`."""
+
+    stamp: int
+    path: str
+    data: bytes
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        status = await fs.append(self.path, self.data)
+        assert status.committed
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        there = tree.get(self.path)
+        if isinstance(there, Reserved) and not there.expired:
+            return Refusal({UncommittedFileError})
+        if isinstance(there, File) and not self.data:
+            return Answer(None, tree)
+        before = there.data if isinstance(there, File) else b""
+        return answered(fill(tree, self.path, File(before + self.data, self.stamp)))
+
+
+def changed_in_place(
+    tree: Tree, path: str, data: Callable[[bytes], bytes], stamp: int
+) -> Tree | Refusal:
+    """The tree with other bytes in a file that exists."""
+    if is_directory(tree, path):
+        return Refusal({IsDirectoryError})
+    there = tree.get(path)
+    if there is None:
+        return Refusal({PathNotFoundError})
+    if isinstance(there, Reserved):
+        return Refusal({UncommittedFileError})
+    return {**tree, path: File(data(there.data), stamp)}
+
+
+@dataclass(frozen=True)
+class WriteRange(_Changing):
+    """`write_range`."""
+
+    stamp: int
+    path: str
+    offset: int
+    data: bytes
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        await fs.write_range(self.path, self.offset, self.data)
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        def written(before: bytes) -> bytes:
+            head = before[: self.offset].ljust(self.offset, b"\0")
+            return head + self.data + before[self.offset + len(self.data) :]
+
+        result = changed_in_place(tree, self.path, written, self.stamp)
+        return (
+            Answer(None, tree) if not self.data and isinstance(result, dict) else answered(result)
+        )
+
+
+@dataclass(frozen=True)
+class Truncate(_Changing):
+    """`truncate`."""
+
+    stamp: int
+    path: str
+    size: int
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        assert (await fs.truncate(self.path, self.size)).size == self.size
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        there = tree.get(self.path)
+        if isinstance(there, File) and len(there.data) == self.size:
+            return Answer(None, tree)
+
+        def cut(before: bytes) -> bytes:
+            return before[: self.size].ljust(self.size, b"\0")
+
+        return answered(changed_in_place(tree, self.path, cut, self.stamp))
+
+
+@dataclass(frozen=True)
+class Concat(_Changing):
+    """`concat`, of one file or two to another one."""
+
+    stamp: int
+    path: str
+    sources: tuple[str, ...]
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        await fs.concat(self.path, self.sources)
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        named = (self.path, *self.sources)
+        if len(set(named)) < len(named):
+            return Refusal({InvalidArgumentError})
+        if any(path != "/" and path not in tree for path in named):
+            return Refusal({PathNotFoundError})
+        if any(not isinstance(tree.get(path), File) for path in named):
+            return Refusal({IsDirectoryError, UncommittedFileError})
+        files = [node for path in named if isinstance(node := tree[path], File)]
+        joined = b"".join(file.data for file in files)
+        left = {path: node for path, node in tree.items() if path not in self.sources}
+        return Answer(None, {**left, self.path: File(joined, self.stamp)})
 
 
 @dataclass(frozen=True)

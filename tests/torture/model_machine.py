@@ -30,7 +30,9 @@ from s3k_async.testing import Died
 from tests.torture.histories_places import apply_in_tree, locate
 from tests.torture.model import (
     Answer,
+    Append,
     Commit,
+    Concat,
     Copy,
     Delete,
     Exchange,
@@ -45,7 +47,9 @@ from tests.torture.model import (
     Reserved,
     Touch,
     Tree,
+    Truncate,
     Write,
+    WriteRange,
     ancestors,
     below,
     expire,
@@ -106,6 +110,12 @@ number = st.integers(1, 14)
 
 writes = st.builds(Write, st.just(0), paths, data, flags)
 touches = st.builds(Touch, st.just(0), paths)
+appends = st.builds(Append, st.just(0), paths, data)
+in_place: st.SearchStrategy[WriteRange | Truncate] = st.one_of(
+    st.builds(WriteRange, st.just(0), paths, st.sampled_from([0, 1, 40, 400]), data),
+    st.builds(Truncate, st.just(0), paths, st.sampled_from([0, 1, 33, 500])),
+)
+concats = st.builds(Concat, st.just(0), paths, st.lists(paths, min_size=1, max_size=2).map(tuple))
 directories = st.builds(MakeDirectory, st.just(0), paths, flags)
 deletions = st.builds(Delete, st.just(0), paths, flags, flags)
 renames = st.builds(Rename, st.just(0), paths, paths, flags)
@@ -146,6 +156,8 @@ changes: st.SearchStrategy[Any] = st.one_of(
     transactions,
     writes,
     touches,
+    appends,
+    in_place,
     directories,
     deletions,
     renames,
@@ -326,6 +338,38 @@ class VolumeMachine(RuleBasedStateMachine):
     @rule(operation=touches, member=who)
     def touch(self, operation: Touch, member: int) -> None:
         self.call(self.fresh(operation), member)
+
+    @rule(operation=appends, member=who)
+    def append(self, operation: Append, member: int) -> None:
+        self.call(self.fresh(operation), member)
+
+    @rule(choice=st.data(), data=data, member=who)
+    def append_to_what_is_there(self, choice: st.DataObject, data: bytes, member: int) -> None:
+        path = choice.draw(st.sampled_from(["/a", *self.states[0]]))
+        self.append(Append(0, path, data), member)
+
+    @rule(operation=in_place, member=who)
+    def change_in_place(self, operation: WriteRange | Truncate, member: int) -> None:
+        self.call(self.fresh(operation), member)
+
+    @rule(choice=st.data(), operation=in_place, member=who)
+    def change_what_is_there(
+        self, choice: st.DataObject, operation: WriteRange | Truncate, member: int
+    ) -> None:
+        path = choice.draw(st.sampled_from(["/a", *self.states[0]]))
+        self.change_in_place(replace(operation, path=path), member)
+
+    @rule(operation=concats, member=who)
+    def concat(self, operation: Concat, member: int) -> None:
+        sources = [tree.get(path) for tree in self.states for path in operation.sources]
+        if all(not isinstance(node, File) or node.data for node in sources):
+            # Without bytes to append, only the sources are certain to change.
+            self.call(self.fresh(operation), member)
+
+    @rule(choice=st.data(), member=who)
+    def concat_what_is_there(self, choice: st.DataObject, member: int) -> None:
+        there = st.sampled_from(["/a", *self.states[0]])
+        self.concat(Concat(0, choice.draw(there), (choice.draw(there),)), member)
 
     @rule(operation=directories, member=who)
     def makedirs(self, operation: MakeDirectory, member: int) -> None:
