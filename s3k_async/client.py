@@ -385,8 +385,8 @@ class S3kClient:
     async def physical_path(self, path: Path) -> str:
         """The URI of a file's bytes: `s3://bucket/key`, `file:///...`.
 
-        Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, UnsupportedError (an empty
-        file, or one that was appended to or changed in place: see `compact`).
+        Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, UnsupportedError (a file
+        that was appended to or changed in place: see `compact`).
         """
         return await physical_path(self._volume(), self._path(path))
 
@@ -399,10 +399,10 @@ class S3kClient:
             files = [file async for file in client.physical_paths("/sales")]
             spark.read.parquet(*[file.uri for file in files])
 
-        The files are those of a listing, with its consistency (`list`), without empty ones, which
-        have no data. Their data is kept for the grace period of garbage collection, even if the
-        files are changed or deleted. Raises PathNotFoundError, UnsupportedError (a file that was
-        appended to or changed in place: see `compact`).
+        The files are those of a listing, with its consistency (`list`), without those that were
+        truncated to nothing, which have no data. Their data is kept for the grace period of garbage
+        collection, even if the files are changed or deleted. Raises PathNotFoundError,
+        UnsupportedError (a file that was appended to or changed in place: see `compact`).
         """
         return self._values(
             physical_pages(self._volume(), self._path(path), Listing(recursive=recursive))

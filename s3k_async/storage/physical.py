@@ -107,8 +107,6 @@ class PhysicalStorage:
             raise
 
     async def _put_whole(self, object_id: str, view: memoryview) -> Content:
-        if not len(view) and self.extents:
-            return content_of(object_id, ())
         whole = view.obj if isinstance(view.obj, bytes) and len(view.obj) == len(view) else view
         key = self._runtime.physical_key(object_id)
         info = await self.blobs.put(key, whole)
@@ -117,14 +115,9 @@ class PhysicalStorage:
         return Content(key, info.size, info.etag, checksum_of(whole))
 
     def writer(self, object_id: str) -> PhysicalWriter:
-        """A writer to a fresh physical key; an empty file has no object, if files of the volume may
-        have extents."""
+        """A writer to a fresh physical key."""
         return PhysicalWriter(
-            self.blobs,
-            self._runtime.physical_key(object_id),
-            self.tuning,
-            self._slots,
-            empty=content_of(object_id, ()) if self.extents else None,
+            self.blobs, self._runtime.physical_key(object_id), self.tuning, self._slots
         )
 
     async def read(
@@ -353,7 +346,7 @@ class PhysicalStorage:
         if not has_extents(physical):
             return
         if not parse_extents(physical):
-            raise UnsupportedError("an empty file has no physical object", path=physical)
+            raise UnsupportedError("the file is empty, and has no physical object", path=physical)
         raise UnsupportedError(
             "the bytes of the file are not in one physical object, since it was appended to or "
             "changed in place: s3k compact --whole makes them one object",

@@ -36,17 +36,9 @@ class PhysicalWriter:
     """
 
     def __init__(
-        self,
-        blobs: BlobStore,
-        physical: str,
-        tuning: Tuning,
-        slots: anyio.Semaphore,
-        *,
-        empty: Content | None = None,
+        self, blobs: BlobStore, physical: str, tuning: Tuning, slots: anyio.Semaphore
     ) -> None:
-        """`empty`: the content of a file without bytes, for which no blob is stored."""
         self.physical = physical
-        self._empty = empty
         self.size = 0
         """Bytes accepted so far."""
         self._blobs = blobs
@@ -103,9 +95,6 @@ class PhysicalWriter:
         if self._content is not None:
             return self._content
         self._need_open()
-        if self._empty is not None and not self.size:
-            self._content = self._empty
-            return self._content
         try:
             info = await self._store()
             if info.size != self.size:

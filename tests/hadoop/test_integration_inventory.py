@@ -12,6 +12,7 @@ from s3k_async.errors import (
     CrossVolumeError,
     DirectoryNotEmptyError,
     PathExistsError,
+    PathNotFoundError,
 )
 from tests.hadoop.ground import Ground
 
@@ -110,8 +111,10 @@ async def test_previously_created_file_can_be_read(ground: Ground) -> None:
     assert await ground.read(ground.path("file")) == DATA
 
 
-async def test_append(ground: Ground) -> None:
-    """S3-FileSystem 1.0 threw an error (`testAppendThrowsError`)."""
+async def test_append_throws_error(ground: Ground) -> None:
+    """S3-FileSystem 1.0 threw an error for every file, here only for one that is not there."""
+    with pytest.raises(PathNotFoundError):
+        await ground.fs.append(ground.path("file"))
     await ground.write(ground.path("file"), DATA)
 
     async with await ground.fs.append(ground.path("file")) as stream:
