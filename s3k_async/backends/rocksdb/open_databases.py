@@ -1,17 +1,19 @@
 """The RocksDB databases that this process has open: one for each directory, shared by its stores.
 
-RocksDB lets one process open a database, once, and has threads that a fork does not copy: a forked
-child cannot use RocksDB if its parent did.
+RocksDB lets one process open a database, and once. Before a fork all are closed, and RocksDB's
+threads end: they would be missing in the child, which waits for them when it ends. Afterwards the
+parent opens them again, and the child refuses them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import re
+import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, TypeVar
 
@@ -46,36 +48,68 @@ _FILES: Final = re.compile(
 )
 """Names of files of a database."""
 _READERS: Final = 4
+_THREAD_STEP: Final = 0.001
+"""Seconds between looks for RocksDB's threads,"""
+_THREAD_STEPS: Final = 1000
+"""and their number."""
 
 
-class _Process:
-    """The open databases of one process, by the real path of their directories."""
+class _OpenDatabases:
+    """The open databases of this process, by the real path of their directories."""
 
     def __init__(self) -> None:
-        self.id = os.getpid()
         self.lock = threading.RLock()
         self.databases: dict[str, Database] = {}
-        os.register_at_fork(after_in_child=self._keep)
-
-    def _keep(self) -> None:
-        # Their destructors would wait for threads that the child does not have.
-        for database in self.databases.values():
-            if database.handle is not None:
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(database.handle))
-
-
-_processes: dict[str, _Process] = {}
-
-
-def _process(label: str) -> _Process:
-    found = _processes.get("this") or _processes.setdefault("this", _Process())
-    if found.id != os.getpid():
-        raise ForkedClientError(
-            "RocksDB was used before this process was forked, and cannot be used in it: start the "
-            "process in another way (spawn or forkserver of multiprocessing)",
-            path=label,
+        self.inherited: frozenset[str] = frozenset()
+        """Those that the parent had open when it forked this process."""
+        os.register_at_fork(
+            before=self._pause, after_in_parent=self._resume, after_in_child=self._begin_in_child
         )
-    return found
+
+    def _pause(self) -> None:
+        self.lock.acquire()
+        for database in self.databases.values():
+            database.pause()
+        _end_threads()
+
+    def _resume(self) -> None:
+        for database in self.databases.values():
+            database.resume()
+        self.lock.release()
+
+    def _begin_in_child(self) -> None:
+        self.lock = threading.RLock()
+        self.inherited |= self.databases.keys()
+        self.databases = {}
+
+
+_all: dict[str, _OpenDatabases] = {}
+
+
+def _open_databases() -> _OpenDatabases:
+    return _all.get("all") or _all.setdefault("all", _OpenDatabases())
+
+
+def _end_threads() -> None:
+    """End RocksDB's threads, which the next opening starts again."""
+    if "rocksdict" not in sys.modules:
+        return
+    from rocksdict import Env
+
+    env = Env()
+    env.set_low_priority_background_threads(0)
+    env.set_high_priority_background_threads(0)
+    env.set_bottom_priority_background_threads(0)
+    for _ in range(_THREAD_STEPS):
+        if not any(name.startswith("rocksdb:") for name in _thread_names()):
+            return
+        time.sleep(_THREAD_STEP)
+
+
+def _thread_names() -> Iterator[str]:
+    for task in os.listdir("/proc/self/task"):
+        with suppress(OSError), open(f"/proc/self/task/{task}/comm", encoding="utf-8") as file:
+            yield file.read()
 
 
 class SharedDatabase:
@@ -139,46 +173,52 @@ class SharedDatabase:
         """Close the database if no other store of the process uses it. Idempotent."""
         self._closed = True
         database, self._database = self._database, None
-        process = _processes.get("this")
-        if database is not None and process is not None and process.id == os.getpid():
-            await self._threads.run(lambda: _release(process, database))
+        if database is not None and database.process == os.getpid():
+            await self._threads.run(lambda: _release(_open_databases(), database))
 
     def _current(self) -> Database | None:
         """The database if this store has it open."""
-        _process(self.label)
         database = self._database
-        return None if database is None or database.is_closed else database
+        if database is None or database.is_closed or database.process != os.getpid():
+            return None
+        return database
 
     def _opened(self) -> Database:
         if database := self._current():
             return database
-        process = _process(self.label)
-        with process.lock:
+        opened = _open_databases()
+        with opened.lock:
             if self._closed:
                 raise ClosedClientError("the store is closed", path=self.label)
             if database := self._current():  # another thread has opened it
                 return database
-            database = self._shared(process, create=False)
+            database = self._shared(opened, create=False)
             if database.read(lambda found: found.get(FORMAT_KEY)) is None:
-                _release(process, database)
+                _release(opened, database)
                 raise VolumeNotFoundError("no such database", path=self.label)
             self._database = database
             return database
 
-    def _shared(self, process: _Process, *, create: bool) -> Database:
+    def _shared(self, opened: _OpenDatabases, *, create: bool) -> Database:
         """The open database, with one more user."""
         place = os.path.realpath(self.path)
-        database = process.databases.get(place)
+        if place in opened.inherited:
+            raise ForkedClientError(
+                "the RocksDB database was open when this process was forked, and stays with the "
+                "parent: close it before the fork",
+                path=self.label,
+            )
+        database = opened.databases.get(place)
         if database is None:
             if not create and not os.path.exists(os.path.join(self.path, _CURRENT)):
                 raise VolumeNotFoundError("no such database", path=self.label)
             database = Database(self.path, self.label, create=create, with_blobs=self._with_blobs)
-            process.databases[place] = database
+            opened.databases[place] = database
         database.users += 1
         try:
             database.read(self._check)
         except BaseException:
-            _release(process, database)
+            _release(opened, database)
             raise
         return database
 
@@ -198,15 +238,15 @@ class SharedDatabase:
             )
 
     def _create(self) -> bool:
-        process = _process(self.label)
-        with process.lock, os_errors(self.path):
+        opened = _open_databases()
+        with opened.lock, os_errors(self.path):
             make_directories(self.path)
             foreign = [name for name in os.listdir(self.path) if not _FILES.fullmatch(name)]
             if foreign and not os.path.exists(os.path.join(self.path, _CURRENT)):
                 raise NotAVolumeError(
                     f"the directory has other files, such as {min(foreign)!r}", path=self.path
                 )
-            database = self._shared(process, create=True)
+            database = self._shared(opened, create=True)
             try:
                 made = database.read(lambda found: found.get(FORMAT_KEY)) is None
                 if made:
@@ -215,19 +255,19 @@ class SharedDatabase:
                     sync_directory(self.path)
                     sync_directory(os.path.dirname(self.path))
             except BaseException:
-                _release(process, database)
+                _release(opened, database)
                 raise
             if self._current():
-                _release(process, database)
+                _release(opened, database)
             else:
                 self._database = database
             return made
 
     def _drop(self, unless: Callable[[Database], bool] | None) -> bool:
-        process = _process(self.label)
-        with process.lock, os_errors(self.path):
+        opened = _open_databases()
+        with opened.lock, os_errors(self.path):
             try:
-                database = self._shared(process, create=False)
+                database = self._shared(opened, create=False)
             except VolumeNotFoundError:
                 pass
             else:
@@ -243,8 +283,8 @@ class SharedDatabase:
                     if not database.close(agreed):
                         return False
                 finally:
-                    _release(process, database)
-                process.databases.pop(os.path.realpath(self.path), None)
+                    _release(opened, database)
+                opened.databases.pop(os.path.realpath(self.path), None)
             self._database = None
             self._unlink_files()
             return True
@@ -262,12 +302,12 @@ class SharedDatabase:
             os.rmdir(above)
 
 
-def _release(process: _Process, database: Database) -> None:
+def _release(opened: _OpenDatabases, database: Database) -> None:
     """End one use of the database, and close it after the last one."""
-    with process.lock:
+    with opened.lock:
         database.users -= 1
         if database.users == 0 and not database.is_closed:
-            process.databases = {
-                place: each for place, each in process.databases.items() if each is not database
+            opened.databases = {
+                place: each for place, each in opened.databases.items() if each is not database
             }
             database.close()

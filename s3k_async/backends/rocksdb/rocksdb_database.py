@@ -10,17 +10,18 @@ call is short, and a long operation consists of many.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from s3k_async.backends.rocksdb.rocksdb_errors import rocksdb_errors
 from s3k_async.backends.write_queue import WriteQueue
-from s3k_async.errors import ConfigError, S3kError, ThrottledError, copy_of
+from s3k_async.errors import ConfigError, NoSpaceError, S3kError, ThrottledError, copy_of
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict, ReadOptions, WriteBatch, WriteOptions
@@ -38,6 +39,8 @@ _CACHE_BYTES: Final = 32 << 20
 _OPEN_FILES: Final = 256
 _FILE_BLOB: Final = 16 << 10
 """Bytes of a value that compactions do not rewrite, in a database of blobs."""
+_ROOM_BYTES: Final = 8 << 20
+"""Free space that RocksDB needs to be opened, besides that of its write-ahead log."""
 _STALL_STEP: Final = 0.01
 """Seconds between attempts to write while flushes and compactions catch up,"""
 _STALL_STEPS: Final = 1000
@@ -115,10 +118,13 @@ class Database:
         self.path = path
         self.label = label
         self.users = 0
+        self.process: Final = os.getpid()
         self._with_blobs = with_blobs
         self._condition = threading.Condition()
         self._inside = 0
         self._closed = False
+        self._paused = False
+        self._has_failed = False
         self._rdict: Rdict | None = self._open(create=create)
         self._writes = self._new_queue()
         self._synced, self._unsynced = _write_options(sync=True), _write_options(sync=False)
@@ -211,14 +217,29 @@ class Database:
                 self._closed = False
         return agrees
 
-    @property
-    def handle(self) -> Rdict | None:
-        """The open database, for a forked child."""
-        return self._rdict
+    def pause(self) -> None:
+        """Let the calls under way end, close RocksDB, and delay other calls until `resume`."""
+        with self._condition:
+            while self._paused:  # by another thread
+                self._condition.wait()
+            self._paused = True
+            while self._inside:
+                self._condition.wait()
+            self._release()
+
+    def resume(self) -> None:
+        """Open RocksDB again, or let the next call do it and report why it cannot."""
+        with self._condition:
+            self._paused = False
+            with suppress(S3kError):
+                self._rdict = self._rdict or self._open(create=False)
+            self._condition.notify_all()
 
     @contextmanager
     def _entered(self, *, writing: bool = False) -> Iterator[None]:
         with self._condition:
+            while self._paused:
+                self._condition.wait()
             if not writing:  # what was submitted before the close is committed
                 self._require_open()
             if self._rdict is None:
@@ -270,6 +291,8 @@ class Database:
         batch = None
         for write in writes:
             try:
+                if self._has_failed:
+                    self._recover()
                 with self._entered(writing=True):
                     batch = batch or Batch(self)
                     outcomes.append(_outcome(write, batch))
@@ -294,16 +317,25 @@ class Database:
             except ThrottledError:
                 time.sleep(_STALL_STEP)  # RocksDB itself would wait with the interpreter's lock
             except S3kError:
-                self._fail()
+                self._has_failed = True
                 raise
         raise ThrottledError("flushes and compactions do not keep up", path=self.label)
 
-    def _fail(self) -> None:
-        """Close RocksDB, which refuses all writes after an error; the next call opens it again."""
-        with self._condition:
-            while self._inside > 1:  # the writer itself is inside
-                self._condition.wait()
-            self._release()
+    def _recover(self) -> None:
+        """Open RocksDB again, which refuses all writes after an error. Without room for this,
+        raises NoSpaceError, and reads go on."""
+        needed = _ROOM_BYTES + sum(
+            entry.stat().st_size for entry in os.scandir(self.path) if entry.name.endswith(".log")
+        )
+        disk = os.statvfs(self.path)
+        if disk.f_bavail * disk.f_frsize < needed:
+            raise NoSpaceError(
+                f"the disk is full: free {needed >> 20} MiB there, and repeat the call",
+                path=self.label,
+            )
+        self.pause()
+        self._has_failed = False
+        self.resume()
 
 
 def _outcome(write: Write[Any], batch: Batch) -> Any:

@@ -26,12 +26,14 @@ __all__ = ["rocksdb_errors"]
 
 _FULL: Final = ("No space left", "quota exceeded", "File too large")
 _DENIED: Final = ("Permission denied", "Operation not permitted", "Read-only file system")
+_SYNCING: Final = ("While fsync", "While fdatasync")
 _LOCKED: Final = ("While lock file", "lock hold by current process")
 
 
 @contextmanager
 def rocksdb_errors(path: str, *, committing: bool = False) -> Iterator[None]:
-    """Map errors of RocksDB. While `committing`, an I/O error leaves the outcome unknown."""
+    """Map errors of RocksDB. While `committing`, an I/O error leaves the outcome unknown, unless
+    there was no room for the record in the log."""
     try:
         yield
     except Exception as error:
@@ -53,6 +55,8 @@ def _mapped(text: str, path: str, committing: bool) -> S3kError:
             "directory",
             path=path,
         )
+    if committing and any(each in text for each in _SYNCING):
+        return ResponseLostError(f"the commit failed midway ({text})", path=path)
     if any(each in text for each in _FULL):
         return NoSpaceError(
             f"the disk, the quota or the file size allowed is used up: {MAKE_ROOM}", path=path
@@ -63,6 +67,6 @@ def _mapped(text: str, path: str, committing: bool) -> S3kError:
         return ThrottledError(f"RocksDB refused a write for now ({text})", path=path)
     if code == "Corruption":
         return CorruptDataError(f"the RocksDB database is damaged ({text})", path=path)
-    if code == "IO error" and committing:
+    if committing and code == "IO error":
         return ResponseLostError(f"the commit failed midway ({text})", path=path)
     return ServiceError(f"RocksDB failed: {text}", path=path, service_code=code)
