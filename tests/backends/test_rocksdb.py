@@ -600,6 +600,26 @@ async def test_a_reader_sees_one_version_of_a_blob_that_is_replaced(tmp_path: Pa
     await blobs.close()
 
 
+async def test_the_space_of_deleted_blobs_is_returned(tmp_path: Path) -> None:
+    blobs = blobs_at(tmp_path)
+    await blobs.create()
+    content = os.urandom(4 * MIB)
+
+    def size() -> int:
+        return sum(each.stat().st_size for each in (tmp_path / "blobs").iterdir())
+
+    for round_ in ("a", "b"):
+        for number in range(18):
+            await blobs.put(f"{round_}{number}", content)
+        await blobs.delete_many([f"{round_}{number}" for number in range(18)])
+    for _ in range(100):
+        if size() < 80 * MIB:
+            break
+        await asyncio.sleep(0.1)
+    assert size() < 80 * MIB
+    await blobs.close()
+
+
 async def test_missing_pieces_are_damage(tmp_path: Path) -> None:
     blobs = blobs_at(tmp_path)
     await blobs.create()

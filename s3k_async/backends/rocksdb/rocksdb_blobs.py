@@ -540,6 +540,7 @@ def _discard(batch: Batch, key: str) -> None:
         return
     head = _decoded(stored)
     batch.delete(place)
+    batch.freed += head.size
     if head.has_parts:
         for kind in (_PIECES, _INDEX):
             batch.delete_range(*_below(kind, head.content))

@@ -35,12 +35,20 @@ _WRITES: Final = 64
 _BATCH_BYTES: Final = 8 << 20
 _BUFFER_BYTES: Final = 32 << 20
 """Bytes of a memtable, and of the write-ahead log that belongs to it."""
+_FREED_BYTES: Final = 64 << 20
+"""Bytes removed, after which the memtable is flushed."""
 _CACHE_BYTES: Final = 32 << 20
 _OPEN_FILES: Final = 256
 _FILE_BLOB: Final = 16 << 10
 """Bytes of a value that compactions do not rewrite, in a database of blobs."""
 _ROOM_BYTES: Final = 8 << 20
 """Free space that RocksDB needs to be opened, besides that of its write-ahead log."""
+_GC_CUTOFF: Final = 0.5
+"""Share of the blob files, the oldest, whose values compactions move,"""
+_GC_THRESHOLD: Final = 0.5
+"""and the share of garbage in them that starts a compaction."""
+_GC_FLUSHES: Final = 2
+"""Flushes after which their files are compacted."""
 _STALL_STEP: Final = 0.01
 """Seconds between attempts to write while flushes and compactions catch up,"""
 _STALL_STEPS: Final = 1000
@@ -72,6 +80,8 @@ class Batch:
         self._changes: list[tuple[bytes, bytes | None, bytes | None]] = []
         self.size = 0
         """Bytes of the changes."""
+        self.freed = 0
+        """Bytes of the values that they remove, as far as the writes have counted them."""
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key, or None."""
@@ -125,6 +135,7 @@ class Database:
         self._closed = False
         self._paused = False
         self._has_failed = False
+        self._freed = 0
         self._rdict: Rdict | None = self._open(create=create)
         self._writes = self._new_queue()
         self._synced, self._unsynced = _write_options(sync=True), _write_options(sync=False)
@@ -313,6 +324,7 @@ class Database:
             try:
                 with rocksdb_errors(self.label, committing=True):
                     self._rocks.write(batch.changes(), options)
+                self._reclaim(batch.freed)
                 return
             except ThrottledError:
                 time.sleep(_STALL_STEP)  # RocksDB itself would wait with the interpreter's lock
@@ -320,6 +332,16 @@ class Database:
                 self._has_failed = True
                 raise
         raise ThrottledError("flushes and compactions do not keep up", path=self.label)
+
+    def _reclaim(self, freed: int) -> None:
+        """After much was removed, start a flush, and with it the compactions that return space:
+        removals alone hardly fill a memtable."""
+        self._freed += freed
+        if self._freed >= _FREED_BYTES:
+            self._freed = 0
+            # The write is durable; the next one reports what is wrong.
+            with suppress(S3kError), rocksdb_errors(self.label):
+                self._rocks.flush(wait=False)
 
     def _recover(self) -> None:
         """Open RocksDB again, which refuses all writes after an error. Without room for this,
@@ -380,4 +402,7 @@ def _options(*, create: bool, with_blobs: bool) -> Options:
         options.set_enable_blob_files(True)
         options.set_min_blob_size(_FILE_BLOB)
         options.set_enable_blob_gc(True)
+        options.set_blob_gc_age_cutoff(_GC_CUTOFF)
+        options.set_blob_gc_force_threshold(_GC_THRESHOLD)
+        options.set_level_zero_file_num_compaction_trigger(_GC_FLUSHES)
     return options
