@@ -49,9 +49,17 @@ from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
 from tests.support import fake_runtime, under
 
 everywhere = volume_backends(
-    "memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs", "dynoxide+moto", "redis"
+    "memory",
+    "embedded",
+    "dynoxide+seaweedfs",
+    "dynamodb_local+seaweedfs",
+    "dynoxide+moto",
+    "redis",
+    "rocksdb",
 )
-tagged = volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynoxide+moto", "redis")
+tagged = volume_backends(
+    "memory", "embedded", "dynoxide+seaweedfs", "dynoxide+moto", "redis", "rocksdb"
+)
 
 
 def in_memory(**changes: Any) -> VolumeConfig:

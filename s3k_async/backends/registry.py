@@ -117,6 +117,7 @@ TABLES: Final = Registry[TableLocation](
         "memory": f"{_HERE}.memory:MemoryTable",
         "redis": f"{_HERE}.redis:RedisTable",
         "rediss": f"{_HERE}.redis:RedisTable",
+        "rocksdb": f"{_HERE}.rocksdb:RocksdbTable",
         "sqlite": f"{_HERE}.sqlite:SqliteFile",
     },
     scheme=re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):"),
@@ -131,6 +132,7 @@ BLOBS: Final = Registry[BlobLocation](
         "memory": f"{_HERE}.memory:MemoryBlobs",
         "redis": f"{_HERE}.redis:RedisBlobs",
         "rediss": f"{_HERE}.redis:RedisBlobs",
+        "rocksdb": f"{_HERE}.rocksdb:RocksdbBlobs",
         "s3": f"{_HERE}.s3:S3Bucket",
     },
     scheme=re.compile(r"(.*?)://", re.DOTALL),  # `a:b` is a path

@@ -72,6 +72,7 @@ ITEM_SUBJECTS = {
     "extenddb": Subject("dynamodb", "{name}", "extenddb"),
     "reference": Subject("dynamodb", "{name}", "dynoxide"),
     "redis": Subject("redis", "redis://default@{server}/1/{name}", "redis_server"),
+    "rocksdb": Subject("rocksdb", "rocksdb://{directory}/table"),
 }
 """By the wire, but for `reference`, which is aioboto3's path."""
 BLOB_SUBJECTS = {
@@ -80,6 +81,7 @@ BLOB_SUBJECTS = {
     "seaweedfs": Subject("s3", "s3://{name}/{prefix}", "seaweedfs"),
     "moto_s3": Subject("s3", "s3://{name}/{prefix}", "moto_s3"),
     "redis": Subject("redis", "redis://default@{server}/2/{name}/{prefix}", "redis_server"),
+    "rocksdb": Subject("rocksdb", "rocksdb://{directory}/{name}/{prefix}"),
     "reference_s3": Subject("s3", "s3://{name}/{prefix}", "seaweedfs"),
 }
 """As `ITEM_SUBJECTS`; `reference_s3` is aioboto3's path."""
@@ -102,7 +104,7 @@ S3 = {
     for name, subject in BLOB_SUBJECTS.items()
     if subject.engine and subject.scheme == "s3"
 }
-RACING_BLOB_STORES = ("memory", "local", "seaweedfs", "redis")
+RACING_BLOB_STORES = ("memory", "local", "seaweedfs", "redis", "rocksdb")
 """Without moto, which is slow, and neither atomic nor stable under concurrent writes."""
 
 

@@ -456,6 +456,9 @@ async def test_uris(blobs: Blobs, blob_store: str) -> None:
         elif blob_store == "redis":
             assert uri.startswith("redis://127.0.0.1:")
             assert unquote(uri).endswith(f"-main/{key}")
+        elif blob_store == "rocksdb":
+            assert uri.startswith("rocksdb:///")
+            assert unquote(uri).endswith(f"-main/{key}")
         else:
             bucket, _, rest = uri.removeprefix("s3://").partition("/")
             assert uri.startswith("s3://")

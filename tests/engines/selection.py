@@ -62,7 +62,7 @@ SAMPLE = frozenset(
 ABOVE_THE_BACKENDS = ("adapters/", "client/")
 """Folders of the tests of the client and of the libraries."""
 
-_WITHOUT_ENGINE = frozenset({"memory", "embedded"})
+_WITHOUT_ENGINE = frozenset({"memory", "embedded", "rocksdb"})
 
 
 def in_short_run(test: str, parameters: Collection[str], *, has_twin: bool) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import pytest
@@ -17,6 +18,7 @@ from botocore.config import Config
 from botocore.session import Session, get_session
 
 from s3k_async.backends.redis import RedisBlobs, RedisServer, RedisTable
+from s3k_async.backends.rocksdb import RocksdbBlobs, RocksdbTable
 from s3k_async.config import (
     AwsConfig,
     BlobLocation,
@@ -51,6 +53,7 @@ BACKENDS: dict[str, tuple[str, ...]] = {
     "dynoxide+moto": ("dynoxide", "moto_s3"),
     "dynoxide+seaweedfs": ("dynoxide", "seaweedfs"),
     "redis": ("redis_server",),
+    "rocksdb": (),
 }
 """Name of a combination to the fixtures of the engines it needs: table first, then blobs."""
 
@@ -144,6 +147,8 @@ class Rooms:
             return self._enter(fresh_table(self._engines[0]))
         if self._backend == "memory":
             return MemoryTable(fresh_name("table"))
+        if self._backend == "rocksdb":
+            return RocksdbTable(self._short_directory())
         return SqliteFile(str(self._directory / f"{fresh_name('table')}.db"))
 
     def blobs(self) -> BlobLocation:
@@ -156,6 +161,8 @@ class Rooms:
             return self._enter(fresh_bucket(self._engines[1], prefix))
         if self._backend == "memory":
             return MemoryBlobs(fresh_name("blobs"))
+        if self._backend == "rocksdb":
+            return RocksdbBlobs(self._short_directory())
         return LocalDirectory(str(self._directory / fresh_name("blobs")))
 
     def close(self) -> None:
@@ -168,6 +175,10 @@ class Rooms:
         address, aws = self._engines[0].endpoint.rpartition("/")[2], self._engines[0].aws()
         host, _, port = address.partition(":")
         return RedisServer(host, int(port), user=aws.access_key_id.reveal()), aws
+
+    def _short_directory(self) -> str:
+        # Absolute paths of data and log have to fit into a table tag.
+        return os.path.join(self._enter(TemporaryDirectory(prefix="s3k-")), "d")
 
     def _enter(self, place: AbstractContextManager[T]) -> T:
         location = place.__enter__()

@@ -123,7 +123,9 @@ async def restored(
     return report
 
 
-@volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs", "redis")
+@volume_backends(
+    "memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs", "redis", "rocksdb"
+)
 async def test_every_path_version_time_and_byte_comes_back(new_volume: VolumeMaker) -> None:
     config = new_volume(suffix_count=7)
     await lived(config, 140 if new_volume.backend == "memory" else 56)

@@ -106,7 +106,10 @@ class Crowd:
 
 @pytest.mark.layouts("path", "tree")
 @volume_backends(
-    "dynoxide+seaweedfs", "redis", slow=["memory", "embedded", "dynamodb_local+seaweedfs"]
+    "dynoxide+seaweedfs",
+    "redis",
+    "rocksdb",
+    slow=["memory", "embedded", "dynamodb_local+seaweedfs"],
 )
 async def test_a_loop_of_collections_beside_a_crowd_loses_nothing(
     new_volume: VolumeMaker, layout: LayoutName, tmp_path: Path

@@ -62,7 +62,9 @@ async def check_readable(settings: VolumeConfig) -> None:
         assert {status.name async for status in fs.list("/a")} == {"1", "2", "deep"}
 
 
-@volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs", "redis")
+@volume_backends(
+    "memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs", "redis", "rocksdb"
+)
 async def test_the_suffix_count_of_a_volume_can_be_changed(
     new_volume: VolumeMaker, layout: LayoutName
 ) -> None:

@@ -25,7 +25,7 @@ from tests.engines.volumes import VolumeMaker, module_volume_backends
 
 pytestmark = [
     module_volume_backends(
-        "memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs", "redis"
+        "memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs", "redis", "rocksdb"
     ),
     pytest.mark.asyncio(loop_scope="module"),
 ]

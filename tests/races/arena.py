@@ -31,7 +31,7 @@ from tests.races.operations import Operation, Outcome, Tree, parent_of
 from tests.races.order import Done, explain
 
 everywhere = volume_backends(
-    "memory", "embedded", "dynamodb_local+seaweedfs", "dynoxide+seaweedfs", "redis"
+    "memory", "embedded", "dynamodb_local+seaweedfs", "dynoxide+seaweedfs", "redis", "rocksdb"
 )
 """Races run on every combination of stores but moto's: its concurrent writes can vanish."""
 
