@@ -41,7 +41,9 @@ from tests.level import FULL
 
 pytestmark = pytest.mark.layouts("path", "tree")
 
-backends = volume_backends("memory", "embedded", "redis", "dynoxide+seaweedfs", "dynoxide+moto")
+backends = volume_backends(
+    "memory", "embedded", "redis", "rocksdb", "dynoxide+seaweedfs", "dynoxide+moto"
+)
 
 
 async def extents(fs: S3kClient, path: str = "/f") -> int:
