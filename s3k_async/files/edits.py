@@ -320,22 +320,21 @@ async def _change(
     """
     need_extents(volume, path)
     store = volume.store
-    if blank is None and not expected:
-        need_readable(await existing(store, path))
+    prepare = store.prepare_existing if blank is None else store.prepare
     race = ConflictBackoff(store)
     made = uploads or _Uploads(volume.storage)
     try:
         while True:
-            target = await store.prepare(path)
+            try:
+                target = await prepare(path)
+            except PathNotFoundError as error:
+                if expected:
+                    raise _gone(path) from error
+                raise
             current = target.current
             if expected and (current is None or current.id != expected):
-                raise ConflictError(
-                    "the file was removed or replaced since it was opened", path=path
-                )
-            if current is None:
-                if blank is None:
-                    raise PathNotFoundError("no such file", path=path)
-            else:
+                raise _gone(path)
+            if current is not None:
                 need_readable(current)
             lease_ms = await made.begin(target)
             before = () if current is None else extents_of(current.content, current.id)
@@ -360,6 +359,10 @@ async def _change(
     except S3kError as error:
         await made.drop(error)
         raise
+
+
+def _gone(path: str) -> ConflictError:
+    return ConflictError("the file was removed or replaced since it was opened", path=path)
 
 
 class _Uploads:

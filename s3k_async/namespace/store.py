@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from s3k_async._core.concurrency import to_the_end
-from s3k_async.backends.ports.items import ABSENT, Action, Delete, Put
+from s3k_async.backends.ports.items import ABSENT, Action, Check, Delete, Put
 from s3k_async.errors import (
     BusyError,
     ConditionFailedError,
@@ -74,6 +74,43 @@ class MetadataStore(DirectoryStore):
             self.still_time(deadline, path)
             await (self.resolve(current) if current.pending else self.abandon(current))
         return self.target(path, current, chain)
+
+    async def prepare_existing(self, path: str) -> WriteTarget:
+        """As `prepare`, of a file that exists: no parents are created for a missing one.
+
+        Raises PathNotFoundError, IsDirectoryError, BusyError.
+        """
+        self.require_writable(path)
+        deadline = self.deadline()
+        while True:
+            since = Moment.now(self.runtime)
+            chain = await self.layout.chain(path)
+            current = chain[-1][1]
+            if current is None:
+                raise PathNotFoundError("no such file or directory", path=path)
+            if current.is_dir:
+                raise IsDirectoryError("a directory is at the path", path=path)
+            held = [entry for _, entry in chain[-2:] if entry is not None and entry.pending]
+            if not held and all(entry is not None for _, entry in chain):
+                break
+            # As in `prepare`: a file that is read while its directory is being removed could be a
+            # creation that is about to be withdrawn.
+            self.still_time(deadline, path)
+            if held:
+                await self.resolve(held[-1])
+                continue
+            try:
+                await self.make_missing(
+                    chain[:-1], Check(self.keys.of(current), unchanged(current))
+                )
+            except ConditionFailedError as error:
+                await self.resolve_refusal(error, path)
+        if not self.keys.by_id:
+            return self.target(path, current)
+        parent = chain[-2][1]
+        assert parent is not None
+        confirmed = ConfirmedChain(self.keys.directory(parent), directories_above(chain), since)
+        return self.target(path, current, confirmed)
 
     def ran_out(self, entry: Entry) -> bool:
         """Whether this is a reservation with an expired lease."""

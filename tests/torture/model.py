@@ -308,7 +308,8 @@ def changed_in_place(
         return Refusal({PathNotFoundError})
     if isinstance(there, Reserved):
         return Refusal({UncommittedFileError})
-    return {**tree, path: File(data(there.data), stamp)}
+    # One that is seen early gets its directories by this.
+    return {**(with_parents(tree, path) or tree), path: File(data(there.data), stamp)}
 
 
 @dataclass(frozen=True)
