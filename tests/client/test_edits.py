@@ -613,3 +613,38 @@ async def test_a_cancelled_change_leaves_the_file(fs: S3kClient) -> None:
             await task
     assert (await fs.read("/f")).startswith((b"01", b"0X"))
     assert await problems(fs) == []
+
+
+@pytest.mark.parametrize("verb", ["write_range", "truncate", "compact", "concat"])
+async def test_the_directories_of_a_removed_file_are_not_made_again(
+    layout: LayoutName, verb: str
+) -> None:
+    """The file is read; before it is written, it is gone with its directory."""
+    config = memory_config(TUNING, layout)
+    await init_volume(config)
+    faults = FaultPlan()
+    async with S3kClient(config=config) as other, faulty_client(faults, config) as fs:
+        await fs.write("/d/f", b"0123456789")
+        await fs.append("/d/f", b"abcdef")
+        await fs.write("/g", b"g")
+        await fs._volume().log.drained()
+        changes: dict[str, Verb] = {
+            "write_range": lambda fs: fs.write_range("/d/f", 1, b"XY"),
+            "truncate": lambda fs: fs.truncate("/d/f", 2),
+            "compact": lambda fs: fs.compact("/d/f", whole=True),
+            "concat": lambda fs: fs.concat("/d/f", ["/g"]),
+        }
+        came = False
+
+        async def gate(call: Call) -> None:
+            nonlocal came
+            if not came and call.store == "items" and call.method in ("write", "transact"):
+                came = True
+                await other.delete("/d", recursive=True, wait=True)
+
+        faults.gate = gate
+        with pytest.raises((PathNotFoundError, ConflictError)):
+            await changes[verb](fs)
+        assert came
+        faults.gate = None
+        assert await contents(fs) == {"/g": b"g"}

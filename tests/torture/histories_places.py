@@ -31,9 +31,7 @@ from tests.torture.model import (
     Reserve,
     Reserved,
     Tree,
-    Truncate,
     Write,
-    WriteRange,
     ancestors,
     below,
     is_below,
@@ -193,9 +191,7 @@ def paths_of(operation: Verb) -> tuple[str, ...]:
     match operation:
         case Rename() if operation.source != operation.target:
             return operation.source, operation.target
-        case (
-            Filling() | Commit() | Delete() | Purge() | MakeDirectory() | WriteRange() | Truncate()
-        ):
+        case Filling() | Commit() | Delete() | Purge() | MakeDirectory():
             return (operation.path,)
     return ()
 
@@ -205,9 +201,7 @@ def rebase(operation: Verb, paths: tuple[str, ...]) -> Verb:
     match operation:
         case Rename():
             return replace(operation, source=paths[0], target=paths[1])
-        case (
-            Filling() | Commit() | Delete() | Purge() | MakeDirectory() | WriteRange() | Truncate()
-        ):
+        case Filling() | Commit() | Delete() | Purge() | MakeDirectory():
             return replace(operation, path=paths[0])  # type: ignore[type-var]
     return operation
 
