@@ -13,9 +13,11 @@ it joins neighbours until half of them are left, those with the fewest bytes fir
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias
 
 from s3k_async._core.concurrency import gather
@@ -44,6 +46,7 @@ from s3k_async.storage.extents import (
     cut,
     extents_of,
     format_extents,
+    has_extents,
     joined,
     physical_keys,
 )
@@ -77,8 +80,10 @@ REWRITTEN: Final = 1024 * 1024
 """Bytes that a change may rewrite for compaction, or twice its own if they are more, while a file
 has at most HARD_LIMIT extents."""
 HARD_LIMIT: Final = 512
-"""Extents that a file never exceeds, some 45 KiB of its item: a change that would leave more joins
-them until half are left, whatever that rewrites."""
+"""Extents after which a change joins them until half are left, whatever that rewrites: some 45 KiB
+of the item. Only holes longer than COMPACTED are never filled."""
+SPARSE_LIMIT: Final = 2048
+"""Most extents of a file, if such holes keep them apart: some 120 KiB of the item."""
 COMPACTED: Final = 64 * 1024 * 1024
 """Bytes of the objects that `compact` makes."""
 LARGEST_FILE: Final = 5 * 1024**4
@@ -92,6 +97,8 @@ Piece: TypeAlias = Extent | memoryview
 """A part of a file's new content: one that is stored, or one to be uploaded."""
 Run: TypeAlias = tuple[Piece, ...]
 """Pieces that are stored together. A run of one extent stays as it is."""
+_AGAIN: Final = memoryview(b"")
+"""With this piece, a run of one extent is stored again."""
 Edit: TypeAlias = Callable[[tuple[Extent, ...]], Sequence[Run]]
 """The new content of a file, from its present extents."""
 
@@ -213,15 +220,17 @@ async def truncate(volume: Volume, path: str, size: int, *, expected: str = "") 
 async def compact(volume: Volume, path: str, *, whole: bool) -> Entry:
     """Join the extents of a file to objects of up to COMPACTED bytes, without the bytes that it no
     longer refers to; `whole`: to one object, whose holes become zeros. The modification time stays.
+    A file that is one object, and an extent longer than COMPACTED, stay as they are.
     """
 
     def edit(extents: tuple[Extent, ...]) -> Sequence[Run]:
         if whole:
-            is_done = len(extents) < 2 and all(each.checksum for each in extents)
-            return _apart(extents) if is_done else [extents]
+            return [(*extents, _AGAIN)] if extents else []
         return _grouped(extents)
 
-    return await _change(volume, path, edit, keeps_time=True)
+    return await _change(
+        volume, path, edit, keeps_time=True, skips=lambda content: not has_extents(content.physical)
+    )
 
 
 async def concat(volume: Volume, path: str, sources: Sequence[str]) -> ChangeResult:
@@ -274,7 +283,9 @@ async def _concat(
         added = extents_of(copied, entry.id)
         uploads.give(added, entry.id, lease_ms)
         extents += added
-    content = content_of(entry.id, await uploads.extents(_compacted(_apart(joined(extents)))))
+    content = content_of(
+        entry.id, await uploads.extents(_compacted(_apart(joined(extents)), entry.path))
+    )
     write = WriteFile(
         entry.path,
         entry.id,
@@ -310,13 +321,15 @@ async def _change(
     uploads: _Uploads | None = None,
     expected: str = "",
     keeps_time: bool = False,
+    skips: Callable[[Content], bool] = lambda _: False,
 ) -> Entry:
     """Publish the content that `edit` makes of a file's extents. No new version is made if nothing
     changes.
 
     `blank`: the content of a file that does not exist, which is created then; None: it has to
     exist. `uploads`: with objects that were uploaded for the file before. `expected`: the object id
-    that the file must have. `keeps_time`: the modification time stays.
+    that the file must have. `keeps_time`: the modification time stays. `skips`: whether nothing is
+    changed in a file with this content.
     """
     need_extents(volume, path)
     store = volume.store
@@ -338,10 +351,12 @@ async def _change(
                 need_readable(current)
             lease_ms = await made.begin(target)
             before = () if current is None else extents_of(current.content, current.id)
-            runs = edit(before)
+            is_done = current is not None and skips(current.content)
+            runs = _apart(before) if is_done else edit(before)
             _need_size(sum(map(_size, runs)), path, "a size")
-            after = joined(await made.extents(_compacted(runs)))
+            after = joined(await made.extents(_compacted(runs, path)))
             if current is not None and tuple(after) == before:
+                await made.drop_unused(current.physical or "")
                 return current
             content = content_of(target.object_id, after)
             try:
@@ -469,8 +484,8 @@ def _appended(extents: Sequence[Extent], data: memoryview) -> list[Run]:
 
 
 def _grouped(extents: Iterable[Extent]) -> list[Run]:
-    """Neighbours that are stored together, up to COMPACTED bytes. Extents that cover their object
-    and have no neighbours stay as they are, and so do holes."""
+    """Neighbours that are stored together, up to COMPACTED bytes. Holes stay as they are, and of
+    the extents without neighbours those that cover their object, and longer ones."""
     groups: list[list[Extent]] = []
     for each in extents:
         last = groups[-1] if groups else None
@@ -483,32 +498,87 @@ def _grouped(extents: Iterable[Extent]) -> list[Run]:
             last.append(each)
         else:
             groups.append([each])
-    return [tuple(group) for group in groups]
+    return [
+        (*group, _AGAIN) if len(group) == 1 and _is_partial(group[0]) else tuple(group)
+        for group in groups
+    ]
 
 
-def _compacted(runs: Sequence[Run]) -> list[Run]:
-    """The same content in at most HARD_LIMIT runs, and in fewer if that rewrites little."""
-    found = list(runs)
-    if len(found) <= MOST_EXTENTS:
-        return found
-    budget = max(REWRITTEN, 2 * sum(_size(run) for run in found if _rewrites(run) == 0))
-    while len(found) > LEFT_EXTENTS:
-        cost, place = _cheapest(found)
-        if cost > budget:
-            break
-        budget -= cost
-        found[place : place + 2] = [found[place] + found[place + 1]]
-    if len(found) > HARD_LIMIT:
-        while len(found) > HARD_LIMIT // 2:
-            _, place = _cheapest(found)
-            found[place : place + 2] = [found[place] + found[place + 1]]
-    return found
+def _is_partial(extent: Extent) -> bool:
+    """Whether an object of up to COMPACTED bytes can replace one of which only a part is used."""
+    return bool(extent.key) and not extent.checksum and extent.length <= COMPACTED
 
 
-def _cheapest(runs: Sequence[Run]) -> tuple[int, int]:
-    """What joining two neighbours rewrites, bytes, and the place of the first of them."""
-    costs = [_rewrites(run) for run in runs]
-    return min((costs[place] + costs[place + 1], place) for place in range(len(costs) - 1))
+def _compacted(runs: Sequence[Run], path: str) -> list[Run]:
+    """The same content in at most HARD_LIMIT runs, not counting holes that are too long to be
+    filled, and in fewer if that rewrites little."""
+    if len(runs) <= MOST_EXTENTS:
+        return list(runs)
+    joins = _Joins(runs)
+    new = sum(_size(run) for run in runs if _rewrites(run) == 0)
+    joins.join(LEFT_EXTENTS, max(REWRITTEN, 2 * new))
+    if joins.left > HARD_LIMIT:
+        joins.join(HARD_LIMIT // 2, math.inf)
+    if joins.left > SPARSE_LIMIT:
+        raise UnsupportedError(
+            f"the file would have {joins.left:,} extents, and not more than {SPARSE_LIMIT:,} are "
+            "possible between long holes: write larger ranges, or fill its holes by s3k compact "
+            "--whole",
+            path=path,
+        )
+    return joins.runs()
+
+
+class _Joins:
+    """Runs of which neighbours are joined, those first that rewrite the fewest bytes."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.left = len(runs)
+        """Runs that are left."""
+        self._runs = runs
+        self._costs = [math.inf if _is_long_hole(run) else _rewrites(run) for run in runs]
+        """What joining a run to a neighbour rewrites, bytes: nothing, once it is joined to one."""
+        self._is_joined = [False] * len(runs)
+        """Whether a run is joined to the one before it."""
+        self._heap = [(self._cost(place), place) for place in range(1, len(runs))]
+        heapify(self._heap)
+
+    def join(self, most: int, budget: float) -> None:
+        """Join neighbours until `most` are left, or the next ones rewrite more than is left of the
+        budget."""
+        while self.left > most and self._heap:
+            cost, place = self._heap[0]
+            if self._is_joined[place] or cost != self._cost(place):
+                heappop(self._heap)
+                continue
+            if cost > budget or cost == math.inf:
+                return
+            heappop(self._heap)
+            budget -= cost
+            self.left -= 1
+            self._is_joined[place] = True
+            self._costs[place - 1] = self._costs[place] = 0
+            for near in (place - 1, place + 1):
+                if 0 < near < len(self._runs) and not self._is_joined[near]:
+                    heappush(self._heap, (self._cost(near), near))
+
+    def runs(self) -> list[Run]:
+        """The runs that are left."""
+        found: list[list[Piece]] = []
+        for run, is_joined in zip(self._runs, self._is_joined, strict=True):
+            if is_joined:
+                found[-1].extend(run)
+            else:
+                found.append(list(run))
+        return [tuple(run) for run in found]
+
+    def _cost(self, place: int) -> float:
+        return self._costs[place - 1] + self._costs[place]
+
+
+def _is_long_hole(run: Run) -> bool:
+    only = run[0] if len(run) == 1 else None
+    return isinstance(only, Extent) and only.is_hole and only.length > COMPACTED
 
 
 def _rewrites(run: Run) -> int:

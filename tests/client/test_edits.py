@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TypeAlias
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -29,8 +31,8 @@ from s3k_async.errors import (
 )
 from s3k_async.files import edits
 from s3k_async.files.edits import HARD_LIMIT, LARGEST_FILE, MOST_EXTENTS
-from s3k_async.model import ChangeResult, LayoutName
-from s3k_async.storage.extents import has_extents, parse_extents, physical_keys
+from s3k_async.model import ChangeResult, Entry, LayoutName
+from s3k_async.storage.extents import Extent, has_extents, parse_extents, physical_keys
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn import volume_record
 from s3k_async.volumes import init_volume
@@ -202,6 +204,57 @@ async def test_compaction_keeps_content_and_time(fs: S3kClient) -> None:
     assert await problems(fs) == []
 
 
+@backends
+async def test_compaction_drops_what_a_single_extent_does_not_use(fs: S3kClient) -> None:
+    await fs.write("/cut", b"x" * 90)
+    for size, whole in ((5, False), (3, True)):
+        await fs.truncate("/cut", size)
+        assert await extents(fs, "/cut") == 1
+        status = await fs.compact("/cut", whole=whole)
+        assert (status.checksum, status.size) == (await fs.checksum("/cut"), size)
+        assert (await fs.physical_path("/cut")).endswith(status.id)
+        assert await fs.read("/cut") == b"x" * size
+        assert await fs.compact("/cut", whole=whole) == status
+    await fs.append("/hole", b"")
+    await fs.truncate("/hole", 100)
+    assert (await fs.compact("/hole")).physical == (await fs.stat("/hole")).physical
+    status = await fs.compact("/hole", whole=True)
+    assert (await fs.physical_path("/hole")).endswith(status.id)
+    assert await fs.read("/hole") == bytes(100)
+    assert await problems(fs) == []
+
+
+async def test_compaction_leaves_an_object_without_a_checksum(fs: S3kClient) -> None:
+    """Such as one of a volume whose entries had none: it may be terabytes."""
+    volume = fs._volume()
+    target = await volume.store.prepare("/f")
+    content = await volume.storage.put(target.object_id, b"abc")
+    await volume.store.publish(target, replace(content, checksum=""))
+    before = await fs.stat("/f")
+    assert await fs.compact("/f", whole=True) == await fs.compact("/f") == before
+
+
+async def test_compaction_that_lost_a_race_leaves_no_data(fs: S3kClient) -> None:
+    await fs.write("/f", b"a" * 90)
+    await fs.append("/f", b"b")
+    volume, content = fs._volume(), await fs.read("/f")
+    publish, races = volume.store.publish, 0
+
+    async def late(*args: Any, **options: Any) -> Entry:
+        nonlocal races
+        races += 1
+        if races == 1:
+            await fs.compact("/f", whole=True)
+        return await publish(*args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(volume.store, "publish", late)
+        await fs.compact("/f", whole=True)
+    assert races == 2, "the second attempt had nothing to change"
+    assert await fs.read("/f") == content
+    assert len(await data_keys(fs) - await live_keys(fs)) == 2, "those of the first versions"
+
+
 async def test_appends_leave_few_extents_and_write_little(fs: S3kClient) -> None:
     expected = b""
     for number in range(300):
@@ -236,6 +289,38 @@ async def test_many_changes_in_place_stay_below_the_limits(
     assert MOST_EXTENTS < longest <= 100 < HARD_LIMIT
     assert await fs.read("/f") == expected
     assert await problems(fs) == []
+
+
+async def test_long_holes_are_not_filled_by_a_small_write(
+    fs: S3kClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Joining what they keep apart would write terabytes of zeros."""
+    monkeypatch.setattr(edits, "HARD_LIMIT", 80)
+    monkeypatch.setattr(edits, "SPARSE_LIMIT", 90)
+    step = edits.COMPACTED + 8192
+    await fs.write("/f", b"0")
+    for number in range(1, 45):
+        await fs.write_range("/f", number * step, b"%d" % number)
+    assert await extents(fs) == 89
+    before = await fs.stat("/f")
+    with pytest.raises(UnsupportedError, match="long holes") as raised:
+        await fs.write_range("/f", 45 * step, b"one too many")
+    assert raised.value.path == "/f"
+    assert await fs.stat("/f") == before
+    await fs.write_range("/f", 44 * step, b"in place")
+    assert await fs.read_ranges("/f", [(7 * step - 1, 7 * step + 2)]) == [b"\x007\0"]
+    stored = [info.size async for info in list_all(fs._volume().blobs) if ".id=" in info.key]
+    assert sum(stored) < 1024**2
+
+
+def test_many_extents_are_joined_in_no_time() -> None:
+    key = f"{'k' * 36}.id=x"
+    runs = [(Extent(key, 10 * number, 5),) for number in range(100_000)]
+    began = time.monotonic()
+    joined = edits._compacted(runs, "/f")
+    assert time.monotonic() - began < 20, "quadratic"
+    assert len(joined) == edits.LEFT_EXTENTS
+    assert [piece for run in joined for piece in run] == [run[0] for run in runs]
 
 
 @volume_backends("memory", "embedded")
