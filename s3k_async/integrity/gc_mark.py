@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from s3k_async import _native
@@ -32,7 +34,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
 )
 from s3k_async.integrity.gc_candidates import CandidateWriter, Header
-from s3k_async.integrity.gc_rules import PHYSICAL_KEY, Ages, GcFacts, KeyOf, Verdict, judge
+from s3k_async.integrity.gc_rules import PHYSICAL_KEY, Ages, GcFacts, History, KeyOf, Verdict, judge
 from s3k_async.integrity.references import (
     SEGMENTS,
     References,
@@ -189,15 +191,17 @@ class MarkFilter:
             ]
         return named, names_in(others, self._place.key_of)
 
-    def verdict(
-        self, blob: BlobInfo, records: Sequence[LogRecord], *, damaged: bool
-    ) -> Verdict | None:
-        """The verdict on an unreferenced data object, if it is a candidate; else None. `records`:
-        the log records of its object id; `damaged`: whether a record or item of it is unreadable.
+    def history(self, records: Sequence[LogRecord]) -> History:
+        """The history of an object id, from all of its log records."""
+        return History(records, self._place.key_of)
+
+    def verdict(self, blob: BlobInfo, history: History, *, damaged: bool) -> Verdict | None:
+        """The verdict on an unreferenced data object, if it is a candidate; else None. `history`:
+        of its object id; `damaged`: whether a record or item of it is unreadable.
         """
         place = self._place
         logged = place.log is not None
-        verdict = judge(GcFacts(blob, records, damaged, place.key_of, self._now_ms, logged))
+        verdict = judge(GcFacts(blob, history, damaged, self._now_ms, logged))
         if not verdict.is_deletable:
             self.done.count(verdict.reason, blob.size)
             return None
@@ -409,11 +413,13 @@ def _judge(mark_filter: MarkFilter, sorter: ExternalSort, writer: CandidateWrite
     rows = sorter.database.execute(
         "SELECT key, object, size, mtime FROM unnamed ORDER BY object, key"
     )
-    for key, object_id, size, mtime in rows:
-        blob = BlobInfo(key, size, "", mtime)
-        verdict = mark_filter.verdict(blob, sorter.of(object_id), damaged=object_id in held)
-        if verdict is not None:
-            writer.candidate(verdict)
+    for object_id, blobs in groupby(rows, key=itemgetter(1)):
+        history = mark_filter.history(sorter.of(object_id))
+        for key, _, size, mtime in blobs:
+            blob = BlobInfo(key, size, "", mtime)
+            verdict = mark_filter.verdict(blob, history, damaged=object_id in held)
+            if verdict is not None:
+                writer.candidate(verdict)
 
 
 async def need_collectable(place: CollectedData) -> Item:

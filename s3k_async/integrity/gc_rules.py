@@ -4,8 +4,9 @@ verdict."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from s3k_async.backends.ports.blobs import BlobInfo
@@ -25,6 +26,7 @@ __all__ = [
     "RULES",
     "Ages",
     "GcFacts",
+    "History",
     "KeyOf",
     "Reason",
     "Verdict",
@@ -71,16 +73,44 @@ class Ages:
         return int(self.grace * 1000)
 
 
+@dataclass(frozen=True)
+class History:
+    """All log records of one object id. A file that was changed in place often has as many data
+    objects as records, so what all of them ask for is computed once."""
+
+    records: Sequence[LogRecord]
+    key_of: KeyOf
+
+    @cached_property
+    def state(self) -> ObjectState:
+        """The state of the object according to the log."""
+        object_id = self.records[0].operation.object_id if self.records else ""
+        return latest(self.records).get(object_id, NOT_LOGGED)
+
+    @cached_property
+    def touching(self) -> Mapping[str, Sequence[Operation]]:
+        """By data key, the operations on entries that reference it before or after."""
+        found: dict[str, list[Operation]] = {}
+        for record in self.records:
+            for key in named_by([record.operation], self.key_of):
+                found.setdefault(key, []).append(record.operation)
+        return found
+
+    @cached_property
+    def since_ms(self) -> int:
+        """The time of the first operation; 0 without one."""
+        return min((record.operation.time_ms for record in self.records), default=0)
+
+
 @dataclass(frozen=True, slots=True)
 class GcFacts:
-    """One data object and all log records of its object id. The table was read before the log, and
-    did not reference it."""
+    """One data object and the history of its object id. The table was read before the log, and did
+    not reference it."""
 
     blob: BlobInfo
-    records: Sequence[LogRecord]
+    history: History
     damaged: bool
     """Whether the log or the table holds an unreadable record or item of the object."""
-    key_of: KeyOf
     now_ms: int
     """The start of the mark phase, by the clock of the data store."""
     logged: bool
@@ -89,27 +119,18 @@ class GcFacts:
     def names(self, entry: Entry | None) -> bool:
         """Whether the entry references this blob."""
         return entry is not None and any(
-            self.key_of(name) == self.blob.key for name in physical_keys(entry.physical)
+            self.history.key_of(name) == self.blob.key for name in physical_keys(entry.physical)
         )
-
-    def touches(self, operation: Operation) -> bool:
-        """Whether the entry references this blob before or after the operation."""
-        return self.names(operation.before) or self.names(operation.after)
 
     @property
     def last(self) -> list[Operation]:
         """The committed operations of the highest version: one, unless the log is inconsistent."""
-        return [record.operation for record in self._log_state.last]
+        return [record.operation for record in self.history.state.last]
 
     @property
     def pending(self) -> list[Operation]:
         """The pending operations that may follow it."""
-        return [record.operation for record in self._log_state.pending]
-
-    @property
-    def _log_state(self) -> ObjectState:
-        object_id = self.records[0].operation.object_id if self.records else ""
-        return latest(self.records).get(object_id, NOT_LOGGED)
+        return [record.operation for record in self.history.state.pending]
 
 
 def _is_live_in_the_log(case: GcFacts) -> bool:
@@ -172,14 +193,14 @@ class Verdict:
 
 def judge(case: GcFacts) -> Verdict:
     """The verdict on a blob that can no longer be published."""
-    touching = [record.operation for record in case.records if case.touches(record.operation)]
+    touching = case.history.touching.get(case.blob.key, ())
     if not case.logged:
         since = case.now_ms
     elif touching:
         since = max(operation.time_ms for operation in touching)
     else:
         # Compaction has dropped the operations that referenced it; those that remain are later.
-        since = min((record.operation.time_ms for record in case.records), default=0)
+        since = case.history.since_ms
     return Verdict(
         blob=case.blob,
         reason=RULES.first(case).outcome,

@@ -224,8 +224,9 @@ def judge_objects(terms: GcSettings, batches: Iterable[pa.RecordBatch]) -> Batch
 
     def found(mark_filter: MarkFilter) -> Iterator[Line]:
         for object_id, known in objects_in(batches):
+            history = mark_filter.history(known.records)
             for blob in known.blobs:
-                verdict = mark_filter.verdict(blob, known.records, damaged=known.is_held)
+                verdict = mark_filter.verdict(blob, history, damaged=known.is_held)
                 if verdict is not None:
                     yield (
                         hash_of(object_id),
