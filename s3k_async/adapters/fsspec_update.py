@@ -19,20 +19,23 @@ if TYPE_CHECKING:
     from s3k_async.adapters.fsspec import S3kFileSystem
     from s3k_async.model import Entry
 
-__all__ = ["HELD_BYTES", "S3kUpdateFile"]
+__all__ = ["HELD_BYTES", "HELD_RANGES", "S3kUpdateFile"]
 
 HELD_BYTES: Final = 32 * 1024 * 1024
 """Written bytes that a file holds before it applies them by itself."""
+HELD_RANGES: Final = 4096
+"""Separate ranges of written bytes that it holds: each takes memory, however short it is, and time
+when it is applied."""
 
 
 class S3kUpdateFile(io.RawIOBase):
     """A file open for reading and for writing at any position.
 
     What is written is held in memory, where reads of this file see it, and applied to the file in
-    one change by `flush`, by `close`, or when HELD_BYTES have been written. A file that is left by
-    an exception, or forgotten, drops what was not applied. Applying raises ConflictError if the
-    file was removed or replaced since it was opened; changes of other clients to the same file are
-    kept, except where this file has written. Not for several threads at once.
+    one change by `flush`, by `close`, or when HELD_BYTES or HELD_RANGES are held. A file that is
+    left by an exception, or forgotten, drops what was not applied. Applying raises ConflictError if
+    the file was removed or replaced since it was opened; changes of other clients to the same file
+    are kept, except where this file has written. Not for several threads at once.
     """
 
     mode = "r+b"
@@ -112,7 +115,7 @@ class S3kUpdateFile(io.RawIOBase):
         if len(view):
             self._hold(self._position, view)
             self._position += len(view)
-            if self._held >= HELD_BYTES:
+            if self._held >= HELD_BYTES or len(self._written) >= HELD_RANGES:
                 self.flush()
         return len(view)
 

@@ -25,6 +25,8 @@ from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.errors import (
     ArgumentTypeError,
     ConflictError,
+    CorruptDataError,
+    DataMissingError,
     InvalidArgumentError,
     OutcomeUnknownError,
     PathExistsError,
@@ -354,7 +356,10 @@ async def _change(
             is_done = current is not None and skips(current.content)
             runs = _apart(before) if is_done else edit(before)
             _need_size(sum(map(_size, runs)), path, "a size")
-            after = joined(await made.extents(_compacted(runs, path)))
+            try:
+                after = joined(await made.extents(_compacted(runs, path)))
+            except (CorruptDataError, DataMissingError) as error:
+                raise type(error)(error.message, path=path) from error  # not that of an object
             if current is not None and tuple(after) == before:
                 await made.drop_unused(current.physical or "")
                 return current
@@ -588,7 +593,7 @@ def _rewrites(run: Run) -> int:
 
 
 def _need_size(value: int, path: str, what: str) -> None:
-    if not isinstance(value, int):
+    if not isinstance(value, int) or isinstance(value, bool):
         raise ArgumentTypeError(f"{what} is a number, not {type(value).__name__}", path=path)
     if not 0 <= value <= LARGEST_FILE:
         raise InvalidArgumentError(

@@ -120,7 +120,8 @@ async def load_volume(
 
     Raises PathNotFoundError (no such dump), CorruptDataError (it is truncated or damaged),
     DirectoryNotEmptyError (the volume is not empty), InvalidArgumentError (another volume's dump),
-    DataMissingError (`check`) and BusyError, with nothing changed, except that a new volume is
+    DataMissingError (`check`), UnsupportedError (files with extents, in a volume without them; with
+    `bytes_from` they become whole) and BusyError, with nothing changed, except that a new volume is
     kept, empty; NotDirectoryError, LeaseExpiredError; and the services' errors.
     """
     if adopt and bytes_from is not None:
@@ -267,6 +268,8 @@ class _LocalLoader:
                 await run_sync(landing.judge, chunk)
                 if self.bytes_from is not None:
                     _require_copyable(chunk, self.bytes_from)
+                else:
+                    landing.require_extents(chunk)
                 if check:
                     missing += await landing.lacking(chunk)
                 if len(missing) > SHOWN:

@@ -4,7 +4,7 @@ Spark tasks."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from anyio.to_thread import run_sync
@@ -23,6 +23,7 @@ from s3k_async.errors import (
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation, operation_line
 from s3k_async.oplog.segments import each_object_once
+from s3k_async.storage.extents import has_extents
 from s3k_async.table.codec import from_items, to_item
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.volumes import Volume
@@ -72,6 +73,19 @@ class LoadTarget:
             if normalize(entry.path) != entry.path:
                 raise CorruptDataError(
                     f"a path of the dump is not normalised: {entry.path!r}", path=self.path
+                )
+
+    def require_extents(self, chunk: Iterable[Entry]) -> None:
+        """Raise UnsupportedError for files with extents, unless those of the volume may have some.
+        Other versions of the package could open it, and would not find the bytes."""
+        if self.volume.storage.extents:
+            return
+        for entry in chunk:
+            if has_extents(entry.physical):
+                raise UnsupportedError(
+                    "the file was appended to or changed in place, which the volume does not "
+                    "allow: s3k migrate --extents changes that",
+                    path=entry.path,
                 )
 
     async def lacking(self, chunk: Sequence[Entry]) -> list[str]:

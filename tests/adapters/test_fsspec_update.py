@@ -90,6 +90,22 @@ def test_random_changes_equal_those_of_a_local_file(
     assert fs.cat("/f") == (tmp_path / "f").read_bytes()
 
 
+def test_scattered_bytes_are_applied_before_there_are_too_many(
+    fs: S3kFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One byte in each sector: 32 MiB of them would take gigabytes of memory."""
+    monkeypatch.setattr(fsspec_update, "HELD_RANGES", 10)
+    fs.pipe("/f", bytes(100))
+    with fs.open("/f", "r+b") as file:
+        for number in range(9):
+            file.seek(2 * number)
+            file.write(b"x")
+        assert fs.cat("/f") == bytes(100)
+        file.seek(18)
+        file.write(b"x")
+        assert fs.cat("/f") == b"x\0" * 10 + bytes(80)
+
+
 def test_text_is_changed_in_place(fs: S3kFileSystem) -> None:
     fs.pipe("/f", b"one\ntwo\n")
     with fs.open("/f", "r+") as file:

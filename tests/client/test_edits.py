@@ -641,6 +641,29 @@ async def test_a_copy_in_a_volume_without_extents_is_one_object(layout: LayoutNa
 # Damage
 
 
+async def test_an_object_that_cannot_be_joined_is_reported_with_the_path_of_the_file(
+    fs: S3kClient,
+) -> None:
+    await fs.write("/f", b"a" * 90)
+    await fs.append("/f", b"b")
+    before = await fs.stat("/f")
+    await fs._volume().blobs.delete(physical_keys(before.physical)[1])
+    for change in (fs.compact("/f"), fs.append("/f", b"c")):
+        with pytest.raises(DataMissingError) as raised:
+            await change
+        assert raised.value.path == "/f"
+    assert await fs.stat("/f") == before
+
+
+async def test_a_truth_value_is_no_size(fs: S3kClient) -> None:
+    await fs.write("/f", b"abc")
+    with pytest.raises(ArgumentTypeError, match="bool"):
+        await fs.truncate("/f", True)
+    with pytest.raises(ArgumentTypeError, match="bool"):
+        await fs.write_range("/f", False, b"x")
+    assert await fs.read("/f") == b"abc"
+
+
 async def test_lost_and_damaged_objects_are_noticed(fs: S3kClient) -> None:
     await fs.write("/f", b"a" * 30)
     await fs.append("/f", b"b" * 10)

@@ -12,6 +12,7 @@ from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.ports.items import ABSENT, Condition, Put, Update
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
+from s3k_async.errors import UnsupportedError
 from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.migrate import dump_volume, load_volume
 from s3k_async.model import LayoutName
@@ -19,6 +20,7 @@ from s3k_async.oplog.compaction import Compactor
 from s3k_async.storage.extents import has_extents, physical_keys
 from s3k_async.table.codec import to_item
 from s3k_async.txn import volume_lock
+from s3k_async.volumes import init_volume
 from s3k_async.volumes.destruction import destroy_volume
 from s3k_async.volumes.restoration import restore_volume
 from tests.client.rig import memory_config
@@ -214,6 +216,31 @@ async def test_a_dump_carries_extents(place: Yard, tmp_path: Path) -> None:
         assert await loaded.read("/d/whole") == b"w"
         mine = {info.key async for info in list_all(loaded._volume().blobs)}
         assert await live(loaded) <= mine
+
+
+async def test_extents_are_not_loaded_into_a_volume_without_them(
+    place: Yard, tmp_path: Path
+) -> None:
+    """A version that does not know them could open it, and would not find the bytes."""
+    fs = place.client
+    content = await fill(fs)
+    dump = str(tmp_path / "dump.jsonl")
+    await dump_volume(place.volume, dump)
+    target = memory_config(layout=place.config.layout or "path")
+    await init_volume(target, extents=False)
+    async with S3kClient(config=target) as empty:
+        blobs, mine = empty._volume().blobs, fs._volume().blobs
+        for key in await live(fs):
+            await blobs.put(key, await mine.get(key, 0, None))
+    with pytest.raises(UnsupportedError, match="migrate --extents") as raised:
+        await load_volume(dump, target, check=True)
+    assert raised.value.path == "/d/f"
+    async with S3kClient(config=target) as empty:
+        assert [each async for each in empty.list("/")] == []
+    await load_volume(dump, target, bytes_from=place.volume)
+    async with S3kClient(config=target) as loaded:
+        assert await loaded.read("/d/f") == content
+        assert not has_extents((await loaded.stat("/d/f")).physical)
 
 
 async def test_destroy_removes_every_object_of_extents(place: Yard) -> None:
