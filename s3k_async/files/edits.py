@@ -593,7 +593,7 @@ def _rewrites(run: Run) -> int:
 
 
 def _need_size(value: int, path: str, what: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, int):
         raise ArgumentTypeError(f"{what} is a number, not {type(value).__name__}", path=path)
     if not 0 <= value <= LARGEST_FILE:
         raise InvalidArgumentError(
