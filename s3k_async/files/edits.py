@@ -342,6 +342,7 @@ async def _change(
             _need_size(sum(map(_size, runs)), path, "a size")
             after = joined(await made.extents(_compacted(runs)))
             if current is not None and tuple(after) == before:
+                await made.drop_unused(current.content.physical)
                 return current
             content = content_of(target.object_id, after)
             try:
