@@ -25,7 +25,6 @@ from s3k_async.errors import (
     ConflictError,
     InvalidArgumentError,
     OutcomeUnknownError,
-    PathExistsError,
     PathNotFoundError,
     S3kError,
     UnsupportedError,
@@ -349,10 +348,9 @@ async def _change(
                 entry = await store.publish(
                     replace(target, lease_ms=lease_ms),
                     content,
-                    overwrite=current is not None,
                     mtime_ms=current.mtime_ms if current is not None and keeps_time else None,
                 )
-            except (ConflictError, PathExistsError) as error:
+            except ConflictError as error:
                 await race.lost(error)
             else:
                 await made.drop_unused(content.physical)

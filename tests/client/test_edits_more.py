@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from s3k_async.client import S3kClient
-from s3k_async.errors import DataMissingError, OutcomeUnknownError, ResponseLostError
+from s3k_async.errors import (
+    ConflictError,
+    DataMissingError,
+    OutcomeUnknownError,
+    ResponseLostError,
+)
 from s3k_async.model import LayoutName
 from s3k_async.storage.extents import physical_keys
 from s3k_async.testing import Call, FaultPlan
@@ -103,3 +110,26 @@ async def test_a_file_that_replaced_a_removed_one_can_be_changed(layout: LayoutN
         await fs.append("/f", b"!")
         assert await fs.read("/f") == b"theirs?!"
         assert await problems(fs) == []
+
+
+async def test_an_append_that_loses_every_race_ends_in_a_conflict(layout: LayoutName) -> None:
+    """The file is missing whenever it is looked for, and there whenever it is to be created."""
+    config = memory_config(replace(TUNING, busy_timeout=0.1), layout)
+    await init_volume(config)
+    faults = FaultPlan()
+    async with S3kClient(config=config) as other, faulty_client(faults, config) as fs:
+        await fs.write("/g", b"g")
+        await fs._volume().log.drained()
+
+        async def gate(call: Call) -> None:
+            if call.store == "items" and call.method in ("get", "get_many"):
+                await other.delete("/f", missing_ok=True)
+            elif call.store == "items" and call.method == "write":
+                await other.write("/f", b"theirs")
+
+        faults.gate = gate
+        with pytest.raises(ConflictError):
+            await fs.append("/f", b"!")
+        faults.gate = None
+        assert await contents(other) == {"/f": b"theirs", "/g": b"g"}
+        assert await problems(other) == []
