@@ -29,7 +29,6 @@ from s3k_async.errors import (
     DataMissingError,
     InvalidArgumentError,
     OutcomeUnknownError,
-    PathExistsError,
     PathNotFoundError,
     S3kError,
     UnsupportedError,
@@ -361,17 +360,16 @@ async def _change(
             except (CorruptDataError, DataMissingError) as error:
                 raise type(error)(error.message, path=path) from error  # not that of an object
             if current is not None and tuple(after) == before:
-                await made.drop_unused(current.physical or "")
+                await made.drop_unused(current.content.physical)
                 return current
             content = content_of(target.object_id, after)
             try:
                 entry = await store.publish(
                     replace(target, lease_ms=lease_ms),
                     content,
-                    overwrite=current is not None,
                     mtime_ms=current.mtime_ms if current is not None and keeps_time else None,
                 )
-            except (ConflictError, PathExistsError) as error:
+            except ConflictError as error:
                 await race.lost(error)
             else:
                 await made.drop_unused(content.physical)

@@ -22,6 +22,7 @@ from s3k_async.errors import (
     CorruptDataError,
     DataMissingError,
     InvalidPathError,
+    S3kError,
     UnsupportedError,
 )
 from s3k_async.model import Content
@@ -273,17 +274,26 @@ class PhysicalStorage:
         """Copy each physical object of a file. Its extents stay as they are, so that holes and
         objects of which only a part is used cost no more than in the source."""
         copies: dict[str, str] = {}
+        failures: list[S3kError] = []
 
         async def copy_one(key: str) -> None:
-            found = await source.blobs.head(key)
-            if found is None:
-                raise DataMissingError("the physical object does not exist", path=key)
-            one = Content(key, found.size, "", "")
-            copies[key] = (await self.copy_from(source, one, object_id)).physical
+            if failures:
+                return
+            try:
+                found = await source.blobs.head(key)
+                if found is None:
+                    raise DataMissingError("the physical object does not exist", path=key)
+                one = Content(key, found.size, "", "")
+                copies[key] = (await self.copy_from(source, one, object_id)).physical
+            except S3kError as error:
+                # The other copies end, so that their objects are known and can be removed.
+                failures.append(error)
 
         extents = parse_extents(content.physical)
         try:
             await run_all(copy_one, physical_keys(content.physical), limit=EXTENTS_AT_ONCE)
+            if failures:
+                raise failures[0]
         except BaseException:
             for key in copies.values():
                 await self.delete(key)

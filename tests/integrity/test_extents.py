@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.backends.ports.items import ABSENT, Condition, Put, Update
+from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Put, Update
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
+from s3k_async.config import VolumeConfig
 from s3k_async.errors import UnsupportedError
 from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.migrate import dump_volume, load_volume
@@ -120,6 +121,35 @@ async def test_gc_without_the_history_of_a_file_keeps_its_extents(place: Yard) -
     assert await fs.read("/d/f") == content
 
 
+async def test_gc_keeps_the_extents_of_a_file_that_only_the_log_knows(place: Yard) -> None:
+    await fill(place.client)
+    await place.settle()
+    before = await place.keys()
+    await place.volume.items.write(Delete(await place.key("/d/f"), Condition()))
+    place.clock.advance(20 * DAY)
+    marked, _ = await place.gc()
+    assert marked.of("lost").objects == 3
+    assert await place.keys() == before
+
+
+async def test_gc_of_a_volume_without_a_log_keeps_every_extent(
+    layout: LayoutName, tmp_path: Path
+) -> None:
+    def without_log(config: VolumeConfig) -> VolumeConfig:
+        return replace(config, log_mode="disabled")
+
+    async with yard(tmp_path, layout=layout, change=without_log) as place:
+        content = await fill(place.client)
+        place.clock.advance(20 * DAY)
+        collector = await place.collector()
+        marked = await collector.mark(place.candidates)
+        assert marked.of("named").objects == 4
+        place.clock.advance(20 * DAY)
+        await collector.sweep(place.candidates)
+        assert await place.keys() == await live(place.client)
+        assert await place.client.read("/d/f") == content
+
+
 async def test_gc_keeps_all_data_of_a_file_whose_extents_are_damaged(place: Yard) -> None:
     fs = place.client
     await fill(fs)
@@ -137,6 +167,13 @@ async def test_gc_keeps_all_data_of_a_file_whose_extents_are_damaged(place: Yard
 async def test_fsck_finds_nothing_in_files_that_were_changed_in_place(place: Yard) -> None:
     await fill(place.client)
     assert await findings(place, deep=True) == []
+
+
+async def test_fsck_takes_no_extent_for_garbage(place: Yard) -> None:
+    await fill(place.client)
+    await place.settle()
+    place.clock.advance(20 * DAY)
+    assert (await verify_volume(place.volume, deep=False)).findings == []
 
 
 async def test_fsck_finds_each_object_of_extents_that_is_lost(place: Yard) -> None:
@@ -160,6 +197,18 @@ async def test_fsck_reads_extents_that_cover_their_objects(place: Yard) -> None:
     assert await findings(place) == []
     [(kind, path, action)] = await findings(place, deep=True)
     assert (kind, path.rpartition("/")[2], action) == ("checksum_mismatch", "f", "report")
+
+
+async def test_fsck_reads_what_is_left_of_a_file(place: Yard) -> None:
+    fs = place.client
+    await fill(fs)
+    _, second, third = await names(fs, "/d/f")
+    await place.volume.blobs.delete(second)
+    await place.volume.blobs.put(third, b"x" * 5)
+    assert {kind for kind, _, _ in await findings(place, deep=True)} == {
+        "checksum_mismatch",
+        "data_missing",
+    }
 
 
 async def test_fsck_reports_a_size_that_is_not_that_of_the_extents(place: Yard) -> None:

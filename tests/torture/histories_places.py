@@ -31,7 +31,9 @@ from tests.torture.model import (
     Reserve,
     Reserved,
     Tree,
+    Truncate,
     Write,
+    WriteRange,
     ancestors,
     below,
     is_below,
@@ -191,7 +193,9 @@ def paths_of(operation: Verb) -> tuple[str, ...]:
     match operation:
         case Rename() if operation.source != operation.target:
             return operation.source, operation.target
-        case Filling() | Commit() | Delete() | Purge() | MakeDirectory():
+        case (
+            Filling() | Commit() | Delete() | Purge() | MakeDirectory() | WriteRange() | Truncate()
+        ):
             return (operation.path,)
     return ()
 
@@ -201,7 +205,9 @@ def rebase(operation: Verb, paths: tuple[str, ...]) -> Verb:
     match operation:
         case Rename():
             return replace(operation, source=paths[0], target=paths[1])
-        case Filling() | Commit() | Delete() | Purge() | MakeDirectory():
+        case (
+            Filling() | Commit() | Delete() | Purge() | MakeDirectory() | WriteRange() | Truncate()
+        ):
             return replace(operation, path=paths[0])  # type: ignore[type-var]
     return operation
 

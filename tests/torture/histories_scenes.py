@@ -18,7 +18,9 @@ from s3k_async.testing import Died
 from tests.torture.histories import NEVER, UNKNOWN, Event
 from tests.torture.model import (
     Answer,
+    Append,
     Commit,
+    Concat,
     Delete,
     Exchange,
     File,
@@ -30,7 +32,9 @@ from tests.torture.model import (
     Reserve,
     Touch,
     Tree,
+    Truncate,
     Write,
+    WriteRange,
     below,
 )
 from tests.torture.model_lists import List, Read, Stat, content
@@ -107,6 +111,9 @@ class Scene:
     choose: Callable[[random.Random, int], Operation]
     layouts: Sequence[LayoutName] = ("path", "tree")
     """The layouts in which its histories are linearizable."""
+    is_slow: bool = False
+    """Whether its histories are only for `make test-full` and `make torture`: their contents grow,
+    and the search for an order with them."""
 
 
 class Player:
@@ -177,6 +184,30 @@ def among_files(choice: random.Random, stamp: int) -> Operation:
     return Read(path) if kind < 9 else Stat(path)
 
 
+def among_extents(choice: random.Random, stamp: int) -> Operation:
+    """Bytes added to two files and changed in place, while the files are replaced, moved, joined
+    and deleted."""
+    path, other = choice.sample(FILES[:2], 2)
+    kind = choice.randrange(14)
+    if kind < 5:
+        return Append(stamp, path, b"<%d>" % stamp * choice.choice((1, 1, 40)))
+    if kind < 7:
+        return WriteRange(stamp, path, choice.choice((0, 2, 30)), b"[%d]" % stamp)
+    if kind == 7:
+        return Truncate(stamp, path, choice.choice((0, 4, 60)))
+    if kind == 8:
+        return Concat(stamp, path, (other,))
+    if kind == 9:
+        return choice.choice(
+            (
+                Write(stamp, path, _body(choice, stamp)),
+                Rename(stamp, path, other, overwrite=True),
+                Delete(stamp, path, missing_ok=True),
+            )
+        )
+    return Read(path) if kind < 13 else Stat(path)
+
+
 TOPS = ("/d", "/e", "/k")
 INSIDE = {"": None, "/s": None, "/x": File(b"x", 0), "/y": File(b"y", 0), "/s/z": File(b"z", 0)}
 
@@ -217,6 +248,24 @@ def among_both(choice: random.Random, stamp: int) -> Operation:
     return Stat(top + name) if kind == 7 else Read(top + name)
 
 
+def among_moving_extents(choice: random.Random, stamp: int) -> Operation:
+    """Files changed in place in directories that are moved and deleted as a whole."""
+    top, other = choice.sample(TOPS[:2], 2)
+    path = top + choice.choice(("/x", "/x", "/y"))
+    kind = choice.randrange(12)
+    if kind < 2:
+        return Rename(stamp, top, other)
+    if kind == 2:
+        return Delete(stamp, top, recursive=choice.random() < 0.5)
+    if kind < 6:
+        return Append(stamp, path, b"<%d>" % stamp)
+    if kind < 8:
+        return WriteRange(stamp, path, choice.choice((0, 2, 30)), b"[%d]" % stamp)
+    if kind == 8:
+        return Truncate(stamp, path, choice.choice((0, 4, 60)))
+    return Read(path) if kind < 11 else Stat(path)
+
+
 def among_empty(choice: random.Random, stamp: int) -> Operation:
     """Files are created, some exclusively, and deleted in directories that are removed as empty,
     deleted, renamed and created again."""
@@ -248,8 +297,12 @@ def among_empty(choice: random.Random, stamp: int) -> Operation:
 
 SCENES: dict[str, Scene] = {
     "files": Scene({"/f": File(b"first", 0)}, among_files),
+    "extents": Scene({"/f": File(b"first", 0)}, among_extents, is_slow=True),
     "directories": Scene({f"/d{path}": node for path, node in INSIDE.items()}, among_directories),
     "both": Scene({f"/d{path}": node for path, node in INSIDE.items()}, among_both),
+    "moving extents": Scene(
+        {f"/d{path}": node for path, node in INSIDE.items()}, among_moving_extents, is_slow=True
+    ),
     # In layout `path` a new file may be seen below a directory that was removed concurrently.
     "empty": Scene({"/d": None}, among_empty, ("tree",)),
 }

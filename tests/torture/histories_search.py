@@ -23,6 +23,8 @@ from tests.torture.model import (
     Outcome,
     Rename,
     Tree,
+    Truncate,
+    WriteRange,
     ancestors,
 )
 
@@ -88,7 +90,7 @@ class Event:
         operation = self.operation
         if self.is_unknown or not hasattr(operation, "stamp"):
             return not self.is_unknown
-        known = Delete | Filling | MakeDirectory | Purge | Rename | Undelete
+        known = Delete | Filling | MakeDirectory | Purge | Rename | Truncate | Undelete | WriteRange
         return self.is_failure and isinstance(operation, known) and not self.may_make_parents
 
 

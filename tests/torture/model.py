@@ -36,6 +36,7 @@ __all__ = [
     "Answer",
     "Append",
     "Commit",
+    "Compact",
     "Concat",
     "Copy",
     "Delete",
@@ -277,24 +278,35 @@ class Touch(Filling):
 
 @dataclass(frozen=True)
 class Append(Filling):
-    """`append`."""
+    """`append`, and with `by_file` an open file that bytes are added to."""
 
     stamp: int
     path: str
     data: bytes
+    by_file: bool = False
 
     async def run(self, fs: S3kClient) -> Outcome:
-        status = await fs.append(self.path, self.data)
-        assert status.committed
+        if not self.by_file:
+            status = await fs.append(self.path, self.data)
+            assert status.committed
+            return
+        async with fs.open(self.path, "ab") as file:
+            await file.write(self.data)
 
     def apply(self, tree: Tree) -> Answer | Refusal:
         there = tree.get(self.path)
-        if isinstance(there, Reserved) and not there.expired:
+        if isinstance(there, Reserved) and (self.by_file or not there.expired):
             return Refusal({UncommittedFileError})
         if isinstance(there, File) and not self.data:
             return Answer(None, tree)
         before = there.data if isinstance(there, File) else b""
         return answered(fill(tree, self.path, File(before + self.data, self.stamp)))
+
+    def leftovers(self, tree: Tree) -> Iterator[Tree]:
+        yield from super().leftovers(tree)
+        grown = with_parents(tree, self.path)
+        if self.by_file and grown is not None and self.path not in tree:
+            yield {**grown, self.path: Reserved(self.stamp)}
 
 
 def changed_in_place(
@@ -380,6 +392,26 @@ class Concat(_Changing):
         joined = b"".join(file.data for file in files)
         left = {path: node for path, node in tree.items() if path not in self.sources}
         return Answer(None, {**left, self.path: File(joined, self.stamp)})
+
+
+@dataclass(frozen=True)
+class Compact(_Changing):
+    """`compact`, of a file that is not open for writing: another version, whose bytes are the
+    same."""
+
+    stamp: int
+    path: str
+    whole: bool = False
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        before = await fs.stat(self.path)
+        after = await fs.compact(self.path, whole=self.whole)
+        assert (after.size, after.mtime_ms) == (before.size, before.mtime_ms)
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        there = tree.get(self.path)
+        result = changed_in_place(tree, self.path, lambda data: data, self.stamp)
+        return result if isinstance(result, Refusal) else Answer(None, {**tree, self.path: there})
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ them, and nothing may decide otherwise later.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -25,16 +25,18 @@ from s3k_async.errors import (
     S3kError,
     ServiceError,
 )
-from s3k_async.files.open_files import FileWriter
+from s3k_async.files.open_files import FileReader, FileWriter
 from s3k_async.testing import Died
 from tests.torture.histories_places import apply_in_tree, locate
 from tests.torture.model import (
     Answer,
     Append,
     Commit,
+    Compact,
     Concat,
     Copy,
     Delete,
+    Early,
     Exchange,
     File,
     MakeDirectory,
@@ -110,11 +112,12 @@ number = st.integers(1, 14)
 
 writes = st.builds(Write, st.just(0), paths, data, flags)
 touches = st.builds(Touch, st.just(0), paths)
-appends = st.builds(Append, st.just(0), paths, data)
+appends = st.builds(Append, st.just(0), paths, data, flags)
 in_place: st.SearchStrategy[WriteRange | Truncate] = st.one_of(
     st.builds(WriteRange, st.just(0), paths, st.sampled_from([0, 1, 40, 400]), data),
     st.builds(Truncate, st.just(0), paths, st.sampled_from([0, 1, 33, 500])),
 )
+compactions = st.builds(Compact, st.just(0), paths, flags)
 concats = st.builds(Concat, st.just(0), paths, st.lists(paths, min_size=1, max_size=2).map(tuple))
 directories = st.builds(MakeDirectory, st.just(0), paths, flags)
 deletions = st.builds(Delete, st.just(0), paths, flags, flags)
@@ -158,6 +161,8 @@ changes: st.SearchStrategy[Any] = st.one_of(
     touches,
     appends,
     in_place,
+    concats,
+    compactions,
     directories,
     deletions,
     renames,
@@ -187,6 +192,16 @@ class Writing:
     """What it replaces; None if it reserved the path."""
     data: bytes = b""
     expired: bool = False
+
+
+@dataclass
+class Reading:
+    """A file that somebody has open for reading."""
+
+    member: Member
+    reader: FileReader
+    data: bytes
+    """The content when it was opened, beyond what was read."""
 
 
 def commit(writing: Writing, stamp: int) -> Commit:
@@ -222,6 +237,7 @@ class VolumeMachine(RuleBasedStateMachine):
         self.volume = ModelVolume(self.new_config())
         self.states: list[Tree] = [{}]
         self.writing: list[Writing] = []
+        self.reading: list[Reading] = []
         self.stamps = 0
         self.interrupted = self.unresolved = False
         self.do(self.volume.start())
@@ -343,10 +359,12 @@ class VolumeMachine(RuleBasedStateMachine):
     def append(self, operation: Append, member: int) -> None:
         self.call(self.fresh(operation), member)
 
-    @rule(choice=st.data(), data=data, member=who)
-    def append_to_what_is_there(self, choice: st.DataObject, data: bytes, member: int) -> None:
+    @rule(choice=st.data(), data=data, by_file=flags, member=who)
+    def append_to_what_is_there(
+        self, choice: st.DataObject, data: bytes, by_file: bool, member: int
+    ) -> None:
         path = choice.draw(st.sampled_from(["/a", *self.states[0]]))
-        self.append(Append(0, path, data), member)
+        self.append(Append(0, path, data, by_file), member)
 
     @rule(operation=in_place, member=who)
     def change_in_place(self, operation: WriteRange | Truncate, member: int) -> None:
@@ -359,12 +377,28 @@ class VolumeMachine(RuleBasedStateMachine):
         path = choice.draw(st.sampled_from(["/a", *self.states[0]]))
         self.change_in_place(replace(operation, path=path), member)
 
+    @rule(operation=compactions, member=who)
+    def compact(self, operation: Compact, member: int) -> None:
+        if not self.is_open(operation.path):
+            self.call(self.fresh(operation), member)
+
+    @rule(choice=st.data(), whole=flags, member=who)
+    def compact_what_is_there(self, choice: st.DataObject, whole: bool, member: int) -> None:
+        path = choice.draw(st.sampled_from(["/a", *self.states[0]]))
+        self.compact(Compact(0, path, whole), member)
+
+    def is_open(self, path: str) -> bool:
+        """Whether somebody may be replacing the file at the path: a compaction that changes it, and
+        one that has nothing to do, differ for the writer only."""
+        return any(
+            isinstance(node := tree.get(path), File) and node == writing.seen
+            for tree in self.states
+            for writing in self.writing
+        )
+
     @rule(operation=concats, member=who)
     def concat(self, operation: Concat, member: int) -> None:
-        sources = [tree.get(path) for tree in self.states for path in operation.sources]
-        if all(not isinstance(node, File) or node.data for node in sources):
-            # Without bytes to append, only the sources are certain to change.
-            self.call(self.fresh(operation), member)
+        self.call(self.fresh(operation), member)
 
     @rule(choice=st.data(), member=who)
     def concat_what_is_there(self, choice: st.DataObject, member: int) -> None:
@@ -512,6 +546,36 @@ class VolumeMachine(RuleBasedStateMachine):
         assert writing.writer.closed
         self.states = distinct(self.discarded(commit(writing, 0), tree) for tree in self.states)
 
+    # Files that are being read
+
+    @rule(choice=st.data(), member=who)
+    def open_to_read(self, choice: st.DataObject, member: int) -> None:
+        path = choice.draw(st.sampled_from(["/a", *self.states[0]]))
+        node = self.states[0].get(path)
+        if not self.agreed(path) or not isinstance(node, File) or isinstance(node, Early):
+            return
+
+        async def opened(fs: S3kClient) -> FileReader:
+            return await fs.open(path)
+
+        reader = self.do(opened(self.members[member].fs))
+        self.reading.append(Reading(self.members[member], reader, node.data))
+
+    @precondition(lambda self: self.reading)
+    @rule(choice=st.data(), size=st.sampled_from((1, 30, 500)))
+    def read_more(self, choice: st.DataObject, size: int) -> None:
+        """Of the version that was opened, whatever became of the file."""
+        reading = choice.draw(st.sampled_from(self.reading))
+        expected, reading.data = reading.data[:size], reading.data[size:]
+        assert self.do(reading.reader.read(size)) == expected
+        if not reading.data:
+            self.close_readers(lambda each: each is reading)
+
+    def close_readers(self, is_closed: Callable[[Reading], bool]) -> None:
+        for reading in [each for each in self.reading if is_closed(each)]:
+            self.reading.remove(reading)
+            self.do(reading.reader.close())
+
     # Looks
 
     @rule(path=paths, member=who, streamed=flags)
@@ -611,6 +675,7 @@ class VolumeMachine(RuleBasedStateMachine):
         else:
             self.learn(operation, outcome)
             self.interrupted = self.unresolved = True
+        self.reading = [each for each in self.reading if each.member is not dead]
         self.do(dead.die())
         self.writing = [writing for writing in self.writing if writing.member is not dead]
         self.members[member] = self.do(self.volume.join())
@@ -638,9 +703,10 @@ class VolumeMachine(RuleBasedStateMachine):
     def refuse_all_calls(self, operation: Operation, at: int, member: int) -> None:
         self.cut_off(operation, at, ServiceError("no", service_code="No"), False, member)
 
-    @staticmethod
-    def may_be_interrupted(operation: Operation) -> bool:
+    def may_be_interrupted(self, operation: Operation) -> bool:
         """Whether it is certain what it leads to."""
+        if isinstance(operation, Compact) and self.is_open(operation.path):
+            return False
         if isinstance(operation, WriteMany) and entangled(path for path, _ in operation.files):
             return False
         if isinstance(operation, Transact):
@@ -697,6 +763,7 @@ class VolumeMachine(RuleBasedStateMachine):
     def reopen(self, member: int) -> None:
         """What a client was writing when it is closed is not published."""
         closing = self.members[member]
+        self.close_readers(lambda each: each.member is closing)
         self.do(closing.close())
         self.members[member] = self.do(self.volume.join())
         for writing in [each for each in self.writing if each.member is closing]:
@@ -739,6 +806,7 @@ class RepairedMachine(VolumeMachine):
     @rule(member=who)
     def collect_garbage(self, member: int) -> None:
         """No byte of a file is collected."""
+        self.close_readers(lambda _: True)  # what they read may be garbage by then
         for each in self.members:
             self.do(each.volume.log.drained())
         self.do(self.volume.collected(self.members[member]))

@@ -30,7 +30,7 @@ REAL_ENGINES = volume_backends("embedded", "dynoxide+seaweedfs")
 in_layouts = pytest.mark.parametrize(
     ("scene", "layout"),
     [
-        (name, layout)
+        pytest.param(name, layout, marks=[pytest.mark.slow] if scene.is_slow else [])
         for layout in ("path", "tree")
         for name, scene in SCENES.items()
         if layout in scene.layouts

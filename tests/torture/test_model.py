@@ -81,7 +81,6 @@ def test_every_verb_is_in_the_model() -> None:
     elsewhere = {
         "adopt_many",
         "close",
-        "compact",
         "copy_to",
         "count",
         "discard_staged",

@@ -48,6 +48,10 @@ SPARK_RESTORE = "tests/spark/test_restoring_trees.py"
 RETENTION = "tests/layouts/test_retention.py"
 STAGED = "tests/layouts/test_staged_directories.py"
 TRANSACTIONS = "tests/layouts/test_transactions.py"
+EXTENTS = "tests/storage/test_extents.py"
+EDITS = "tests/client/test_edits.py"
+MORE = "tests/client/test_edits_more.py"
+GC_EXTENTS = "tests/integrity/test_extents.py"
 DIRECTORY_RACES = (
     "tests/layouts/test_directory_races.py::test_two_clients_in_every_order_of_their_requests"
 )
@@ -1584,5 +1588,166 @@ DEFECTS: tuple[Defect, ...] = (
         "        self._drop_emptied()\n",
         "",
         f"{RESTORE_TREE}::test_a_removal_marker_shows_that_the_directory_was_removed",
+    ),
+    Defect(
+        "extents: a part of an extent with the checksum of its object",
+        "storage/extents.py",
+        '                    checksum=each.checksum if is_whole else "",\n',
+        "                    checksum=each.checksum,\n",
+        f"{EXTENTS}::test_a_cut_has_exactly_the_bytes_of_its_range",
+    ),
+    Defect(
+        "extents: neighbours of one object that are joined across a gap",
+        "storage/extents.py",
+        " and (last.is_hole or last.end == each.offset):",
+        ":",
+        f"{EXTENTS}::test_joining_changes_no_byte",
+    ),
+    Defect(
+        "extents: an object that is too short for its extent",
+        "storage/extents.py",
+        ">= each.end for each in extents if each.key",
+        ">= each.length for each in extents if each.key",
+        f"{EXTENTS}::test_extents_are_stored_if_every_object_reaches_their_end",
+    ),
+    Defect(
+        "extents: an append that loses what another client wrote",
+        "files/edits.py",
+        "            before = () if current is None else extents_of(current.content, current.id)\n"
+        "            runs = edit(before)\n",
+        "            if not made._made:\n"
+        "                before = () if current is None "
+        "else extents_of(current.content, current.id)\n"
+        "                runs = edit(before)\n",
+        f"{EDITS}::test_a_change_is_made_again_on_what_another_client_wrote",
+    ),
+    Defect(
+        "extents: an open file that appends to another one",
+        "files/edits.py",
+        "            if expected and (current is None or current.id != expected):\n",
+        "            if expected and current is None:\n",
+        f"{EDITS}::test_an_open_file_does_not_append_to_another_one",
+    ),
+    Defect(
+        "extents: concat without the version of the file",
+        "files/edits.py",
+        "        version=entry.version,\n",
+        "",
+        f"{EDITS}::test_a_change_is_made_again_on_what_another_client_wrote",
+    ),
+    Defect(
+        "extents: a concat that removes its data after an unknown outcome",
+        "files/edits.py",
+        "            if not is_needed and not isinstance(error, OutcomeUnknownError):\n",
+        "            if True:\n",
+        f"{MORE}::test_after_an_unknown_outcome_no_data_is_removed",
+    ),
+    Defect(
+        "extents: a change in place that creates directories",
+        "files/edits.py",
+        "    prepare = store.prepare_existing if blank is None else store.prepare\n",
+        "    prepare = store.prepare\n",
+        f"{EDITS}::test_the_directories_of_a_removed_file_are_not_made_again",
+    ),
+    Defect(
+        "extents: data for a removed file in the file that replaces it",
+        "files/edits.py",
+        "        if self._object_id != target.object_id:\n",
+        "        if not self._object_id:\n",
+        f"{MORE}::test_a_file_that_replaced_a_removed_one_can_be_changed",
+    ),
+    Defect(
+        "extents: a compaction with a new modification time",
+        "files/edits.py",
+        "current.mtime_ms if current is not None and keeps_time else None",
+        "None",
+        f"{EDITS}::test_compaction_keeps_content_and_time",
+    ),
+    Defect(
+        "extents: a file without limit of extents",
+        "files/edits.py",
+        "    if len(found) > HARD_LIMIT:\n",
+        "    if False:\n",
+        f"{EDITS}::test_many_changes_in_place_stay_below_the_limits",
+    ),
+    Defect(
+        "extents: a lost attempt whose data stays",
+        "files/edits.py",
+        "                await made.drop_unused(content.physical)\n",
+        "",
+        f"{MORE}::test_data_of_a_lost_attempt_is_removed",
+    ),
+    Defect(
+        "extents: a hole that is read as what was in the buffer",
+        "storage/physical.py",
+        "            buffer[:] = bytes(len(buffer))\n            return\n",
+        "            return\n",
+        f"{MORE}::test_a_hole_overwrites_the_buffer_with_zeros",
+    ),
+    Defect(
+        "extents: data whose checksum is not verified when it is read",
+        "storage/physical.py",
+        "        if extent.checksum and (found := checksum_of(buffer)) != extent.checksum:\n",
+        '        if (found := checksum_of(buffer)) == "":\n',
+        f"{EDITS}::test_lost_and_damaged_objects_are_noticed",
+    ),
+    Defect(
+        "extents: a copy that fails and leaves objects",
+        "storage/physical.py",
+        "            for key in copies.values():\n"
+        "                await self.delete(key)\n"
+        "            raise\n"
+        "        own",
+        "            raise\n        own",
+        f"{MORE}::test_a_copy_of_which_an_object_is_lost_leaves_no_data",
+    ),
+    Defect(
+        "extents: gc that knows one extent of a file",
+        "integrity/references.py",
+        "    for name in physical_keys(physical):\n",
+        "    for name in physical_keys(physical)[:1]:\n",
+        f"{GC_EXTENTS}::test_gc_of_a_volume_without_a_log_keeps_every_extent",
+    ),
+    Defect(
+        "extents: an entry that refers to one extent when gc looks again",
+        "integrity/gc_rules.py",
+        "self.key_of(name) == self.blob.key for name in physical_keys(entry.physical)\n",
+        "self.key_of(name) == self.blob.key for name in physical_keys(entry.physical)[:1]\n",
+        f"{GC_EXTENTS}::test_gc_keeps_the_extents_of_a_file_that_only_the_log_knows",
+    ),
+    Defect(
+        "extents: fsck that finds one extent of a file",
+        "integrity/verify_rules.py",
+        'return any(name.strip("/") == key for name in physical_keys(physical))',
+        'return any(name.strip("/") == key for name in physical_keys(physical)[:1])',
+        f"{GC_EXTENTS}::test_fsck_takes_no_extent_for_garbage",
+    ),
+    Defect(
+        "extents: fsck that does not compare the sizes of objects",
+        "integrity/verify_rules.py",
+        "            return is_stored(physical, entry.size, sizes)\n",
+        "            pass\n",
+        f"{GC_EXTENTS}::test_fsck_finds_each_object_of_extents_that_is_lost",
+    ),
+    Defect(
+        "extents: a restored file of which an object is lost",
+        "integrity/restore_rules.py",
+        "        return is_stored(entry.physical, entry.size, sizes)\n",
+        "        return True\n",
+        f"{GC_EXTENTS}::test_restore_leaves_out_a_file_of_which_an_extent_is_lost",
+    ),
+    Defect(
+        "extents: a restore that looks for the first object of a file",
+        "integrity/restore_rules.py",
+        "        for key in physical_keys(state.physical)\n    }\n",
+        "        for key in physical_keys(state.physical)[:1]\n    }\n",
+        f"{GC_EXTENTS}::test_a_lost_table_comes_back_with_its_extents",
+    ),
+    Defect(
+        "extents: a deep check that ends at a lost object",
+        "integrity/recheck.py",
+        "            continue\n        if found != checksum:\n",
+        "            return None\n        if found != checksum:\n",
+        f"{GC_EXTENTS}::test_fsck_reads_what_is_left_of_a_file",
     ),
 )
