@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from s3k_async._sync.loop_thread import Bridge
 from s3k_async.bulk.staged_uploads import StagedWriter
-from s3k_async.errors import ForkedClientError, StreamClosedError, UnsupportedError
-from s3k_async.files.open_files import FileReader, FileWriter, bytes_of
+from s3k_async.errors import StreamClosedError, UnsupportedError
+from s3k_async.files.open_files import FileReader, FileWriter, bytes_of, need_process
 from s3k_async.model import FileStatus, StagedFile
 
 if TYPE_CHECKING:
@@ -43,10 +43,7 @@ class _SyncFile(io.RawIOBase):
         return self._bridge.run(call)
 
     def _need_open(self) -> None:
-        if self._bridge.pid != os.getpid():
-            raise ForkedClientError(
-                "the file was opened by a parent process: open it again", path=self._path
-            )
+        need_process(self._bridge.pid, self._path)
         if self.closed:
             raise StreamClosedError("the file is closed", path=self._path)
 

@@ -16,9 +16,9 @@ from fsspec.spec import AbstractBufferedFile
 from s3k_async.adapters.fsspec_listing import Info, info_of
 from s3k_async.adapters.sessions import post_on
 from s3k_async.adapters.unwind import Unwinding
-from s3k_async.errors import ForkedClientError, StreamClosedError, UnsupportedError
+from s3k_async.errors import StreamClosedError, UnsupportedError
 from s3k_async.files.file_ranges import SequentialCheck
-from s3k_async.files.open_files import FileReader, FileWriter, bytes_of
+from s3k_async.files.open_files import FileReader, FileWriter, bytes_of, need_process
 from s3k_async.model import Entry, status_of
 
 if TYPE_CHECKING:
@@ -309,10 +309,7 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
             raise StreamClosedError("the file is closed", path=self.path)
 
     def _need_process(self) -> None:
-        if self._pid != os.getpid():
-            raise ForkedClientError(
-                "the file was opened by a parent process: open it again", path=self.path
-            )
+        need_process(self._pid, self.path)
 
 
 class CompressedFile(io.BufferedIOBase):

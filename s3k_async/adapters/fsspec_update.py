@@ -10,8 +10,8 @@ from operator import itemgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from s3k_async.errors import ForkedClientError, InvalidArgumentError, StreamClosedError
-from s3k_async.files.open_files import bytes_of
+from s3k_async.errors import InvalidArgumentError, StreamClosedError
+from s3k_async.files.open_files import bytes_of, need_process
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -195,10 +195,7 @@ class S3kUpdateFile(io.RawIOBase):
         self._written[first:last] = [(start, joined)]
 
     def _need_open(self) -> None:
-        if self._pid != os.getpid():
-            raise ForkedClientError(
-                "the file was opened by a parent process: open it again", path=self.path
-            )
+        need_process(self._pid, self.path)
         if self.closed:
             raise StreamClosedError("the file is closed", path=self.path)
 

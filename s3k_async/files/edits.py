@@ -150,7 +150,7 @@ class FileAppender(FileWriter):
 
     @property
     def position(self) -> int:
-        """As `tell`, if nobody else appends."""
+        """As `tell`, unless another client appends."""
         return self.entry.size + self._upload.size
 
     async def _finish(self) -> Entry:

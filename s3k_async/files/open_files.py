@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from functools import partial
 from types import TracebackType
@@ -21,6 +22,7 @@ from s3k_async.errors import (
     BusyError,
     ClosedClientError,
     ConflictError,
+    ForkedClientError,
     InvalidArgumentError,
     IsDirectoryError,
     LeaseExpiredError,
@@ -61,6 +63,7 @@ __all__ = [
     "check_mode",
     "checksum",
     "drop_unpublished",
+    "need_process",
     "open_reader",
     "open_writer",
 ]
@@ -169,6 +172,12 @@ def check_mode(mode: str, path: str) -> None:
     raise UnsupportedError(
         f"mode {mode!r}: files are opened as bytes; use rb, wb, xb or ab", path=path
     )
+
+
+def need_process(pid: int, path: str) -> None:
+    """Raise ForkedClientError unless this is the process that opened the file."""
+    if pid != os.getpid():
+        raise ForkedClientError("the file was opened by a parent process: open it again", path=path)
 
 
 def bytes_of(data: object, path: str) -> memoryview:

@@ -664,7 +664,7 @@ def test_errors(text: str, error: type[S3kError]) -> None:
 @pytest.mark.parametrize("reason", ["Input/output error", "No space left on device"])
 def test_a_sync_that_fails_leaves_the_outcome_unknown(reason: str) -> None:
     with pytest.raises(ResponseLostError), rocksdb_errors("/d", committing=True):
-        raise Exception(f"IO error: While fdatasync: /d/1.log: {reason}")  # noqa: TRY002
+        raise Exception(f"IO error: While fdatasync: /d/1.log: {reason}")  # noqa: TRY002 - as above
 
 
 def test_other_errors_pass_through() -> None:

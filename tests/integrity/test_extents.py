@@ -32,7 +32,7 @@ pytestmark = pytest.mark.layouts("path", "tree")
 
 @pytest.fixture(autouse=True)
 def no_open_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has to be waited for."""
+    """No client has the volume open, so that the lock need not wait."""
     monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
 
 

@@ -14,12 +14,9 @@ upload, for an hour, for a repetition of `complete`.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
-
-from anyio.to_thread import run_sync
 
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.blob_keys import (
@@ -37,6 +34,7 @@ from s3k_async.backends.ports.blobs import (
     DeleteFailure,
     Unfinished,
 )
+from s3k_async.backends.ports.entity_tags import entity_tag
 from s3k_async.backends.redis.redis_connection import RedisConnection, Script
 from s3k_async.errors import (
     BlobChangedError,
@@ -55,8 +53,6 @@ _Answer: TypeAlias = list[Any]
 _PIECE: Final = 4 << 20
 """Bytes of a piece, the last of a part or blob excepted."""
 _PAGE: Final = 1000
-_FEW: Final = 256 << 10
-"""Bytes that are hashed on the event loop."""
 _KEPT_MS: Final = 60 * 60 * 1000
 """Retention of the result of a completed upload, milliseconds."""
 
@@ -325,7 +321,7 @@ class RedisBlobStore:
         check_key(key)
         check_put(if_absent, if_match)
         content = bytes(data)
-        etag = await _digest(content)
+        etag = await entity_tag(content)
         when = (int(if_absent), if_match or "")
         if len(content) <= _PIECE:
             answer = await self.run(_PUT, key, key, self._runtime.uuid(), etag, content, *when)
@@ -485,7 +481,7 @@ class RedisUpload:
         if number < 1:
             raise ValueError("parts are numbered from 1")
         content = bytes(data)
-        digest = await _digest(content)
+        digest = await entity_tag(content)
         names = []
         for start in range(0, len(content), _PIECE):
             name, piece = self._runtime.uuid(), content[start : start + _PIECE]
@@ -503,7 +499,7 @@ class RedisUpload:
             {number: int(facts[0]) for number, facts in parts.items()}, self._store.min_part
         )
         digests = b"".join(bytes.fromhex(parts[number][1]) for number in numbers)
-        etag = f"{await _digest(digests)}-{len(numbers)}"
+        etag = f"{await entity_tag(digests)}-{len(numbers)}"
         return await self._publish(parts, numbers, etag, (0, ""))
 
     async def publish(self, numbers: Sequence[int], etag: str, when: tuple[int, str]) -> BlobInfo:
@@ -540,13 +536,6 @@ def _parts(found: Sequence[bytes]) -> dict[int, list[str]]:
         for number, facts in zip(pairs, pairs, strict=True)
         if number != "key"
     }
-
-
-async def _digest(data: bytes) -> str:
-    def digest() -> str:
-        return hashlib.md5(data, usedforsecurity=False).hexdigest()
-
-    return digest() if len(data) <= _FEW else await run_sync(digest)
 
 
 def _info(key: str, facts: Sequence[bytes]) -> BlobInfo:

@@ -50,7 +50,7 @@ class _RocksdbLocation(Location):
     form: ClassVar[str] = "rocksdb:///PATH"
 
     @classmethod
-    def parse(cls, text: str, service: AwsConfig) -> Self:  # noqa: ARG003
+    def parse(cls, text: str, service: AwsConfig) -> Self:  # noqa: ARG003 - no service
         return cls(_directory(text, None))
 
     @classmethod

@@ -20,15 +20,12 @@ which compactions do not rewrite.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 from urllib.parse import quote
-
-from anyio.to_thread import run_sync
 
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.blob_keys import (
@@ -47,6 +44,7 @@ from s3k_async.backends.ports.blobs import (
     DeleteFailure,
     Unfinished,
 )
+from s3k_async.backends.ports.entity_tags import entity_tag
 from s3k_async.backends.rocksdb.open_databases import SharedDatabase
 from s3k_async.backends.rocksdb.rocksdb_database import Batch, Database
 from s3k_async.errors import (
@@ -72,8 +70,6 @@ _ATTEMPTS: Final = 100
 _PAGE: Final = 1000
 _SHORT: Final = 64 << 10
 """Bytes that are read on the event loop."""
-_FEW: Final = 256 << 10
-"""Bytes that are hashed on the event loop."""
 _HEAD, _PIECES, _INDEX, _UPLOAD, _PARTS = b"h", b"p", b"x", b"u", b"v"
 _AFTER: Final = b"0"
 """The byte after `/`: end of a range of keys with an id."""
@@ -144,7 +140,7 @@ class RocksdbBlobStore:
         check_key(key)
         check_put(if_absent, if_match)
         content = bytes(data)
-        etag, when = await _digest(content), _Condition(if_absent, if_match)
+        etag, when = await entity_tag(content), _Condition(if_absent, if_match)
         if len(content) <= _ONE_WRITE:
             return await self._put(key, content, etag, when)
         upload = await self.start_upload(key)
@@ -331,7 +327,7 @@ class RocksdbUpload:
         if number < 1:
             raise ValueError("parts are numbered from 1")
         content = bytes(data)
-        part = _Part(self._runtime.uuid(), len(content), await _digest(content))
+        part = _Part(self._runtime.uuid(), len(content), await entity_tag(content))
         for start in range(0, len(content), _ONE_WRITE):
             await self._database.write(
                 partial(self._stage, part=part, start=start, data=content), synced=False
@@ -342,7 +338,7 @@ class RocksdbUpload:
         parts, stale = await self._database.read(self._state)
         numbers = sorted(parts)
         digests = b"".join(bytes.fromhex(parts[number].digest) for number in numbers)
-        etag = f"{await _digest(digests)}-{len(numbers)}"
+        etag = f"{await entity_tag(digests)}-{len(numbers)}"
         return await self._publish(parts, stale, etag, _Condition())
 
     async def publish(self, etag: str, when: _Condition) -> BlobInfo:
@@ -563,10 +559,3 @@ def _abort(batch: Batch, name: str) -> None:
     if batch.get(_UPLOAD + name.encode()) is not None:
         _forget(batch, name)
         batch.delete_range(*_below(_PIECES, name))
-
-
-async def _digest(data: bytes) -> str:
-    def digest() -> str:
-        return hashlib.md5(data, usedforsecurity=False).hexdigest()
-
-    return digest() if len(data) <= _FEW else await run_sync(digest)

@@ -1613,12 +1613,9 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "extents: an append that loses what another client wrote",
         "files/edits.py",
-        "            before = () if current is None else extents_of(current.content, current.id)\n"
-        "            runs = edit(before)\n",
+        "            runs = _apart(before) if is_done else edit(before)\n",
         "            if not made._made:\n"
-        "                before = () if current is None "
-        "else extents_of(current.content, current.id)\n"
-        "                runs = edit(before)\n",
+        "                runs = _apart(before) if is_done else edit(before)\n",
         f"{EDITS}::test_a_change_is_made_again_on_what_another_client_wrote",
     ),
     Defect(
@@ -1666,7 +1663,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "extents: a file without limit of extents",
         "files/edits.py",
-        "    if len(found) > HARD_LIMIT:\n",
+        "    if joins.left > HARD_LIMIT:\n",
         "    if False:\n",
         f"{EDITS}::test_many_changes_in_place_stay_below_the_limits",
     ),
@@ -1711,8 +1708,10 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "extents: an entry that refers to one extent when gc looks again",
         "integrity/gc_rules.py",
-        "self.key_of(name) == self.blob.key for name in physical_keys(entry.physical)\n",
-        "self.key_of(name) == self.blob.key for name in physical_keys(entry.physical)[:1]\n",
+        "            self.history.key_of(name) == self.blob.key "
+        "for name in physical_keys(entry.physical)\n",
+        "            self.history.key_of(name) == self.blob.key "
+        "for name in physical_keys(entry.physical)[:1]\n",
         f"{GC_EXTENTS}::test_gc_keeps_the_extents_of_a_file_that_only_the_log_knows",
     ),
     Defect(
