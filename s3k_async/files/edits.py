@@ -80,11 +80,10 @@ LEFT_EXTENTS: Final = 32
 REWRITTEN: Final = 1024 * 1024
 """Bytes that a change may rewrite for compaction, or twice its own if they are more, while a file
 has at most HARD_LIMIT extents."""
-HARD_LIMIT: Final = 512
-"""Extents after which a change joins them until half are left, whatever that rewrites: some 45 KiB
-of the item. Only holes longer than COMPACTED are never filled."""
-SPARSE_LIMIT: Final = 2048
-"""Most extents of a file, if such holes keep them apart: some 120 KiB of the item."""
+HARD_LIMIT: Final = 128
+"""Most extents of a file, some 12 KiB of its item: a hundred such items, each with the intent of a
+transaction, fit into one of DynamoDB (4 MB). A change that would leave more joins them until half
+are left, whatever that rewrites; only holes longer than COMPACTED are never filled."""
 COMPACTED: Final = 64 * 1024 * 1024
 """Bytes of the objects that `compact` makes."""
 LARGEST_FILE: Final = 5 * 1024**4
@@ -513,8 +512,8 @@ def _is_partial(extent: Extent) -> bool:
 
 
 def _compacted(runs: Sequence[Run], path: str) -> list[Run]:
-    """The same content in at most HARD_LIMIT runs, not counting holes that are too long to be
-    filled, and in fewer if that rewrites little."""
+    """The same content in at most HARD_LIMIT runs, and in fewer if that rewrites little. Raises
+    UnsupportedError if holes that are too long to be filled keep more apart."""
     if len(runs) <= MOST_EXTENTS:
         return list(runs)
     joins = _Joins(runs)
@@ -522,9 +521,9 @@ def _compacted(runs: Sequence[Run], path: str) -> list[Run]:
     joins.join(LEFT_EXTENTS, max(REWRITTEN, 2 * new))
     if joins.left > HARD_LIMIT:
         joins.join(HARD_LIMIT // 2, math.inf)
-    if joins.left > SPARSE_LIMIT:
+    if joins.left > HARD_LIMIT:
         raise UnsupportedError(
-            f"the file would have {joins.left:,} extents, and not more than {SPARSE_LIMIT:,} are "
+            f"the file would have {joins.left:,} extents, and not more than {HARD_LIMIT:,} are "
             "possible between long holes: write larger ranges, or fill its holes by s3k compact "
             "--whole",
             path=path,

@@ -1661,10 +1661,10 @@ DEFECTS: tuple[Defect, ...] = (
         f"{EDITS}::test_compaction_keeps_content_and_time",
     ),
     Defect(
-        "extents: a file without limit of extents",
+        "extents: many extents that are not joined at the limit",
         "files/edits.py",
-        "    if joins.left > HARD_LIMIT:\n",
-        "    if False:\n",
+        "        joins.join(HARD_LIMIT // 2, math.inf)\n",
+        "        pass\n",
         f"{EDITS}::test_many_changes_in_place_stay_below_the_limits",
     ),
     Defect(
