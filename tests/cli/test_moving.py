@@ -150,6 +150,26 @@ def test_migrate(cli: Cli, volume: str) -> None:
     cli.fails(2, "migrate", f"{volume}:/a", "--layout", "tree")
 
 
+def test_migrate_to_extents(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("s3k_async.txn.volume_lock.QUIET_SECONDS", 0.0)
+    volume, local = str(tmp_path / "old"), tmp_path / "local"
+    local.write_bytes(b"more")
+    cli.ok("init", volume, "--no-extents")
+    cli.ok("put", "-", f"{volume}:/f", stdin=b"some")
+    refused = cli.fails(1, "append", str(local), f"{volume}:/f").errors
+    assert "s3k migrate --extents" in refused
+    for wrong in (("--extents", "--layout", "path"), ("--extents", "--no-check")):
+        cli.fails(2, "migrate", volume, *wrong)
+    assert cli.ok("migrate", volume, "--extents", "--json").json() == {
+        "volume": volume,
+        "extents": True,
+        "changed": True,
+    }
+    assert not cli.ok("migrate", volume, "--extents", "--json").json()["changed"]
+    cli.ok("append", str(local), f"{volume}:/f")
+    assert cli.ok("cat", f"{volume}:/f").out == "somemore"
+
+
 def test_migrate_is_refused_while_fsck_has_something_to_repair(cli: Cli, volume: str) -> None:
     with closing(sqlite3.connect(f"{volume}/metadata.sqlite")) as table, table:
         assert table.execute("DELETE FROM items WHERE sort = '1'").rowcount == 1

@@ -304,6 +304,8 @@ def migrate(
     config = invocation.resolve(_volume(volume).volume)
     if extents == bool(layout):
         raise click.UsageError("expected --layout, or --extents")
+    if extents and no_check:
+        raise click.UsageError("--no-check belongs to --layout")
     if layout is None:
         done = anyio.run(enable_extents, config)
         invocation.say(
