@@ -125,9 +125,13 @@ class SnapshotView:
         before."""
         return self._children((directory, False), self._store.children)
 
-    def children_in_order(self, directory: Directory) -> AsyncGenerator[Entries, None]:
-        """As `children`, by name."""
-        return self._children((directory, True), self._store.children_in_order)
+    def children_in_order(
+        self, directory: Directory, *, after: str = "", rows: int | None = None
+    ) -> AsyncGenerator[Entries, None]:
+        """As `children`, by name; `after` and `rows`: as for `EntryReader.children_in_order`, and
+        the same in each attempt."""
+        read = partial(self._store.children_in_order, after=after, rows=rows)
+        return self._children((directory, True), read)
 
     async def is_unchanged(self) -> bool:
         """Read everything again. Returns whether all results were valid at one moment, the start of

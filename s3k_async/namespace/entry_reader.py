@@ -92,15 +92,27 @@ class EntryReader(StoredReader):
             yield await see(page)
 
     async def children_in_order(
-        self, directory: Directory, see: Seeing | None = None
+        self,
+        directory: Directory,
+        see: Seeing | None = None,
+        *,
+        after: str = "",
+        rows: int | None = None,
     ) -> AsyncGenerator[Entries, None]:
-        """As `children`, by name (UTF-8 bytes), with one or two pages of each suffix in memory."""
+        """As `children`, by name (UTF-8 bytes), with one or two pages of each suffix in memory.
+
+        `after`: only the names that follow it. `rows`: about as many are needed; None: all.
+        """
         see = see or self.view()
         partitions = self.keys.partitions(directory.key)
         limit = None if len(partitions) <= WHOLE_PAGES else max(1, ORDERED_ROWS // len(partitions))
-        async with aclosing(
-            in_order([self.partition(directory, partition, limit) for partition in partitions])
-        ) as pages:
+        if rows is not None:
+            share = rows // max(1, len(partitions)) + 1
+            limit = share if limit is None else min(share, limit)
+        streams = [
+            self.partition(directory, partition, limit, after=after) for partition in partitions
+        ]
+        async with aclosing(in_order(streams)) as pages:
             async for page in pages:
                 yield await see(page)
 

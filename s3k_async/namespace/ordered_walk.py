@@ -13,7 +13,7 @@ from s3k_async._core.concurrency import gather, merge
 from s3k_async._native import Entries, Rows
 from s3k_async.table.keys import Directory, KeyScheme
 
-__all__ = ["in_order", "walk", "walk_in_order"]
+__all__ = ["in_order", "resume_in_order", "walk", "walk_in_order"]
 
 STREAMS = 64
 """Up to this many streams, each is read one page ahead; with more, this many are read at the same
@@ -37,7 +37,9 @@ class OrderedReader(Protocol):
 
     @property
     def keys(self) -> KeyScheme: ...
-    def children_in_order(self, directory: Directory) -> AsyncGenerator[Entries, None]: ...
+    def children_in_order(
+        self, directory: Directory, *, after: str = "", rows: int | None = None
+    ) -> AsyncGenerator[Entries, None]: ...
 
 
 class _Stream:
@@ -124,16 +126,26 @@ class _Level:
     place: int = 0
 
 
-async def walk_in_order(
-    reader: OrderedReader, directory: Directory
-) -> AsyncGenerator[Entries, None]:
+def walk_in_order(reader: OrderedReader, directory: Directory) -> AsyncGenerator[Entries, None]:
     """Every descendant of a directory, each directory's children by name and each directory
     followed by its content.
 
     The directory itself is excluded and not checked; reservations are included. The listings of all
     ancestors of the current directory are open, with a few pages of each in memory.
     """
-    stack = [_Level(reader.children_in_order(directory), _NOTHING)]
+    return resume_in_order(reader, [(directory, "")])
+
+
+async def resume_in_order(
+    reader: OrderedReader, levels: Sequence[tuple[Directory, str]], *, rows: int | None = None
+) -> AsyncGenerator[Entries, None]:
+    """The rest of a walk in order, from a place in it: the directories above that place, topmost
+    first, each with the name after which its children follow. `rows`: about as many are needed;
+    None: all."""
+    stack = [
+        _Level(reader.children_in_order(directory, after=after, rows=rows), _NOTHING)
+        for directory, after in levels
+    ]
     try:
         while stack:
             top = stack[-1]
@@ -150,7 +162,7 @@ async def walk_in_order(
             top.place = end
             if found is not None:
                 below = reader.keys.directory(top.page[found])
-                stack.append(_Level(reader.children_in_order(below), _NOTHING))
+                stack.append(_Level(reader.children_in_order(below, rows=rows), _NOTHING))
     finally:
         for left in reversed(stack):
             await left.pages.aclose()

@@ -122,8 +122,11 @@ class StoredReader:
         limit: int | None = None,
         *,
         first: int | None = None,
+        after: str = "",
     ) -> AsyncIterator[Entries]:
-        """One partition of a directory in pages of `limit` items, the first of them of `first`."""
+        """One partition of a directory in pages of `limit` items, the first of them of `first`.
+        `after`: only the names that follow it."""
         paths = {directory.key: directory.path}
-        async for page in query_all(self.items, partition, limit=limit, first=first):
+        pages = query_all(self.items, partition, after=after, limit=limit, first=first)
+        async for page in pages:
             yield from_items(page, self.keys, paths=paths)

@@ -203,10 +203,15 @@ class FaultyItems:
             await self._store.load(items)
 
     async def query(
-        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+        self,
+        partition: str,
+        *,
+        cursor: str | None = None,
+        after: str = "",
+        limit: int | None = None,
     ) -> ItemPage:
         async with self._call("query", partition):
-            return await self._store.query(partition, cursor=cursor, limit=limit)
+            return await self._store.query(partition, cursor=cursor, after=after, limit=limit)
 
     async def scan(
         self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None

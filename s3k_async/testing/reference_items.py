@@ -118,7 +118,12 @@ class DynamoItems(DynamoTableAdmin):
         require_loaded(items, keys, left, self._name)
 
     async def query(
-        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+        self,
+        partition: str,
+        *,
+        cursor: str | None = None,
+        after: str = "",
+        limit: int | None = None,
     ) -> ItemPage:
         validate_page(limit)
         request: Wire = {
@@ -126,6 +131,10 @@ class DynamoItems(DynamoTableAdmin):
             "ExpressionAttributeNames": {"#p": PARTITION},
             "ExpressionAttributeValues": {":p": encode_value(partition)},
         }
+        if after:
+            request["KeyConditionExpression"] = "#p = :p AND #s > :s"
+            request["ExpressionAttributeNames"]["#s"] = SORT
+            request["ExpressionAttributeValues"][":s"] = encode_value(after)
         client = await self._client()
         with map_exceptions(f"{self._name}: {partition}"):
             page = _page(await client.query(**self._page_of(request, cursor, limit)))

@@ -452,7 +452,12 @@ class Confused(MemoryItems):
         return dict.fromkeys(keys[:1], *found.values()) if keys[0].sort == "a" else found
 
     async def query(
-        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+        self,
+        partition: str,
+        *,
+        cursor: str | None = None,
+        after: str = "",
+        limit: int | None = None,
     ) -> ItemPage:
         return await super().query("p")
 

@@ -172,6 +172,36 @@ async def test_cursors_at_hard_names(items: Items) -> None:
         assert names(after.items) == [expected[at]]
 
 
+async def query_after(
+    items: Items, after: str, partition: str = PARTITION, limit: int | None = None
+) -> list[Item]:
+    return await all_items(
+        lambda cursor: items.query(partition, cursor=cursor, after=after, limit=limit), limit=limit
+    )
+
+
+async def test_a_query_begins_after_any_text(items: Items) -> None:
+    partition = "ks://v/ü 😀/%-sf0"
+    present = HARD_NAMES[::2]
+    await fill(items, present, partition)
+    await fill(items, ["0", "zz"], partition + "0")
+    for after in [*HARD_NAMES, "", "a" * 200, "\U0010ffff\U0010ffff"]:
+        wanted = [name for name in in_order(present) if name.encode() > after.encode()]
+        for limit in (None, 1, 4):
+            assert names(await query_after(items, after, partition, limit)) == wanted
+
+
+async def test_a_cursor_goes_on_whatever_the_text_before_it_was(items: Items) -> None:
+    await fill(items, ["a", "b", "c", "d", "e"])
+    first = await items.query(PARTITION, after="a", limit=2)
+    assert names(first.items) == ["b", "c"]
+    for after in ("", "a", "b"):
+        rest = await items.query(PARTITION, cursor=first.next, after=after, limit=1)
+        assert names(rest.items) == ["d"]
+    assert names(await query_after(items, "e")) == []
+    assert names(await query_after(items, "a", "ks://v/none-sf0")) == []
+
+
 async def test_a_query_shows_what_was_just_written(items: Items) -> None:
     for version in range(10):
         await items.write(Put(row(f"{version}", ver=version), ABSENT))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from s3k_async._native import Entries
 from s3k_async.errors import ThrottledError
 from s3k_async.model import Entry
-from s3k_async.namespace.ordered_walk import in_order, walk_in_order
+from s3k_async.namespace.ordered_walk import in_order, resume_in_order, walk_in_order
 from s3k_async.table.codec import in_columns
 from s3k_async.table.keys import Directory, KeyScheme
 
@@ -30,8 +30,12 @@ def _page(paths: Sequence[str]) -> Entries:
     return in_columns([_directory(path) for path in paths], KEYS)
 
 
+def _key(path: str) -> list[bytes]:
+    return [name.encode() for name in path.split("/")]
+
+
 def _in_order(paths: Sequence[str]) -> list[str]:
-    return sorted(paths, key=lambda path: [name.encode() for name in path.split("/")])
+    return sorted(paths, key=_key)
 
 
 class Stream:
@@ -119,12 +123,19 @@ class Reader:
         self.keys = KeyScheme("v", 1)
         self.open = 0
 
-    async def children_in_order(self, directory: Directory) -> AsyncGenerator[Entries, None]:
+    async def children_in_order(
+        self, directory: Directory, *, after: str = "", rows: int | None = None
+    ) -> AsyncGenerator[Entries, None]:
         self.open += 1
         above = directory.path.rstrip("/")
         try:
             children = _in_order(
-                [child for child in self.paths if child.rpartition("/")[0] == above]
+                [
+                    child
+                    for child in self.paths
+                    if child.rpartition("/")[0] == above
+                    and child.rpartition("/")[2].encode() > after.encode()
+                ]
             )
             for start in range(0, len(children), self.size):
                 yield _page(children[start : start + self.size])
@@ -143,6 +154,27 @@ def test_trees_are_told_in_order(lists: list[list[str]], size: int) -> None:
         ]
 
     assert asyncio.run(told()) == _in_order(list(paths))
+    assert reader.open == 0
+
+
+@given(
+    st.lists(st.lists(NAMES, min_size=1, max_size=4), max_size=10),
+    st.lists(NAMES, min_size=1, max_size=4),
+    st.integers(1, 3),
+)
+def test_a_walk_resumes_after_a_path(lists: list[list[str]], after: list[str], size: int) -> None:
+    paths = {"/" + "/".join(names[:depth]) for names in lists for depth in range(1, len(names) + 1)}
+    reader = Reader(paths, size)
+    above = ["/", *("/" + "/".join(after[:depth]) for depth in range(1, len(after) + 1))]
+    places = zip(above, [*after, ""], strict=True)
+    levels = [(Directory.at(path), name) for path, name in places if path in {"/", *paths}]
+
+    async def told() -> list[str]:
+        walk = resume_in_order(reader, levels)
+        return [path async for page in walk for path in page.paths()]
+
+    last = _key(above[-1])
+    assert asyncio.run(told()) == [path for path in _in_order(list(paths)) if _key(path) > last]
     assert reader.open == 0
 
 

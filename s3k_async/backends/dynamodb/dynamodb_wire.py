@@ -107,10 +107,17 @@ class WireItems(DynamoTableAdmin):
             require_loaded(items, keys, _left_out(answer.body, self._name), self._name)
 
     async def query(
-        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+        self,
+        partition: str,
+        *,
+        cursor: str | None = None,
+        after: str = "",
+        limit: int | None = None,
     ) -> ItemPage:
         validate_page(limit)
-        body = _native.encode_query(self._name, partition, _start(cursor), limit)
+        # DynamoDB takes any key of the partition for the last one of a former page.
+        start = Key(partition, after) if after and cursor is None else _start(cursor)
+        body = _native.encode_query(self._name, partition, start, limit)
         return await self._page("Query", body, f"{self._name}: {partition}", cursor)
 
     async def scan(

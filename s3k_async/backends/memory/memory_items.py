@@ -149,13 +149,18 @@ class MemoryItems:
                 table.load(items, keys)
 
     async def query(
-        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+        self,
+        partition: str,
+        *,
+        cursor: str | None = None,
+        after: str = "",
+        limit: int | None = None,
     ) -> ItemPage:
         validate_page(limit)
         async with interleaved:
             table = self._table()
             with table.lock:
-                begin = bisect_right(table.order, Key(partition, cursor or ""))
+                begin = bisect_right(table.order, Key(partition, cursor or after))
                 end = bisect_left(table.order, Key(partition + "\0", ""), begin)
                 stop = min(end, begin + (limit or _PAGE))
                 keys = table.order[begin:stop]

@@ -134,10 +134,18 @@ class ItemStore(Protocol):
         """
 
     async def query(
-        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+        self,
+        partition: str,
+        *,
+        cursor: str | None = None,
+        after: str = "",
+        limit: int | None = None,
     ) -> ItemPage:
-        """One page of one partition, ascending by the sort key's UTF-8 bytes, strongly
-        consistent."""
+        """One page of one partition, ascending by the sort key's UTF-8 bytes, strongly consistent.
+
+        `after`: only items whose sort key follows this text, which no item need have; together with
+        a `cursor` it does not count, since the cursor follows it.
+        """
 
     async def scan(
         self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None

@@ -39,13 +39,18 @@ async def scan_all(
 
 
 async def query_all(
-    items: ItemStore, partition: str, *, limit: int | None = None, first: int | None = None
+    items: ItemStore,
+    partition: str,
+    *,
+    after: str = "",
+    limit: int | None = None,
+    first: int | None = None,
 ) -> AsyncGenerator[Sequence[Item], None]:
-    """The items of one partition by sort key, page by page; a page may be empty. `limit`: most
-    items in a page; `first`: in the first page."""
+    """The items of one partition by sort key, page by page; a page may be empty. `after`: only
+    those whose sort key follows it; `limit`: most items in a page; `first`: in the first page."""
     cursor: str | None = None
     while True:
-        page = await items.query(partition, cursor=cursor, limit=first or limit)
+        page = await items.query(partition, cursor=cursor, after=after, limit=first or limit)
         yield page.items
         if page.next is None:
             return

@@ -205,12 +205,18 @@ class RedisItemStore:
         await self._run(_APPLY, "", "", 0, _json(changes))
 
     async def query(
-        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+        self,
+        partition: str,
+        *,
+        cursor: str | None = None,
+        after: str = "",
+        limit: int | None = None,
     ) -> ItemPage:
         validate_page(limit)
         start = _partition(partition)
-        after = b"[" + start if cursor is None else b"(" + start + cursor.encode()
-        items, more = await self._range(after, b"(" + start + b"\xff", limit)
+        last = cursor or after
+        first = b"(" + start + last.encode() if last else b"[" + start
+        items, more = await self._range(first, b"(" + start + b"\xff", limit)
         return ItemPage(items, str(items[-1][SORT]) if more else None)
 
     async def scan(

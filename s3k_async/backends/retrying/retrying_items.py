@@ -111,9 +111,14 @@ class RetryingItems:
         return found
 
     async def query(
-        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+        self,
+        partition: str,
+        *,
+        cursor: str | None = None,
+        after: str = "",
+        limit: int | None = None,
     ) -> ItemPage:
-        call = partial(self._store.query, partition, cursor=cursor, limit=limit)
+        call = partial(self._store.query, partition, cursor=cursor, after=after, limit=limit)
         page = await self._sender.send("Query", call, self._retries.scan)
         # A columnar page makes an item at each access; a page of another partition differs at both
         # ends, too.

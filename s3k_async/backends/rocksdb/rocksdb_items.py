@@ -126,16 +126,22 @@ class RocksdbItemStore:
         await self._database.write(put)
 
     async def query(
-        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+        self,
+        partition: str,
+        *,
+        cursor: str | None = None,
+        after: str = "",
+        limit: int | None = None,
     ) -> ItemPage:
         validate_page(limit)
         size = limit or _PAGE
         start = _partition(partition) + _END
-        after = start if cursor is None else start + cursor.encode() + b"\0"
+        last = cursor or after
+        first = start + last.encode() + b"\0" if last else start
         end = _partition(partition) + _AFTER_END
 
         def page(database: Database) -> ItemPage:
-            rows = database.rows(after, end, size + 1)
+            rows = database.rows(first, end, size + 1)
             items = _items(rows[:size])
             return ItemPage(items, str(items[-1][SORT]) if len(rows) > size else None)
 

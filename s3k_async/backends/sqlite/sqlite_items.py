@@ -165,17 +165,22 @@ class SqliteItems:
         await self._apply(put)
 
     async def query(
-        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+        self,
+        partition: str,
+        *,
+        cursor: str | None = None,
+        after: str = "",
+        limit: int | None = None,
     ) -> ItemPage:
         validate_page(limit)
         size = limit or _PAGE
 
         def page(connection: sqlite3.Connection) -> ItemPage:
-            (here, place), (after, last) = bound(partition), bound(cursor or "")
+            (here, place), (start, last) = bound(partition), bound(cursor or after)
             rows = fetch(
                 connection,
                 f"{_SELECT} WHERE partition = {here}"
-                f" AND sort {'>' if cursor else '>='} {after} ORDER BY sort LIMIT ?",
+                f" AND sort {'>' if cursor or after else '>='} {start} ORDER BY sort LIMIT ?",
                 (place, last, size + 1),
             )
             following = key_from(rows[size - 1]).sort if len(rows) > size else None
