@@ -6,10 +6,13 @@ import asyncio
 import pickle
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import cast
 
 import pytest
 
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.attributes import MAX_BYTES, AttributeChange, Attributes
+from s3k_async.backends.ports.items import ItemPage, ItemStore
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -23,6 +26,7 @@ from s3k_async.errors import (
 )
 from s3k_async.model import ChangeResult, LayoutName
 from s3k_async.namespace import metadata_index
+from s3k_async.namespace.metadata_index import MetadataIndex
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
@@ -328,6 +332,29 @@ async def test_a_search_reads_all_pages(fs: S3kClient, monkeypatch: pytest.Monke
         await fs.write(f"/d{number % 7}/{number}", b"", attributes=Attributes(metadata={"n": b""}))
     paths = [each.path async for each in fs.find(metadata="n")]
     assert len(paths) == len(set(paths)) == 60
+
+
+async def test_pages_of_the_service_may_be_short(fs: S3kClient) -> None:
+    """As those of DynamoDB that end at a megabyte."""
+    volume = fs._volume()
+
+    class Short:
+        async def query(self, partition: str, *, after: str, limit: int) -> ItemPage:
+            return await volume.items.query(partition, after=after, limit=min(limit, 1))
+
+    for number in range(60):
+        await fs.write(f"/{number}", b"", attributes=Attributes(metadata={"n": b""}))
+    index = MetadataIndex(cast("ItemStore", Short()), SYSTEM)
+    whole, _ = await volume.store.metadata_index.page("n", "", 1000)
+    found: list[str] = []
+    after = ""
+    while True:
+        page, after = await index.page("n", after, 5)
+        found += [each.entry_key for each in page]
+        if not after:
+            break
+    assert found == [each.entry_key for each in whole] == sorted(found)
+    assert len(found) == 60
 
 
 async def test_stale_items_are_removed_when_they_are_old(

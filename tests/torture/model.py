@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from s3k_async import S3kClient
 from s3k_async.errors import (
@@ -44,6 +44,7 @@ __all__ = [
     "Exchange",
     "File",
     "Filling",
+    "Label",
     "MakeDirectory",
     "Node",
     "Operation",
@@ -412,6 +413,30 @@ class Compact(_Changing):
         there = tree.get(self.path)
         result = changed_in_place(tree, self.path, lambda data: data, self.stamp)
         return result if isinstance(result, Refusal) else Answer(None, {**tree, self.path: there})
+
+
+@dataclass(frozen=True)
+class Label(_Changing):
+    """`set_attributes` of metadata, with a new value, or without one: another version, whose bytes
+    are the same."""
+
+    stamp: int
+    path: str
+    removes: bool = False
+
+    NAME: ClassVar[str] = "label"
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        value = None if self.removes else b"%d" % self.stamp
+        # A value without meaning for the search makes sure that there is a new version.
+        given = {self.NAME: value, "stamp": b"%d" % self.stamp}
+        status = await fs.set_attributes(self.path, metadata=given)
+        assert status.attributes.metadata.get(self.NAME) == value
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        if self.path in tree and is_directory(tree, self.path):
+            return Answer(None, tree)
+        return answered(changed_in_place(tree, self.path, lambda data: data, self.stamp))
 
 
 @dataclass(frozen=True)

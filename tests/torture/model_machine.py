@@ -39,6 +39,7 @@ from tests.torture.model import (
     Early,
     Exchange,
     File,
+    Label,
     MakeDirectory,
     Node,
     Operation,
@@ -117,6 +118,7 @@ in_place: st.SearchStrategy[WriteRange | Truncate] = st.one_of(
     st.builds(WriteRange, st.just(0), paths, st.sampled_from([0, 1, 40, 400]), data),
     st.builds(Truncate, st.just(0), paths, st.sampled_from([0, 1, 33, 500])),
 )
+labels = st.builds(Label, st.just(0), paths, flags)
 compactions = st.builds(Compact, st.just(0), paths, flags)
 concats = st.builds(Concat, st.just(0), paths, st.lists(paths, min_size=1, max_size=2).map(tuple))
 directories = st.builds(MakeDirectory, st.just(0), paths, flags)
@@ -161,6 +163,7 @@ changes: st.SearchStrategy[Any] = st.one_of(
     touches,
     appends,
     in_place,
+    labels,
     concats,
     compactions,
     directories,
@@ -318,8 +321,10 @@ class VolumeMachine(RuleBasedStateMachine):
         )
 
     async def seen(self, member: Member) -> dict[str, object]:
-        """Everything that a client sees, the bytes of the files included."""
+        """Everything that a client sees, the bytes of the files included. A search finds what the
+        listing shows."""
         found: dict[str, object] = {}
+        labelled = set()
         async for status in member.fs.list("/", recursive=True, include_uncommitted=True):
             assert status.path not in found, f"{status.path} twice"
             content = (
@@ -328,6 +333,10 @@ class VolumeMachine(RuleBasedStateMachine):
                 else Reserved(0)
             )
             found[status.path] = None if status.is_dir else content
+            if Label.NAME in status.attributes.metadata:
+                labelled.add(status.path)
+        searched = [status.path async for status in member.fs.find(metadata=Label.NAME)]
+        assert sorted(searched) == sorted(labelled)
         return found
 
     def decide(self, member: int) -> None:
@@ -376,6 +385,15 @@ class VolumeMachine(RuleBasedStateMachine):
     ) -> None:
         path = choice.draw(st.sampled_from(["/a", *self.states[0]]))
         self.change_in_place(replace(operation, path=path), member)
+
+    @rule(operation=labels, member=who)
+    def label(self, operation: Label, member: int) -> None:
+        self.call(self.fresh(operation), member)
+
+    @rule(choice=st.data(), removes=flags, member=who)
+    def label_what_is_there(self, choice: st.DataObject, removes: bool, member: int) -> None:
+        path = choice.draw(st.sampled_from(["/a", *self.states[0]]))
+        self.label(Label(0, path, removes), member)
 
     @rule(operation=compactions, member=who)
     def compact(self, operation: Compact, member: int) -> None:

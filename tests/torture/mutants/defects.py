@@ -52,6 +52,8 @@ EXTENTS = "tests/storage/test_extents.py"
 EDITS = "tests/client/test_edits.py"
 MORE = "tests/client/test_edits_more.py"
 GC_EXTENTS = "tests/integrity/test_extents.py"
+ATTRIBUTES = "tests/client/test_attributes.py"
+GC_ATTRIBUTES = "tests/integrity/test_attributes.py"
 DIRECTORY_RACES = (
     "tests/layouts/test_directory_races.py::test_two_clients_in_every_order_of_their_requests"
 )
@@ -1748,5 +1750,147 @@ DEFECTS: tuple[Defect, ...] = (
         "            continue\n        if found != checksum:\n",
         "            return None\n        if found != checksum:\n",
         f"{GC_EXTENTS}::test_fsck_reads_what_is_left_of_a_file",
+    ),
+    Defect(
+        "index: a moved file that is not indexed",
+        "namespace/metadata_index.py",
+        "each.before.entry_key == each.after.entry_key",
+        "True",
+        f"{ATTRIBUTES}::test_a_search_finds_what_has_the_name",
+    ),
+    Defect(
+        "index: files of a moved directory that are not indexed",
+        "namespace/metadata_index.py",
+        "[operations[place] for place in operations.with_metadata()]",
+        "[]",
+        f"{ATTRIBUTES}::test_a_search_finds_what_has_the_name",
+    ),
+    Defect(
+        "index: a search that does not look at the entries",
+        "bulk/entry_attributes.py",
+        "if entry is None or not _has(entry, name):",
+        "if entry is None:",
+        f"{ATTRIBUTES}::test_a_search_finds_what_has_the_name",
+    ),
+    Defect(
+        "index: a search of everything instead of a directory",
+        "bulk/entry_attributes.py",
+        "elif _is_below(entry, path):",
+        "else:",
+        f"{ATTRIBUTES}::test_a_search_finds_what_has_the_name",
+    ),
+    Defect(
+        "index: young items without an entry that are removed",
+        "namespace/metadata_index.py",
+        "[each for each in found if each.time_ms < oldest]",
+        "found",
+        f"{ATTRIBUTES}::test_stale_items_are_removed_when_they_are_old",
+    ),
+    Defect(
+        "index: a page that skips what is not read yet",
+        "namespace/metadata_index.py",
+        "if _order(each) <= min(bounds)]",
+        "]",
+        f"{ATTRIBUTES}::test_pages_of_the_service_may_be_short",
+    ),
+    Defect(
+        "index: items that fsck takes for foreign ones",
+        "integrity/scans.py",
+        " or partition.startswith(META_PREFIX)",
+        "",
+        f"{GC_ATTRIBUTES}::test_fsck_finds_nothing",
+    ),
+    Defect(
+        "index: a load that does not fill it",
+        "migrate/load_batch.py",
+        "        await store.metadata_index.cover_entries(after)\n",
+        "",
+        f"{GC_ATTRIBUTES}::test_a_dump_carries_attributes",
+    ),
+    Defect(
+        "index: a restore that does not fill it",
+        "volumes/restoration.py",
+        "    await volume.store.metadata_index.cover_entries(entries)\n",
+        "",
+        f"{GC_ATTRIBUTES}::test_a_lost_table_comes_back_with_its_attributes",
+    ),
+    Defect(
+        "index: a change of the layout that does not fill it",
+        "migrate/layout_pass.py",
+        "            await volume.store.metadata_index.cover_entries(entries)\n",
+        "",
+        f"{GC_ATTRIBUTES}::test_a_volume_of_the_other_layout",
+    ),
+    Defect(
+        "attributes: a log without them",
+        "oplog/entries.py",
+        "_with_attributes(document, entry.attributes) if entry.attributes else document\n",
+        "document\n",
+        f"{GC_ATTRIBUTES}::test_a_lost_table_comes_back_with_its_attributes",
+    ),
+    Defect(
+        "attributes: a change that undoes another one",
+        "namespace/attribute_changes.py",
+        "Put(to_item(after, store.keys), unchanged(before))",
+        "Put(to_item(after, store.keys), replace(unchanged(before), equals={}))",
+        f"{ATTRIBUTES}::test_concurrent_changes_are_all_there",
+    ),
+    Defect(
+        "attributes: a load into a volume that does not allow them",
+        "migrate/load_batch.py",
+        "if entry.attributes and not allows.attributes:",
+        "if False:",
+        f"{GC_ATTRIBUTES}::test_attributes_are_not_loaded_into_a_volume_without_them",
+    ),
+    Defect(
+        "attributes: a read-only file that is deleted",
+        "namespace/store.py",
+        "        if not anywhere:\n            self.need_changeable(entry)\n",
+        "",
+        f"{ATTRIBUTES}::test_a_read_only_file_does_not_change",
+    ),
+    Defect(
+        "attributes: a read-only file that is written",
+        "namespace/store.py",
+        "        self.need_changeable(current)\n"
+        "        return self.target(path, current, chain)\n\n"
+        "    async def prepare_existing",
+        "        return self.target(path, current, chain)\n\n    async def prepare_existing",
+        f"{ATTRIBUTES}::test_a_read_only_file_does_not_change",
+    ),
+    Defect(
+        "attributes: a read-only file that is moved",
+        "namespace/store.py",
+        "        self.need_changeable(source, replaced)\n",
+        "",
+        f"{ATTRIBUTES}::test_a_read_only_file_does_not_change",
+    ),
+    Defect(
+        "attributes: a read-only file in a transaction",
+        "namespace/commit_planning.py",
+        "        self._store.need_changeable(before)\n",
+        "",
+        f"{ATTRIBUTES}::test_a_read_only_file_does_not_change",
+    ),
+    Defect(
+        "attributes: a read-only file in a list to delete",
+        "namespace/bulk_changes.py",
+        "            if self._named:\n",
+        "            if False:\n",
+        f"{ATTRIBUTES}::test_a_read_only_file_does_not_change",
+    ),
+    Defect(
+        "attributes: a read-only directory that is deleted",
+        "namespace/directories.py",
+        "            self.need_changeable(current)\n",
+        "",
+        f"{ATTRIBUTES}::test_an_empty_read_only_directory_stays",
+    ),
+    Defect(
+        "attributes: a read-only copy",
+        "bulk/copying.py",
+        ", read_only=False)",
+        ")",
+        f"{ATTRIBUTES}::test_a_copy_is_writable",
     ),
 )
