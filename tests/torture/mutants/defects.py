@@ -1684,7 +1684,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "extents: data whose checksum is not verified when it is read",
         "storage/physical.py",
-        "        if extent.checksum and (found := checksum_of(buffer)) != extent.checksum:\n",
+        "        if (found := checksum_of(buffer)) != extent.checksum:\n",
         '        if (found := checksum_of(buffer)) == "":\n',
         f"{EDITS}::test_lost_and_damaged_objects_are_noticed",
     ),
