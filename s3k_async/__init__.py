@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from s3k_async.listing.listings import EntryType, Walked, arrow_schema
     from s3k_async.listing.physical_files import PhysicalFile
     from s3k_async.model import (
+        CacheStatistics,
         ChangeResult,
         Content,
         ContentSummary,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
         "AwsConfig",
         "BlobLocation",
         "Buffer",
+        "CacheStatistics",
         "ChangeResult",
         "Content",
         "ContentSummary",
@@ -138,8 +140,8 @@ _NAMES: Final = {
     "listing.listings": "EntryType Walked arrow_schema",
     "txn.txn_record": "TransactionKind TransactionState TransactionRecord",
     "model": (
-        "ChangeResult Content ContentSummary Failure Feature FileStatus HashName LayoutName "
-        "Progress StagedFile TrashItem VolumeKind"
+        "CacheStatistics ChangeResult Content ContentSummary Failure Feature FileStatus HashName "
+        "LayoutName Progress StagedFile TrashItem VolumeKind"
     ),
     "listing.physical_files": "PhysicalFile",
     "bulk.publish": "ProgressCallback",

@@ -65,6 +65,7 @@ from s3k_async.listing.listings import (
 from s3k_async.listing.physical_files import PhysicalFile, physical_pages, physical_path
 from s3k_async.model import (
     ROOT,
+    CacheStatistics,
     ChangeResult,
     ContentSummary,
     Entry,
@@ -131,6 +132,7 @@ class S3kClient:
         self._session = session
         self._opened: _Opened | None = None
         self._counter = RequestCounter()
+        self._cache_statistics = CacheStatistics()
         self._closed: asyncio.Event | None = None
         """While the client is closing: set at the end of that."""
 
@@ -161,6 +163,15 @@ class S3kClient:
         """The requests of the client since its creation, including those of opening and deferred
         work."""
         return self._counter.requests
+
+    @property
+    def cache_statistics(self) -> CacheStatistics:
+        """What the read cache did since the client was entered; zeros without a cache."""
+        if self._opened is not None:
+            cache = self._opened.volume.storage.cache
+            if cache is not None:
+                self._cache_statistics = cache.statistics
+        return self._cache_statistics
 
     def count(self) -> AbstractContextManager[RequestCounter]:
         """Count the requests of this client for the body of a `with`, including tasks started
@@ -256,6 +267,8 @@ class S3kClient:
         finally:
             self._opened = None
             await opened.volume.close()
+            if opened.volume.storage.cache is not None:
+                self._cache_statistics = opened.volume.storage.cache.statistics
 
     # Metadata
 

@@ -67,6 +67,21 @@ class Tuning:
     """In layout `tree`: seconds, at most 60, for which reads of single paths do without the
     directories above the parent after these were confirmed. For as long they may show what is at
     the former path of a directory that another client has renamed or deleted."""
+    cache: str | None = None
+    """Directory of the read cache, for data at a remote location; None: no cache."""
+    cache_size: int = 10 * 1024**3
+    """Most bytes in that directory, approximately."""
+    cache_high: float = 90.0
+    """Percentage of `cache_size` above which blocks are evicted."""
+    cache_low: float = 70.0
+    """Percentage of `cache_size` at which eviction ends."""
+    cache_age: float = 30 * 86_400.0
+    """Seconds after its last use when a block is evicted in any case."""
+    cache_block: int = 1024 * 1024
+    """Bytes of a block: what a read of a single byte fetches. All clients of one directory should
+    have the same."""
+    cache_writes: bool = False
+    """Whether content that is written by one request is added to the cache."""
 
 
 @dataclass(frozen=True, slots=True)

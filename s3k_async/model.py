@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Self, TypeAlias, get_args
 
@@ -17,6 +17,7 @@ __all__ = [
     "ROOT",
     "TRASH_ID",
     "UNCOMMITTED",
+    "CacheStatistics",
     "ChangeResult",
     "ChangeTally",
     "Content",
@@ -235,6 +236,41 @@ class Operation:
     after: Entry | None
     trash: Deletion | None = None
     """Of an operation after which the directory is in the trash, and of no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStatistics:
+    """What the read cache of a client did. Reads that waited for the same block of another one are
+    not counted."""
+
+    hits: int = 0
+    """Blocks that were read from the cache,"""
+    hit_bytes: int = 0
+    """and their bytes."""
+    misses: int = 0
+    """Blocks that were read from the data location,"""
+    fetched_bytes: int = 0
+    """and their bytes."""
+    stored: int = 0
+    """Blocks that were added to the cache,"""
+    stored_bytes: int = 0
+    """and the bytes of their files."""
+    evicted: int = 0
+    """Blocks that this client evicted,"""
+    evicted_bytes: int = 0
+    """and the bytes of their files."""
+    damaged: int = 0
+    """Files of blocks that were truncated or damaged, and removed."""
+    failures: int = 0
+    """Errors of the file system, after each of which nothing is stored for a minute."""
+
+    def __add__(self, other: CacheStatistics) -> CacheStatistics:
+        return CacheStatistics(
+            *(
+                getattr(self, each.name) + getattr(other, each.name)
+                for each in fields(CacheStatistics)
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)

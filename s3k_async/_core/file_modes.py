@@ -17,6 +17,7 @@ __all__ = [
     "directory_mode",
     "file_mode",
     "inherited",
+    "is_shared",
     "make_directories",
     "make_parent",
     "open_private",
@@ -27,12 +28,12 @@ _SHARED: Final = stat.S_ISGID | stat.S_IWGRP
 
 def file_mode(directory: str) -> int:
     """The mode of a file in a directory that is not below a store's root."""
-    return 0o660 if _is_shared(directory) else 0o600
+    return 0o660 if is_shared(directory) else 0o600
 
 
 def directory_mode(directory: str) -> int:
     """The mode of a directory in another one that is not below a store's root."""
-    return 0o2770 if _is_shared(directory) else 0o700
+    return 0o2770 if is_shared(directory) else 0o700
 
 
 def inherited(root: os.stat_result) -> tuple[int, int]:
@@ -83,5 +84,6 @@ def make_parent(path: str) -> None:
         ) from error
 
 
-def _is_shared(directory: str) -> bool:
+def is_shared(directory: str) -> bool:
+    """Whether a directory is shared with its group."""
     return os.stat(directory).st_mode & _SHARED == _SHARED

@@ -31,6 +31,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.errors import ClosedClientError
 from s3k_async.files.open_files import FileReader, FileWriter, Opening
 from s3k_async.listing.listings import pages_of
+from s3k_async.model import CacheStatistics
 from s3k_async.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -146,6 +147,15 @@ class BlockingClient:
         """
         session = self._sessions.get(os.getpid())
         return Requests() if session is None else session.client.requests
+
+    @property
+    def cache_statistics(self) -> CacheStatistics:
+        """What the read cache did since the client was entered; zeros without a cache.
+
+        Reads in this process: a forked child starts at zero.
+        """
+        session = self._sessions.get(os.getpid())
+        return CacheStatistics() if session is None else session.client.cache_statistics
 
     def count(self) -> AbstractContextManager[RequestCounter]:
         """Count the requests of this client for the body of a `with`, including tasks started

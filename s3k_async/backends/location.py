@@ -165,6 +165,8 @@ class BlobLocation(Location):
     __slots__ = ()
 
     capabilities: ClassVar[BlobCapabilities]
+    is_remote: ClassVar[bool] = True
+    """Whether a cache on this machine's disk can be faster."""
 
     @abstractmethod
     def open(self, opening: OpenContext) -> BlobStore:

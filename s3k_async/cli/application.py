@@ -54,6 +54,7 @@ _COMMANDS: Final = {
         "List running and interrupted transactions; finish interrupted ones.",
     ),
     "oplog": ("oplog", "Show, follow and compact the operation log."),
+    "cache": ("cache", "Show, evict and clear the read cache of this machine."),
     "gc": ("gc", "Delete unreferenced data. A dry run without --yes."),
     "spark": ("spark", "Run bulk operations and fsck on Spark."),
 }
@@ -187,7 +188,12 @@ def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
             code = error.exit_code
         finally:
             if invocation.stats:
-                tell(counter.requests, _seconds() - began, as_json=invocation.json)
+                tell(
+                    counter.requests,
+                    invocation.cache_statistics,
+                    _seconds() - began,
+                    as_json=invocation.json,
+                )
     sys.stdout.flush()
     return code
 

@@ -12,12 +12,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from s3k_async.cli.output import Output
+from s3k_async.model import CacheStatistics
 
 if TYPE_CHECKING:
     from s3k_async.cli.progress import ProgressMeter
     from s3k_async.cli.volume_addresses import Address
     from s3k_async.client import S3kClient
-    from s3k_async.config import TableLocation, VolumeConfig
+    from s3k_async.config import TableLocation, Tuning, VolumeConfig
 
 __all__ = ["Clients", "Invocation"]
 
@@ -43,6 +44,8 @@ class Invocation:
     """The name of the command without its groups."""
     flags: set[str] = field(default_factory=set)
     """Those flags."""
+    cache_statistics: CacheStatistics = field(default_factory=CacheStatistics)
+    """What the read caches of the clients did, after they were closed."""
 
     @cached_property
     def output(self) -> Output:
@@ -73,6 +76,13 @@ class Invocation:
             hadoop=self._properties(),
             **self.settings,
         )
+
+    def tuning(self) -> Tuning:
+        """The settings of clients, of the default volume if it has some. Raises ConfigError."""
+        from s3k_async.settings import local_tuning
+
+        volume = self.volume or os.environ.get("S3K_VOLUME") or None
+        return local_tuning(volume, config=self.config, **self.settings)
 
     def say(self, text: str, **fields: Any) -> None:
         """Print a summary: a line unless quiet, or a JSON document."""
@@ -114,6 +124,8 @@ class Clients:
         trace: TracebackType | None,
     ) -> None:
         await self._stack.aclose()
+        for client in self._open.values():
+            self._invocation.cache_statistics += client.cache_statistics
 
     async def of(self, address: Address) -> S3kClient:
         """The client of an address's volume. Raises ConfigError, VolumeNotFoundError, and the

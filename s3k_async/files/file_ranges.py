@@ -32,6 +32,7 @@ __all__ = [
     "SequentialCheck",
     "assembled",
     "check_empty",
+    "distrusting",
     "fetch_into",
     "fetch_range",
     "fetch_range_into",
@@ -172,7 +173,8 @@ async def fetch_span(
         )
     data = await fetch_range(storage, entry, start, end)
     if check is not None:
-        check(start, data)
+        with distrusting(storage, entry):
+            check(start, data)
     return data
 
 
@@ -234,7 +236,7 @@ async def fetch_into(
         arrived.add(begin)
         while checked in arrived:
             stop = min(end, checked + step)
-            with buffer[checked - start : stop - start] as place:
+            with buffer[checked - start : stop - start] as place, distrusting(storage, entry):
                 check(checked, place)
             checked = stop
 
@@ -261,6 +263,16 @@ def naming_file(entry: Entry) -> Iterator[None]:
         ) from error
     except CorruptDataError as error:
         raise CorruptDataError(error.message, path=entry.path) from error
+
+
+@contextmanager
+def distrusting(storage: PhysicalStorage, entry: Entry) -> Iterator[None]:
+    """Read the file from its source from now on, if its checksum turns out to be wrong."""
+    try:
+        yield
+    except CorruptDataError:
+        storage.distrust(entry.content)
+        raise
 
 
 def _require_length(entry: Entry, start: int, end: int, size: int) -> None:
@@ -291,16 +303,20 @@ async def read_spans(
     """Spans [start, end) of one version of a file, cut at its end, and that version; None is the
     end.
 
-    A version that was replaced and collected meanwhile is looked up again. Raises
-    PathNotFoundError, IsDirectoryError, UncommittedFileError, DataMissingError, CorruptDataError.
+    A version that was replaced and collected meanwhile is looked up again, and one with a wrong
+    checksum is read again without the cache. Raises PathNotFoundError, IsDirectoryError,
+    UncommittedFileError, DataMissingError, CorruptDataError.
     """
     gone: CorruptDataError | DataMissingError | None = None
     seen: Content | None = None
+    with_cache = volume.storage.cache is not None
     for _ in range(LOOKS):
         entry = await volume.store.lookup(path)
         need_readable(entry)
         if gone is not None and entry.content == seen:
-            break
+            if not with_cache:
+                break
+            with_cache = False
         seen = entry.content
 
         async def fetch(span: tuple[int, int | None], entry: Entry = entry) -> bytes:

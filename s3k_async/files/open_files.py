@@ -7,6 +7,7 @@ import io
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -40,6 +41,7 @@ from s3k_async.files.file_ranges import (
     SequentialCheck,
     assembled,
     check_empty,
+    distrusting,
     fetch_into,
     fetch_range_into,
     fetch_span,
@@ -327,7 +329,7 @@ class FileReader:
         taken = self.take(n)
         if taken is not None:
             return taken
-        with self._volume().calls.running():
+        with self._volume().calls.running(), self._distrusting():
             return await self._fetch(self._length(n))
 
     async def readinto(self, buffer: bytearray | memoryview) -> int:
@@ -343,7 +345,8 @@ class FileReader:
             taken = self.take_into(view)
             if taken is not None:
                 return taken
-            with self._volume().calls.running(), view[: self._length(len(view))] as place:
+            length = self._length(len(view))
+            with self._volume().calls.running(), self._distrusting(), view[:length] as place:
                 return await self._fetch_into(place)
 
     async def read_at(self, offset: int, n: int) -> bytes:
@@ -465,6 +468,9 @@ class FileReader:
         """Raise StreamClosedError if the file is closed."""
         if self._closed:
             raise StreamClosedError("the file is closed", path=self._entry.path)
+
+    def _distrusting(self) -> AbstractContextManager[None]:
+        return distrusting(self._volume().storage, self._entry)
 
     async def _block(self, start: int, place: memoryview) -> None:
         await fetch_range_into(self._volume().storage, self._entry, start, place)

@@ -310,3 +310,24 @@ class Settings(TypedDict, total=False):
 
     directory_trust: float | None
     """Layout tree: seconds for which reads trust directories above the parent, 0 to 60."""
+
+    cache: str | os.PathLike[str] | None
+    """Directory of a cache of data that was read."""
+
+    cache_size: int | str | None
+    """Most bytes in the cache."""
+
+    cache_high: float | None
+    """Percentage of cache_size above which the cache evicts."""
+
+    cache_low: float | None
+    """Percentage of cache_size to which the cache evicts."""
+
+    cache_age: float | None
+    """Seconds without use after which the cache evicts a block."""
+
+    cache_block: int | str | None
+    """Size of a block of the cache, the least that it fetches, up to 64 MiB."""
+
+    cache_writes: bool | None
+    """Whether small content that is written is added to the cache."""

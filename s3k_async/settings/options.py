@@ -301,6 +301,45 @@ _CLIENT: Final = (
         minimum=0,
         maximum=60,
     ),
+    Option("cache", "path", "client", "Directory of a cache of data that was read."),
+    Option("cache_size", "size", "client", "Most bytes in the cache.", minimum=0),
+    Option(
+        "cache_high",
+        "number",
+        "client",
+        "Percentage of cache_size above which the cache evicts.",
+        minimum=0,
+        maximum=100,
+    ),
+    Option(
+        "cache_low",
+        "number",
+        "client",
+        "Percentage of cache_size to which the cache evicts.",
+        minimum=0,
+        maximum=100,
+    ),
+    Option(
+        "cache_age",
+        "number",
+        "client",
+        "Seconds without use after which the cache evicts a block.",
+        minimum=0,
+    ),
+    Option(
+        "cache_block",
+        "size",
+        "client",
+        "Size of a block of the cache, the least that it fetches, up to 64 MiB.",
+        minimum=1,
+        maximum=64 * 2**20,
+    ),
+    Option(
+        "cache_writes",
+        "boolean",
+        "client",
+        "Whether small content that is written is added to the cache.",
+    ),
 )
 
 

@@ -50,7 +50,7 @@ from s3k_async.settings.locations import (
 )
 from s3k_async.settings.options import CREDENTIALS, KINDS, OPTIONS, PARTS, Setting, nearest, parse
 
-__all__ = ["local_services", "resolve"]
+__all__ = ["local_services", "local_tuning", "resolve"]
 
 Values = dict[str, Setting]
 
@@ -134,6 +134,30 @@ def local_services(name: str) -> Mapping[str, AwsConfig]:
     ]
     values = _merged(layers)
     return {part: _aws(values, part) for part in PARTS}
+
+
+def local_tuning(
+    volume: str | os.PathLike[str] | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
+    **options: object,
+) -> Tuning:
+    """The settings of clients in this machine's environment, configuration file and `options`,
+    without opening a volume, nor needing its locations. `volume`: for one with a section in the
+    file, by its address. Raises ConfigError."""
+    path = os.path.abspath(os.path.expanduser(config)) if config else config_path(os.environ)
+    file = read_config(path, required=bool(config or os.environ.get("S3K_CONFIG")))
+    layers = [
+        _Layer(f"{file.path}, [defaults]", dict(file.defaults)),
+        _Layer(
+            f"{file.path}, [volumes]",
+            _section(None if volume is None else parse_volume(volume), file),
+        ),
+        _Layer("the environment", _environment(os.environ)),
+        _Layer("the address", {}),
+        _Layer("the options", _keywords(options)),
+    ]
+    return _tuning(_merged(layers))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.model import Content
+from s3k_async.storage.cached_reads import CachedReads
 from s3k_async.storage.extents import (
     Extent,
     content_of,
@@ -74,11 +75,13 @@ class PhysicalStorage:
         place: BlobStore | None = None,
         scope: str = "",
         extents: bool = False,
+        cache: CachedReads | None = None,
     ) -> None:
         """`blobs`: the volume's own blobs, which it writes and may delete. `place`: the whole data
         location, if it is larger, and `scope` the prefix of `blobs` there. `extents`: whether files
-        of the volume may have extents."""
+        of the volume may have extents. `cache`: of the volume's own blobs."""
         self.blobs = blobs
+        self.cache = cache
         self.extents = extents
         self.place = place or blobs
         """The data location. Adopted objects are below it, and never written or deleted."""
@@ -113,12 +116,18 @@ class PhysicalStorage:
         info = await self.blobs.put(key, whole)
         if info.size != len(view):
             raise CorruptDataError(f"{len(view)} bytes were sent and {info.size} stored", path=key)
+        if self.cache is not None:
+            await self.cache.add(key, whole)
         return Content(key, info.size, info.etag, checksum_of(whole))
 
     def writer(self, object_id: str) -> PhysicalWriter:
         """A writer to a fresh physical key."""
         return PhysicalWriter(
-            self.blobs, self._runtime.physical_key(object_id), self.tuning, self._slots
+            self.blobs,
+            self._runtime.physical_key(object_id),
+            self.tuning,
+            self._slots,
+            cache=self.cache,
         )
 
     async def read(
@@ -145,6 +154,9 @@ class PhysicalStorage:
             return bytes(buffer)
         with _reading(physical):
             blobs, key = self.located(physical)
+            stop = size if end is None else end
+            if stop is not None and (cache := self._cache_of(physical, start, stop, size)):
+                return await cache.get(blobs, key, start, stop, size=size)
             return await blobs.get(key, start, end, if_match=_match(physical, etag), if_size=size)
 
     async def read_into(
@@ -159,8 +171,25 @@ class PhysicalStorage:
             return length
         with _reading(physical):
             blobs, key = self.located(physical)
+            if cache := self._cache_of(physical, start, start + len(buffer), size):
+                return await cache.get_into(blobs, key, start, buffer, size=size)
             match = _match(physical, etag)
             return await get_into(blobs, key, start, buffer, if_match=match, if_size=size)
+
+    def _cache_of(
+        self, physical: str, start: int, end: int, size: int | None
+    ) -> CachedReads | None:
+        """The cache for a range of an object; none for one without bytes, whose object is checked,
+        and for adopted objects, which other programs may replace."""
+        has_bytes = start < (end if size is None else min(end, size))
+        return self.cache if has_bytes and not is_uri(physical) else None
+
+    def distrust(self, content: Content) -> bool:
+        """Read content from its source from now on, since its checksum was wrong; whether that is a
+        change: a cached block may have been damaged before it was stored."""
+        if self.cache is None or is_uri(content.physical):
+            return False
+        return self.cache.distrust(physical_keys(content.physical))
 
     async def _read_extents(self, physical: str, start: int, buffer: memoryview) -> None:
         """Fill a buffer with the bytes from `start` on, which are there. Extents that are read as a
@@ -182,18 +211,31 @@ class PhysicalStorage:
         if extent.is_hole:
             buffer[:] = bytes(len(buffer))
             return
-        size = extent.length if extent.checksum else None
-        with _reading(extent.key):
-            read = await get_into(self.blobs, extent.key, extent.offset, buffer, if_size=size)
-        if read != extent.length:
-            raise CorruptDataError(
-                f"the physical object ends before byte {extent.end}", path=extent.key
-            )
-        if extent.checksum and (found := checksum_of(buffer)) != extent.checksum:
+        await self._fill(extent, buffer)
+        if not extent.checksum or checksum_of(buffer) == extent.checksum:
+            return
+        if self.cache is not None and self.cache.distrust([extent.key]):
+            await self._fill(extent, buffer)
+        if (found := checksum_of(buffer)) != extent.checksum:
             raise CorruptDataError(
                 f"the checksum of the bytes of {extent.key} is {found} instead of "
                 f"{extent.checksum}: restore them from a copy, or delete the file",
                 path=extent.key,
+            )
+
+    async def _fill(self, extent: Extent, buffer: memoryview) -> None:
+        """Fill a buffer with the bytes of an extent."""
+        size = extent.length if extent.checksum else None
+        with _reading(extent.key):
+            if self.cache is not None:
+                read = await self.cache.get_into(
+                    self.blobs, extent.key, extent.offset, buffer, size=size
+                )
+            else:
+                read = await get_into(self.blobs, extent.key, extent.offset, buffer, if_size=size)
+        if read != extent.length:
+            raise CorruptDataError(
+                f"the physical object ends before byte {extent.end}", path=extent.key
             )
 
     async def check(self, content: Content) -> None:

@@ -13,6 +13,7 @@ from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer, Upload
 from s3k_async.config import Tuning
 from s3k_async.errors import CorruptDataError, S3kError, StreamClosedError
 from s3k_async.model import Content
+from s3k_async.storage.cached_reads import CachedReads
 from s3k_async.storage.pending_bytes import PendingBytes
 
 __all__ = ["CHECKSUM_PREFIX", "CLEANUP_SECONDS", "PhysicalWriter"]
@@ -36,9 +37,17 @@ class PhysicalWriter:
     """
 
     def __init__(
-        self, blobs: BlobStore, physical: str, tuning: Tuning, slots: anyio.Semaphore
+        self,
+        blobs: BlobStore,
+        physical: str,
+        tuning: Tuning,
+        slots: anyio.Semaphore,
+        *,
+        cache: CachedReads | None = None,
     ) -> None:
+        """`cache`: where content is added that is sent by one request."""
         self.physical = physical
+        self._cache = cache
         self.size = 0
         """Bytes accepted so far."""
         self._blobs = blobs
@@ -126,7 +135,11 @@ class PhysicalWriter:
 
     async def _store(self) -> BlobInfo:
         if self._upload is None:
-            return await self._blobs.put(self.physical, self._pending.take(self._pending.size))
+            data = self._pending.take(self._pending.size)
+            info = await self._blobs.put(self.physical, data)
+            if self._cache is not None and info.size == self.size:
+                await self._cache.add(self.physical, data)
+            return info
         await self._send(self._upload, self._pending.take(self._pending.size))
         while self._parts:
             await asyncio.wait(self._parts)

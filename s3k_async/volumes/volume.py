@@ -28,6 +28,8 @@ from s3k_async.model import LayoutName
 from s3k_async.namespace.layout import Layout
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_writer import DisabledLog, NativeLog, OperationLog
+from s3k_async.storage.cache_directory import CacheDirectory, CacheLimits
+from s3k_async.storage.cached_reads import CachedReads
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.table.keys import KeyScheme
 from s3k_async.table.legacy_tables import check_suffixes
@@ -148,6 +150,7 @@ async def open_volume(
         keys = KeyScheme(record.name, record.suffix_count, record.hash, record.layout)
         store = metadata_store(items, keys, log, runtime, config.tuning, read_only=not native)
         blobs = place.below(record.scope)
+        cache = await _read_cache(config, record, runtime, stack)
         storage = PhysicalStorage(
             blobs,
             runtime,
@@ -155,6 +158,7 @@ async def open_volume(
             place=place,
             scope=record.scope,
             extents=record.extents,
+            cache=cache,
         )
         return Volume(
             config=config,
@@ -173,6 +177,27 @@ async def open_volume(
             _ballast=config.table.ballast(),
             _stack=stack.pop_all(),
         )
+
+
+async def _read_cache(
+    config: VolumeConfig, record: VolumeRecord, runtime: Runtime, stack: AsyncExitStack
+) -> CachedReads | None:
+    """The read cache of a client; None unless it is configured, and for data on this machine's
+    disks. Raises ConfigError."""
+    tuning = config.tuning
+    if tuning.cache is None or not config.data.is_remote:
+        return None
+    cache = CachedReads(
+        CacheDirectory(tuning.cache, runtime),
+        CacheLimits.of(tuning),
+        runtime,
+        scope=record.scope,
+        block=tuning.cache_block,
+        writes=tuning.cache_writes,
+    )
+    await cache.prepare()
+    stack.push_async_callback(cache.close)
+    return cache
 
 
 def metadata_store(

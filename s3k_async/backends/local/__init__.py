@@ -25,6 +25,7 @@ class LocalDirectory(BlobLocation):
 
     scheme: ClassVar[str] = "file"
     form: ClassVar[str] = "file:///PATH"
+    is_remote: ClassVar[bool] = False
     capabilities: ClassVar[BlobCapabilities] = BlobCapabilities(
         conditional_writes=True, multipart=True, sorted_listing=True
     )

@@ -100,6 +100,7 @@ class RocksdbBlobs(_RocksdbLocation, BlobLocation):
     """Blobs in the RocksDB database `blobs` of a directory. A directory inside it is another
     place."""
 
+    is_remote: ClassVar[bool] = False
     capabilities: ClassVar[BlobCapabilities] = BlobCapabilities(
         conditional_writes=True, multipart=True, sorted_listing=True
     )

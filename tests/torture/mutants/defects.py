@@ -51,6 +51,8 @@ TRANSACTIONS = "tests/layouts/test_transactions.py"
 EXTENTS = "tests/storage/test_extents.py"
 EDITS = "tests/client/test_edits.py"
 MORE = "tests/client/test_edits_more.py"
+CACHED_READS = "tests/cache/test_cached_reads.py"
+CACHE_DIRECTORY = "tests/cache/test_cache_directory.py"
 GC_EXTENTS = "tests/integrity/test_extents.py"
 ATTRIBUTES = "tests/client/test_attributes.py"
 GC_ATTRIBUTES = "tests/integrity/test_attributes.py"
@@ -1686,7 +1688,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "extents: data whose checksum is not verified when it is read",
         "storage/physical.py",
-        "        if extent.checksum and (found := checksum_of(buffer)) != extent.checksum:\n",
+        "        if (found := checksum_of(buffer)) != extent.checksum:\n",
         '        if (found := checksum_of(buffer)) == "":\n',
         f"{EDITS}::test_lost_and_damaged_objects_are_noticed",
     ),
@@ -1892,5 +1894,68 @@ DEFECTS: tuple[Defect, ...] = (
         ", read_only=False)",
         ")",
         f"{ATTRIBUTES}::test_a_copy_is_writable",
+    ),
+    Defect(
+        "cache: a damaged block that is served",
+        "storage/cache_blocks.py",
+        "    if content[len(_MAGIC) : _DIGEST_END] != _digest(content[_DIGEST_END:]):\n",
+        '    if content[len(_MAGIC) : _DIGEST_END] == b"":\n',
+        f"{CACHED_READS}::test_a_damaged_file_is_never_served",
+    ),
+    Defect(
+        "cache: a block that is served as another one",
+        "storage/cache_blocks.py",
+        "    if content[_IDENTITY : _IDENTITY + length] != name.identity:\n",
+        "    if length != len(name.identity):\n",
+        f"{CACHED_READS}::test_the_file_of_another_block_is_not_served",
+    ),
+    Defect(
+        "cache: reads that do not share their requests",
+        "storage/cached_reads.py",
+        "                if (flight := self._flights.get((source.key, number))) is not None\n",
+        "                if (flight := self._flights.get((source.key, -1 - number))) is not None\n",
+        f"{CACHED_READS}::test_concurrent_reads_of_an_object_fetch_it_once",
+    ),
+    Defect(
+        "cache: a full disk that is written to again at once",
+        "storage/cached_reads.py",
+        "        self._paused_until = now + PAUSE_SECONDS\n",
+        "        self._paused_until = now\n",
+        f"{CACHED_READS}::test_a_disk_that_refuses_writes_costs_only_the_cache",
+    ),
+    Defect(
+        "cache: adopted objects that are cached",
+        "storage/physical.py",
+        "        return self.cache if has_bytes and not is_uri(physical) else None\n",
+        "        return self.cache if has_bytes else None\n",
+        f"{CACHED_READS}::test_adopted_objects_are_not_cached",
+    ),
+    Defect(
+        "cache: an answer that was cut off is kept",
+        "storage/cached_reads.py",
+        "                if len(block) == (self._length(source, number) or self._block)\n",
+        "                if len(block) <= (self._length(source, number) or self._block)\n",
+        f"{CACHED_READS}::test_extents_are_cached_except_an_end_of_unknown_length",
+    ),
+    Defect(
+        "cache: the blocks used last are evicted first",
+        "storage/cache_directory.py",
+        "heapq.nsmallest(",
+        "heapq.nlargest(",
+        f"{CACHE_DIRECTORY}::test_above_it_the_blocks_unused_for_longest_go_until_the_low_one",
+    ),
+    Defect(
+        "cache: files of others that are evicted",
+        "storage/cache_directory.py",
+        "                if BLOCK_NAME.fullmatch(each.name) or (\n",
+        "                if BLOCK_NAME.match(each.name) or (\n",
+        f"{CACHE_DIRECTORY}::test_files_of_others_are_left_alone",
+    ),
+    Defect(
+        "cache: a use that is not recorded",
+        "storage/cache_directory.py",
+        "        if now / 1000 - used > TOUCH_SECONDS:\n",
+        "        if not used:\n",
+        f"{CACHE_DIRECTORY}::test_above_it_the_blocks_unused_for_longest_go_until_the_low_one",
     ),
 )
