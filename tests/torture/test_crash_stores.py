@@ -1,22 +1,27 @@
-"""Verbs on Redis whose process, or whose server, is killed at a call (`kill -9`); then recovered by
-each way there is.
+"""Verbs on Redis and RocksDB whose process, or whose server, is killed at a call (`kill -9`); then
+recovered by each way there is.
 
-The client dies, the server dies, or both, and the server is started again with what it had synced.
-In `make test` this happens to some verbs at one call, in `make test-full` to each at one, in `make torture`
+On Redis the client dies, the server dies, or both, and the server is started again with what it had
+synced. RocksDB is in the process of its one client, which dies in the middle of the verb. In `make
+test` this happens to some verbs at one call, in `make test-full` to each at one, in `make torture`
 at every fifth call.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import time
 from typing import Any
 
 import pytest
 
+from s3k_async.backends.rocksdb import RocksdbBlobs, RocksdbTable
+from s3k_async.config import BlobLocation, TableLocation
 from s3k_async.errors import S3kError
 from s3k_async.model import LayoutName
 from s3k_async.testing import Call, FaultPlan
@@ -48,6 +53,18 @@ in_layouts = pytest.mark.parametrize("layout", ["path", "tree"])
 def on_redis(server: redis_server.Server) -> dict[str, Any]:
     """Where the volumes of a world are."""
     return {"locate": server.places, "with_store_clock": True}
+
+
+@contextmanager
+def on_rocksdb() -> Iterator[dict[str, Any]]:
+    """Where the volumes of a world are: in a directory with a short path."""
+    with TemporaryDirectory(prefix="s3k-") as directory:
+
+        def locate(name: str) -> tuple[TableLocation, BlobLocation]:
+            place = f"{directory}/{name}"
+            return RocksdbTable(place), RocksdbBlobs(place)
+
+        yield {"locate": locate}
 
 
 def chosen(layout: LayoutName, chance: random.Random) -> list[tuple[str, Scenario]]:
@@ -101,6 +118,18 @@ async def recovered(world: World, scenario: Scenario, way: str, *, acknowledged:
     await RECOVERIES[way](world, scenario, found)
     world.clock.advance(1000)
     assert await world.problems() <= AFTER_USE[scenario.layout]
+
+
+@in_layouts
+async def test_rocksdb_recovers_what_its_one_client_left(
+    layout: LayoutName, tmp_path: Path
+) -> None:
+    async def kill(world: World, name: str, scenario: Scenario, number: int, way: str) -> None:
+        acknowledged = kill_at(world, name, Death(number), tmp_path / world.name)
+        await recovered(world, scenario, way, acknowledged=acknowledged)
+
+    with on_rocksdb() as places:
+        assert await each(layout, places, kill) > 0
 
 
 @pytest.mark.engine
