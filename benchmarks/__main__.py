@@ -20,6 +20,7 @@ from benchmarks.measuring import Result
 from benchmarks.plots import draw, draw_renames
 from benchmarks.report import goals_table, record_name, write
 from benchmarks.rows import (
+    backends,
     checks,
     codec,
     embedded,
@@ -53,6 +54,7 @@ ALONE = {
     "engines": engines,
     "libraries": libraries,
     "layouts": layouts,
+    "backends": backends,
     "spark": spark,
     "spark_embedded": spark_embedded,
 }
@@ -64,7 +66,16 @@ CANNED = {
     "trees": trees,
     "latency": latency,
 }
-ENGINES = ("tables", "embedded", "engines", "libraries", "layouts", "spark", "spark_embedded")
+ENGINES = (
+    "tables",
+    "embedded",
+    "engines",
+    "libraries",
+    "layouts",
+    "backends",
+    "spark",
+    "spark_embedded",
+)
 """Rows whose other side needs a processor as well."""
 ROWS = (
     "codec",
@@ -81,7 +92,7 @@ ROWS = (
     "engines",
     "libraries",
 )
-APART = ("layouts", "spark", "spark_embedded")
+APART = ("layouts", "backends", "spark", "spark_embedded")
 """Rows that are measured only when they are asked for."""
 
 

@@ -22,12 +22,14 @@ PACKAGES = (
     "pyarrow",
     "obstore",
     "xxhash",
+    "redis",
+    "rocksdict",
 )
 
 
 def environment() -> dict[str, str]:
     """What a reader needs to know to compare figures."""
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
+    versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
     return {
         "processor": _processor(),
         "processors": str(os.cpu_count()),
@@ -38,6 +40,13 @@ def environment() -> dict[str, str]:
         "commit": _commit(),
         "load": " ".join(f"{load:.2f}" for load in os.getloadavg()),
     }
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "missing"
 
 
 def _processor() -> str:

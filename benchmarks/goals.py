@@ -71,6 +71,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
         *_engines(run),
         *_at_latency(run),
         *_embedded(run),
+        *_backends(run),
     ]
     return [line for line in lines if line is not None]
 
@@ -242,6 +243,19 @@ def _embedded(run: _Run) -> list[Verdict]:
         faster = each.rate / syncs
         work = "embedded put -r, files for each sync of the disk by itself"
         lines.append(Verdict(work, "≥ 2", f"{faster:.1f}: {each.rate:,.0f}/s", faster >= 2))
+    return lines
+
+
+def _backends(run: _Run) -> list[Verdict]:
+    """Small objects in key-value stores beside S3 over HTTP, as H3 has it, in every case."""
+    lines = []
+    for verb in ("write", "stat", "read", "rename", "delete"):
+        for contender in ("RocksDB alone", "Redis alone"):
+            found = [ratio for _, ratio in run.ratios(f"backends {verb}", contender)]
+            if found and run.of(f"backends {verb}", "S3 over HTTP"):
+                low, high = _times(min(found)), _times(max(found))
+                work = f"{verb} of small objects, {contender}, against S3 over HTTP"
+                lines.append(Verdict(work, "faster", f"{low} to {high}", min(found) > 1))
     return lines
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.environment import ROOT
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Tuning, VolumeConfig
-from tests.engines import dynamodb_local, dynoxide, seaweedfs
+from tests.engines import dynamodb_local, dynoxide, redis_server, seaweedfs
 from tests.engines.process import Engine, Process, engine, running
 
 __all__ = ["TABLE", "VOLUME", "Canned", "canned", "config_for", "engine_named"]
@@ -30,6 +30,7 @@ BINARIES = ROOT / "target" / "canned" / "release"
 _ENGINES: dict[str, ModuleType] = {
     "dynamodb_local": dynamodb_local,
     "dynoxide": dynoxide,
+    "redis_server": redis_server,
     "seaweedfs": seaweedfs,
 }
 

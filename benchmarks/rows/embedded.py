@@ -9,36 +9,25 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 from benchmarks.contenders.ours import ClientFiles, client
-from benchmarks.contenders.small_files import (
-    BlockingFiles,
-    SmallFiles,
-    Verb,
-    Work,
-    small_tree,
-)
+from benchmarks.contenders.small_files import Verb, Work, small_tree
 from benchmarks.contenders.with_mount import MountedFiles, juicefs, juicefs_missing
 from benchmarks.measuring import Case, Result, Run, measure
 from benchmarks.rows.scope import Scope
+from benchmarks.rows.verb_table import DATA, Files, VerbTable, disk_syncs
 from s3k_async import S3kClient
 from s3k_async.bulk.transfer import upload
 from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
 
 __all__ = ["results"]
 
-DATA = b"x" * 4096
 IN_FLIGHT = 8
-VERBS: tuple[Verb, ...] = ("put", "stat", "read", "rename", "delete")
 OURS, PLAIN, JUICEFS = "ours", "plain directory", "JuiceFS, SQLite"
-SYNCS = 200
-
-_Files = SmallFiles | BlockingFiles
 
 
 async def results(scope: Scope) -> AsyncIterator[Result]:
@@ -48,7 +37,7 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
         async with AsyncExitStack() as stack:
             fs = await stack.enter_async_context(client(_config(place)))
             plain = MountedFiles(place / "plain")
-            them: dict[str, _Files] = {OURS: ClientFiles(fs), PLAIN: plain}
+            them: dict[str, Files] = {OURS: ClientFiles(fs), PLAIN: plain}
             missing = juicefs_missing()
             if missing is None:
                 (place / "juicefs").mkdir()
@@ -58,7 +47,14 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
             await fs.makedirs("/small")
             await plain.makedirs("/small")
             note = f", {missing}" if missing else ""
-            async for result in _verbs(scope, them, note):
+            table = VerbTable(
+                "embedded",
+                scope.pick(500, 2_000),
+                JUICEFS if missing is None else PLAIN,
+                scope.rounds,
+                note,
+            )
+            async for result in table.results(them, IN_FLIGHT):
                 yield result
             async for result in _tree(scope, fs, place):
                 yield result
@@ -76,40 +72,6 @@ def _config(place: Path) -> VolumeConfig:
         LocalDirectory(str(volume / "data")),
         layout="tree",
     )
-
-
-async def _verbs(scope: Scope, them: dict[str, _Files], note: str) -> AsyncIterator[Result]:
-    files = scope.pick(500, 2_000)
-    for verb in VERBS:
-        turns = dict.fromkeys(them, 0)
-
-        async def run(name: str, verb: Verb, turns: dict[str, int]) -> int:
-            turn = turns[name] = turns[name] + 1
-            # Each repetition puts new files, moves those that the one before it has moved, and
-            # deletes those that an earlier repetition has put.
-            source = f"/small/f-{turn if verb in ('put', 'delete') else 1}"
-            target = source
-            if verb == "rename":
-                source, target = f"/small/f-1{'x' * (turn - 1)}", f"/small/f-1{'x' * turn}"
-            elif verb == "delete":
-                target = f"/small/f-{turn + 1}"
-            return await them[name].many(Work(verb, source, target, DATA, files, IN_FLIGHT))
-
-        runs: dict[str, Run] = {name: partial(run, name, verb, turns) for name in them}
-        case = Case(
-            f"embedded {'write' if verb == 'put' else verb}",
-            f"{files:,} files of 4 KiB, {IN_FLIGHT} in flight{note}",
-            files,
-            "files",
-            runs,
-            JUICEFS if JUICEFS in them else PLAIN,
-            # One more is put than is deleted.
-            rounds=scope.rounds + (verb == "put"),
-            expected=files * len(DATA) if verb in ("put", "read", "stat") else 0,
-            warm=verb in ("stat", "read"),
-        )
-        for result in await measure(case):
-            yield result
 
 
 async def _tree(scope: Scope, fs: S3kClient, place: Path) -> AsyncIterator[Result]:
@@ -132,7 +94,7 @@ async def _tree(scope: Scope, fs: S3kClient, place: Path) -> AsyncIterator[Resul
         OURS,
         rounds=scope.rounds,
         expected=files,
-        limit=f"{_synced(place):,.0f} syncs/s",
+        limit=f"{disk_syncs(place):,.0f} syncs/s",
     )
     for result in await measure(case):
         yield result
@@ -184,16 +146,3 @@ def _syncs(output: Path) -> Iterator[dict[str, int]]:
     # Columns: share of the time, seconds, microseconds of a call, calls, errors, name.
     lines = [line.split() for line in output.read_text().splitlines()]
     counted["syncs"] = sum(int(line[3]) for line in lines if line and line[-1].endswith("sync"))
-
-
-def _synced(place: Path) -> float:
-    """Files that a thread writes and syncs a second, each by itself."""
-    began = time.perf_counter()
-    for number in range(SYNCS):
-        descriptor = os.open(place / f"synced-{number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        try:
-            os.write(descriptor, DATA)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    return SYNCS / (time.perf_counter() - began)

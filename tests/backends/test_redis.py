@@ -41,32 +41,14 @@ from s3k_async.errors import (
 )
 from tests.backends.aws.doors import Authority, tls_door
 from tests.engines import redis_server as engine
-from tests.engines.process import Engine, Process, free_ports
+from tests.engines.process import Engine, free_ports
 from tests.engines.volumes import fresh_name
 
 Start = Callable[..., "Server"]
 
 
-class Server:
-    """A server of one test, with its directory."""
-
-    def __init__(self, directory: Path, *options: str, durable: tuple[str, ...]) -> None:
-        (self.port,) = free_ports(1)
-        self._directory = directory
-        self._arguments = (options, durable)
-        self.process = self._launch()
-
-    def _launch(self) -> Process:
-        options, durable = self._arguments
-        log = self._directory / "log"
-        return engine.launch(self._directory, log, self.port, *options, durable=durable)
-
-    def kill(self) -> None:
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.stop()
-
-    def restart(self) -> None:
-        self.process = self._launch()
+class Server(engine.Server):
+    """A server of one test, and how it is reached by URLs."""
 
     def url(self, user: str = f"default:{engine.PASSWORD}", options: str = "") -> str:
         return f"redis://{user}@127.0.0.1:{self.port}/0/v{options}"
@@ -266,7 +248,7 @@ async def test_a_server_that_cannot_save(start: Start) -> None:
     table = server.table()
     await table.create()
     assert await server.command("CONFIG", "SET", "save", '"3600 1"') == b"+OK\r\n"
-    (server._directory / "dump.rdb").mkdir()
+    (server.directory / "dump.rdb").mkdir()
     await server.command("BGSAVE")
 
     async def write_until_refused() -> None:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -18,6 +19,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.model import LayoutName
 from s3k_async.volumes import init_volume
 from tests.conftest import unavailable
+from tests.engines import redis_server
 from tests.engines.seaweedfs import ACCESS_KEY, SECRET_KEY
 from tests.engines.volumes import VolumeMaker
 
@@ -70,6 +72,35 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 yield session
         finally:
             session.stop()
+
+
+@contextmanager
+def task_environment(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Workers find these values in their environment meanwhile."""
+    environment = spark.sparkContext.environment
+    before = dict(environment)
+    environment.update(values)
+    try:
+        yield
+    finally:
+        environment.clear()
+        environment.update(before)
+
+
+@pytest.fixture(autouse=True)
+def _redis_credentials(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tasks find the credentials of Redis where a test has a volume on it, and no others."""
+    names = set(request.fixturenames)
+    if not {"spark", "new_volume"} <= names or (
+        request.getfixturevalue("new_volume").backend != "redis"
+    ):
+        yield
+        return
+    values = (redis_server.USER, redis_server.PASSWORD)
+    with task_environment(
+        request.getfixturevalue("spark"), dict(zip(CREDENTIALS, values, strict=True))
+    ):
+        yield
 
 
 def _session(place: Path) -> SparkSession:

@@ -492,7 +492,7 @@ def test_a_run_that_goes_on_reads_no_checkpoint_twice(
 
 
 @pytest.mark.slow
-@volume_backends("dynoxide+seaweedfs")
+@volume_backends("dynoxide+seaweedfs", "redis")
 async def test_on_services(spark: SparkSession, new_volume: VolumeMaker) -> None:
     place = new_volume()
     await init_volume(place)

@@ -15,7 +15,7 @@ from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
 from s3k_async.spark import each_partition, spark_volume
 from tests.cli.conftest import Cli, clean_environment, cli
 from tests.engines.volumes import volume_backends
-from tests.spark.conftest import CREDENTIALS
+from tests.spark.conftest import CREDENTIALS, task_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,14 +46,8 @@ def section(volume: VolumeConfig, *, secrets: bool) -> str:
 @pytest.fixture
 def tasks_without_settings(spark: SparkSession) -> Iterator[None]:
     """Workers that find no credentials in their environment."""
-    environment = spark.sparkContext.environment
-    before = dict(environment)
-    environment.update(dict.fromkeys(CREDENTIALS, ""))
-    try:
+    with task_environment(spark, dict.fromkeys(CREDENTIALS, "")):
         yield
-    finally:
-        environment.clear()
-        environment.update(before)
 
 
 @volume_backends("dynoxide+seaweedfs")

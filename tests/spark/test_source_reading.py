@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 embedded = volume_backends("embedded")
 everywhere = volume_backends("dynoxide+seaweedfs", slow=["embedded"])
-both = volume_backends("dynoxide+seaweedfs", slow=["embedded"], tree=["embedded"])
+both = volume_backends("dynoxide+seaweedfs", slow=["embedded", "redis"], tree=["embedded"])
 
 NOON = dt.datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=dt.UTC)
 

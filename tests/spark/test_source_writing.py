@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 embedded = volume_backends("embedded")
 everywhere = volume_backends("dynoxide+seaweedfs", slow=["embedded"])
-both = volume_backends("dynoxide+seaweedfs", slow=["embedded"], tree=["embedded"])
+both = volume_backends("dynoxide+seaweedfs", slow=["embedded", "redis"], tree=["embedded"])
 
 SCHEMA = "id bigint, day string"
 

@@ -4,6 +4,11 @@ killed and stopped.
 Workers write, move and delete in one small tree; `fsck repair`, garbage collection and compaction
 run throughout. Each process has a wall clock of its own, apart by up to an hour. The driver kills
 processes (SIGKILL) and starts them again, and stops workers (SIGSTOP) for longer than a lease.
+
+A run ends when its time is over and each tool has come to its end once, on any machine: a tool
+that was killed may be followed by one that is left alone until then, so that the log is compacted
+in proportion to what is written; and after the planned time the chaos fades, so that what the tools
+have to do is finite.
 """
 
 from __future__ import annotations
@@ -25,6 +30,8 @@ from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+
+from anyio import sleep_forever
 
 from s3k_async import S3kClient
 from s3k_async._core.runtime import SYSTEM
@@ -55,6 +62,13 @@ DIRECTORIES, BRANCHES, NAMES = 3, 3, 8
 SIZES = (0, 40, 40, 1_000, 60_000)
 PATIENCE = 600.0
 """Seconds after which a process that has not begun is taken to hang."""
+HANGS = 3600.0
+"""Seconds after the planned time after which a tool is taken to hang."""
+LAST_CALLS = 10
+"""Calls that a worker makes after the planned time."""
+FADING = 0.9
+"""After the planned time, what each deed of the driver makes of the share of its turns in which it
+does one."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +140,16 @@ class _Child:
     """When it was killed, by the monotonic clock of all processes."""
     resumes: float | None = None
     """When it is to be continued, if it is stopped."""
+    is_spared: bool = False
+    """Whether it is not killed before it has come to its end once."""
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether a tool has come to its end."""
+        if not self.notes.exists():
+            return False
+        lines = self.notes.read_text(encoding="utf-8").splitlines()
+        return f"{self.role} finished" in lines
 
 
 def run_chaos(config: VolumeConfig, plan: Plan, seed: str, directory: Path) -> Chaos:
@@ -157,38 +181,48 @@ class _Driver:
         self._children = [self._start("worker", clock) for clock in self._plan.clocks]
         self._children += [self._start(role, 0.0) for role in _TOOLS]
         self._wait_for_workers()
-        began = time.monotonic()
+        began, share = time.monotonic(), 1.0
         while self._goes_on(seconds := time.monotonic() - began):
             time.sleep(self._chance.uniform(*self._plan.pause))
             self._resume(time.monotonic())
-            # After the planned time the tools live: on a slow machine none would come to its end.
-            is_worker = self._chance.random() < 0.9 or seconds >= self._plan.seconds
-            child = self._chance.choice(
-                [each for each in self._children if (each.role == "worker") == is_worker]
-            )
+            is_late = seconds >= self._plan.seconds
+            if is_late:
+                _fades(self._directory).touch()
+            child = self._chosen(is_late=is_late)
+            if child is None or self._chance.random() > share:
+                continue
+            share *= FADING if is_late else 1.0
             assert child.process.is_alive(), self._died(child)
             if child.role == "worker" and child.resumes is None and self._chance.random() < 0.4:
                 os.kill(child.process.pid or 0, signal.SIGSTOP)
                 child.resumes = time.monotonic() + self._chance.uniform(*self._plan.stop)
                 self._chaos.stops += 1
             elif child.resumes is None:
-                self._kill(child)
-                self._children[self._children.index(child)] = self._start(child.role, child.clock)
+                self._replace(child)
         self._resume(float("inf"))
 
+    def _chosen(self, *, is_late: bool) -> _Child | None:
+        """The process whose turn it is to be stopped or killed; after the planned time (`is_late`)
+        a worker."""
+        is_worker = self._chance.random() < 0.9 or is_late
+        child = self._chance.choice(
+            [each for each in self._children if (each.role == "worker") == is_worker]
+        )
+        return None if child.is_spared and not child.has_finished else child
+
+    def _replace(self, child: _Child) -> None:
+        self._kill(child)
+        other = self._start(child.role, child.clock)
+        other.is_spared = child.role in _TOOLS and self._chance.random() < 0.5
+        self._children[self._children.index(child)] = other
+
     def _goes_on(self, seconds: float) -> bool:
-        """For the planned time, and longer on a slow machine, until each tool has ended once."""
+        """For the planned time, and until each tool has ended once."""
         if seconds < self._plan.seconds:
             return True
-        notes = [each.notes for each in (*self._dead, *self._children) if each.role in _TOOLS]
-        ended = {
-            line
-            for each in notes
-            if each.exists()
-            for line in each.read_text(encoding="utf-8").splitlines()
-            if line.endswith(" finished")
-        }
-        return len(ended) < len(_TOOLS) and seconds < PATIENCE
+        tools = [each for each in (*self._dead, *self._children) if each.role in _TOOLS]
+        ended = {each.role for each in tools if each.has_finished}
+        return ended != _TOOLS.keys() and seconds < self._plan.seconds + HANGS
 
     def kill_all(self) -> None:
         for child in self._children:
@@ -265,6 +299,11 @@ class _Driver:
         )
 
 
+def _fades(directory: Path) -> Path:
+    """A file that is there after the planned time."""
+    return directory / "fades"
+
+
 def _live(
     config: VolumeConfig, keys: Keys, plan: Plan, role: str, clock: float, seed: str, notes: Path
 ) -> None:  # in the child
@@ -273,7 +312,7 @@ def _live(
     config = with_keys(config, keys)
     try:
         if role == "worker":
-            asyncio.run(_work(config, seed, _Notes(notes)))
+            asyncio.run(_work(config, seed, _Notes(notes), _fades(notes.parent).exists))
         else:
             asyncio.run(_operate(config, plan, role, notes))
     except BaseException:
@@ -284,19 +323,23 @@ def _live(
 # The workers
 
 
-async def _work(config: VolumeConfig, seed: str, notes: _Notes) -> None:
+async def _work(
+    config: VolumeConfig, seed: str, notes: _Notes, is_late: Callable[[], bool]
+) -> None:
     chance = random.Random(seed)
-    number = 0
+    number, left = 0, LAST_CALLS
     fs = S3kClient(config=config)
     while fs.closed:
         # A stop while the volume is opened outlasts the time for a request.
         with suppress(RequestTimeoutError, UnreachableError):
             await fs.open_volume()
-    while True:
+    while left:
         number += 1
+        left -= is_late()
         call, run = _next_call(fs, chance, f"{seed}-{number}")
         notes.note(asdict(replace(call, began=time.monotonic())))
         notes.note(await _answer(call, run))
+    await sleep_forever()
 
 
 async def _answer(call: Call, run: Callable[[], Awaitable[object]]) -> dict[str, object]:

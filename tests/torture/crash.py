@@ -1,5 +1,5 @@
-"""One volume in memory, and clients of it that die, lose answers or are cancelled at a call that is
-chosen."""
+"""One volume, in memory unless said otherwise, and clients of it that die, lose answers or are
+cancelled at a call that is chosen."""
 
 from __future__ import annotations
 
@@ -9,16 +9,26 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from tempfile import TemporaryDirectory
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from anyio import sleep_forever
 
 from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async._native import object_id_of
+from s3k_async.backends.location import OpenContext
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.items import Item
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient, _Opened
-from s3k_async.config import MemoryBlobs, MemoryTable, Tuning, VolumeConfig
+from s3k_async.config import (
+    BlobLocation,
+    MemoryBlobs,
+    MemoryTable,
+    TableLocation,
+    Tuning,
+    VolumeConfig,
+)
+from s3k_async.errors import S3kError
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData
 from s3k_async.integrity.gc_rules import Ages
@@ -29,6 +39,7 @@ from s3k_async.model import Entry, LayoutName
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.storage.extents import physical_keys
 from s3k_async.testing import Died, FaultPlan
+from s3k_async.testing.faults import FaultyBlobs
 from s3k_async.txn.txn_record import RENEW_SECONDS
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import fresh_name
@@ -38,12 +49,14 @@ from tests.layouts.trees import contradictions, paths_of, stored_and_seen
 from tests.support import FakeClock, fake_runtime, under
 from tests.torture.model import is_below
 
-__all__ = ["Arm", "Paths", "Rule", "Scenario", "World", "world_of"]
+__all__ = ["Arm", "Locate", "Paths", "Rule", "Scenario", "World", "client_of", "world_of"]
 
 Paths: TypeAlias = Mapping[str, bytes | None]
 """A tree: the bytes of each file; None for a directory."""
 Arm: TypeAlias = Callable[[FaultPlan], object]
 """Says what is to go wrong once the volume is open."""
+Locate: TypeAlias = Callable[[str], tuple[TableLocation, BlobLocation]]
+"""Where the table and the data of the volume of a name are; the log is beside the data."""
 Rule: TypeAlias = Literal["atomic", "by_file", "moves"]
 """What may be seen half-way: nothing but before and after; each path by itself old or new; the
 same, and what is moved is in one of its places."""
@@ -58,6 +71,7 @@ TUNING = Tuning(
     part_size=32,
     retry=Retries.alike(RetryPolicy(attempts=4)),
 )
+AGES = Ages(grace=GRACE, lease=TUNING.lease, late=GRACE)
 
 
 @dataclass(frozen=True)
@@ -88,6 +102,11 @@ class Scenario:
     """The layouts that support the verb."""
 
 
+def in_memory(name: str) -> tuple[TableLocation, BlobLocation]:
+    """Both in this process."""
+    return MemoryTable(name), MemoryBlobs(name)
+
+
 @dataclass
 class World:
     """The volume, whoever uses it, and another one."""
@@ -96,9 +115,22 @@ class World:
     with_origin: bool = False
     layout: LayoutName = "path"
     clock: FakeClock = field(default_factory=FakeClock)
+    locate: Locate = in_memory
+    with_store_clock: bool = False
+    """Whether the store has a clock of its own, which no test advances."""
+    seed: int = 7
+    """Of ids: processes of one volume need different ones."""
 
     async def start(self) -> World:
-        runtime = fake_runtime(self.clock, seed=7)
+        """Make the volumes."""
+        self.join()
+        for config in self._configs():
+            await init_volume(config, runtime=self.runtime)
+        return self
+
+    def join(self) -> World:
+        """Use volumes that are there."""
+        runtime = fake_runtime(self.clock, seed=self.seed)
 
         async def sleep(seconds: float) -> None:
             # A lease is not renewed while nothing takes time, or renewals would be most of the
@@ -108,18 +140,15 @@ class World:
         self.runtime = replace(runtime, sleep=sleep)
         self.config = self._config(self.name)
         self.origin = self._config(f"{self.name}-origin") if self.with_origin else self.config
-        for config in {self.config.name: self.config, self.origin.name: self.origin}.values():
-            await init_volume(config, runtime=self.runtime)
         return self
 
     async def drop(self) -> None:
-        from s3k_async.backends.memory.memory_blobs import MemoryBlobs as Blobs
-        from s3k_async.backends.memory.memory_items import MemoryItems as Items
-
-        for config in (self.config, self.origin):
-            await Items(config.name).drop()
-            await Blobs(config.name).drop()
-            await Blobs(f"{config.name}/oplog").drop()
+        """Remove the volumes, whatever is in them."""
+        for config in self._configs():
+            for place in (config.table, config.data.below("oplog"), config.data):
+                store = place.open(OpenContext(runtime=self.runtime))
+                await store.drop()
+                await store.close()
 
     @asynccontextmanager
     async def volume(
@@ -132,6 +161,10 @@ class World:
             yield volume
         except Died:
             with suppress(Died):
+                await volume.close()
+            raise
+        except S3kError:
+            with suppress(S3kError):
                 await volume.close()
             raise
         else:
@@ -149,7 +182,7 @@ class World:
             faults.calls.clear()
             if arm is not None:
                 arm(faults)
-            yield _client(here), _client(there)
+            yield client_of(here), client_of(there)
 
     async def run(self, scenario: Scenario, arm: Arm | None = None) -> None:
         """Run the verb in a process of its own, which lives until what it deferred is done."""
@@ -217,10 +250,10 @@ class World:
         """What `s3k gc` does; the keys that are left."""
         async with self.volume() as volume:
             place = CollectedData.of(volume)
+            if self.with_store_clock:
+                place = replace(place, data=_Clocked(place.data, self.clock))
             audit = AuditTrail(volume.log_blobs, self.runtime.uuid())
-            collector = GarbageCollector(
-                place, self.runtime, Ages(grace=GRACE, lease=TUNING.lease, late=GRACE), audit
-            )
+            collector = GarbageCollector(place, self.runtime, AGES, audit)
             with TemporaryDirectory() as directory:
                 candidates = f"{directory}/candidates"
                 marked = await collector.mark(candidates)
@@ -263,26 +296,36 @@ class World:
 
     async def lose_table(self) -> None:
         """The table is gone, and what `s3k fsck restore` does."""
-        from s3k_async.backends.memory.memory_items import MemoryItems as Items
-
-        await Items(self.config.name).drop()
+        table = self.config.table.open(OpenContext(runtime=self.runtime))
+        await table.drop()
+        await table.close()
         await restore_at_once(self.config, self.runtime)
 
     def _config(self, name: str) -> VolumeConfig:
         return VolumeConfig(
-            name,
-            MemoryTable(name),
-            MemoryBlobs(name),
-            suffix_count=2,
-            tuning=TUNING,
-            layout=self.layout,
+            name, *self.locate(name), suffix_count=2, tuning=TUNING, layout=self.layout
         )
+
+    def _configs(self) -> list[VolumeConfig]:
+        return [self.config, self.origin] if self.with_origin else [self.config]
+
+
+class _Clocked(FaultyBlobs):
+    """Blobs of a store whose time is that of the scenario, which passes faster than its own."""
+
+    def __init__(self, store: BlobStore, clock: FakeClock) -> None:
+        super().__init__(store, FaultPlan())
+        self._clock = clock
+
+    async def now_ms(self) -> int:
+        return self._clock.now_ms()
 
 
 @asynccontextmanager
-async def world_of(scenario: Scenario) -> AsyncIterator[World]:
-    """A world in which the scenario can begin."""
-    world = await World(fresh_name("crash"), bool(scenario.origin), scenario.layout).start()
+async def world_of(scenario: Scenario, **places: Any) -> AsyncIterator[World]:
+    """A world in which the scenario can begin; `places` are further fields of it."""
+    world = World(fresh_name("crash"), bool(scenario.origin), scenario.layout, **places)
+    await world.start()
     try:
         async with world.client() as (here, there):
             for fs, paths in ((here, scenario.before), (there, scenario.origin)):
@@ -300,7 +343,8 @@ async def world_of(scenario: Scenario) -> AsyncIterator[World]:
         await world.drop()
 
 
-def _client(volume: Volume) -> S3kClient:
+def client_of(volume: Volume) -> S3kClient:
+    """A client of a volume that is open."""
     client = S3kClient(config=volume.config)
     client._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())
     return client

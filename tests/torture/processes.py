@@ -6,8 +6,9 @@ import asyncio
 import multiprocessing
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from s3k_async import S3kClient
@@ -23,8 +24,8 @@ from tests.torture.load import ROLES, perform
 
 __all__ = ["PRELOADED", "Keys", "Killed", "keys_of", "kill_round", "recover", "with_keys"]
 
-PATIENCE = 120.0
-"""Seconds after which a process that has not begun is taken to hang."""
+PATIENCE = 600.0
+"""Seconds after which a process that notes nothing is taken to hang."""
 PRELOADED = [
     "pytest",
     "tests.torture.preloaded",
@@ -40,6 +41,8 @@ PRELOADED = [
 """What a client imports when it opens its volume, and the program that it comes from."""
 STEPS = 100_000
 """More than anybody lives to take."""
+OUTAGES = 3
+"""How often the server fails in a round with outages."""
 A_DAY = 86_400_000
 LATER = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + A_DAY)
 """Every lease that the dead had is over."""
@@ -83,8 +86,17 @@ class Killed:
         )
 
 
-def kill_round(config: VolumeConfig, place: str, seed: str, manifests: Path) -> Killed:
+def kill_round(
+    config: VolumeConfig,
+    place: str,
+    seed: str,
+    manifests: Path,
+    *,
+    outage: Callable[[], None] | None = None,
+) -> Killed:
     """Let a writer, a renamer and a deleter work on `place`, and kill them one after the other.
+    `outage`: kills the server of the volume and starts it again; called a few times before, while
+    all of them work.
 
     They are forked from a server that has imported everything, so that a round is short.
     """
@@ -102,12 +114,11 @@ def kill_round(config: VolumeConfig, place: str, seed: str, manifests: Path) -> 
         child.start()
         children[role] = child
     try:
-        deadline = time.monotonic() + PATIENCE
-        while not all(_notes(manifests / role) > 2 for role in ROLES):
-            for role, child in children.items():
-                assert child.is_alive(), f"the {role} ended by itself"
-            assert time.monotonic() < deadline, "a process hangs"
-            time.sleep(0.01)
+        _wait_for_work(children, manifests)
+        for _ in range(OUTAGES if outage is not None else 0):
+            assert outage is not None
+            outage()
+            _wait_for_work(children, manifests)
         order = sorted(ROLES, key=lambda _: chance.random())
         for role in order:
             time.sleep(chance.uniform(0.0, 0.1))
@@ -118,6 +129,17 @@ def kill_round(config: VolumeConfig, place: str, seed: str, manifests: Path) -> 
             child.kill()
             child.join()
     return Killed({role: Manifest.read(manifests / role) for role in ROLES})
+
+
+def _wait_for_work(children: Mapping[str, BaseProcess], manifests: Path) -> None:
+    """Wait until each process has noted a call and its answer that it had not noted before."""
+    before = {role: _notes(manifests / role) for role in ROLES}
+    deadline = time.monotonic() + PATIENCE
+    while not all(_notes(manifests / role) > before[role] + 2 for role in ROLES):
+        for role, child in children.items():
+            assert child.is_alive(), f"the {role} ended by itself"
+        assert time.monotonic() < deadline, "a process hangs"
+        time.sleep(0.01)
 
 
 def _notes(manifest: Path) -> int:

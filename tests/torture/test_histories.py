@@ -25,7 +25,7 @@ CALLS = 8
 """Calls that each client of a history makes."""
 MANY: Mapping[LayoutName, int] = {"path": 250 if TORTURE else 100, "tree": 250}
 """Histories of a scene in `make test-full` and `make torture`: 1,000 in layout `tree`."""
-REAL_ENGINES = volume_backends("embedded", "dynoxide+seaweedfs")
+REAL_ENGINES = volume_backends("embedded", "dynoxide+seaweedfs", "redis", "rocksdb")
 
 in_layouts = pytest.mark.parametrize(
     ("scene", "layout"),
