@@ -74,7 +74,7 @@ async def test_data_on_this_machine_is_not_cached(new_volume: VolumeMaker, tmp_p
 
 async def test_files_that_were_changed_in_place(tmp_path: Path) -> None:
     config = cached(memory_config(), tmp_path)
-    await init_volume(config, extents=True)
+    await init_volume(config)
     async with S3kClient(config=config) as fs:
         await fs.write("/file", DATA)
         await fs.append("/file", b"more")
