@@ -17,7 +17,7 @@ its cause, and can be pickled (worker processes return errors to their parent).
     │                  RequestTimeoutError, ThrottledError, ServiceError
     ├── client         ConfigError, UnsupportedError, ClosedClientError, WrongLoopError,
     │                  ForkedClientError, StreamClosedError, InvalidArgumentError,
-    │                  ArgumentTypeError
+    │                  ArgumentTypeError, NameTooLongError
     └── store          ConditionFailedError, TransactionConflictError, ResponseLostError,
                        BlobNotFoundError, BlobExistsError, BlobChangedError
 """
@@ -53,6 +53,7 @@ __all__ = [
     "ItemFormatError",
     "LeaseExpiredError",
     "LogFormatError",
+    "NameTooLongError",
     "NoSpaceError",
     "NotAVolumeError",
     "NotDirectoryError",
@@ -447,6 +448,13 @@ class ArgumentTypeError(InvalidArgumentError, TypeError):
     """An argument of the wrong type: text instead of bytes, a path that is not text."""
 
     code = "argument_type"
+
+
+class NameTooLongError(InvalidArgumentError):
+    """The name of a bucket or object is longer than the volume can hold, or a new bucket's longer
+    than 64 characters."""
+
+    code = "name_too_long"
 
 
 class StreamClosedError(S3kError, OSError, ValueError):

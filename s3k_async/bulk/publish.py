@@ -45,8 +45,11 @@ async def write(volume: Volume, path: str, data: Buffer, *, overwrite: bool) -> 
     )
 
 
-async def publish_new(volume: Volume, path: str, upload: Upload, *, overwrite: bool) -> Entry:
-    """Upload and publish a file; the last writer wins.
+async def publish_new(
+    volume: Volume, path: str, upload: Upload, *, overwrite: bool, mtime_ms: int | None = None
+) -> Entry:
+    """Upload and publish a file; the last writer wins. `mtime_ms`: its modification time; None is
+    now.
 
     After a conflict it is retried for `Tuning.busy_timeout`; data that was uploaded for the same
     object id is used again, within the lease of the upload. Raises PathExistsError (not
@@ -72,7 +75,10 @@ async def publish_new(volume: Volume, path: str, upload: Upload, *, overwrite: b
                 uploaded_for, lease_ms = target.object_id, target.lease_ms
             try:
                 return await store.publish(
-                    replace(target, lease_ms=lease_ms), content, overwrite=overwrite
+                    replace(target, lease_ms=lease_ms),
+                    content,
+                    overwrite=overwrite,
+                    mtime_ms=mtime_ms,
                 )
             except ConflictError as error:
                 await race.lost(error)
@@ -82,13 +88,13 @@ async def publish_new(volume: Volume, path: str, upload: Upload, *, overwrite: b
         raise
 
 
-async def touch(volume: Volume, path: str) -> Entry:
+async def touch(volume: Volume, path: str, *, create: bool = True) -> Entry:
     """Create an empty file, or give the file a new version with the same content and the current
-    time."""
+    time. Without `create`, raises PathNotFoundError for a missing file."""
     store = volume.store
     race = ConflictBackoff(store)
     while True:
-        target = await store.prepare(path)
+        target = await (store.prepare(path) if create else store.prepare_existing(path))
         current = target.current
         try:
             if current is None:

@@ -149,8 +149,8 @@ class MetadataStore(DirectoryStore):
         overwrite: bool = True,
         mtime_ms: int | None = None,
     ) -> Entry:
-        """Publish `content` as the file at the target, in one write. `mtime_ms`: the modification
-        time of an existing file; None is now.
+        """Publish `content` as the file at the target, in one write. `mtime_ms`: its modification
+        time; None is now.
 
         Raises PathExistsError (an entry exists, and not `overwrite`), ConflictError (the path has
         changed since `prepare`; prepare again), LeaseExpiredError, NotDirectoryError, BusyError.
@@ -162,7 +162,7 @@ class MetadataStore(DirectoryStore):
                 raise PathExistsError("the file exists", path=target.path)
             return await self._replace(target.current, content, target.chain, mtime_ms=mtime_ms)
         try:
-            return await self._create(target, content)
+            return await self._create(target, content, mtime_ms)
         except PathExistsError as error:
             if not overwrite:
                 raise
@@ -296,7 +296,9 @@ class MetadataStore(DirectoryStore):
 
     # Writing a file
 
-    async def _create(self, target: WriteTarget, content: Content | None) -> Entry:
+    async def _create(
+        self, target: WriteTarget, content: Content | None, mtime_ms: int | None = None
+    ) -> Entry:
         """Create a file: committed at once with `content`, else as a reservation. Raises
         PathExistsError."""
         deadline, chain = self.deadline(), target.chain
@@ -309,7 +311,8 @@ class MetadataStore(DirectoryStore):
             if content is None:
                 entry = replace(blank, operation=operation)
             else:
-                entry = blank.with_content(content, mtime_ms=blank.mtime_ms, operation=operation)
+                modified = blank.mtime_ms if mtime_ms is None else mtime_ms
+                entry = blank.with_content(content, mtime_ms=modified, operation=operation)
             late = self.runtime.monotonic() >= deadline
             try:
                 return await self._create_once(
