@@ -386,8 +386,7 @@ class ObjectStore:
         entry = await self._object(origin)
         if origin == path:
             return _info(entry)
-        with _an_object(origin):
-            await self._placed(path, lambda: self._client.copy(origin, path, overwrite=overwrite))
+        await self._placed(path, lambda: self._client.copy(origin, path, overwrite=overwrite))
         return _info(await self._object(path))
 
     @call
