@@ -47,6 +47,7 @@ fn fields() -> Fields {
         ("committed", DataType::Boolean, false),
         ("etag", DataType::Utf8, false),
         ("checksum", DataType::Utf8, false),
+        ("attributes", DataType::Utf8, false),
         ("physical", DataType::Utf8, true),
     ]
     .into_iter()
@@ -88,6 +89,7 @@ fn columns(entries: Selected<'_>) -> Result<ArrayData, ArrowError> {
         truths(entries, |entry| entry.is_dir() || entry.committed())?,
         text(Attribute::Etag)?,
         text(Attribute::Checksum)?,
+        text(Attribute::Attributes)?,
         physical(entries)?,
     ];
     ArrayData::try_new(DataType::Struct(fields()), entries.len(), None, 0, Vec::new(), children)

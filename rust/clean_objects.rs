@@ -16,8 +16,8 @@ use crate::physical::object_id;
 #[derive(Clone, Copy)]
 struct EntryRow<'a> {
     path: &'a str,
-    /// Everything in which log and table must agree beside the place: from `is_dir` to `checksum`,
-    /// the physical object included.
+    /// Everything in which log and table must agree beside the place: from `is_dir` to
+    /// `attributes`, the physical object included.
     compared: &'a [u8],
     id: &'a str,
     size: &'a str,
@@ -48,6 +48,7 @@ impl<'a> EntryRow<'a> {
         let physical = if cursor.null() { None } else { Some(text(cursor)?) };
         comma(cursor)?;
         let committed = cursor.boolean().ok()?;
+        after(cursor, b",")?;
         after(cursor, b",")?;
         after(cursor, b",")?;
         let compared = cursor.since(start);

@@ -247,7 +247,9 @@ impl ItemView<'_> {
         let physical = if is_dir { None } else { Some(self.text(Attribute::Physical)?) };
         // A file without the flag was written before the flag existed, hence committed.
         let committed = !is_dir && self.truth_or(Attribute::Committed, true)?;
-        for attribute in [Attribute::Etag, Attribute::Checksum, Attribute::Operation] {
+        for attribute in
+            [Attribute::Etag, Attribute::Checksum, Attribute::Attributes, Attribute::Operation]
+        {
             self.text_or_nothing(attribute)?;
         }
         let lease_ms = self.number_or(Attribute::Lease, Some(0))?;
@@ -507,6 +509,17 @@ impl<'a> EntryView<'a> {
     /// Whether it is a file whose bytes are not durable yet.
     pub fn is_reservation(&self) -> bool {
         !self.facts.is_dir && !self.facts.committed
+    }
+
+    /// Whether its attributes say that it must not be changed.
+    pub fn is_read_only(&self) -> bool {
+        // In canonical JSON no name or text contains this without a backslash.
+        self.text(Attribute::Attributes).text.contains("\"read_only\":true")
+    }
+
+    /// Whether its attributes contain user metadata.
+    pub fn has_metadata(&self) -> bool {
+        self.text(Attribute::Attributes).text.contains("\"metadata\":{")
     }
 
     /// Whether it has a write intent.

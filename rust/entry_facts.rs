@@ -128,7 +128,9 @@ fn push_row(out: &mut String, entry: &EntryView<'_>) {
         None => out.push_str("null"),
     }
     out.push_str(if entry.committed() { ",true" } else { ",false" });
-    for attribute in [Attribute::Etag, Attribute::Checksum, Attribute::Operation] {
+    for attribute in
+        [Attribute::Etag, Attribute::Checksum, Attribute::Attributes, Attribute::Operation]
+    {
         out.push(',');
         push_ascii_quoted(out, entry.text(attribute).text);
     }

@@ -291,6 +291,14 @@ impl Entries {
         }))
     }
 
+    /// Indexes of the read-only entries.
+    fn read_only(&self, py: Python<'_>) -> Vec<usize> {
+        py.detach(|| {
+            let found = self.iter().enumerate().filter(|(_, entry)| entry.is_read_only());
+            found.map(|(place, _)| place).collect()
+        })
+    }
+
     /// Index and write intent of each entry that has one.
     fn with_intents<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let places = py.detach(|| {
@@ -354,6 +362,7 @@ fn object<'py>(py: Python<'py>, entry: EntryView<'_>) -> PyResult<Bound<'py, PyA
         entry.committed(),
         text(Attribute::Etag)?,
         text(Attribute::Checksum)?,
+        text(Attribute::Attributes)?,
         text(Attribute::Operation)?,
         entry.lease_ms(),
         text(Attribute::Pending)?,

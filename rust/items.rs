@@ -60,6 +60,8 @@ attributes! {
     Etag = "etag",
     /// Checksum of the bytes.
     Checksum = "sum",
+    /// Mode, owner, read-only and user metadata, as canonical JSON.
+    Attributes = "attrs",
     /// The write intent of the entry, as stored.
     Pending = "next",
     /// A reservation's expiry, epoch milliseconds.
@@ -67,7 +69,7 @@ attributes! {
 }
 
 /// The number of attributes with a column.
-pub const WIDTH: usize = 15;
+pub const WIDTH: usize = 16;
 
 /// Maximum bytes of texts in a table of items.
 pub const MAX_BYTES: usize = 1 << 29;

@@ -184,6 +184,10 @@ impl Side<'_> {
         });
         push_text(out, ",\"etag\":", entry.text(Attribute::Etag).text);
         push_text(out, ",\"checksum\":", entry.text(Attribute::Checksum).text);
+        let attributes = entry.text(Attribute::Attributes).text;
+        if !attributes.is_empty() {
+            push_text(out, ",\"attributes\":", attributes);
+        }
         push_text(out, ",\"operation\":", self.operation);
         push_number(out, ",\"lease_ms\":", entry.lease_ms());
         push_text(out, ",\"pending\":", self.pending);
@@ -243,6 +247,18 @@ impl Operations {
     /// The number of equal elements.
     fn count(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<usize> {
         count_of(this.as_any(), value)
+    }
+
+    /// Indexes of the operations that give an entry with user metadata another place.
+    fn with_metadata(&self, py: Python<'_>) -> Vec<usize> {
+        if self.change.place.is_none() {
+            return Vec::new();
+        }
+        py.detach(|| {
+            let has = |row| self.change.get(row).is_some_and(|entry| entry.has_metadata());
+            let found = self.view.iter().enumerate().filter(|&(_, row)| has(row));
+            found.map(|(place, _)| place).collect()
+        })
     }
 
     /// The operation ids.

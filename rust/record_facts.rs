@@ -140,10 +140,18 @@ impl Reader {
             return None;
         }
         row.push_str(if committed { ",true" } else { ",false" });
-        for name in [&b",\"etag\":"[..], b",\"checksum\":", b",\"operation\":"] {
+        for name in [&b",\"etag\":"[..], b",\"checksum\":"] {
             row.push(',');
             push_text_after(&mut row, cursor, name)?;
         }
+        row.push(',');
+        if cursor.take_text(b",\"attributes\":") {
+            push_text(&mut row, cursor)?;
+        } else {
+            row.push_str("\"\"");
+        }
+        row.push(',');
+        push_text_after(&mut row, cursor, b",\"operation\":")?;
         push_numbers(&mut row, &[number_after(cursor, b",\"lease_ms\":")?]);
         row.push(',');
         push_text_after(&mut row, cursor, b",\"pending\":")?;
@@ -204,7 +212,11 @@ fn truth_after(cursor: &mut Cursor<'_>, name: &[u8]) -> Option<bool> {
 
 /// Appends a string as it is escaped; None for one that is no text.
 fn push_text_after(row: &mut String, cursor: &mut Cursor<'_>, name: &[u8]) -> Option<()> {
-    let quoted = quoted_after(cursor, name)?;
+    if cursor.take_text(name) { push_text(row, cursor) } else { None }
+}
+
+fn push_text(row: &mut String, cursor: &mut Cursor<'_>) -> Option<()> {
+    let quoted = cursor.string().ok()?;
     if quoted.escaped {
         cursor.text(quoted).ok()?;
     }

@@ -14,7 +14,7 @@ use crate::items::Attribute;
 #[pyclass(frozen, eq, hash, module = "s3k_async.model")]
 pub struct FileStatus(Source);
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "path",
     "is_dir",
     "size",
@@ -26,6 +26,7 @@ const NAMES: [&str; 11] = [
     "etag",
     "checksum",
     "physical",
+    "attributes_json",
 ];
 
 enum Source {
@@ -47,6 +48,7 @@ struct Own {
     etag: String,
     checksum: String,
     physical: Option<String>,
+    attributes: String,
 }
 
 /// The values of all fields in order, texts as UTF-8.
@@ -63,6 +65,7 @@ struct Fields<'a> {
     etag: &'a [u8],
     checksum: &'a [u8],
     physical: Option<&'a [u8]>,
+    attributes: &'a [u8],
 }
 
 impl FileStatus {
@@ -121,6 +124,10 @@ impl FileStatus {
         )
     }
 
+    fn attributes_bytes(&self) -> &[u8] {
+        self.tell(|entry| entry.bytes(Attribute::Attributes), |own| own.attributes.as_bytes())
+    }
+
     fn fields(&self) -> Fields<'_> {
         Fields {
             path: self.path_bytes(),
@@ -134,6 +141,7 @@ impl FileStatus {
             etag: self.etag_bytes(),
             checksum: self.checksum_bytes(),
             physical: self.physical_bytes(),
+            attributes: self.attributes_bytes(),
         }
     }
 }
@@ -155,7 +163,7 @@ impl Hash for FileStatus {
 #[pymethods]
 impl FileStatus {
     #[new]
-    #[pyo3(signature = (path, is_dir, size, mtime_ms, ctime_ms, id, version, committed, etag = "", checksum = "", physical = None))]
+    #[pyo3(signature = (path, is_dir, size, mtime_ms, ctime_ms, id, version, committed, etag = "", checksum = "", physical = None, attributes_json = ""))]
     #[allow(clippy::too_many_arguments)] // the fields
     fn new(
         path: String,
@@ -169,6 +177,7 @@ impl FileStatus {
         etag: &str,
         checksum: &str,
         physical: Option<String>,
+        attributes_json: &str,
     ) -> Self {
         Self(Source::Own(Box::new(Own {
             path,
@@ -182,6 +191,7 @@ impl FileStatus {
             etag: etag.to_owned(),
             checksum: checksum.to_owned(),
             physical,
+            attributes: attributes_json.to_owned(),
         })))
     }
 
@@ -268,6 +278,19 @@ impl FileStatus {
         self.physical_bytes().map(|text| PyString::from_bytes(py, text)).transpose()
     }
 
+    /// Mode, owner, read-only and user metadata, as canonical JSON; empty if there are none.
+    #[getter]
+    fn attributes_json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        PyString::from_bytes(py, self.attributes_bytes())
+    }
+
+    /// Mode, owner, read-only and user metadata.
+    #[getter]
+    fn attributes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let class = py.import("s3k_async.attributes")?.getattr("Attributes")?;
+        class.call_method1("from_json", (self.attributes_json(py)?,))
+    }
+
     /// Last component of the path; empty for the root.
     #[getter]
     fn name<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
@@ -318,6 +341,7 @@ pub fn status_of(entry: &Bound<'_, PyAny>) -> PyResult<FileStatus> {
         etag: entry.getattr("etag")?.extract()?,
         checksum: entry.getattr("checksum")?.extract()?,
         physical: if committed { entry.getattr("physical")?.extract()? } else { None },
+        attributes: entry.getattr("attributes")?.extract()?,
     }))))
 }
 
@@ -344,6 +368,7 @@ impl FileStatus {
             self.etag(py)?,
             self.checksum(py)?,
             self.physical(py)?,
+            self.attributes_json(py)?,
         );
         values.into_pyobject(py)
     }

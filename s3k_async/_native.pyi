@@ -19,6 +19,7 @@ from typing import ClassVar, final, overload
 
 from typing_extensions import Buffer
 
+from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.backends.ports.items import Action, Delete, Item, Put, Update, Value
 from s3k_async.model import Entry, HashName
@@ -329,6 +330,9 @@ class Operations(Sequence[Operation]):
     def count(self, value: object) -> int:
         """How many elements are equal."""
 
+    def with_metadata(self) -> list[int]:
+        """Indexes of the operations that give an entry with user metadata another place."""
+
     def ids(self) -> list[str]:
         """The operation ids."""
 
@@ -587,6 +591,9 @@ class Entries(Sequence[Entry]):
         different lengths.
         """
 
+    def read_only(self) -> list[int]:
+        """Indexes of the read-only entries, in their order."""
+
     def with_intents(self) -> list[tuple[int, str]]:
         """Index and write intent of each entry that has one, in their order."""
 
@@ -737,6 +744,7 @@ class FileStatus:
         "etag",
         "checksum",
         "physical",
+        "attributes_json",
     )
     def __new__(
         cls,
@@ -751,6 +759,7 @@ class FileStatus:
         etag: str = "",
         checksum: str = "",
         physical: str | None = None,
+        attributes_json: str = "",
     ) -> FileStatus: ...
     @property
     def path(self) -> str:
@@ -803,6 +812,14 @@ class FileStatus:
     @property
     def physical(self) -> str | None:
         """Physical key or URI of a committed file's bytes, else None."""
+
+    @property
+    def attributes_json(self) -> str:
+        """The attributes in their stored form, canonical JSON; empty if there are none."""
+
+    @property
+    def attributes(self) -> Attributes:
+        """Mode, owner, read-only and user metadata. Raises ItemFormatError if they are damaged."""
 
     @property
     def name(self) -> str:

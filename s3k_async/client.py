@@ -18,9 +18,11 @@ import anyio
 from s3k_async import _native
 from s3k_async._core.active_calls import call, counted_call
 from s3k_async._core.metering import RequestCounter, Requests, counting
+from s3k_async.attributes import AttributeChange, Attributes
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.adoption import adopt_many
 from s3k_async.bulk.copying import copy
+from s3k_async.bulk.entry_attributes import metadata_pages, set_attributes
 from s3k_async.bulk.file_reads import exists_many, read_each, read_many, stat_many
 from s3k_async.bulk.file_writes import write_many
 from s3k_async.bulk.path_changes import delete, delete_many, exchange, rename, rename_many
@@ -469,14 +471,27 @@ class S3kClient:
         return await read_each(self._volume(), self._paths(paths))
 
     @call
-    async def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> FileStatus:
+    async def write(
+        self,
+        path: Path,
+        data: Buffer,
+        *,
+        overwrite: bool = True,
+        attributes: Attributes | None = None,
+    ) -> FileStatus:
         """Write a file with the content `data` atomically, and create missing parents. Of
-        concurrent writers the last one wins.
+        concurrent writers the last one wins. `attributes`: those of the file from then on; None: a
+        file that is replaced keeps its own.
 
         Raises PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError (the path
-        leads through a file), NoSpaceError, OutcomeUnknownError.
+        leads through a file), PermissionDeniedError (a read-only file), InvalidArgumentError and
+        UnsupportedError (of `attributes`, as `set_attributes`), NoSpaceError, OutcomeUnknownError.
         """
-        return status_of(await write(self._volume(), self._path(path), data, overwrite=overwrite))
+        return status_of(
+            await write(
+                self._volume(), self._path(path), data, overwrite=overwrite, attributes=attributes
+            )
+        )
 
     @counted_call
     async def write_many(
@@ -595,6 +610,43 @@ class S3kClient:
         Raises IsDirectoryError, NotDirectoryError, UncommittedFileError.
         """
         return status_of(await touch(self._volume(), self._path(path)))
+
+    @call
+    async def set_attributes(
+        self,
+        path: Path,
+        *,
+        mode: int | None = None,
+        uid: int | None = None,
+        gid: int | None = None,
+        read_only: bool | None = None,
+        metadata: Mapping[str, bytes | None] | None = None,
+        mtime_ms: int | None = None,
+    ) -> FileStatus:
+        """Change attributes of a file or directory: those that are given, atomically, with a new
+        version of the entry.
+
+        `mode`: permission bits, to 0o7777. `uid`, `gid`: owner and group. `read_only`: whether the
+        entry may not be changed, replaced, moved or deleted; a directory that is moved or deleted
+        takes the read-only entries below it along. `metadata`: values by name, of 1 to 64
+        characters without `#` at the start; None removes one. `mtime_ms`: the modification time,
+        epoch milliseconds. Together they may have 8 KiB. Raises PathNotFoundError,
+        InvalidArgumentError, UncommittedFileError, PermissionDeniedError (the root; the time of a
+        read-only entry), UnsupportedError (a volume without the feature `attributes`).
+        """
+        change = AttributeChange(mode, uid, gid, read_only, metadata)
+        return status_of(
+            await set_attributes(self._volume(), self._path(path), change, mtime_ms=mtime_ms)
+        )
+
+    def find_with_metadata(self, name: str, path: Path = ROOT) -> AsyncIterator[FileStatus]:
+        """The files and directories below a directory that have user metadata of a name, each once,
+        from an index: without a listing of the directory.
+
+        An entry that has it for the whole call is found. Raises PathNotFoundError,
+        InvalidArgumentError.
+        """
+        return self._values(metadata_pages(self._volume(), name, self._path(path)))
 
     # Changing the tree
 

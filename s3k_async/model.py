@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, Self, TypeAlias, get_args
 
 from s3k_async._core.metering import Requests
 from s3k_async._native import FileStatus, status_of
@@ -12,6 +12,7 @@ from s3k_async.errors import PartialFailureError
 
 __all__ = [
     "EPOCH",
+    "FEATURES",
     "LISTED_FAILURES",
     "ROOT",
     "TRASH_ID",
@@ -23,6 +24,7 @@ __all__ = [
     "Deletion",
     "Entry",
     "Failure",
+    "Feature",
     "FileStatus",
     "HashName",
     "LayoutName",
@@ -47,6 +49,10 @@ HashName = Literal["xxh3", "java31"]
 LayoutName = Literal["path", "tree"]
 """What the key of an entry is made of: the path of its directory, or the id."""
 VolumeKind = Literal["native", "s3k-1.0"]
+Feature: TypeAlias = Literal["extents", "attributes"]
+FEATURES: Final[tuple[Feature, ...]] = get_args(Feature)
+"""What new volumes have unless it is left out, and older ones can get later, as flags of their
+record."""
 TrashReason: TypeAlias = Literal["deleted", "empty", "staged"]
 """`deleted`: a directory deleted with everything below it. `empty`: the removal marker of an empty
 directory, for clients that were creating an entry in it. `staged`: a directory that is not
@@ -122,6 +128,8 @@ class Entry:
     """Whether a file's bytes are durable. False for directories."""
     etag: str = ""
     checksum: str = ""
+    attributes: str = ""
+    """`Attributes` in their stored form, canonical JSON; empty for none."""
     operation: str = ""
     """Id of the operation that wrote this version."""
     lease_ms: int = 0
@@ -143,6 +151,17 @@ class Entry:
     def is_reservation(self) -> bool:
         """Whether this is a file whose bytes are not durable yet."""
         return not self.is_dir and not self.committed
+
+    @property
+    def read_only(self) -> bool:
+        """Whether its attributes say that it must not be changed, moved or deleted."""
+        # In canonical JSON no name or text contains this without a backslash.
+        return '"read_only":true' in self.attributes
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether its attributes contain user metadata."""
+        return '"metadata":{' in self.attributes
 
     @property
     def content(self) -> Content:

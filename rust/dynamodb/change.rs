@@ -186,6 +186,7 @@ impl Place {
         for (name, text) in [
             (intern!(py, "etag"), entry.text(Attribute::Etag).text),
             (intern!(py, "sum"), entry.text(Attribute::Checksum).text),
+            (intern!(py, "attrs"), entry.text(Attribute::Attributes).text),
             (intern!(py, "next"), self.intent.as_str()),
         ] {
             if !text.is_empty() {

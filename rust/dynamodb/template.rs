@@ -211,9 +211,11 @@ fn push_attributes(out: &mut String, entry: &EntryView<'_>, operation: &str) {
         out.push_str("},\"physcommitted\":");
         push_truth(out, entry.committed());
     }
-    for (head, attribute) in
-        [(",\"etag\":{\"S\":", Attribute::Etag), (",\"sum\":{\"S\":", Attribute::Checksum)]
-    {
+    for (head, attribute) in [
+        (",\"etag\":{\"S\":", Attribute::Etag),
+        (",\"sum\":{\"S\":", Attribute::Checksum),
+        (",\"attrs\":{\"S\":", Attribute::Attributes),
+    ] {
         let text = entry.text(attribute);
         if !text.text.is_empty() {
             out.push_str(head);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -11,6 +11,7 @@ from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStage
 from s3k_async._sync.sync_session import BlockingClient
 from s3k_async._sync.sync_transaction import SyncTransaction
 from s3k_async._sync.sync_trash import SyncTrash
+from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.publish import ProgressCallback
 from s3k_async.errors import S3kError
@@ -243,14 +244,25 @@ class S3kSyncClient(BlockingClient):
         """
         return self._call(lambda fs: fs.read_each(paths))
 
-    def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> FileStatus:
+    def write(
+        self,
+        path: Path,
+        data: Buffer,
+        *,
+        overwrite: bool = True,
+        attributes: Attributes | None = None,
+    ) -> FileStatus:
         """Write a file with the content `data` atomically, and create missing parents. Of
-        concurrent writers the last one wins.
+        concurrent writers the last one wins. `attributes`: those of the file from then on; None: a
+        file that is replaced keeps its own.
 
         Raises PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError (the path
-        leads through a file), NoSpaceError, OutcomeUnknownError.
+        leads through a file), PermissionDeniedError (a read-only file), InvalidArgumentError and
+        UnsupportedError (of `attributes`, as `set_attributes`), NoSpaceError, OutcomeUnknownError.
         """
-        return self._call(lambda fs: fs.write(path, data, overwrite=overwrite))
+        return self._call(
+            lambda fs: fs.write(path, data, overwrite=overwrite, attributes=attributes)
+        )
 
     def write_many(
         self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True
@@ -356,6 +368,49 @@ class S3kSyncClient(BlockingClient):
         Raises IsDirectoryError, NotDirectoryError, UncommittedFileError.
         """
         return self._call(lambda fs: fs.touch(path))
+
+    def set_attributes(
+        self,
+        path: Path,
+        *,
+        mode: int | None = None,
+        uid: int | None = None,
+        gid: int | None = None,
+        read_only: bool | None = None,
+        metadata: Mapping[str, bytes | None] | None = None,
+        mtime_ms: int | None = None,
+    ) -> FileStatus:
+        """Change attributes of a file or directory: those that are given, atomically, with a new
+        version of the entry.
+
+        `mode`: permission bits, to 0o7777. `uid`, `gid`: owner and group. `read_only`: whether the
+        entry may not be changed, replaced, moved or deleted; a directory that is moved or deleted
+        takes the read-only entries below it along. `metadata`: values by name, of 1 to 64
+        characters without `#` at the start; None removes one. `mtime_ms`: the modification time,
+        epoch milliseconds. Together they may have 8 KiB. Raises PathNotFoundError,
+        InvalidArgumentError, UncommittedFileError, PermissionDeniedError (the root; the time of a
+        read-only entry), UnsupportedError (a volume without the feature `attributes`).
+        """
+        return self._call(
+            lambda fs: fs.set_attributes(
+                path,
+                mode=mode,
+                uid=uid,
+                gid=gid,
+                read_only=read_only,
+                metadata=metadata,
+                mtime_ms=mtime_ms,
+            )
+        )
+
+    def find_with_metadata(self, name: str, path: Path = ROOT) -> Iterator[FileStatus]:
+        """The files and directories below a directory that have user metadata of a name, each once,
+        from an index: without a listing of the directory.
+
+        An entry that has it for the whole call is found. Raises PathNotFoundError,
+        InvalidArgumentError.
+        """
+        return self._each(lambda fs: fs.find_with_metadata(name, path))
 
     def transaction(self) -> SyncTransaction:
         """Several changes that are applied together or not at all, for `with`; see

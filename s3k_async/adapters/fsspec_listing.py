@@ -63,8 +63,9 @@ _EVERYTHING_BELOW = re.compile(r"(/\*\*)+\Z")
 
 
 def info_of(status: FileStatus) -> Info:
-    """A description of `info` and `ls`: times are epoch seconds, sizes bytes."""
-    return {
+    """A description of `info` and `ls`: times are epoch seconds, sizes bytes; `mode`, `uid` and
+    `gid` only if they were set."""
+    info = {
         "name": status.path,
         "size": status.size,
         "type": "directory" if status.is_dir else "file",
@@ -75,6 +76,12 @@ def info_of(status: FileStatus) -> Info:
         "checksum": status.checksum,
         "committed": status.committed,
     }
+    if status.attributes_json:
+        attributes = status.attributes
+        for name in ("mode", "uid", "gid"):
+            if (value := getattr(attributes, name)) is not None:
+                info[name] = value
+    return info
 
 
 def ukey_of(info: Info) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
 from s3k_async import _native
 from s3k_async._core.concurrency import run_all
+from s3k_async.attributes import AttributeChange, Attributes
 from s3k_async.bulk.file_writes import LARGE, NewFile, write_files
 from s3k_async.bulk.publish import ProgressCallback, ProgressTally, Upload, is_below, publish_new
 from s3k_async.errors import (
@@ -17,6 +19,7 @@ from s3k_async.errors import (
 )
 from s3k_async.files.file_ranges import LOOKS, naming_file, need_readable
 from s3k_async.model import ChangeResult, Content, Entry
+from s3k_async.namespace.attribute_changes import change_attributes
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.ordered_walk import walk
 from s3k_async.namespace.store import WriteTarget
@@ -45,7 +48,15 @@ async def copy(
         if not entry.is_dir:
             need_readable(entry)
             upload = copied(origin, entry, destination)
-            tally.add(await publish_new(destination, target, upload, overwrite=overwrite))
+            tally.add(
+                await publish_new(
+                    destination,
+                    target,
+                    upload,
+                    overwrite=overwrite,
+                    attributes=_attributes(entry, destination),
+                )
+            )
             return tally.result
         if not recursive:
             raise IsDirectoryError(
@@ -62,6 +73,13 @@ async def copy(
         )
         tally.result.raise_for_failures(path=entry.path)
         return tally.result
+
+
+def _attributes(entry: Entry, destination: Volume) -> Attributes | None:
+    """The attributes of a copy: those of the original, except read-only, if the volume has any."""
+    if not destination.record.attributes:
+        return None
+    return replace(Attributes.from_json(entry.attributes), read_only=False)
 
 
 def copied(origin: Volume, entry: Entry, destination: Volume) -> Upload:
@@ -130,20 +148,33 @@ class _TreeCopy:
     async def _make_directory(self, placed: tuple[Entry, str]) -> None:
         entry, place = placed
         with self._tally.noting(entry.path):
-            self._tally.add(await self._destination.store.make_directory(place))
+            store = self._destination.store
+            made = await store.make_directory(place)
+            attributes = _attributes(entry, self._destination)
+            if attributes is not None and attributes.to_json():
+                made = await change_attributes(store, place, AttributeChange.to(attributes))
+            self._tally.add(made)
 
     def _file(self, entry: Entry, place: str) -> NewFile:
         upload = copied(self._origin, entry, self._destination)
+        attributes = _attributes(entry, self._destination)
 
         async def alone() -> int:
             published = await publish_new(
-                self._destination, place, upload, overwrite=self._overwrite
+                self._destination, place, upload, overwrite=self._overwrite, attributes=attributes
             )
             return published.size
 
         is_large = entry.size >= LARGE
         held = entry.size if self._is_streamed else 0
-        return NewFile(place, held, upload, alone if is_large else None, source=entry.path)
+        return NewFile(
+            place,
+            held,
+            upload,
+            alone if is_large else None,
+            source=entry.path,
+            attributes=attributes,
+        )
 
     def done(self, file: NewFile, size: int) -> None:
         """Count a copied file."""

@@ -169,8 +169,10 @@ async def _delete_files(client: S3kClient, files: Sequence[Entry], errors: Error
     """Remove files at the versions that were read, many in a transaction; returns those to check
     again."""
     store = volume_of(client).store
+    protected = {entry.path for entry in files if entry.read_only}
+    files = [entry for entry in files if not entry.read_only]
     if not files:
-        return set()
+        return protected
     plan = plan_deletes(in_columns(files, store.keys), store.runtime)
     try:
         report = await execute(
@@ -178,8 +180,8 @@ async def _delete_files(client: S3kClient, files: Sequence[Entry], errors: Error
         )
     except LogFormatError:
         # The log cannot hold one of them, and nothing was changed.
-        return {entry.path for entry in files}
-    left = {plan.path(row) for row in report.refused}
+        return protected | {entry.path for entry in files}
+    left = protected | {plan.path(row) for row in report.refused}
     for row, error in report.failed.items():
         if isinstance(error, BusyError):
             left.add(plan.path(row))

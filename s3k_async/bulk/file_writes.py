@@ -24,6 +24,7 @@ from functools import partial
 import anyio
 
 from s3k_async._core.concurrency import ByteBudget, iterate, run_all
+from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.publish import Upload, publish_new
 from s3k_async.errors import (
@@ -70,6 +71,8 @@ class NewFile:
     """For a large file, how it is written by itself, which returns its size."""
     source: str = ""
     """What is copied to the path, in messages."""
+    attributes: Attributes | None = None
+    """Its attributes; None: a file that is replaced keeps its own."""
 
 
 async def write_many(
@@ -116,6 +119,10 @@ def _given(
         else:
             found.append(NewFile(path, len(view), partial(_put, volume, view)))
     return found
+
+
+def _stored(attributes: Attributes | None) -> str | None:
+    return None if attributes is None else attributes.to_json()
 
 
 async def _put(volume: Volume, view: memoryview, target: WriteTarget) -> Content:
@@ -198,7 +205,8 @@ class _Load:
                 self.failed(file, error)
             else:
                 uploads[file.path] = content
-                batch.add(target, content)  # now, while other uploads wait for the service
+                # now, while other uploads wait for the service
+                batch.add(target, content, _stored(file.attributes))
 
         await run_all(upload, await self._targets(named), limit=UPLOADS)
         lost = await self._publish(batch, named, uploads)
@@ -253,7 +261,11 @@ class _Load:
                 size = await file.alone()
             else:
                 entry = await publish_new(
-                    self.volume, file.path, file.upload, overwrite=self.overwrite
+                    self.volume,
+                    file.path,
+                    file.upload,
+                    overwrite=self.overwrite,
+                    attributes=file.attributes,
                 )
                 size = entry.size
         except S3kError as error:

@@ -213,7 +213,7 @@ async def delete_many(
                 directories.append(path)
             else:
                 files.append(entry)
-        done = await delete_files(store, in_columns(files, store.keys), since=since)
+        done = await delete_files(store, in_columns(files, store.keys), since=since, named=True)
         if not missing_ok:
             for path in [*gone, *done.gone]:
                 done.failures.append(

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
+from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
+from s3k_async.bulk.entry_attributes import need_attributes
 from s3k_async.errors import (
     ConflictError,
     PathExistsError,
@@ -37,19 +39,36 @@ Upload: TypeAlias = Callable[[WriteTarget], Awaitable[Content]]
 """Uploads the data for a target, under its object id."""
 
 
-async def write(volume: Volume, path: str, data: Buffer, *, overwrite: bool) -> Entry:
+async def write(
+    volume: Volume,
+    path: str,
+    data: Buffer,
+    *,
+    overwrite: bool,
+    attributes: Attributes | None = None,
+) -> Entry:
     """Write a file with the content `data`."""
     view = bytes_of(data, path)
     return await publish_new(
-        volume, path, lambda target: volume.storage.put(target.object_id, view), overwrite=overwrite
+        volume,
+        path,
+        lambda target: volume.storage.put(target.object_id, view),
+        overwrite=overwrite,
+        attributes=attributes,
     )
 
 
 async def publish_new(
-    volume: Volume, path: str, upload: Upload, *, overwrite: bool, mtime_ms: int | None = None
+    volume: Volume,
+    path: str,
+    upload: Upload,
+    *,
+    overwrite: bool,
+    attributes: Attributes | None = None,
+    mtime_ms: int | None = None,
 ) -> Entry:
-    """Upload and publish a file; the last writer wins. `mtime_ms`: its modification time; None is
-    now.
+    """Upload and publish a file; the last writer wins. `attributes`: those of the file; None: a
+    file that is replaced keeps its own. `mtime_ms`: its modification time; None is now.
 
     After a conflict it is retried for `Tuning.busy_timeout`; data that was uploaded for the same
     object id is used again, within the lease of the upload. Raises PathExistsError (not
@@ -57,6 +76,10 @@ async def publish_new(
     ConflictError when every attempt failed.
     """
     store = volume.store
+    stored = None
+    if attributes is not None:
+        need_attributes(volume, path)
+        stored = attributes.checked(path).to_json()
     race = ConflictBackoff(store)
     content: Content | None = None
     uploaded_for, lease_ms = "", 0
@@ -79,6 +102,7 @@ async def publish_new(
                     content,
                     overwrite=overwrite,
                     mtime_ms=mtime_ms,
+                    attributes=stored,
                 )
             except ConflictError as error:
                 await race.lost(error)

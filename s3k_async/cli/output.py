@@ -8,9 +8,19 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from s3k_async.attributes import Attributes
 from s3k_async.model import FileStatus
 
-__all__ = ["Output", "human_size", "one_line", "plural", "safe_text", "status_fields", "time_text"]
+__all__ = [
+    "Output",
+    "attribute_fields",
+    "human_size",
+    "one_line",
+    "plural",
+    "safe_text",
+    "status_fields",
+    "time_text",
+]
 
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -78,7 +88,14 @@ def status_fields(status: FileStatus) -> dict[str, Any]:
         "etag": status.etag,
         "checksum": status.checksum,
         "physical": status.physical,
+        **attribute_fields(status.attributes),
     }
+
+
+def attribute_fields(attributes: Attributes) -> dict[str, Any]:
+    """The JSON fields of attributes, without those that were never set; metadata in base64."""
+    document: dict[str, Any] = json.loads(attributes.to_json() or "{}")
+    return {"attributes": document} if document else {}
 
 
 def human_size(size: int) -> str:

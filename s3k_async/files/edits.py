@@ -323,8 +323,8 @@ def need_extents(volume: Volume, path: str) -> None:
     volume.store.require_writable(path)
     if not volume.storage.extents:
         raise UnsupportedError(
-            "files of the volume can only be written as a whole: s3k migrate --extents lets them "
-            "be changed in place",
+            "files of the volume can only be written as a whole: s3k migrate --enable extents lets "
+            "them be changed in place",
             path=path,
         )
 

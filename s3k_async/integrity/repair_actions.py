@@ -197,6 +197,7 @@ class Repairer:
         operation, entry = self._record(task).operation, self._entry(task)
         assert operation.after is not None
         after = replace(operation.after, pending="")
+        await self._store.metadata_index.cover_entries([after])
         await self._store.items.write(await self._scope.check.put_for(entry, after))
         await self._commit(operation)
 
@@ -243,6 +244,7 @@ class Repairer:
             ABSENT if current is None else unchanged(current),
         )
         checks = await self._parent_checks(state)
+        await self._store.metadata_index.cover_entries([state])
         await self._store.items.transact([put, *checks], self._runtime.uuid())
         if await self._was_changed(facts):
             if current is None and not state.is_dir:

@@ -22,6 +22,7 @@ from s3k_async.integrity.facts import ItemFacts, LogObjectFacts, OpenSegment, ad
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import FactKind
 from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.metadata_index import META_PREFIX
 from s3k_async.oplog.checkpoints import FORMAT as CHECKPOINT_FORMAT
 from s3k_async.oplog.entries import FORMAT as ENTRY_FORMAT
 from s3k_async.oplog.entries import is_id, parse_line, pending_segment
@@ -145,11 +146,14 @@ def _is_ours(scope: Scope, item: Item, facts: list[FactRecord]) -> bool:
             facts.append(
                 ("items", "", ItemFacts(partition, sort, is_foreign=False, problem=str(error)))
             )
-    elif partition not in OWN_PARTITIONS and not (
-        scope.is_legacy and is_entry_partition(partition)
-    ):
+    elif not _is_record(partition) and not (scope.is_legacy and is_entry_partition(partition)):
         facts.append(("items", "", ItemFacts(partition, sort, is_foreign=True, problem="")))
     return False
+
+
+def _is_record(partition: str) -> bool:
+    """Whether a partition holds records of the volume: they are no entries, and not foreign."""
+    return partition in OWN_PARTITIONS or partition.startswith(META_PREFIX)
 
 
 def _understood(scope: Scope, items: list[Item], facts: list[FactRecord]) -> list[Entry]:

@@ -277,8 +277,8 @@ def arrow_schema() -> pa.Schema:
     """Columns of a listing's record batches.
 
     `path` and `id` text; `is_dir`; `size` in bytes, 0 for directories; `mtime` and `ctime` in UTC
-    milliseconds; `version`; `committed`; `etag` and `checksum`, empty if unknown; `physical`, null
-    for directories and reservations.
+    milliseconds; `version`; `committed`; `etag` and `checksum`, empty if unknown; `attributes`,
+    JSON, empty if there are none; `physical`, null for directories and reservations.
     """
     import pyarrow as pa
 

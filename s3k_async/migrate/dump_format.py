@@ -37,8 +37,8 @@ __all__ = [
 
 DumpForm: TypeAlias = Literal["jsonl", "parquet"]
 
-FORMAT: Final = 1
-"""The written format of dumps, and the newest readable one."""
+FORMAT: Final = 2
+"""The written format of dumps, and the newest readable one. Format 1 has no attributes."""
 CHUNK: Final = 5000
 """Entries in memory at once."""
 _CHUNK: Final = 1 << 20

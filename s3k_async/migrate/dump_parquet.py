@@ -111,6 +111,10 @@ class ParquetReader:
 
     def _entries(self, batch: pa.RecordBatch) -> list[Entry]:
         wanted = pa.schema([*arrow_schema(), *_MORE])
+        if "attributes" not in batch.schema.names:  # format 1
+            none = pa.array([""] * batch.num_rows, pa.string())
+            batch = batch.append_column("attributes", none)
+            batch = batch.select([name for name in wanted.names if name in batch.schema.names])
         if batch.schema.names != wanted.names:
             raise CorruptDataError(
                 "the columns of the dump are not those of a dump", path=self._path
@@ -144,6 +148,7 @@ def _entry(row: dict[str, Any]) -> Entry:
         committed=committed,
         etag=row["etag"],
         checksum=row["checksum"],
+        attributes=row["attributes"],
         operation=row["op"],
         lease_ms=row["lease"],
     )

@@ -204,6 +204,8 @@ class LayoutPass:
                     list(map(self._operation, some)), together=True, txn=self.txn
                 )
             held()
+            await volume.store.metadata_index.cover_entries(entries)
+            held()
             await volume.items.load(copies)
         return PassResult(len(objects), len(copies))
 

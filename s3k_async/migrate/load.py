@@ -268,8 +268,7 @@ class _LocalLoader:
                 await run_sync(landing.judge, chunk)
                 if self.bytes_from is not None:
                     _require_copyable(chunk, self.bytes_from)
-                else:
-                    landing.require_extents(chunk)
+                landing.require_features(chunk, whole=self.bytes_from is not None)
                 if check:
                     missing += await landing.lacking(chunk)
                 if len(missing) > SHOWN:

@@ -75,16 +75,22 @@ class LoadTarget:
                     f"a path of the dump is not normalised: {entry.path!r}", path=self.path
                 )
 
-    def require_extents(self, chunk: Iterable[Entry]) -> None:
-        """Raise UnsupportedError for files with extents, unless those of the volume may have some.
-        Other versions of the package could open it, and would not find the bytes."""
-        if self.volume.storage.extents:
-            return
+    def require_features(self, chunk: Iterable[Entry], *, whole: bool = False) -> None:
+        """Raise UnsupportedError for entries with attributes, or files with extents (unless they
+        become `whole`), that the volume does not allow. Other versions of the package could open
+        it, and would lose the attributes, and not find the bytes."""
+        allows = self.volume.record
         for entry in chunk:
-            if has_extents(entry.physical):
+            if entry.attributes and not allows.attributes:
+                raise UnsupportedError(
+                    "it has attributes, which the volume does not allow: s3k migrate --enable "
+                    "attributes changes that",
+                    path=entry.path,
+                )
+            if has_extents(entry.physical) and not (whole or allows.extents):
                 raise UnsupportedError(
                     "the file was appended to or changed in place, which the volume does not "
-                    "allow: s3k migrate --extents changes that",
+                    "allow: s3k migrate --enable extents changes that",
                     path=entry.path,
                 )
 
@@ -130,9 +136,10 @@ class LoadTarget:
         # A log entry is immutable; segments may repeat the same operation.
         pending = await self.volume.log.begin(operations, together=True)
         held()
-        await store.items.load(
-            [to_item(operation.after, store.keys) for operation in operations if operation.after]
-        )
+        after = [each.after for each in operations if each.after]
+        await store.metadata_index.cover_entries(after)
+        held()
+        await store.items.load([to_item(entry, store.keys) for entry in after])
         await pending.commit()
 
     def _operation(self, entry: Entry) -> Operation:

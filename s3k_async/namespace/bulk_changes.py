@@ -21,6 +21,7 @@ from s3k_async.errors import (
     LeaseExpiredError,
     LogFormatError,
     PathExistsError,
+    PermissionDeniedError,
     S3kError,
     UncommittedFileError,
 )
@@ -60,13 +61,15 @@ async def delete_files(
     turn: Turn = checkpoint_if_cancelled,
     *,
     since: float = math.inf,
+    named: bool = False,
 ) -> BulkOutcome:
     """Delete files and reservations; missing ones count as deleted. `turn` is awaited before each
     transaction; an error of it ends the work. `since`: when the entries were read by their paths,
-    for `MetadataStore.withheld`.
+    for `MetadataStore.withheld`. `named`: the caller has named each of them, instead of a directory
+    above, so that read-only ones are refused.
     """
     return await BulkChange(
-        store, lambda entries: plan_deletes(entries, store.runtime), turn, since
+        store, lambda entries: plan_deletes(entries, store.runtime), turn, since, named=named
     ).apply(entries)
 
 
@@ -80,11 +83,14 @@ class BulkChange:
         plan: Callable[[Entries], ColumnPlan],
         turn: Turn,
         since: float = math.inf,
+        *,
+        named: bool = False,
     ) -> None:
         self._store = store
         self._plan = plan
         self._turn = turn
         self._since = since
+        self._named = named
         self._paths: dict[str, str] = {}
         """In layout `tree` the paths of the directories of changed entries, by directory key."""
         self._changed: list[Item] = []
@@ -95,6 +101,8 @@ class BulkChange:
         work = entries
         for _ in range(ROUNDS):
             work = await self._resolved(work)
+            if self._named:
+                work = self._without_read_only(work)
             if len(work) > 0:
                 await self._page(work)
             changed, self._changed = self._changed, []
@@ -129,6 +137,18 @@ class BulkChange:
             else:
                 kept.append(current)
         return in_columns(kept, self._store.keys)
+
+    def _without_read_only(self, entries: Entries) -> Entries:
+        refused = set(entries.read_only())
+        for place in refused:
+            entry = entries[place]
+            try:
+                self._store.need_changeable(entry)
+            except PermissionDeniedError as error:
+                self._fail(entry.path, error)
+        if not refused:
+            return entries
+        return entries.take([place for place in range(len(entries)) if place not in refused])
 
     async def _page(self, entries: Entries) -> None:
         plan = self._plan(entries)

@@ -423,6 +423,7 @@ class _Evaluation:
         after: Entry | None,
         operations: Sequence[Operation],
     ) -> None:
+        self._store.need_changeable(before)
         parent = self._parent(path)
         for entry in (before, after):
             if entry is not None and entry.directory not in ("", parent.key):

@@ -44,6 +44,7 @@ from s3k_async.errors import (
 from s3k_async.model import ROOT, Entry
 from s3k_async.namespace.entry_reader import EntryReader
 from s3k_async.namespace.layout import Chain, Layout
+from s3k_async.namespace.metadata_index import MetadataIndex
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.log_writer import OperationLog
 from s3k_async.table.codec import NEXT, from_item, to_item, unchanged
@@ -85,7 +86,8 @@ class DirectoryStore(EntryReader):
         read_only: bool = False,
     ) -> None:
         super().__init__(items, keys)
-        self.changes = LoggedWriter(log, runtime)
+        self.metadata_index = MetadataIndex(items, runtime)
+        self.changes = LoggedWriter(log, runtime, self.metadata_index)
         self.transactions = TransactionRecords(items, runtime)
         self.runtime = runtime
         self.tuning = tuning
@@ -96,6 +98,16 @@ class DirectoryStore(EntryReader):
         self.resolver = IntentResolver(
             self, self.transactions, runtime, tuning.busy_timeout, self.layout.end_trees
         )
+
+    def need_changeable(self, *entries: Entry | None) -> None:
+        """Raise PermissionDeniedError if one of the entries, which a verb is about to change, move
+        or remove, is read-only."""
+        for entry in entries:
+            if entry is not None and entry.read_only:
+                raise PermissionDeniedError(
+                    "it is read-only: s3k chattr --writable lets it be changed, moved and deleted",
+                    path=entry.path,
+                )
 
     def require_writable(self, path: str) -> None:
         """Raise ReadOnlyVolumeError if the volume is open for reading only."""
@@ -457,6 +469,7 @@ class DirectoryStore(EntryReader):
                 raise NotDirectoryError("not a directory", path=entry.path)
             if same and current.id != entry.id:
                 raise ConflictError("another directory is now at this path", path=entry.path)
+            self.need_changeable(current)
             try:
                 return await self.hold(current, txn, text)
             except ConflictError:

@@ -24,6 +24,7 @@ from s3k_async.errors import (
     LogFormatError,
     OutcomeUnknownError,
     PathExistsError,
+    PermissionDeniedError,
     S3kError,
 )
 from s3k_async.model import ROOT, Content, Entry
@@ -67,10 +68,21 @@ async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
             prepared[path] = IsDirectoryError("a directory is at the path", path=path)
         elif path in found.again or (entry is not None and (entry.is_reservation or entry.pending)):
             again.append(path)
+        elif entry is not None and entry.read_only:
+            prepared[path] = _refusal(store, entry)
         else:
             prepared[path] = store.target(path, entry, found.chains.get(path))
     await _one_by_one(store, again, prepared)
     return prepared
+
+
+def _refusal(store: MetadataStore, entry: Entry) -> S3kError:
+    """The error of a read-only file."""
+    try:
+        store.need_changeable(entry)
+    except PermissionDeniedError as error:
+        return error
+    raise AssertionError
 
 
 def _fits(store: MetadataStore, path: str, prepared: Prepared) -> bool:
@@ -129,8 +141,9 @@ class FileBatch:
     undecided: dict[str, _Publication] = field(default_factory=dict)
     """By path: files created below directories that are being removed, not yet handled."""
 
-    def add(self, target: WriteTarget, content: Content) -> None:
-        """Add a file whose data has just been uploaded: its modification time is now."""
+    def add(self, target: WriteTarget, content: Content, attributes: str | None = None) -> None:
+        """Add a file whose data has just been uploaded: its modification time is now.
+        `attributes`: in their stored form; None: a file that is replaced keeps its own."""
         store, path, current = self.store, target.path, target.current
         if current is not None and not self.overwrite:
             self.published[path] = PathExistsError("the file exists", path=path)
@@ -141,6 +154,8 @@ class FileBatch:
             content, mtime_ms=store.runtime.now_ms(), operation=store.runtime.uuid()
         )
         entry = replace(changed, pending="") if changed.pending else changed
+        if attributes is not None:
+            entry = replace(entry, attributes=attributes)
         operation = store.changes.operation("update", current, entry)
         put = Put(to_item(entry, store.keys), ABSENT if current is None else unchanged(current))
         self.files.append(_Publication(target, entry, operation, put))

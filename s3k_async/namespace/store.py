@@ -59,7 +59,8 @@ class MetadataStore(DirectoryStore):
     async def prepare(self, path: str) -> WriteTarget:
         """Read the entry, and create missing parents.
 
-        Raises IsDirectoryError, NotDirectoryError (the path leads through a file), BusyError.
+        Raises IsDirectoryError, NotDirectoryError (the path leads through a file),
+        PermissionDeniedError (read-only), BusyError.
         """
         self.require_writable(path)
         if path == ROOT:
@@ -73,13 +74,24 @@ class MetadataStore(DirectoryStore):
                 break
             self.still_time(deadline, path)
             await (self.resolve(current) if current.pending else self.abandon(current))
+        self.need_changeable(current)
         return self.target(path, current, chain)
 
     async def prepare_existing(self, path: str) -> WriteTarget:
         """As `prepare`, of a file that exists: no parents are created for a missing one.
 
-        Raises PathNotFoundError, IsDirectoryError, BusyError.
+        Raises PathNotFoundError, IsDirectoryError, PermissionDeniedError (read-only), BusyError.
         """
+        current, chain = await self.settled(path)
+        if current.is_dir:
+            raise IsDirectoryError("a directory is at the path", path=path)
+        self.need_changeable(current)
+        return self.target(path, current, chain)
+
+    async def settled(self, path: str) -> tuple[Entry, ConfirmedChain | None]:
+        """The entry at a path, which is about to be changed: without a write intent, and with its
+        parents, after transactions on them have ended; in layout `tree` with the directories above
+        it. Raises PathNotFoundError, BusyError."""
         self.require_writable(path)
         deadline = self.deadline()
         while True:
@@ -88,8 +100,6 @@ class MetadataStore(DirectoryStore):
             current = chain[-1][1]
             if current is None:
                 raise PathNotFoundError("no such file or directory", path=path)
-            if current.is_dir:
-                raise IsDirectoryError("a directory is at the path", path=path)
             held = [entry for _, entry in chain[-2:] if entry is not None and entry.pending]
             if not held and all(entry is not None for _, entry in chain):
                 break
@@ -106,11 +116,10 @@ class MetadataStore(DirectoryStore):
             except ConditionFailedError as error:
                 await self.resolve_refusal(error, path)
         if not self.keys.by_id:
-            return self.target(path, current)
+            return current, None
         parent = chain[-2][1]
         assert parent is not None
-        confirmed = ConfirmedChain(self.keys.directory(parent), directories_above(chain), since)
-        return self.target(path, current, confirmed)
+        return current, ConfirmedChain(self.keys.directory(parent), directories_above(chain), since)
 
     def ran_out(self, entry: Entry) -> bool:
         """Whether this is a reservation with an expired lease."""
@@ -148,9 +157,11 @@ class MetadataStore(DirectoryStore):
         *,
         overwrite: bool = True,
         mtime_ms: int | None = None,
+        attributes: str | None = None,
     ) -> Entry:
         """Publish `content` as the file at the target, in one write. `mtime_ms`: its modification
-        time; None is now.
+        time; None is now. `attributes`: in their stored form; None: an existing file keeps its
+        own.
 
         Raises PathExistsError (an entry exists, and not `overwrite`), ConflictError (the path has
         changed since `prepare`; prepare again), LeaseExpiredError, NotDirectoryError, BusyError.
@@ -160,9 +171,11 @@ class MetadataStore(DirectoryStore):
         if target.current is not None:
             if not overwrite:
                 raise PathExistsError("the file exists", path=target.path)
-            return await self._replace(target.current, content, target.chain, mtime_ms=mtime_ms)
+            return await self._replace(
+                target.current, content, target.chain, mtime_ms=mtime_ms, attributes=attributes
+            )
         try:
-            return await self._create(target, content, mtime_ms)
+            return await self._create(target, content, attributes or "", mtime_ms)
         except PathExistsError as error:
             if not overwrite:
                 raise
@@ -253,13 +266,17 @@ class MetadataStore(DirectoryStore):
 
     async def delete_file(self, entry: Entry, *, anywhere: bool = False) -> None:
         """Remove a file's entry, which was just read; its data is left to garbage collection.
-        `anywhere`: in layout `tree` also if its directory has moved since.
+        `anywhere`: in layout `tree` also if its directory has moved since, and also a read-only
+        file, for repairs.
 
-        Raises PathNotFoundError (gone), ConflictError (changed; read it again), IsDirectoryError.
+        Raises PathNotFoundError (gone), ConflictError (changed; read it again), IsDirectoryError,
+        PermissionDeniedError (read-only).
         """
         self.require_writable(entry.path)
         if entry.is_dir:
             raise IsDirectoryError("a directory is at the path", path=entry.path)
+        if not anywhere:
+            self.need_changeable(entry)
         entry = replace(entry, pending="")
         delete = Delete(self.keys.of(entry), unchanged(entry))
         placed = [entry] if entry.directory and not anywhere else []
@@ -297,13 +314,19 @@ class MetadataStore(DirectoryStore):
     # Writing a file
 
     async def _create(
-        self, target: WriteTarget, content: Content | None, mtime_ms: int | None = None
+        self,
+        target: WriteTarget,
+        content: Content | None,
+        attributes: str = "",
+        mtime_ms: int | None = None,
     ) -> Entry:
         """Create a file: committed at once with `content`, else as a reservation. Raises
         PathExistsError."""
         deadline, chain = self.deadline(), target.chain
         parent = None if chain is None else chain.parent
         blank = self.new_file(target.path, target.object_id, parent)
+        if attributes:
+            blank = replace(blank, attributes=attributes)
         if content is None:
             blank = replace(blank, physical=UNCOMMITTED, lease_ms=target.lease_ms)
         while True:
@@ -449,12 +472,15 @@ class MetadataStore(DirectoryStore):
         *,
         opened: bool = False,
         mtime_ms: int | None = None,
+        attributes: str | None = None,
     ) -> Entry:
         current = replace(current, pending="")
 
         async def put() -> Entry:
             now = self.runtime.now_ms() if mtime_ms is None else mtime_ms
             entry = current.with_content(content, mtime_ms=now, operation=self.runtime.uuid())
+            if attributes is not None:
+                entry = replace(entry, attributes=attributes)
             await self.changes.run(
                 [self.changes.operation("update", current, entry)],
                 lambda _: self._put(
@@ -536,9 +562,11 @@ class MetadataStore(DirectoryStore):
     ) -> tuple[Entry, list[Operation], list[Action]]:
         """An entry at its new path, and the log records and actions of its move.
 
-        Raises ObstructedError if both paths lead to one item: in layout `tree`, a directory was
-        renamed between the reads of the two paths.
+        Raises PermissionDeniedError (one of them is read-only), and ObstructedError if both paths
+        lead to one item: in layout `tree`, a directory was renamed between the reads of the two
+        paths.
         """
+        self.need_changeable(source, replaced)
         moved = source.moved(
             target,
             operation=self.runtime.uuid(),

@@ -4,8 +4,10 @@ once written.
 An object of the log is lines of JSON, each ended by a newline, and ASCII only, so that any tool can
 split it into lines. The first line has its kind (`s3k`: `oplog-entry` or `oplog-segment`) and its
 `format`; the last is the seal, `{"sha256":"<hex of everything before>"}`, so that truncation or a
-flipped bit is detected anywhere. Keys are written in one fixed order and every field is always
-present: equal records are equal bytes. Readers ignore unknown fields.
+flipped bit is detected anywhere. Keys are written in one fixed order, and every field is always
+present, but for `directory` and `attributes`, which are left out where they are empty: equal
+records are equal bytes. Readers ignore unknown fields; a volume in which they must not ignore
+`attributes` has that flag in its record.
 """
 
 from __future__ import annotations
@@ -111,6 +113,7 @@ _ENTRY_FIELDS: Final[dict[str, tuple[type, ...]]] = {
     "pending": _TEXT,
 }
 _values_of_entry: Final = attrgetter(*_ENTRY_FIELDS)
+_ATTRIBUTES: Final = "attributes"
 _TREE_FIELDS: Final[dict[str, tuple[type, ...]]] = {
     "path": _TEXT,
     "directory": _TEXT,
@@ -305,8 +308,10 @@ def operation_from(line: bytes, key: str) -> Operation:
 def entry_document(entry: Entry) -> dict[str, Any]:
     """The state of an entry as a JSON object of a record."""
     if entry.directory == "":
-        return dict(zip(_ENTRY_FIELDS, _values_of_entry(entry), strict=True))
-    return dict(zip(_TREE_FIELDS, _values_of_tree_entry(entry), strict=True))
+        document = dict(zip(_ENTRY_FIELDS, _values_of_entry(entry), strict=True))
+    else:
+        document = dict(zip(_TREE_FIELDS, _values_of_tree_entry(entry), strict=True))
+    return _with_attributes(document, entry.attributes) if entry.attributes else document
 
 
 def entry_from(document: dict[str, Any], key: str) -> Entry:
@@ -314,12 +319,25 @@ def entry_from(document: dict[str, Any], key: str) -> Entry:
     that is invalid in a table."""
     fields = _TREE_FIELDS if "directory" in document else _ENTRY_FIELDS
     _require_fields(document, fields, key)
+    if _ATTRIBUTES in document:
+        fields = {**fields, _ATTRIBUTES: _TEXT}
+        _require_fields(document, {_ATTRIBUTES: _TEXT}, key)
     entry = Entry(**{name: document[name] for name in fields})
-    if fields is _TREE_FIELDS and not entry.directory:
+    if "directory" in document and not entry.directory:
         raise LogFormatError("an empty directory key", path=key)
     if flaw := _impossible(entry):
         raise LogFormatError(flaw, path=key)
     return entry
+
+
+def _with_attributes(document: dict[str, Any], attributes: str) -> dict[str, Any]:
+    """The fields of a state in their order, with attributes after the checksum."""
+    found: dict[str, Any] = {}
+    for name, value in document.items():
+        found[name] = value
+        if name == "checksum":
+            found[_ATTRIBUTES] = attributes
+    return found
 
 
 def deletion_document(deletion: Deletion) -> dict[str, Any]:

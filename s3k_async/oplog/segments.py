@@ -66,6 +66,9 @@ class Encoded(Protocol):
     def ids(self) -> list[str]:
         """The operation ids, in order."""
 
+    def with_metadata(self) -> list[int]:
+        """Indexes of the operations that give an entry with user metadata another place."""
+
     def lines(self, start: int, end: int) -> bytes:
         """The lines of the operations [start, end), as `operation_line`, each ended by a
         newline."""

@@ -403,7 +403,7 @@ class _Delegates:
                             await landing.load(chunk, delegate.check)
                         else:
                             await run_sync(landing.judge, chunk)
-                            landing.require_extents(chunk)
+                            landing.require_features(chunk)
                         if self.aim == "check":
                             missing += await landing.lacking(chunk)
                         if len(missing) > SHOWN:

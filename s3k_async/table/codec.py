@@ -1,8 +1,8 @@
 """Entries as table items.
 
 Attributes and their meaning are S3-FileSystem 1.0's (`path`, `children`, `isdir`, `ctime`, `ver`,
-`id`, `size`, `physpath`, `physcommitted`); ours are `mtime`, `etag`, `sum`, `op`, `lease` and
-`next`.
+`id`, `size`, `physpath`, `physcommitted`); ours are `mtime`, `etag`, `sum`, `attrs`, `op`, `lease`
+and `next`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,12 @@ def to_item(entry: Entry, keys: KeyScheme) -> dict[str, Value]:
             "physpath": UNCOMMITTED if entry.physical is None else entry.physical,
             "physcommitted": entry.committed,
         }
-    for name, value in (("etag", entry.etag), ("sum", entry.checksum), (NEXT, entry.pending)):
+    for name, value in (
+        ("etag", entry.etag),
+        ("sum", entry.checksum),
+        ("attrs", entry.attributes),
+        (NEXT, entry.pending),
+    ):
         if value:
             item[name] = value
     if entry.lease_ms:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from s3k_async._core.active_calls import note_change
 from s3k_async._core.concurrency import to_the_end
@@ -16,7 +17,7 @@ from s3k_async.oplog.log_writer import OperationLog
 from s3k_async.oplog.pending_log import HeldLog, PendingLog
 from s3k_async.oplog.segments import Operations
 
-__all__ = ["LoggedOutcome", "LoggedWriter", "TransactionLog"]
+__all__ = ["LoggedOutcome", "LoggedWriter", "OperationIndex", "TransactionLog"]
 
 
 @dataclass(slots=True)
@@ -29,12 +30,21 @@ class LoggedOutcome:
     """Operations with an unknown outcome; they stay pending."""
 
 
+class OperationIndex(Protocol):
+    """What must contain an entry before the table does."""
+
+    async def cover(self, operations: Operations) -> None:
+        """Add the states after operations that are about to be applied. Raises the errors of the
+        table."""
+
+
 class LoggedWriter:
     """Logs operations before and after the table changes."""
 
-    def __init__(self, log: OperationLog, runtime: Runtime) -> None:
+    def __init__(self, log: OperationLog, runtime: Runtime, index: OperationIndex) -> None:
         self.log = log
         self._runtime = runtime
+        self._index = index
 
     def operation(
         self,
@@ -110,6 +120,7 @@ class LoggedWriter:
     async def begin(self, operations: Operations, transaction: str = "") -> PendingLog:
         """Log the operations as pending. A failure of this precedes any change."""
         try:
+            await self._index.cover(operations)
             return await self.log.begin(operations, txn=transaction)
         except S3kError as error:
             error.before_change = True

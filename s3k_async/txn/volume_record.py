@@ -52,12 +52,13 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.model import HashName, LayoutName, VolumeKind
+from s3k_async.model import FEATURES, HashName, LayoutName, VolumeKind
 from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.lease import expired
 
 __all__ = [
     "APPEARANCE",
+    "ATTRIBUTES",
     "DESTROYING",
     "EXTENTS",
     "FLAGS",
@@ -109,9 +110,11 @@ TREE: Final = "tree"
 """The flag of a volume of layout `tree`."""
 EXTENTS: Final = "extents"
 """The flag of a volume in which files may have extents (`storage.extents`)."""
+ATTRIBUTES: Final = "attributes"
+"""The flag of a volume whose entries may have attributes (`s3k_async.attributes`)."""
 _DRAFT: Final = "tree-draft"
 """The flag of layout `tree` before its format was final, in unreleased versions."""
-FLAGS: Final = frozenset({SCOPED, TREE, EXTENTS})
+FLAGS: Final = frozenset({SCOPED, TREE, *FEATURES})
 """Features that this version supports. A record with any other is refused."""
 SCOPE: Final = "s3k-"
 """Prefix of scopes. S3-FileSystem 1.0 lists, and deletes, only keys that begin with a hexadecimal
@@ -183,6 +186,11 @@ class VolumeRecord:
     def extents(self) -> bool:
         """Whether files may have extents."""
         return EXTENTS in self.flags
+
+    @property
+    def attributes(self) -> bool:
+        """Whether entries may have attributes."""
+        return ATTRIBUTES in self.flags
 
     @property
     def layout(self) -> LayoutName:

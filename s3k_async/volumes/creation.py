@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
@@ -20,11 +20,10 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.model import LayoutName
+from s3k_async.model import FEATURES, Feature, LayoutName
 from s3k_async.settings.locations import check_name, name_of_directory
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import (
-    EXTENTS,
     SCOPED,
     TRASH_RETENTION,
     TREE,
@@ -58,7 +57,7 @@ async def init_volume(
     exist_ok: bool = False,
     take_over: bool = False,
     adopting: bool = False,
-    extents: bool = True,
+    without: Collection[Feature] = (),
     lock: VolumeLock | None = None,
     runtime: Runtime = SYSTEM,
     session: object | Mapping[str, object] | None = None,
@@ -79,9 +78,9 @@ async def init_volume(
     objects of a volume of S3-FileSystem 1.0, whose files are to be adopted. `take_over`: the table
     exists, and replaces the one in the marks of its locations, after a restore from a backup under
     another name, or after a rename. The other table must no longer be used. Missing marks are
-    written again. `extents`: files of a new volume can be appended to and changed in place.
+    written again. `without`: features that a new volume does not get.
     """
-    wanted = _new_record(config, runtime, extents=extents)
+    wanted = _new_record(config, runtime, without=without)
     where = config.table.label
     async with AsyncExitStack() as stack:
         connections = VolumeConnections(config, runtime, session, stack)
@@ -125,7 +124,9 @@ async def init_volume(
         return existing
 
 
-def _new_record(config: VolumeConfig, runtime: Runtime, *, extents: bool) -> VolumeRecord:
+def _new_record(
+    config: VolumeConfig, runtime: Runtime, *, without: Collection[Feature]
+) -> VolumeRecord:
     """The record of the new volume. Raises ConfigError before the first request."""
     where = config.table.label
     if config.kind == "s3k-1.0":
@@ -160,7 +161,7 @@ def _new_record(config: VolumeConfig, runtime: Runtime, *, extents: bool) -> Vol
         flags=(
             SCOPED,
             *((TREE,) if layout == "tree" else ()),
-            *((EXTENTS,) if extents else ()),
+            *(each for each in FEATURES if each not in without),
         ),
         trash_retention=_retention(config, layout, where),
     )

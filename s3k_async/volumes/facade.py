@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Unpack
 
 from s3k_async.config import VolumeConfig
+from s3k_async.model import Feature
 from s3k_async.namespace.addresses import Path
 from s3k_async.settings import resolve
 from s3k_async.settings.keywords import Settings
@@ -26,7 +27,7 @@ async def init_volume(
     exist_ok: bool = False,
     take_over: bool = False,
     trash_retention: int | None = None,
-    extents: bool = True,
+    without: Collection[Feature] = (),
     **settings: Unpack[Settings],
 ) -> VolumeConfig:
     """Create a volume, with missing buckets, directories and table, and return the configuration
@@ -37,10 +38,11 @@ async def init_volume(
     is for a table that was restored or renamed: it replaces the table in the marks of its
     locations, which must no longer be used. `trash_retention`: how long garbage collection leaves a
     deleted directory in the trash, seconds, by default one day; `Trash.set_retention` changes it.
-    Layout `path` has no trash, and refuses it. Without `extents`, files can neither be appended to
-    nor changed in place, and clients of versions that do not know that can open the volume, too;
-    `s3k migrate --extents` changes it. `layout` is by default `tree` in an embedded volume
-    and `path` in any other. After a failure, call it again.
+    Layout `path` has no trash, and refuses it. `without`: features that the volume does not get, so
+    that clients of versions that do not know them can open it, too: `extents`, by which files can
+    be appended to and changed in place, and `attributes`, mode, owner and user metadata of entries;
+    `s3k migrate --enable` adds them later. `layout` is by default `tree` in an embedded volume and
+    `path` in any other. After a failure, call it again.
 
     Raises ConfigError, InvalidArgumentError (a retention that is not a whole number of seconds),
     VolumeExistsError (also if a location belongs to another volume), VolumeMismatchError,
@@ -51,7 +53,7 @@ async def init_volume(
     if trash_retention is not None:
         resolved = replace(resolved, trash_retention=trash_retention)
     record = await creation.init_volume(
-        resolved, exist_ok=exist_ok, take_over=take_over, extents=extents, session=session
+        resolved, exist_ok=exist_ok, take_over=take_over, without=without, session=session
     )
     return recorded(resolved, record)
 

@@ -32,7 +32,7 @@ from s3k_async.integrity.restore_plan import TreePlan
 from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.layouts.path.path_restore import PathPlan
 from s3k_async.layouts.tree.tree_restore import IdPlan
-from s3k_async.model import ROOT, Entry, HashName, LayoutName, Progress
+from s3k_async.model import FEATURES, ROOT, Entry, HashName, LayoutName, Progress
 from s3k_async.namespace.layout import LayoutCheck
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
@@ -40,7 +40,6 @@ from s3k_async.table.codec import from_item, from_items, to_item
 from s3k_async.table.keys import TRASH_ID, KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import (
-    EXTENTS,
     LOCK_PURPOSE,
     RECORD_KEY,
     SCOPED,
@@ -281,7 +280,8 @@ async def _mark(data: BlobStore, log: BlobStore) -> Claim:
     scope = scope_of(found.volume_id, {SCOPED})
     if not found.scope and (await log.list(scope, limit=1)).blobs:
         # The mark was written again by hand, or by a version without scopes.
-        return replace(found, document={**found.document, "flags": f"{SCOPED} {EXTENTS}"})
+        flags = " ".join((SCOPED, *FEATURES))
+        return replace(found, document={**found.document, "flags": flags})
     return found
 
 
@@ -381,6 +381,7 @@ async def write_entries(
     """Write some entries, under the lock, after recording them in the audit trail. `item`: makes
     the item of an entry."""
     await trail.write([_audit_record(entry) for entry in entries])
+    await volume.store.metadata_index.cover_entries(entries)
     await volume.items.load([item(entry, volume.store.keys) for entry in entries])
 
 

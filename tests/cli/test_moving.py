@@ -154,18 +154,21 @@ def test_migrate_to_extents(cli: Cli, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("s3k_async.txn.volume_lock.QUIET_SECONDS", 0.0)
     volume, local = str(tmp_path / "old"), tmp_path / "local"
     local.write_bytes(b"more")
-    cli.ok("init", volume, "--no-extents")
+    cli.ok("init", volume, "--without", "extents")
     cli.ok("put", "-", f"{volume}:/f", stdin=b"some")
     refused = cli.fails(1, "append", str(local), f"{volume}:/f").errors
-    assert "s3k migrate --extents" in refused
-    for wrong in (("--extents", "--layout", "path"), ("--extents", "--no-check")):
+    assert "s3k migrate --enable extents" in refused
+    for wrong in (
+        ("--enable", "extents", "--layout", "path"),
+        ("--enable", "extents", "--no-check"),
+    ):
         cli.fails(2, "migrate", volume, *wrong)
-    assert cli.ok("migrate", volume, "--extents", "--json").json() == {
+    assert cli.ok("migrate", volume, "--enable", "extents", "--json").json() == {
         "volume": volume,
-        "extents": True,
-        "changed": True,
+        "enabled": ["extents"],
+        "added": ["extents"],
     }
-    assert not cli.ok("migrate", volume, "--extents", "--json").json()["changed"]
+    assert not cli.ok("migrate", volume, "--enable", "extents", "--json").json()["added"]
     cli.ok("append", str(local), f"{volume}:/f")
     assert cli.ok("cat", f"{volume}:/f").out == "somemore"
 

@@ -628,7 +628,7 @@ async def test_an_adopted_file_is_not_changed(fs: S3kClient) -> None:
 
 async def test_a_volume_without_extents_keeps_whole_files(layout: LayoutName) -> None:
     config = memory_config(TUNING, layout)
-    await init_volume(config, extents=False)
+    await init_volume(config, without=["extents"])
     async with S3kClient(config=config) as fs:
         await fs.write("/f", b"f")
         for change in (
@@ -640,7 +640,7 @@ async def test_a_volume_without_extents_keeps_whole_files(layout: LayoutName) ->
             fs.compact("/f"),
             append_to(fs, "/f"),
         ):
-            with pytest.raises(UnsupportedError, match="s3k migrate --extents"):
+            with pytest.raises(UnsupportedError, match="s3k migrate --enable extents"):
                 await change
         assert await contents(fs) == {"/f": b"f"}
 
@@ -658,7 +658,7 @@ async def test_a_client_that_does_not_know_extents_is_kept_out(
 async def test_a_copy_in_a_volume_without_extents_is_one_object(layout: LayoutName) -> None:
     config, other = memory_config(TUNING, layout), memory_config(TUNING, layout)
     await init_volume(config)
-    await init_volume(other, extents=False)
+    await init_volume(other, without=["extents"])
     async with S3kClient(config=config) as fs, S3kClient(config=other) as target:
         await fs.write("/f", b"x" * 300)
         await fs.write_range("/f", 100, b"in place")

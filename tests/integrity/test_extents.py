@@ -276,12 +276,12 @@ async def test_extents_are_not_loaded_into_a_volume_without_them(
     dump = str(tmp_path / "dump.jsonl")
     await dump_volume(place.volume, dump)
     target = memory_config(layout=place.config.layout or "path")
-    await init_volume(target, extents=False)
+    await init_volume(target, without=["extents"])
     async with S3kClient(config=target) as empty:
         blobs, mine = empty._volume().blobs, fs._volume().blobs
         for key in await live(fs):
             await blobs.put(key, await mine.get(key, 0, None))
-    with pytest.raises(UnsupportedError, match="migrate --extents") as raised:
+    with pytest.raises(UnsupportedError, match="migrate --enable extents") as raised:
         await load_volume(dump, target, check=True)
     assert raised.value.path == "/d/f"
     async with S3kClient(config=target) as empty:

@@ -50,6 +50,7 @@ def _meaning(item: Item, path: str, directory: str) -> Entry:
         committed=not is_dir and _get(item, "physcommitted", bool, True),
         etag=_get(item, "etag", str, ""),
         checksum=_get(item, "sum", str, ""),
+        attributes=_get(item, "attrs", str, ""),
         operation=_get(item, OPERATION, str, ""),
         lease_ms=_get(item, "lease", int, 0),
         pending=_get(item, "next", str, ""),

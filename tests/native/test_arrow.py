@@ -31,6 +31,7 @@ SCHEMA = pa.schema(
         pa.field("committed", pa.bool_(), nullable=False),
         pa.field("etag", pa.string(), nullable=False),
         pa.field("checksum", pa.string(), nullable=False),
+        pa.field("attributes", pa.string(), nullable=False),
         pa.field("physical", pa.string()),
     ]
 )
@@ -53,6 +54,7 @@ def _rows(entries: Entries) -> list[dict[str, Any]]:
             "committed": status.committed,
             "etag": status.etag,
             "checksum": status.checksum,
+            "attributes": status.attributes_json,
             "physical": status.physical,
         }
         for status in entries.statuses()

@@ -28,7 +28,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 def _file(
     path: str, version: int, ctime: int, mtime: int, size: int, committed: bool, texts: list[str]
 ) -> Entry:
-    etag, checksum, operation, pending = texts
+    etag, checksum, attributes, operation, pending = texts
     return Entry(
         path,
         False,
@@ -41,6 +41,7 @@ def _file(
         committed,
         etag,
         checksum,
+        attributes,
         operation,
         0 if committed else size,
         pending,
@@ -55,7 +56,7 @@ FILES = st.builds(
     st.integers(-5, 2**60),
     WHOLE,
     st.booleans(),
-    st.lists(TEXTS, min_size=4, max_size=4),
+    st.lists(TEXTS, min_size=5, max_size=5),
 )
 DIRECTORIES = st.builds(
     lambda path, version, ctime, pending: Entry(

@@ -13,6 +13,7 @@ import pytest
 
 from s3k_async import FileStatus, _native
 from s3k_async._native import Rows, status_of
+from s3k_async.attributes import Attributes
 from s3k_async.model import Entry
 from s3k_async.table.codec import to_item
 from s3k_async.table.keys import KeyScheme
@@ -31,9 +32,21 @@ FIELDS: dict[str, Any] = {
     "etag": "e",
     "checksum": "xxh128:0",
     "physical": "k.id=i",
+    "attributes_json": '{"mode":420,"read_only":true}',
 }
 FILE = Entry(
-    "/d/é", False, "i", 3, 1_700_000_000, 1_700_000_000_123, 5, "k.id=i", True, "e", "xxh128:0"
+    "/d/é",
+    False,
+    "i",
+    3,
+    1_700_000_000,
+    1_700_000_000_123,
+    5,
+    "k.id=i",
+    True,
+    "e",
+    "xxh128:0",
+    str(FIELDS["attributes_json"]),
 )
 RESERVATION = Entry("/r", False, "i", 1, 7, 8, 0, "<uncommitted>", False)
 DIRECTORY = Entry("/d", True, "i", 1, 7, 8)
@@ -49,6 +62,7 @@ def _listed(entry: Entry) -> FileStatus:
 def test_all_forms_are_one_value(status: FileStatus) -> None:
     assert {name: getattr(status, name) for name in FIELDS} == FIELDS
     assert (status.name, status.is_file) == ("é", True)
+    assert status.attributes == Attributes(mode=0o644, read_only=True)
     assert status == FileStatus(*FIELDS.values())
     assert hash(status) == hash(FileStatus(**FIELDS))
     assert status.modified == datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC)

@@ -55,6 +55,7 @@ def entries(draw: st.DrawFn) -> list[Entry]:
                 committed=committed,
                 etag="" if is_dir else draw(TEXTS),
                 checksum="" if is_dir else draw(TEXTS),
+                attributes=draw(TEXTS),
                 operation=draw(TEXTS),
                 lease_ms=draw(st.sampled_from([0, 0, 7])),
                 pending=draw(st.sampled_from(["", "", '{"job":"j"}'])),

@@ -61,7 +61,7 @@ def tree_entries(draw: st.DrawFn, directories: Mapping[str, str | None]) -> Entr
     directory, name = draw(st.sampled_from(sorted(directories))), draw(NAMES)
     path = _path(directories, directory, name)
     version, ctime, mtime = draw(WHOLE), draw(WHOLE), draw(st.integers(-5, 2**60))
-    etag, checksum, operation, pending = draw(st.lists(TEXTS, min_size=4, max_size=4))
+    etag, checksum, attributes, operation, pending = draw(st.lists(TEXTS, min_size=5, max_size=5))
     is_dir, committed = draw(st.booleans()), draw(st.booleans())
     if is_dir:
         return Entry(
@@ -79,6 +79,7 @@ def tree_entries(draw: st.DrawFn, directories: Mapping[str, str | None]) -> Entr
         committed,
         etag,
         checksum,
+        attributes,
         operation,
         0 if committed else 7,
         pending,

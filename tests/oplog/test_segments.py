@@ -131,6 +131,9 @@ class Columns:
     def ids(self) -> list[str]:
         return list(self._ids)
 
+    def with_metadata(self) -> list[int]:
+        return []
+
     def lines(self, start: int, end: int) -> bytes:
         return b"".join(self._lines[start:end])
 

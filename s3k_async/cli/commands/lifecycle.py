@@ -16,6 +16,7 @@ from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import one_line, plural
 from s3k_async.cli.volume_addresses import Address, parse_volume_address
 from s3k_async.errors import ConfigError, DirectoryNotEmptyError, InvalidArgumentError
+from s3k_async.model import FEATURES, Feature
 
 __all__ = ["destroy", "init"]
 
@@ -39,9 +40,10 @@ __all__ = ["destroy", "init"]
     "[default: 1d].",
 )
 @click.option(
-    "--no-extents",
-    is_flag=True,
-    help="Make a volume for earlier versions, too: its files cannot be changed in place.",
+    "--without",
+    type=click.Choice(FEATURES),
+    multiple=True,
+    help="A feature that earlier versions do not know, so that they can use the volume, too.",
 )
 @click.option(
     "--no-save",
@@ -55,7 +57,7 @@ def init(
     exist_ok: bool,
     take_over: bool,
     trash_retention: int | None,
-    no_extents: bool,
+    without: tuple[Feature, ...],
     no_save: bool,
 ) -> None:
     """Create a volume. VOLUME is a directory (embedded volume) or s3k://NAME.
@@ -73,7 +75,7 @@ def init(
     if saved is not None:
         _need_free(*saved)
     record = anyio.run(
-        lambda: init_volume(config, exist_ok=exist_ok, take_over=take_over, extents=not no_extents)
+        lambda: init_volume(config, exist_ok=exist_ok, take_over=take_over, without=without)
     )
     written = _save(*saved) if saved is not None else None
     text = f"volume {record.name}: table {config.table.label}, suffix count {record.suffix_count}"

@@ -23,12 +23,12 @@ from s3k_async.migrate import (
     ReshardResult,
     change_layout,
     dump_volume,
-    enable_extents,
+    enable_features,
     load_volume,
     reshard_volume,
 )
 from s3k_async.migrate.dump_format import DumpForm
-from s3k_async.model import ROOT, HashName, LayoutName
+from s3k_async.model import FEATURES, ROOT, Feature, HashName, LayoutName
 from s3k_async.volumes import Volume, open_volume
 
 __all__ = [
@@ -281,10 +281,10 @@ def print_reshard(
     help="New layout.",
 )
 @click.option(
-    "--extents",
-    is_flag=True,
-    help="Let files be appended to and changed in place; earlier versions cannot open the volume "
-    "any more.",
+    "--enable",
+    type=click.Choice(FEATURES),
+    multiple=True,
+    help="A feature of new volumes to add; earlier versions cannot open the volume any more.",
 )
 @click.option(
     "--no-check",
@@ -293,26 +293,30 @@ def print_reshard(
 )
 @click.pass_obj
 def migrate(
-    invocation: Invocation, volume: str, layout: LayoutName | None, extents: bool, no_check: bool
+    invocation: Invocation,
+    volume: str,
+    layout: LayoutName | None,
+    enable: tuple[Feature, ...],
+    no_check: bool,
 ) -> None:
-    """Change the layout of VOLUME, in place, or let its files have extents.
+    """Change the layout of VOLUME, in place, or add features to it.
 
     A change of the layout is refused while fsck has something to repair by the log. The volume is
     locked: other clients cannot use it, and must open it again afterwards. The command first waits
     40 seconds, until open clients have stopped. Repeat it to finish an interrupted run.
     """
     config = invocation.resolve(_volume(volume).volume)
-    if extents == bool(layout):
-        raise click.UsageError("expected --layout, or --extents")
-    if extents and no_check:
+    if bool(enable) == bool(layout):
+        raise click.UsageError("expected --layout, or --enable")
+    if enable and no_check:
         raise click.UsageError("--no-check belongs to --layout")
     if layout is None:
-        done = anyio.run(enable_extents, config)
+        added = anyio.run(enable_features, config, enable)
         invocation.say(
-            f"files of {volume} can be appended to and changed in place",
+            f"{volume} has the features {', '.join(enable)}",
             volume=volume,
-            extents=True,
-            changed=done,
+            enabled=list(enable),
+            added=list(added),
         )
         return
     _change_layout(invocation, volume, config, layout, check=not no_check)

@@ -1,33 +1,37 @@
-"""Extents in a volume that was made by a version without them: the flag in its record."""
+"""Features in a volume that was made without them: their flags in its record."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ReadOnlyVolumeError
+from s3k_async.model import Feature
 from s3k_async.txn.volume_lock import VolumeLock
-from s3k_async.txn.volume_record import EXTENTS, LOCK, RECORD_KEY, write_tag
+from s3k_async.txn.volume_record import LOCK, RECORD_KEY, write_tag
 from s3k_async.volumes.claims import rewrite
 from s3k_async.volumes.exclusive_volume import exclusive_volume
 from s3k_async.volumes.volume import open_volume
 
-__all__ = ["enable_extents"]
+__all__ = ["enable_features"]
 
 
-async def enable_extents(
+async def enable_features(
     config: VolumeConfig,
+    features: Sequence[Feature],
     *,
     runtime: Runtime = SYSTEM,
     session: object | Mapping[str, object] | None = None,
-) -> bool:
-    """Let files of a volume be appended to and changed in place; False if they can already.
+) -> tuple[Feature, ...]:
+    """Add features to a volume, and return those that it did not have.
 
-    Clients of versions without extents cannot open the volume any more. Those that have it open are
-    waited for; all others must open it again, too (see `txn.volume_lock`). An interrupted call
-    leaves the volume locked; the same call again finishes it.
+    `extents`: files can be appended to and changed in place. `attributes`: entries can have a mode,
+    an owner and user metadata, and be read-only. Clients of versions without a feature cannot open
+    the volume any more. Those that have it open are waited for; all others must open it again, too
+    (see `txn.volume_lock`). An interrupted call leaves the volume locked; the same call again
+    finishes it.
 
     Raises ReadOnlyVolumeError (kind `s3k-1.0`), BusyError, PermissionDeniedError (the table's tag
     or the mark of the data location cannot be written), and the services' errors.
@@ -37,21 +41,23 @@ async def enable_extents(
         if opened.read_only:
             raise ReadOnlyVolumeError("the volume is read-only", path=opened.record.name)
         item = await opened.items.get(RECORD_KEY)
-        is_done = opened.record.extents and item is not None and LOCK not in item
+        added = tuple(each for each in features if each not in opened.record.flags)
+        is_done = not added and item is not None and LOCK not in item
     finally:
         await opened.close()
     if is_done:
-        return False
-    lock = VolumeLock("migration", EXTENTS, runtime)
+        return ()
+    lock = VolumeLock("migration", " ".join(sorted(features)), runtime)
     async with exclusive_volume(config, lock, runtime=runtime, session=session) as volume:
         record = volume.record
-        flags = (*(flag for flag in record.flags if flag != EXTENTS), EXTENTS)
-        target = replace(record, flags=flags)
+        others = (flag for flag in record.flags if flag not in features)
+        target = replace(record, flags=(*others, *features))
         target.to_tag()  # checked before the first change
         await lock.wait_for_clients_to_stop()
         lock.check()
         lock.touched = True
-        await lock.change(volume.items, {"flags": " ".join(flags)})
+        flags = " ".join(target.flags)
+        await lock.change(volume.items, {"flags": flags})
         await write_tag(volume.table, target, runtime, volume.config.tuning.retry.write)
-        await rewrite(volume.place, record.volume_id, {"flags": " ".join(flags)})
-    return True
+        await rewrite(volume.place, record.volume_id, {"flags": flags})
+    return added

@@ -1,4 +1,4 @@
-"""Extents in a volume that was made without them."""
+"""Features of a volume that was made without them: extents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import BusyError, S3kError, UnsupportedError
-from s3k_async.migrate import enable_extents
+from s3k_async.migrate import enable_features
 from s3k_async.model import LayoutName
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.txn import volume_lock
@@ -30,10 +30,10 @@ def no_open_clients(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def old_volume(layout: LayoutName) -> VolumeConfig:
     config = memory_config(layout=layout)
-    await init_volume(config, extents=False)
+    await init_volume(config, without=["extents"])
     async with S3kClient(config=config) as fs:
         await fs.write("/f", b"one")
-        with pytest.raises(UnsupportedError, match="s3k migrate --extents"):
+        with pytest.raises(UnsupportedError, match="s3k migrate --enable extents"):
             await fs.append("/f", b"two")
     return config
 
@@ -42,7 +42,7 @@ async def has_extents(config: VolumeConfig) -> None:
     """Record, tag and mark have the flag, and files grow."""
     async with S3kClient(config=replace(config)) as fs:
         volume = fs._volume()
-        assert volume.record.flags[-1] == "extents"
+        assert "extents" in volume.record.flags
         mark = await read_claim(volume.place)
         assert mark is not None
         assert mark.flags == volume.record.flags
@@ -52,9 +52,9 @@ async def has_extents(config: VolumeConfig) -> None:
 
 async def test_files_of_an_old_volume_can_grow(layout: LayoutName) -> None:
     config = await old_volume(layout)
-    assert await enable_extents(config)
+    assert await enable_features(config, ["extents"])
     await has_extents(config)
-    assert not await enable_extents(config)
+    assert not await enable_features(config, ["extents"])
 
 
 async def test_a_volume_in_use_by_other_work_is_left(layout: LayoutName) -> None:
@@ -64,20 +64,20 @@ async def test_a_volume_in_use_by_other_work_is_left(layout: LayoutName) -> None
         lock = volume_lock.VolumeLock("reshard", "5", fs._volume().store.runtime)
         await lock.take(items, fs._volume().record, "here")
         with pytest.raises(BusyError):
-            await enable_extents(config)
+            await enable_features(config, ["extents"])
 
 
 async def test_an_interrupted_change_is_finished_by_the_same_call(layout: LayoutName) -> None:
     faults = FaultPlan()
     with faults.injected():
-        await enable_extents(await old_volume(layout))
+        await enable_features(await old_volume(layout), ["extents"])
     for number in calls_to_try(len(faults.calls)):
         for when in ("before", "after"):
             config, faults = await old_volume(layout), FaultPlan()
             faults.calls.clear()
             faults.die(number, when=when)
             with faults.injected(), suppress(Died, S3kError, BaseExceptionGroup):
-                await enable_extents(config)
+                await enable_features(config, ["extents"])
             await finished(config)
             await has_extents(config)
 
@@ -85,7 +85,7 @@ async def test_an_interrupted_change_is_finished_by_the_same_call(layout: Layout
 async def finished(config: VolumeConfig) -> None:
     for _ in range(3):
         try:
-            await enable_extents(config)
+            await enable_features(config, ["extents"])
         except BusyError:
             continue
         return

@@ -1,0 +1,155 @@
+"""What an entry has beside its content and place: mode, owner, read-only and user metadata."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final, Self
+
+from s3k_async.errors import InvalidArgumentError, ItemFormatError
+
+__all__ = [
+    "MAX_BYTES",
+    "MAX_NAME",
+    "NO_ATTRIBUTES",
+    "AttributeChange",
+    "Attributes",
+    "check_name",
+]
+
+MAX_BYTES: Final = 8 * 1024
+"""Maximum bytes of all attributes of one entry, in their stored form."""
+MAX_NAME: Final = 64
+"""Maximum characters of the name of a metadata value (H3's limit)."""
+_MODE: Final = 0o7777
+_MAX_ID: Final = 2**32 - 2
+_NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """Mode, owner, read-only and user metadata of a file or directory."""
+
+    mode: int | None = None
+    """Permission bits of POSIX, 0 to 0o7777; None if they were never set."""
+    uid: int | None = None
+    """Id of the owner; None if it was never set."""
+    gid: int | None = None
+    """Id of the group; None if it was never set."""
+    read_only: bool = False
+    """Whether the entry may not be changed, replaced, moved or deleted."""
+    metadata: Mapping[str, bytes] = field(default_factory=lambda: _NOTHING)
+    """User metadata, by name."""
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_json, (self.to_json(),)
+
+    def checked(self, path: str) -> Self:
+        """The same attributes. Raises InvalidArgumentError, with the path, for values out of range,
+        invalid names, and more than MAX_BYTES together."""
+        if self.mode is not None and not 0 <= self.mode <= _MODE:
+            raise InvalidArgumentError(f"the mode {self.mode} is not in 0 to 0o7777", path=path)
+        for what, number in (("uid", self.uid), ("gid", self.gid)):
+            if number is not None and not 0 <= number <= _MAX_ID:
+                raise InvalidArgumentError(f"the {what} {number} is out of range", path=path)
+        for name in self.metadata:
+            check_name(name, path)
+        if (size := len(self.to_json())) > MAX_BYTES:
+            raise InvalidArgumentError(
+                f"the attributes have {size} bytes, more than {MAX_BYTES}", path=path
+            )
+        return self
+
+    def to_json(self) -> str:
+        """The stored form: canonical JSON in ASCII, with metadata in base64; empty without any
+        attribute."""
+        document: dict[str, object] = {
+            name: value
+            for name, value in (("gid", self.gid), ("mode", self.mode), ("uid", self.uid))
+            if value is not None
+        }
+        if self.read_only:
+            document["read_only"] = True
+        if self.metadata:
+            document["metadata"] = {
+                name: base64.b64encode(value).decode() for name, value in self.metadata.items()
+            }
+        if not document:
+            return ""
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The attributes in their stored form. Raises ItemFormatError."""
+        if not text:
+            return cls()
+        try:
+            document = json.loads(text)
+            metadata = {
+                name: base64.b64decode(value, validate=True)
+                for name, value in document.pop("metadata", {}).items()
+            }
+            return cls(**document, metadata=MappingProxyType(metadata) if metadata else _NOTHING)
+        except (ValueError, TypeError, AttributeError, binascii.Error) as error:
+            raise ItemFormatError("the attributes of an entry are damaged") from error
+
+
+NO_ATTRIBUTES: Final = Attributes()
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeChange:
+    """What a call sets; None leaves a value as it is."""
+
+    mode: int | None = None
+    uid: int | None = None
+    gid: int | None = None
+    read_only: bool | None = None
+    metadata: Mapping[str, bytes | None] | None = None
+    """Values by name; None removes a name."""
+
+    @classmethod
+    def to(cls, attributes: Attributes) -> Self:
+        """The change that sets all of these attributes, read-only too."""
+        return cls(
+            attributes.mode,
+            attributes.uid,
+            attributes.gid,
+            attributes.read_only,
+            attributes.metadata,
+        )
+
+    def of(self, attributes: Attributes, path: str) -> Attributes:
+        """The changed attributes. Raises InvalidArgumentError, with the path."""
+        given = {
+            name: value
+            for name in ("mode", "uid", "gid", "read_only")
+            if (value := getattr(self, name)) is not None
+        }
+        if self.metadata is not None:
+            merged = {**attributes.metadata, **self.metadata}
+            given["metadata"] = MappingProxyType(
+                {name: bytes(value) for name, value in merged.items() if value is not None}
+            )
+        return replace(attributes, **given).checked(path)
+
+
+def check_name(name: str, path: str) -> None:
+    """Raise InvalidArgumentError, with the path, for a name that no metadata value can have."""
+    if not name or name.startswith("#") or len(name) > MAX_NAME:
+        raise InvalidArgumentError(
+            f"the metadata name {name!r:.100} does not have 1 to {MAX_NAME} characters, or begins "
+            "with '#'",
+            path=path,
+        )
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError("a metadata name is not valid UTF-8", path=path) from error

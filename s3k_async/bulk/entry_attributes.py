@@ -1,0 +1,106 @@
+"""Attributes of entries: changes, and the search for entries by the name of a metadata value."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from s3k_async.attributes import AttributeChange, Attributes, check_name
+from s3k_async.errors import NotDirectoryError, UnsupportedError
+from s3k_async.listing.listings import Listing
+from s3k_async.model import ROOT, Entry, FileStatus, status_of
+from s3k_async.namespace.attribute_changes import change_attributes
+from s3k_async.namespace.metadata_index import IndexedEntry
+from s3k_async.volumes.volume import Volume
+
+__all__ = ["find_page", "metadata_pages", "need_attributes", "set_attributes"]
+
+PAGE: Final = 100
+"""Entries that a search reads at the same time: one request."""
+
+
+def need_attributes(volume: Volume, path: str) -> None:
+    """Raise UnsupportedError unless entries of the volume may have attributes, ReadOnlyVolumeError
+    for a volume that cannot be changed."""
+    volume.store.require_writable(path)
+    if not volume.record.attributes:
+        raise UnsupportedError(
+            "entries of the volume have no attributes: s3k migrate --enable attributes adds them",
+            path=path,
+        )
+
+
+async def set_attributes(
+    volume: Volume, path: str, change: AttributeChange, *, mtime_ms: int | None = None
+) -> Entry:
+    """Change attributes of an entry, and the modification time if one is given."""
+    need_attributes(volume, path)
+    return await change_attributes(volume.store, path, change, mtime_ms=mtime_ms)
+
+
+async def metadata_pages(volume: Volume, name: str, path: str) -> AsyncIterator[list[FileStatus]]:
+    """The entries below a directory that have user metadata of a name, in no order."""
+    check_name(name, path)
+    if path != ROOT and not (await volume.store.lookup(path)).is_dir:
+        raise NotDirectoryError("not a directory", path=path)
+    after = ""
+    while True:
+        found, after = await find_page(volume, name, path, after=after, limit=PAGE)
+        if found:
+            yield found
+        if not after:
+            return
+
+
+async def find_page(
+    volume: Volume, name: str, path: str, *, after: str, limit: int
+) -> tuple[list[FileStatus], str]:
+    """Some entries below a directory with user metadata of a name, and the token of the next page,
+    empty at the end. A page may have fewer entries than `limit`, or none."""
+    store = volume.store
+    index = store.metadata_index
+    page, token = await index.page(name, after, limit)
+    entries = await store.get_many([each.path for each in page])
+    seen = [
+        entry if entry is not None and entry.entry_key == each.entry_key else None
+        for each, entry in zip(page, entries, strict=True)
+    ]
+    lost = [each for each, entry in zip(page, seen, strict=True) if entry is None]
+    moved = await _moved(volume, name, lost) if lost and store.keys.by_id else {}
+    found: list[FileStatus] = []
+    stale: list[IndexedEntry] = []
+    for each, there in zip(page, seen, strict=True):
+        entry = there or moved.get(each.entry_key)
+        if entry is None or not _has(entry, name):
+            stale.append(each)
+        elif _is_below(entry.path, path):
+            found.append(status_of(entry))
+    await index.remove_stale([each for each in stale if each.entry_key not in moved])
+    return found, token
+
+
+async def _moved(volume: Volume, name: str, lost: Sequence[IndexedEntry]) -> dict[str, Entry]:
+    """In layout `tree`, the entries whose directories were renamed since they were indexed, by
+    entry key: a listing finds their paths, with which they are indexed anew. Entries in the trash
+    are not found, and are kept in the index."""
+    store = volume.store
+    # Those of the other layout are left from before it was changed.
+    places = [each.entry_key for each in lost if store.keys.is_current(each.entry_key)]
+    stored = await store.stored_many(places)
+    left = {entry.entry_key for entry in stored if entry is not None and _has(entry, name)}
+    found: dict[str, Entry] = {}
+    if left:
+        async for page in Listing(recursive=True).pages(store, ROOT):
+            for entry in page:
+                if entry.entry_key in left:
+                    found[entry.entry_key] = entry
+        await store.metadata_index.cover_entries(found.values())
+    return found
+
+
+def _has(entry: Entry, name: str) -> bool:
+    return entry.has_metadata and name in Attributes.from_json(entry.attributes).metadata
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return directory in (ROOT, path) or path.startswith(directory + "/")

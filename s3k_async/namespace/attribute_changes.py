@@ -1,0 +1,76 @@
+"""Changes of an entry's attributes and modification time, each one conditional write, logged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from s3k_async.attributes import AttributeChange, Attributes
+from s3k_async.backends.ports.items import Put
+from s3k_async.errors import (
+    ConditionFailedError,
+    ConflictError,
+    PermissionDeniedError,
+    UncommittedFileError,
+)
+from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.conflict_backoff import ConflictBackoff
+from s3k_async.namespace.layout import ConfirmedChain
+from s3k_async.namespace.store import MetadataStore
+from s3k_async.table.codec import to_item, unchanged
+
+__all__ = ["change_attributes"]
+
+
+async def change_attributes(
+    store: MetadataStore, path: str, change: AttributeChange, *, mtime_ms: int | None = None
+) -> Entry:
+    """Change attributes of a file or directory, and the modification time if one is given. No new
+    version is made if nothing changes. A change that another client makes meanwhile is kept.
+
+    Raises PathNotFoundError, InvalidArgumentError, PermissionDeniedError (the root; the time of a
+    read-only entry), UncommittedFileError, BusyError.
+    """
+    if path == ROOT:
+        raise PermissionDeniedError("the root has no attributes", path=path)
+    race = ConflictBackoff(store)
+    while True:
+        entry, chain = await store.settled(path)
+        if entry.is_reservation:
+            raise UncommittedFileError("the file is being written", path=path)
+        attributes = change.of(Attributes.from_json(entry.attributes), path).to_json()
+        time = entry.mtime_ms if mtime_ms is None else mtime_ms
+        if time != entry.mtime_ms:
+            store.need_changeable(entry)
+        if (attributes, time) == (entry.attributes, entry.mtime_ms):
+            return entry
+        after = replace(
+            entry,
+            version=entry.version + 1,
+            attributes=attributes,
+            mtime_ms=time,
+            operation=store.runtime.uuid(),
+        )
+        try:
+            return await _write(store, entry, after, chain)
+        except ConflictError as error:
+            await race.lost(error)
+
+
+async def _write(
+    store: MetadataStore, before: Entry, after: Entry, chain: ConfirmedChain | None
+) -> Entry:
+    async def put() -> Entry:
+        if chain is not None:
+            await store.confirm([after], chain.since.monotonic)
+        await store.changes.run(
+            [store.changes.operation("update", before, after)],
+            lambda _: store.items.write(Put(to_item(after, store.keys), unchanged(before))),
+        )
+        return after
+
+    try:
+        return await store.retry_past_intents(put, before.path)
+    except ConditionFailedError as error:
+        raise ConflictError(
+            "another client changed the entry; no changes were applied", path=before.path
+        ) from error
