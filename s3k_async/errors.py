@@ -6,7 +6,7 @@ its cause, and can be pickled (worker processes return errors to their parent).
     S3kError
     ├── path and tree  InvalidPathError, PathNotFoundError, PathExistsError, NotDirectoryError,
     │                  IsDirectoryError, DirectoryNotEmptyError, CrossVolumeError,
-    │                  UncommittedFileError, RenameIntoSelfError
+    │                  UncommittedFileError, RenameIntoSelfError, MetadataNotFoundError
     ├── concurrency    BusyError, ConflictError, LeaseExpiredError, OutcomeUnknownError,
     │                  PartialFailureError
     ├── data           CorruptDataError, DataMissingError, LogFormatError, ItemFormatError,
@@ -53,6 +53,7 @@ __all__ = [
     "ItemFormatError",
     "LeaseExpiredError",
     "LogFormatError",
+    "MetadataNotFoundError",
     "NameTooLongError",
     "NoSpaceError",
     "NotAVolumeError",
@@ -158,6 +159,12 @@ class PathNotFoundError(S3kError, FileNotFoundError):
 
     code = "not_found"
     default_errno = errno.ENOENT
+
+
+class MetadataNotFoundError(PathNotFoundError):
+    """The object has no user metadata of the name."""
+
+    code = "metadata_not_found"
 
 
 class PathExistsError(S3kError, FileExistsError):
@@ -451,8 +458,8 @@ class ArgumentTypeError(InvalidArgumentError, TypeError):
 
 
 class NameTooLongError(InvalidArgumentError):
-    """The name of a bucket or object is longer than the volume can hold, or a new bucket's longer
-    than 64 characters."""
+    """A name of the object API is too long: of a new bucket or of metadata, more than 64
+    characters; of another bucket or an object, more than the volume can hold."""
 
     code = "name_too_long"
 

@@ -112,13 +112,13 @@ async def publish_new(
         raise
 
 
-async def touch(volume: Volume, path: str, *, create: bool = True) -> Entry:
+async def touch(volume: Volume, path: str) -> Entry:
     """Create an empty file, or give the file a new version with the same content and the current
-    time. Without `create`, raises PathNotFoundError for a missing file."""
+    time."""
     store = volume.store
     race = ConflictBackoff(store)
     while True:
-        target = await (store.prepare(path) if create else store.prepare_existing(path))
+        target = await store.prepare(path)
         current = target.current
         try:
             if current is None:

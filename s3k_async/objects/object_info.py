@@ -4,10 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
+from typing import Final
 
+from s3k_async.attributes import NO_ATTRIBUTES, Attributes
 from s3k_async.model import FileStatus, utc
 
-__all__ = ["BucketInfo", "ObjectInfo", "ObjectPage", "bucket_info", "object_info"]
+__all__ = [
+    "NOW",
+    "UNCHANGED",
+    "BucketInfo",
+    "ObjectInfo",
+    "ObjectPage",
+    "TouchTime",
+    "bucket_info",
+    "object_info",
+]
+
+
+class TouchTime(Enum):
+    """A modification time that is not given as a number."""
+
+    NOW = "now"
+    UNCHANGED = "unchanged"
+
+
+NOW: Final = TouchTime.NOW
+"""The time of the call."""
+UNCHANGED: Final = TouchTime.UNCHANGED
+"""The time that the object has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +42,8 @@ class BucketInfo:
     name: str
     created_ms: int
     """When the bucket was created."""
+    uid: int | None = None
+    """Id of the owner; None if it was never set."""
     objects: int | None = None
     """The number of its objects; None without statistics, as the following."""
     bytes: int | None = None
@@ -54,6 +81,8 @@ class ObjectInfo:
     objects that were changed in place."""
     checksum: str
     """`xxh128:` and 32 hex digits: XXH3 of 128 bits of the data; empty if it is not known."""
+    attributes: Attributes = NO_ATTRIBUTES
+    """Mode, owner, read-only and user metadata."""
 
     @property
     def created(self) -> datetime:
@@ -84,7 +113,8 @@ def bucket_info(
     newest_ms: int | None = None,
 ) -> BucketInfo:
     """The bucket at a directory of the root."""
-    return BucketInfo(status.path[1:], status.ctime_ms, objects, size, newest_ms)
+    uid = status.attributes.uid
+    return BucketInfo(status.path[1:], status.ctime_ms, uid, objects, size, newest_ms)
 
 
 def object_info(status: FileStatus) -> ObjectInfo:
@@ -99,4 +129,5 @@ def object_info(status: FileStatus) -> ObjectInfo:
         status.version,
         status.etag,
         status.checksum,
+        status.attributes,
     )

@@ -5,12 +5,16 @@ from __future__ import annotations
 import builtins
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
+from datetime import datetime
+from functools import partial
 from typing import Final, TypeVar
 
 from s3k_async._core.active_calls import call, counted_call
 from s3k_async._native import split
+from s3k_async.attributes import AttributeChange, Attributes, check_name
 from s3k_async.backends.ports.blobs import Buffer
-from s3k_async.bulk.publish import publish_new, touch
+from s3k_async.bulk.entry_attributes import need_attributes, set_attributes
+from s3k_async.bulk.publish import publish_new
 from s3k_async.client import S3kClient, volume_of
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -25,9 +29,11 @@ from s3k_async.errors import (
 )
 from s3k_async.files.edits import need_extents, need_range, write_range
 from s3k_async.files.file_ranges import read_spans
+from s3k_async.files.open_files import bytes_of
 from s3k_async.listing.file_pages import file_page
-from s3k_async.listing.listings import Listing, PagedIterator, list_pages
+from s3k_async.listing.listings import Listing, PagedIterator, list_pages, milliseconds
 from s3k_async.model import ROOT, ChangeResult, Content, Entry, FileStatus, status_of
+from s3k_async.namespace.attribute_changes import change_attributes
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.objects.buckets import purge, remove_empty, with_statistics
@@ -45,8 +51,16 @@ from s3k_async.objects.object_info import (
     BucketInfo,
     ObjectInfo,
     ObjectPage,
+    TouchTime,
     bucket_info,
     object_info,
+)
+from s3k_async.objects.object_metadata import (
+    copy_metadata,
+    move_metadata,
+    objects_with,
+    remove_metadata,
+    value_of,
 )
 from s3k_async.storage.extents import Extent, content_of
 from s3k_async.volumes.volume import Volume
@@ -83,13 +97,20 @@ class ObjectStore:
     # Buckets
 
     @call
-    async def create_bucket(self, bucket: str) -> BucketInfo:
-        """Create a bucket.
+    async def create_bucket(self, bucket: str, *, uid: int | None = None) -> BucketInfo:
+        """Create a bucket, in one write. `uid`: the id of its owner.
 
         Raises PathExistsError, NameTooLongError (more than 64 characters).
         """
         path = check_new_bucket(bucket)
-        return bucket_info(await self._client.makedirs(path, exist_ok=False))
+        attributes = ""
+        if uid is not None:
+            need_attributes(self._volume(), path)
+            attributes = Attributes(uid=uid).checked(path).to_json()
+        made = await self._volume().store.make_directory(
+            path, exist_ok=False, attributes=attributes
+        )
+        return bucket_info(status_of(made))
 
     @call
     async def delete_bucket(self, bucket: str, *, force: bool = False) -> None:
@@ -156,10 +177,7 @@ class ObjectStore:
         shows: what precedes it is not read. Raises InvalidArgumentError (`limit`, or a prefix that
         no key can have).
         """
-        if isinstance(limit, bool) or not isinstance(limit, int):
-            raise ArgumentTypeError(f"a limit is a number, not {type(limit).__name__}")
-        if limit < 1:
-            raise InvalidArgumentError(f"a page has at least one object, not {limit:,}")
+        _need_limit(limit)
         return await self._page(bucket, prefix, after, limit)
 
     def iterate(self, bucket: str, prefix: str = "") -> AsyncIterator[ObjectInfo]:
@@ -169,18 +187,23 @@ class ObjectStore:
     # Creation
 
     @call
-    async def create(self, bucket: str, key: str, data: Buffer) -> ObjectInfo:
+    async def create(
+        self, bucket: str, key: str, data: Buffer, *, attributes: Attributes | None = None
+    ) -> ObjectInfo:
         """Create an object by one conditional write. Raises PathExistsError."""
         path = await self._new(bucket, key)
-        return object_info(
-            await self._placed(path, lambda: self._client.write(path, data, overwrite=False))
-        )
+        write = partial(self._client.write, path, data, overwrite=False, attributes=attributes)
+        return object_info(await self._placed(path, write))
 
     @call
-    async def put(self, bucket: str, key: str, data: Buffer) -> ObjectInfo:
-        """Create or replace an object. Of concurrent writers the last one wins."""
+    async def put(
+        self, bucket: str, key: str, data: Buffer, *, attributes: Attributes | None = None
+    ) -> ObjectInfo:
+        """Create or replace an object. Of concurrent writers the last one wins. `attributes`: those
+        of the object from then on; None: an object that is replaced keeps its own."""
         path = await self._new(bucket, key)
-        return object_info(await self._placed(path, lambda: self._client.write(path, data)))
+        write = partial(self._client.write, path, data, attributes=attributes)
+        return object_info(await self._placed(path, write))
 
     @call
     async def create_from_file(
@@ -226,7 +249,13 @@ class ObjectStore:
 
     @call
     async def create_pseudo(
-        self, bucket: str, key: str, size: int, *, mtime_ms: int | None = None
+        self,
+        bucket: str,
+        key: str,
+        size: int,
+        *,
+        attributes: Attributes | None = None,
+        mtime_ms: int | None = None,
     ) -> ObjectInfo:
         """Create an object of a size that has no data, and reads as zeros. `mtime_ms`: its
         modification time; by default now. Raises PathExistsError."""
@@ -238,12 +267,16 @@ class ObjectStore:
         async def upload(target: WriteTarget) -> Content:
             return content_of(target.object_id, [Extent("", 0, size)] if size else [])
 
-        return _info(
-            await self._placed(
-                path,
-                lambda: publish_new(volume, path, upload, overwrite=False, mtime_ms=mtime_ms),
-            )
+        publish = partial(
+            publish_new,
+            volume,
+            path,
+            upload,
+            overwrite=False,
+            attributes=attributes,
+            mtime_ms=mtime_ms,
         )
+        return _info(await self._placed(path, publish))
 
     @call
     async def create_dummy(self, bucket: str, key: str, pattern: Buffer, size: int) -> ObjectInfo:
@@ -364,11 +397,22 @@ class ObjectStore:
     # Reorganisation
 
     @call
-    async def touch(self, bucket: str, key: str) -> ObjectInfo:
-        """Make now the modification time of an object."""
+    async def touch(
+        self, bucket: str, key: str, *, modified: TouchTime | int | datetime = TouchTime.NOW
+    ) -> ObjectInfo:
+        """Set the modification time of an object: `NOW`, `UNCHANGED`, epoch milliseconds or an
+        aware `datetime`. Raises InvalidArgumentError (a time without a zone),
+        PermissionDeniedError (a read-only object)."""
         path = self._path(bucket, key)
+        entry = await self._object(path)
+        if modified is TouchTime.UNCHANGED:
+            return _info(entry)
+        store = self._volume().store
+        time = store.runtime.now_ms() if modified is TouchTime.NOW else milliseconds(modified)
+        if isinstance(time, bool) or not isinstance(time, int):
+            raise ArgumentTypeError(f"{modified!r:.80} is not a time", path=path)
         with _an_object(path):
-            return _info(await touch(self._volume(), path, create=False))
+            return _info(await change_attributes(store, path, AttributeChange(), mtime_ms=time))
 
     @call
     async def copy(
@@ -440,6 +484,100 @@ class ObjectStore:
                     await race.lost(error)
                 else:
                     return
+
+    # Attributes and user metadata
+
+    @call
+    async def set_attributes(
+        self,
+        bucket: str,
+        key: str,
+        *,
+        mode: int | None = None,
+        uid: int | None = None,
+        gid: int | None = None,
+        read_only: bool | None = None,
+    ) -> ObjectInfo:
+        """Change the attributes of an object that are given, in one conditional write.
+
+        A read-only object is not changed, replaced, moved or deleted; that it is cannot be taken
+        back here, but by `S3kClient.set_attributes`. Raises InvalidArgumentError, UnsupportedError
+        (a volume without attributes).
+        """
+        if read_only is False:
+            raise InvalidArgumentError("an object stays read-only: only True can be set")
+        path = self._path(bucket, key)
+        await self._object(path)
+        change = AttributeChange(mode, uid, gid, read_only)
+        return _info(await set_attributes(self._volume(), path, change))
+
+    @call
+    async def set_metadata(self, bucket: str, key: str, name: str, value: Buffer) -> None:
+        """Set or replace one value of the user metadata of an object.
+
+        Names have 1 to 64 characters and do not begin with `#`; an object has up to 8 KiB of
+        attributes together. Raises InvalidArgumentError, NameTooLongError, UnsupportedError (a
+        volume without attributes).
+        """
+        path = self._path(bucket, key)
+        data = bytes(bytes_of(value, path))
+        check_name(name, path)
+        await self._object(path)
+        await set_attributes(self._volume(), path, AttributeChange(metadata={name: data}))
+
+    @call
+    async def get_metadata(self, bucket: str, key: str, name: str) -> bytes:
+        """One value of the user metadata of an object. Raises MetadataNotFoundError."""
+        path = self._path(bucket, key)
+        return value_of(_attributes(await self._object(path)), name, path)
+
+    @call
+    async def list_metadata(self, bucket: str, key: str) -> dict[str, bytes]:
+        """The user metadata of an object, by name."""
+        return dict(_attributes(await self._object(self._path(bucket, key))).metadata)
+
+    @call
+    async def delete_metadata(self, bucket: str, key: str, name: str) -> None:
+        """Remove one value of the user metadata of an object. Raises MetadataNotFoundError."""
+        path = self._path(bucket, key)
+        await self._object(path)
+        await remove_metadata(self._volume(), path, name)
+
+    @call
+    async def copy_metadata(
+        self, bucket: str, source: str, target: str, *, target_bucket: str | None = None
+    ) -> None:
+        """Give an existing object the user metadata of another one. Values of other names stay."""
+        other = bucket if target_bucket is None else target_bucket
+        entry, path = await self._object(self._path(bucket, source)), self._path(other, target)
+        await self._object(path)
+        await copy_metadata(self._volume(), entry, path)
+
+    @call
+    async def move_metadata(
+        self, bucket: str, source: str, target: str, *, target_bucket: str | None = None
+    ) -> None:
+        """As `copy_metadata`, and remove them from the source, in one transaction."""
+        other = bucket if target_bucket is None else target_bucket
+        paths = self._path(bucket, source), self._path(other, target)
+        for path in paths:
+            await self._object(path)
+        if paths[0] != paths[1]:
+            await move_metadata(self._volume(), *paths)
+
+    @call
+    async def list_with_metadata(
+        self, bucket: str, name: str, *, after: str = "", limit: int = 1000
+    ) -> ObjectPage:
+        """A page of at most `limit` objects that have user metadata of a name, from an index of the
+        volume, which is read from `after` on: the `token` of the page before, and nothing else. In
+        the order of the index. An object that has the name during the whole search is found.
+        Raises InvalidArgumentError, NameTooLongError."""
+        _need_limit(limit)
+        path = bucket_path(bucket)
+        await self._need_bucket(path)
+        found, token = await objects_with(self._volume(), name, path, after=after, limit=limit)
+        return ObjectPage(tuple(map(object_info, found)), token or None)
 
     # Internal
 
@@ -549,6 +687,17 @@ def _an_object(path: str) -> Iterator[None]:
         yield
     except (IsDirectoryError, NotDirectoryError, UncommittedFileError) as error:
         raise _no_object(path) from error
+
+
+def _attributes(entry: Entry) -> Attributes:
+    return Attributes.from_json(entry.attributes)
+
+
+def _need_limit(limit: int) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise ArgumentTypeError(f"a limit is a number, not {type(limit).__name__}")
+    if limit < 1:
+        raise InvalidArgumentError(f"a page has at least one object, not {limit:,}")
 
 
 def _need_span(path: str, offset: int, size: int | None) -> None:

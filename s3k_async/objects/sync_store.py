@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
+from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.model import ChangeResult
 from s3k_async.objects.blocking_store import BlockingObjectStore
 from s3k_async.objects.local_bytes import Source, Target
-from s3k_async.objects.object_info import BucketInfo, ObjectInfo, ObjectPage
+from s3k_async.objects.object_info import BucketInfo, ObjectInfo, ObjectPage, TouchTime
 
 __all__ = ["SyncObjectStore"]
 
@@ -21,12 +23,12 @@ class SyncObjectStore(BlockingObjectStore):
     itself.
     """
 
-    def create_bucket(self, bucket: str) -> BucketInfo:
-        """Create a bucket.
+    def create_bucket(self, bucket: str, *, uid: int | None = None) -> BucketInfo:
+        """Create a bucket, in one write. `uid`: the id of its owner.
 
         Raises PathExistsError, NameTooLongError (more than 64 characters).
         """
-        return self._call(lambda objects: objects.create_bucket(bucket))
+        return self._call(lambda objects: objects.create_bucket(bucket, uid=uid))
 
     def delete_bucket(self, bucket: str, *, force: bool = False) -> None:
         """Delete a bucket, with `force` also its objects, all in one moment.
@@ -77,13 +79,18 @@ class SyncObjectStore(BlockingObjectStore):
         """All objects whose keys begin with a prefix, in the order of `list`, a page at a time."""
         return self._each(lambda objects: objects.iterate(bucket, prefix))
 
-    def create(self, bucket: str, key: str, data: Buffer) -> ObjectInfo:
+    def create(
+        self, bucket: str, key: str, data: Buffer, *, attributes: Attributes | None = None
+    ) -> ObjectInfo:
         """Create an object by one conditional write. Raises PathExistsError."""
-        return self._call(lambda objects: objects.create(bucket, key, data))
+        return self._call(lambda objects: objects.create(bucket, key, data, attributes=attributes))
 
-    def put(self, bucket: str, key: str, data: Buffer) -> ObjectInfo:
-        """Create or replace an object. Of concurrent writers the last one wins."""
-        return self._call(lambda objects: objects.put(bucket, key, data))
+    def put(
+        self, bucket: str, key: str, data: Buffer, *, attributes: Attributes | None = None
+    ) -> ObjectInfo:
+        """Create or replace an object. Of concurrent writers the last one wins. `attributes`: those
+        of the object from then on; None: an object that is replaced keeps its own."""
+        return self._call(lambda objects: objects.put(bucket, key, data, attributes=attributes))
 
     def create_from_file(
         self, bucket: str, key: str, source: Source, *, offset: int = 0, size: int | None = None
@@ -117,12 +124,20 @@ class SyncObjectStore(BlockingObjectStore):
         )
 
     def create_pseudo(
-        self, bucket: str, key: str, size: int, *, mtime_ms: int | None = None
+        self,
+        bucket: str,
+        key: str,
+        size: int,
+        *,
+        attributes: Attributes | None = None,
+        mtime_ms: int | None = None,
     ) -> ObjectInfo:
         """Create an object of a size that has no data, and reads as zeros. `mtime_ms`: its
         modification time; by default now. Raises PathExistsError."""
         return self._call(
-            lambda objects: objects.create_pseudo(bucket, key, size, mtime_ms=mtime_ms)
+            lambda objects: objects.create_pseudo(
+                bucket, key, size, attributes=attributes, mtime_ms=mtime_ms
+            )
         )
 
     def create_dummy(self, bucket: str, key: str, pattern: Buffer, size: int) -> ObjectInfo:
@@ -207,9 +222,13 @@ class SyncObjectStore(BlockingObjectStore):
         """Read an object and drop its bytes, for measurements; returns their number."""
         return self._call(lambda objects: objects.read_dummy(bucket, key))
 
-    def touch(self, bucket: str, key: str) -> ObjectInfo:
-        """Make now the modification time of an object."""
-        return self._call(lambda objects: objects.touch(bucket, key))
+    def touch(
+        self, bucket: str, key: str, *, modified: TouchTime | int | datetime = TouchTime.NOW
+    ) -> ObjectInfo:
+        """Set the modification time of an object: `NOW`, `UNCHANGED`, epoch milliseconds or an
+        aware `datetime`. Raises InvalidArgumentError (a time without a zone),
+        PermissionDeniedError (a read-only object)."""
+        return self._call(lambda objects: objects.touch(bucket, key, modified=modified))
 
     def copy(
         self,
@@ -261,3 +280,77 @@ class SyncObjectStore(BlockingObjectStore):
     def delete(self, bucket: str, key: str) -> None:
         """Delete an object. Readers that have it open can continue."""
         self._call(lambda objects: objects.delete(bucket, key))
+
+    def set_attributes(
+        self,
+        bucket: str,
+        key: str,
+        *,
+        mode: int | None = None,
+        uid: int | None = None,
+        gid: int | None = None,
+        read_only: bool | None = None,
+    ) -> ObjectInfo:
+        """Change the attributes of an object that are given, in one conditional write.
+
+        A read-only object is not changed, replaced, moved or deleted; that it is cannot be taken
+        back here, but by `S3kClient.set_attributes`. Raises InvalidArgumentError, UnsupportedError
+        (a volume without attributes).
+        """
+        return self._call(
+            lambda objects: objects.set_attributes(
+                bucket, key, mode=mode, uid=uid, gid=gid, read_only=read_only
+            )
+        )
+
+    def set_metadata(self, bucket: str, key: str, name: str, value: Buffer) -> None:
+        """Set or replace one value of the user metadata of an object.
+
+        Names have 1 to 64 characters and do not begin with `#`; an object has up to 8 KiB of
+        attributes together. Raises InvalidArgumentError, NameTooLongError, UnsupportedError (a
+        volume without attributes).
+        """
+        self._call(lambda objects: objects.set_metadata(bucket, key, name, value))
+
+    def get_metadata(self, bucket: str, key: str, name: str) -> bytes:
+        """One value of the user metadata of an object. Raises MetadataNotFoundError."""
+        return self._call(lambda objects: objects.get_metadata(bucket, key, name))
+
+    def list_metadata(self, bucket: str, key: str) -> dict[str, bytes]:
+        """The user metadata of an object, by name."""
+        return self._call(lambda objects: objects.list_metadata(bucket, key))
+
+    def delete_metadata(self, bucket: str, key: str, name: str) -> None:
+        """Remove one value of the user metadata of an object. Raises MetadataNotFoundError."""
+        self._call(lambda objects: objects.delete_metadata(bucket, key, name))
+
+    def copy_metadata(
+        self, bucket: str, source: str, target: str, *, target_bucket: str | None = None
+    ) -> None:
+        """Give an existing object the user metadata of another one. Values of other names stay."""
+        self._call(
+            lambda objects: objects.copy_metadata(
+                bucket, source, target, target_bucket=target_bucket
+            )
+        )
+
+    def move_metadata(
+        self, bucket: str, source: str, target: str, *, target_bucket: str | None = None
+    ) -> None:
+        """As `copy_metadata`, and remove them from the source, in one transaction."""
+        self._call(
+            lambda objects: objects.move_metadata(
+                bucket, source, target, target_bucket=target_bucket
+            )
+        )
+
+    def list_with_metadata(
+        self, bucket: str, name: str, *, after: str = "", limit: int = 1000
+    ) -> ObjectPage:
+        """A page of at most `limit` objects that have user metadata of a name, from an index of the
+        volume, which is read from `after` on: the `token` of the page before, and nothing else. In
+        the order of the index. An object that has the name during the whole search is found.
+        Raises InvalidArgumentError, NameTooLongError."""
+        return self._call(
+            lambda objects: objects.list_with_metadata(bucket, name, after=after, limit=limit)
+        )
