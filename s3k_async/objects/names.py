@@ -3,8 +3,8 @@
 A bucket is a directory of the root, and an object `a/b` of the bucket `x` the file `/x/a/b`. So a
 key is a relative path: components that are not empty, `.` or `..`, with one `/` between them, and
 none at the start or end. Names are text without NUL that UTF-8 can encode, of up to 1,024 bytes for
-each component; the volume also bounds the whole path (2,048 bytes above the last component, in
-layout `path`). The name of a bucket is one component; that of a new bucket has at most
+each component, and some 2,000 bytes for the path above the last one, which has to fit into a
+partition key. The name of a bucket is one component; that of a new bucket has at most
 LONGEST_BUCKET characters, the limit of H3.
 """
 

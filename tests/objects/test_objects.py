@@ -526,15 +526,6 @@ async def test_write_copy_between_buckets(objects: ObjectStore) -> None:
 # Reorganisation
 
 
-async def test_touch(objects: ObjectStore) -> None:
-    made = await objects.create("b", "k", DATA)
-    touched = await objects.touch("b", "k")
-    assert touched.modified_ms >= made.modified_ms
-    assert touched.version > made.version
-    assert (touched.size, touched.checksum) == (3000, made.checksum)
-    assert await objects.read("b", "k") == DATA
-
-
 async def test_copy(objects: ObjectStore) -> None:
     """H3's test copies one object a hundred times."""
     await objects.create("b", "k", DATA)
