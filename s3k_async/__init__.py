@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
     from s3k_async._sync.sync_transaction import SyncTransaction
     from s3k_async._sync.sync_trash import SyncTrash
+    from s3k_async.attributes import Attributes
     from s3k_async.backends.ports.blobs import Buffer
     from s3k_async.bulk.publish import ProgressCallback
     from s3k_async.bulk.staged_uploads import StagedWriter
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         Content,
         ContentSummary,
         Failure,
+        Feature,
         FileStatus,
         HashName,
         LayoutName,
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     __version__: str
 
     __all__ = [  # noqa: PLE0604
+        "Attributes",
         "AwsConfig",
         "BlobLocation",
         "Buffer",
@@ -72,6 +75,7 @@ if TYPE_CHECKING:
         "DynamoTable",
         "EntryType",
         "Failure",
+        "Feature",
         "FileReader",
         "FileStatus",
         "FileWriter",
@@ -123,6 +127,7 @@ if TYPE_CHECKING:
     ]
 
 _NAMES: Final = {
+    "attributes": "Attributes",
     "namespace.addresses": "Path",
     "client": "S3kClient",
     "config": (
@@ -133,8 +138,8 @@ _NAMES: Final = {
     "listing.listings": "EntryType Walked arrow_schema",
     "txn.txn_record": "TransactionKind TransactionState TransactionRecord",
     "model": (
-        "ChangeResult Content ContentSummary Failure FileStatus HashName LayoutName Progress "
-        "StagedFile TrashItem VolumeKind"
+        "ChangeResult Content ContentSummary Failure Feature FileStatus HashName LayoutName "
+        "Progress StagedFile TrashItem VolumeKind"
     ),
     "listing.physical_files": "PhysicalFile",
     "bulk.publish": "ProgressCallback",

@@ -339,15 +339,20 @@ class S3kClient:
         max_size: int | None = None,
         newer_than: int | datetime | None = None,
         older_than: int | datetime | None = None,
+        metadata: str | None = None,
     ) -> AsyncIterator[FileStatus]:
         """The entries below a directory that meet all given conditions.
 
         `pattern` is a glob over the name, or, if it has a `/`, over the path relative to `path`;
         `min_size` and `max_size` are inclusive and select files only; `newer_than` and `older_than`
-        are exclusive modification times, epoch milliseconds or an aware `datetime`. Raises
-        PathNotFoundError, InvalidArgumentError.
+        are exclusive modification times, epoch milliseconds or an aware `datetime`. `metadata`: the
+        name of user metadata that they have; such entries are found by an index, without listing
+        the directory, each once and in no order. Raises PathNotFoundError, InvalidArgumentError.
         """
         wanted = Filter(pattern, type, min_size, max_size, newer_than, older_than)
+        if metadata is not None:
+            volume = self._volume()
+            return self._values(metadata_pages(volume, metadata, self._path(path), wanted))
         return self._values(find_pages(self._volume().store, self._path(path), wanted))
 
     def glob(self, pattern: str) -> AsyncIterator[FileStatus]:
@@ -638,15 +643,6 @@ class S3kClient:
         return status_of(
             await set_attributes(self._volume(), self._path(path), change, mtime_ms=mtime_ms)
         )
-
-    def find_with_metadata(self, name: str, path: Path = ROOT) -> AsyncIterator[FileStatus]:
-        """The files and directories below a directory that have user metadata of a name, each once,
-        from an index: without a listing of the directory.
-
-        An entry that has it for the whole call is found. Raises PathNotFoundError,
-        InvalidArgumentError.
-        """
-        return self._values(metadata_pages(self._volume(), name, self._path(path)))
 
     # Changing the tree
 

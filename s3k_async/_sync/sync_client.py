@@ -120,13 +120,15 @@ class S3kSyncClient(BlockingClient):
         max_size: int | None = None,
         newer_than: int | datetime | None = None,
         older_than: int | datetime | None = None,
+        metadata: str | None = None,
     ) -> Iterator[FileStatus]:
         """The entries below a directory that meet all given conditions.
 
         `pattern` is a glob over the name, or, if it has a `/`, over the path relative to `path`;
         `min_size` and `max_size` are inclusive and select files only; `newer_than` and `older_than`
-        are exclusive modification times, epoch milliseconds or an aware `datetime`. Raises
-        PathNotFoundError, InvalidArgumentError.
+        are exclusive modification times, epoch milliseconds or an aware `datetime`. `metadata`: the
+        name of user metadata that they have; such entries are found by an index, without listing
+        the directory, each once and in no order. Raises PathNotFoundError, InvalidArgumentError.
         """
         return self._each(
             lambda fs: fs.find(
@@ -137,6 +139,7 @@ class S3kSyncClient(BlockingClient):
                 max_size=max_size,
                 newer_than=newer_than,
                 older_than=older_than,
+                metadata=metadata,
             )
         )
 
@@ -402,15 +405,6 @@ class S3kSyncClient(BlockingClient):
                 mtime_ms=mtime_ms,
             )
         )
-
-    def find_with_metadata(self, name: str, path: Path = ROOT) -> Iterator[FileStatus]:
-        """The files and directories below a directory that have user metadata of a name, each once,
-        from an index: without a listing of the directory.
-
-        An entry that has it for the whole call is found. Raises PathNotFoundError,
-        InvalidArgumentError.
-        """
-        return self._each(lambda fs: fs.find_with_metadata(name, path))
 
     def transaction(self) -> SyncTransaction:
         """Several changes that are applied together or not at all, for `with`; see

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from s3k_async.attributes import AttributeChange, Attributes, check_name
-from s3k_async.errors import NotDirectoryError, UnsupportedError
-from s3k_async.listing.listings import Listing
-from s3k_async.model import ROOT, Entry, FileStatus, status_of
+from s3k_async.errors import UnsupportedError
+from s3k_async.listing.listings import Filter, Listing
+from s3k_async.model import ROOT, Entry, FileStatus
 from s3k_async.namespace.attribute_changes import change_attributes
 from s3k_async.namespace.metadata_index import IndexedEntry
+from s3k_async.table.codec import in_columns
 from s3k_async.volumes.volume import Volume
 
 __all__ = ["find_page", "metadata_pages", "need_attributes", "set_attributes"]
@@ -38,25 +39,29 @@ async def set_attributes(
     return await change_attributes(volume.store, path, change, mtime_ms=mtime_ms)
 
 
-async def metadata_pages(volume: Volume, name: str, path: str) -> AsyncIterator[list[FileStatus]]:
-    """The entries below a directory that have user metadata of a name, in no order."""
+async def metadata_pages(
+    volume: Volume, name: str, path: str, wanted: Filter
+) -> AsyncIterator[list[FileStatus]]:
+    """The entries below a directory (or a file itself) that have user metadata of a name and meet
+    the filter, in pages, from the index."""
     check_name(name, path)
-    if path != ROOT and not (await volume.store.lookup(path)).is_dir:
-        raise NotDirectoryError("not a directory", path=path)
+    if path != ROOT:
+        await volume.store.lookup(path)
     after = ""
     while True:
         found, after = await find_page(volume, name, path, after=after, limit=PAGE)
-        if found:
-            yield found
+        columns = in_columns(found, volume.store.keys)
+        if selected := wanted.select(columns, path if path == ROOT else path + "/"):
+            yield selected
         if not after:
             return
 
 
 async def find_page(
     volume: Volume, name: str, path: str, *, after: str, limit: int
-) -> tuple[list[FileStatus], str]:
-    """Some entries below a directory with user metadata of a name, and the token of the next page,
-    empty at the end. A page may have fewer entries than `limit`, or none."""
+) -> tuple[list[Entry], str]:
+    """Some entries below a directory, or a file itself, with user metadata of a name, and the token
+    of the next page, empty at the end. A page may have fewer entries than `limit`, or none."""
     store = volume.store
     index = store.metadata_index
     page, token = await index.page(name, after, limit)
@@ -67,14 +72,14 @@ async def find_page(
     ]
     lost = [each for each, entry in zip(page, seen, strict=True) if entry is None]
     moved = await _moved(volume, name, lost) if lost and store.keys.by_id else {}
-    found: list[FileStatus] = []
+    found: list[Entry] = []
     stale: list[IndexedEntry] = []
     for each, there in zip(page, seen, strict=True):
         entry = there or moved.get(each.entry_key)
         if entry is None or not _has(entry, name):
             stale.append(each)
-        elif _is_below(entry.path, path):
-            found.append(status_of(entry))
+        elif _is_below(entry, path):
+            found.append(entry)
     await index.remove_stale([each for each in stale if each.entry_key not in moved])
     return found, token
 
@@ -102,5 +107,8 @@ def _has(entry: Entry, name: str) -> bool:
     return entry.has_metadata and name in Attributes.from_json(entry.attributes).metadata
 
 
-def _is_below(path: str, directory: str) -> bool:
-    return directory in (ROOT, path) or path.startswith(directory + "/")
+def _is_below(entry: Entry, path: str) -> bool:
+    """As of a recursive listing: the directory itself is not below itself, a file is."""
+    if entry.path == path:
+        return not entry.is_dir
+    return path == ROOT or entry.path.startswith(path + "/")

@@ -40,6 +40,7 @@ _COMMANDS: Final = {
     "append": ("edits", "Add local files at the end of a file."),
     "truncate": ("edits", "Give files a size."),
     "concat": ("edits", "Append files to a file, and remove them."),
+    "attr": ("attr", "Show or change mode, owner and user metadata."),
     "compact": ("edits", "Join the parts of files that were changed in place."),
     "trash": ("trash_verbs", "List, restore and reclaim deleted directories."),
     "plan": ("plan", "Estimate the requests, capacity units and time of an operation."),

@@ -105,7 +105,7 @@ class DirectoryStore(EntryReader):
         for entry in entries:
             if entry is not None and entry.read_only:
                 raise PermissionDeniedError(
-                    "it is read-only: s3k chattr --writable lets it be changed, moved and deleted",
+                    "it is read-only: s3k attr --writable lets it be changed, moved and deleted",
                     path=entry.path,
                 )
 

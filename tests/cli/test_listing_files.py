@@ -129,7 +129,7 @@ async def batches(count: int, rows: int = 5000) -> AsyncIterator[pa.RecordBatch]
         )
         numbers = pa.array(range(rows), pa.int64())
         no, yes = pa.array([False] * rows), pa.array([True] * rows)
-        columns = [names, no, numbers, times, times, names, numbers, yes, names, names, names]
+        columns = [names, no, numbers, times, times, names, numbers, yes, *[names] * 4]
         yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema())
 
 

@@ -55,6 +55,12 @@ async def hundred(fs: S3kClient) -> None:
         await fs.write(f"/d/part-{number:05}", DATA)
 
 
+async def one_of_hundred(fs: S3kClient) -> None:
+    """The same, and one file has a value of the name `name`."""
+    await hundred(fs)
+    await fs.set_attributes("/d/part-00007", metadata={"name": b"value"})
+
+
 async def three_levels(fs: S3kClient) -> None:
     """`/d` with two directories, each of which has five files."""
     for directory in ("a", "b"):
@@ -74,6 +80,10 @@ async def written(fs: S3kClient, path: str, mode: str) -> None:
 async def extents(fs: S3kClient) -> None:
     await fs.write("/d/f", DATA)
     await fs.append("/d/f", b"x")
+
+
+async def searched(fs: S3kClient, name: str) -> None:
+    assert len([each async for each in fs.find(metadata=name)]) == 1
 
 
 async def read_through(fs: S3kClient, path: str) -> None:
@@ -214,6 +224,11 @@ SCENES: dict[str, Scene] = {
     "open `ab`, a file": Scene(lambda fs: written(fs, "/d/f", "ab"), file),
     "write_range": Scene(lambda fs: fs.write_range("/d/f", 2, b"x"), file),
     "truncate": Scene(lambda fs: fs.truncate("/d/f", 2), file),
+    "set_attributes, mode of a file": Scene(lambda fs: fs.set_attributes("/d/f", mode=0o600), file),
+    "set_attributes, metadata of a file": Scene(
+        lambda fs: fs.set_attributes("/d/f", metadata={"name": b"value"}), file
+    ),
+    "find by metadata, 1 file of 100": Scene(lambda fs: searched(fs, "name"), one_of_hundred),
     "concat, a file to another one": Scene(lambda fs: fs.concat("/d/f", ["/e/g"]), two_files),
     "compact `whole`, 2 extents": Scene(lambda fs: fs.compact("/d/f", whole=True), extents),
     "touch a new file": Scene(lambda fs: fs.touch("/d/f"), directory),

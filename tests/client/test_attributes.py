@@ -15,7 +15,6 @@ from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     InvalidArgumentError,
     ItemFormatError,
-    NotDirectoryError,
     PartialFailureError,
     PathNotFoundError,
     PermissionDeniedError,
@@ -37,7 +36,7 @@ backends = volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynoxide
 
 
 async def found(fs: S3kClient, name: str, path: str = "/") -> list[str]:
-    return sorted([each.path async for each in fs.find_with_metadata(name, path)])
+    return sorted([each.path async for each in fs.find(path, metadata=name)])
 
 
 # The value
@@ -144,8 +143,9 @@ async def test_what_has_no_attributes(fs: S3kClient) -> None:
         with pytest.raises(UncommittedFileError):
             await fs.set_attributes("/new", mode=1)
         await file.write(b"")
-    with pytest.raises(NotDirectoryError):
-        await found(fs, "a", "/new")
+    assert await found(fs, "a", "/new") == []
+    with pytest.raises(PathNotFoundError):
+        await found(fs, "a", "/none")
     with pytest.raises(InvalidArgumentError):
         await found(fs, "#a")
 
@@ -309,10 +309,12 @@ async def test_a_search_finds_what_has_the_name(fs: S3kClient) -> None:
     await fs.delete("/d/2")
     await fs.exchange("/d/4", "/d/1")
     assert await found(fs, "even") == ["/d", "/d/1", "/e"]
-    assert await found(fs, "even", "/d") == ["/d", "/d/1"]
+    assert await found(fs, "even", "/d") == ["/d/1"]
+    assert [each.path async for each in fs.find(metadata="even", type="directory")] == ["/d"]
+    assert await found(fs, "even", "/e") == ["/e"]
     await fs.rename("/d", "/moved")
     assert await found(fs, "even") == ["/e", "/moved", "/moved/1"]
-    assert await found(fs, "even", "/moved") == ["/moved", "/moved/1"]
+    assert await found(fs, "even", "/moved") == ["/moved/1"]
     await fs.rename("/moved", "/again", atomic=False)
     assert await found(fs, "x") == ["/again/1", "/again/3", "/again/4", "/e"]
     await fs.delete("/again", recursive=True)
@@ -324,7 +326,7 @@ async def test_a_search_reads_all_pages(fs: S3kClient, monkeypatch: pytest.Monke
     monkeypatch.setattr("s3k_async.bulk.entry_attributes.PAGE", 7)
     for number in range(60):
         await fs.write(f"/d{number % 7}/{number}", b"", attributes=Attributes(metadata={"n": b""}))
-    paths = [each.path async for each in fs.find_with_metadata("n")]
+    paths = [each.path async for each in fs.find(metadata="n")]
     assert len(paths) == len(set(paths)) == 60
 
 

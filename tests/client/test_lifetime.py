@@ -75,6 +75,8 @@ VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
     "append": lambda fs: fs.append("/f", b"1"),
     "write_range": lambda fs: fs.write_range("/f", 0, b"1"),
     "truncate": lambda fs: fs.truncate("/f", 5),
+    "set_attributes": lambda fs: fs.set_attributes("/f", mode=1),
+    "find by metadata": lambda fs: drained(fs.find(metadata="n")),
     "concat": lambda fs: fs.concat("/f", ["/g"]),
     "compact": lambda fs: fs.compact("/f"),
     "makedirs": lambda fs: fs.makedirs("/d"),

@@ -61,7 +61,7 @@ async def state(fs: S3kClient) -> dict[str, Attributes]:
 async def check(fs: S3kClient, wanted: dict[str, Attributes]) -> None:
     """The attributes are as wanted, and the search finds what has the name, and nothing else."""
     assert await state(fs) == wanted
-    found = sorted([each.path async for each in fs.find_with_metadata("n")])
+    found = sorted([each.path async for each in fs.find(metadata="n")])
     assert found == sorted(path for path, each in wanted.items() if "n" in each.metadata)
     assert len(found) == LARGE - 2
 
@@ -92,7 +92,7 @@ async def test_fsck_compares_attributes_with_the_log(place: Yard) -> None:
     await place.volume.items.write(Update(key, Condition(), {"attrs": '{"mode":511}'}))
     assert (await fs.stat("/moved")).attributes.mode == 0o777
     assert await findings(place) == [("log_disagrees", "/moved")]
-    await repair_volume(place.volume)
+    await repair_volume(place.volume, dry_run=False)
     assert await findings(place) == []
     assert (await fs.stat("/moved")).attributes == Attributes(mode=0o777)
 

@@ -28,7 +28,7 @@ from s3k_async.errors import (
 from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.layouts.tree import path_index
 from s3k_async.migrate import LoadResult, dump_directories, dump_volume, load_volume
-from s3k_async.migrate.dump_format import DumpForm
+from s3k_async.migrate.dump_format import FORMAT, DumpForm
 from s3k_async.migrate.dump_reader import open_dump
 from s3k_async.model import LayoutName
 from s3k_async.table.keys import TRASH_ID
@@ -165,7 +165,7 @@ async def test_dumps_of_both_layouts_have_the_same_form(target: str) -> None:
         await dump(settings, target)
         lines = [json.loads(line) for line in text_of(target).splitlines()]
         names.append([list(line) for line in lines])
-        assert lines[0]["format"] == 1
+        assert lines[0]["format"] == FORMAT
     assert names[0] == names[1]
 
 

@@ -272,6 +272,7 @@ def stat(invocation: Invocation, paths: tuple[str, ...]) -> None:
     help="Modified after a time (2026-11-21T04:30, UTC by default) or within an age (2d).",
 )
 @click.option("--older", metavar="TIME", help="Modified before a time, or longer ago than an age.")
+@click.option("--metadata", metavar="NAME", help="With user metadata of that name, from an index.")
 @click.pass_obj
 def find(
     invocation: Invocation,
@@ -281,6 +282,7 @@ def find(
     sizes: tuple[str, ...],
     newer: str | None,
     older: str | None,
+    metadata: str | None,
 ) -> None:
     """Search for files and directories below PATH that match all conditions.
 
@@ -299,6 +301,7 @@ def find(
         "max_size": largest,
         "newer_than": time_or_age(newer, "--newer"),
         "older_than": time_or_age(older, "--older"),
+        "metadata": metadata,
     }
 
     async def work(clients: Clients) -> None:
