@@ -8,7 +8,7 @@ from types import MappingProxyType
 from s3k_async.attributes import AttributeChange, Attributes, check_name
 from s3k_async.bulk.entry_attributes import find_page, need_attributes, set_attributes
 from s3k_async.errors import MetadataNotFoundError
-from s3k_async.model import Entry, FileStatus
+from s3k_async.model import Entry, FileStatus, status_of
 from s3k_async.namespace.attribute_changes import change_pair
 from s3k_async.volumes.volume import Volume
 
@@ -68,6 +68,6 @@ async def objects_with(
     while True:
         left = limit - len(found)
         page, after = await find_page(volume, name, bucket, after=after, limit=left)
-        found += [status for status in page if status.is_file and status.committed]
+        found += [status_of(each) for each in page if each.committed]
         if not after or len(found) >= limit:
             return found, after
