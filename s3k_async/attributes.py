@@ -10,7 +10,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from s3k_async.errors import InvalidArgumentError, ItemFormatError
+from s3k_async.errors import (
+    ArgumentTypeError,
+    InvalidArgumentError,
+    ItemFormatError,
+    NameTooLongError,
+)
 
 __all__ = [
     "MAX_BYTES",
@@ -143,11 +148,15 @@ class AttributeChange:
 
 def check_name(name: str, path: str) -> None:
     """Raise InvalidArgumentError, with the path, for a name that no metadata value can have."""
-    if not name or name.startswith("#") or len(name) > MAX_NAME:
+    if not isinstance(name, str):
+        raise ArgumentTypeError(f"a metadata name is text, not {type(name).__name__}", path=path)
+    if len(name) > MAX_NAME:
+        raise NameTooLongError(
+            f"a metadata name has at most {MAX_NAME} characters, not {len(name):,}", path=path
+        )
+    if not name or name.startswith("#"):
         raise InvalidArgumentError(
-            f"the metadata name {name!r:.100} does not have 1 to {MAX_NAME} characters, or begins "
-            "with '#'",
-            path=path,
+            f"the metadata name {name!r} is empty or begins with '#'", path=path
         )
     try:
         name.encode()

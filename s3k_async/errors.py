@@ -6,7 +6,7 @@ its cause, and can be pickled (worker processes return errors to their parent).
     S3kError
     ├── path and tree  InvalidPathError, PathNotFoundError, PathExistsError, NotDirectoryError,
     │                  IsDirectoryError, DirectoryNotEmptyError, CrossVolumeError,
-    │                  UncommittedFileError, RenameIntoSelfError
+    │                  UncommittedFileError, RenameIntoSelfError, MetadataNotFoundError
     ├── concurrency    BusyError, ConflictError, LeaseExpiredError, OutcomeUnknownError,
     │                  PartialFailureError
     ├── data           CorruptDataError, DataMissingError, LogFormatError, ItemFormatError,
@@ -17,7 +17,7 @@ its cause, and can be pickled (worker processes return errors to their parent).
     │                  RequestTimeoutError, ThrottledError, ServiceError
     ├── client         ConfigError, UnsupportedError, ClosedClientError, WrongLoopError,
     │                  ForkedClientError, StreamClosedError, InvalidArgumentError,
-    │                  ArgumentTypeError
+    │                  ArgumentTypeError, NameTooLongError
     └── store          ConditionFailedError, TransactionConflictError, ResponseLostError,
                        BlobNotFoundError, BlobExistsError, BlobChangedError
 """
@@ -53,6 +53,8 @@ __all__ = [
     "ItemFormatError",
     "LeaseExpiredError",
     "LogFormatError",
+    "MetadataNotFoundError",
+    "NameTooLongError",
     "NoSpaceError",
     "NotAVolumeError",
     "NotDirectoryError",
@@ -157,6 +159,12 @@ class PathNotFoundError(S3kError, FileNotFoundError):
 
     code = "not_found"
     default_errno = errno.ENOENT
+
+
+class MetadataNotFoundError(PathNotFoundError):
+    """The object has no user metadata of the name."""
+
+    code = "metadata_not_found"
 
 
 class PathExistsError(S3kError, FileExistsError):
@@ -447,6 +455,13 @@ class ArgumentTypeError(InvalidArgumentError, TypeError):
     """An argument of the wrong type: text instead of bytes, a path that is not text."""
 
     code = "argument_type"
+
+
+class NameTooLongError(InvalidArgumentError):
+    """A name of the object API is too long: of a new bucket or of metadata, more than 64
+    characters; of another bucket or an object, more than the volume can hold."""
+
+    code = "name_too_long"
 
 
 class StreamClosedError(S3kError, OSError, ValueError):

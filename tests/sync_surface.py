@@ -1,4 +1,4 @@
-"""Writes the blocking client, transaction and trash from the asynchronous ones.
+"""Writes the blocking client, transaction, trash and object API from the asynchronous ones.
 
 python -m tests.sync_surface
 """
@@ -19,13 +19,15 @@ from typing import Final, TypeAlias
 from s3k_async._sync.sync_session import BlockingClient, BlockingTransaction, BlockingTrash
 from s3k_async.bulk.trash import Trash
 from s3k_async.client import S3kClient
+from s3k_async.objects.blocking_store import BlockingObjectStore
+from s3k_async.objects.object_store import ObjectStore
 from s3k_async.transaction import Transaction
 
 __all__ = ["TWINS", "Twin"]
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
-FOLDER: Final = Path(__file__).parents[1] / "s3k_async" / "_sync"
+PACKAGE: Final = Path(__file__).parents[1] / "s3k_async"
 
 TYPES: Final = (
     (r"\bOpening\[(\w+)\]", r"Sync\1"),
@@ -49,7 +51,7 @@ HEAD: Final = '''\
 
 from __future__ import annotations
 from collections.abc import Iterator
-from s3k_async._sync.sync_session import {base}
+from {base_module} import {base}
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async._sync.sync_transaction import SyncTransaction
 from s3k_async._sync.sync_trash import SyncTrash
@@ -73,6 +75,7 @@ class Twin:
     base: type
     """By hand: its docstring is that of the class, and its members are not generated."""
     file: str
+    """In the package."""
     receiver: str
     """The asynchronous object in the lambda of a verb."""
 
@@ -82,7 +85,7 @@ class Twin:
 
     @property
     def target(self) -> Path:
-        return FOLDER / self.file
+        return PACKAGE / self.file
 
     def source(self) -> str:
         """The text of the module."""
@@ -92,6 +95,7 @@ class Twin:
             origin=self.origin.__name__,
             imports="\n".join(ast.unparse(each) for each in module.body if _is_import(each)),
             base=self.base.__name__,
+            base_module=self.base.__module__,
             doc=textwrap.indent(f'"""{inspect.getdoc(self.base)}\n"""', "    "),
             verbs=textwrap.indent("\n".join(map(self._verb, self._verbs(module))), "    "),
         )
@@ -188,9 +192,10 @@ def _tidy(text: str, path: Path) -> str:
 
 
 TWINS: Final = (
-    Twin(S3kClient, BlockingClient, "sync_client.py", "fs"),
-    Twin(Transaction, BlockingTransaction, "sync_transaction.py", "tx"),
-    Twin(Trash, BlockingTrash, "sync_trash.py", "trash"),
+    Twin(S3kClient, BlockingClient, "_sync/sync_client.py", "fs"),
+    Twin(Transaction, BlockingTransaction, "_sync/sync_transaction.py", "tx"),
+    Twin(Trash, BlockingTrash, "_sync/sync_trash.py", "trash"),
+    Twin(ObjectStore, BlockingObjectStore, "objects/sync_store.py", "objects"),
 )
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("testing",),
-    ("__init__", "cli", "adapters", "spark"),
+    ("__init__", "cli", "adapters", "spark", "objects"),
     ("_sync",),
     (
         "client",

@@ -37,7 +37,13 @@ from s3k_async.transaction import Transaction
 if TYPE_CHECKING:
     from s3k_async.settings.keywords import Settings
 
-__all__ = ["BlockingClient", "BlockingTransaction", "BlockingTrash"]
+__all__ = [
+    "BlockingClient",
+    "BlockingTransaction",
+    "BlockingTrash",
+    "each_of_client",
+    "on_client",
+]
 
 T = TypeVar("T")
 B = TypeVar("B")
@@ -356,6 +362,18 @@ def _values(
     finally:
         # Not waited for: a generator may be finalised on any thread, the loop's own included.
         bridge.post(close)
+
+
+def on_client(fs: BlockingClient, verb: Verb[T]) -> T:
+    """The result of a coroutine over the asynchronous client below a blocking one."""
+    return fs._call(verb)  # noqa: SLF001 - hidden from users
+
+
+def each_of_client(
+    fs: BlockingClient, verb: Callable[[S3kClient], AsyncIterator[T]]
+) -> Iterator[T]:
+    """The values that the asynchronous client below a blocking one yields."""
+    return fs._each(verb)  # noqa: SLF001 - hidden from users
 
 
 def _unpickled(cls: type[BlockingClient], config: VolumeConfig) -> BlockingClient:

@@ -25,7 +25,7 @@ from s3k_async.namespace.ordered_walk import walk
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["copy"]
+__all__ = ["copied", "copy"]
 
 DIRECTORIES = 16
 """Directories that are created at the same time."""
@@ -47,7 +47,7 @@ async def copy(
         entry = await existing(origin.store, source)
         if not entry.is_dir:
             need_readable(entry)
-            upload = _copied(origin, entry, destination)
+            upload = copied(origin, entry, destination)
             tally.add(
                 await publish_new(
                     destination,
@@ -82,9 +82,9 @@ def _attributes(entry: Entry, destination: Volume) -> Attributes | None:
     return replace(Attributes.from_json(entry.attributes), read_only=False)
 
 
-def _copied(origin: Volume, entry: Entry, destination: Volume) -> Upload:
-    """Copies the data of the entry; if its version was replaced and collected meanwhile, that of
-    the present one."""
+def copied(origin: Volume, entry: Entry, destination: Volume) -> Upload:
+    """An upload that copies the data of the entry; if its version was replaced and collected
+    meanwhile, that of the present one."""
 
     async def upload(at: WriteTarget) -> Content:
         current = entry
@@ -156,14 +156,14 @@ class _TreeCopy:
             self._tally.add(made)
 
     def _file(self, entry: Entry, place: str) -> NewFile:
-        upload = _copied(self._origin, entry, self._destination)
+        upload = copied(self._origin, entry, self._destination)
         attributes = _attributes(entry, self._destination)
 
         async def alone() -> int:
-            copied = await publish_new(
+            published = await publish_new(
                 self._destination, place, upload, overwrite=self._overwrite, attributes=attributes
             )
-            return copied.size
+            return published.size
 
         is_large = entry.size >= LARGE
         held = entry.size if self._is_streamed else 0

@@ -65,9 +65,10 @@ async def publish_new(
     *,
     overwrite: bool,
     attributes: Attributes | None = None,
+    mtime_ms: int | None = None,
 ) -> Entry:
     """Upload and publish a file; the last writer wins. `attributes`: those of the file; None: a
-    file that is replaced keeps its own.
+    file that is replaced keeps its own. `mtime_ms`: its modification time; None is now.
 
     After a conflict it is retried for `Tuning.busy_timeout`; data that was uploaded for the same
     object id is used again, within the lease of the upload. Raises PathExistsError (not
@@ -100,6 +101,7 @@ async def publish_new(
                     replace(target, lease_ms=lease_ms),
                     content,
                     overwrite=overwrite,
+                    mtime_ms=mtime_ms,
                     attributes=stored,
                 )
             except ConflictError as error:

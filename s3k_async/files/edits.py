@@ -65,7 +65,9 @@ __all__ = [
     "compact",
     "concat",
     "need_extents",
+    "need_range",
     "open_appender",
+    "publish_range",
     "truncate",
     "write_range",
     "write_ranges",
@@ -107,7 +109,7 @@ async def append(volume: Volume, path: str, data: Buffer) -> Entry:
     """Add bytes at the end of a file; a missing one is created. Of several concurrent appends each
     is in the file, in some order."""
     view = bytes_of(data, path)
-    return await _change(volume, path, lambda extents: _appended(extents, view), blank=view)
+    return await _change(volume, path, lambda extents: _appended(extents, view), create=True)
 
 
 async def open_appender(volume: Callable[[], Volume], path: str) -> FileWriter:
@@ -161,47 +163,62 @@ class FileAppender(FileWriter):
                 volume, entry.path, lambda extents: _appended(extents, view), expected=entry.id
             )
         content = await self._upload.finish()
-        new = Extent(content.physical, 0, content.size, content.checksum)
-        uploads = _Uploads(volume.storage)
-        uploads.give([new], entry.id, entry.lease_ms)
-        return await _change(
-            volume,
-            entry.path,
-            lambda extents: [*_apart(extents), (new,)],
-            uploads=uploads,
-            expected=entry.id,
+        return await publish_range(
+            volume, entry.path, None, content, expected=entry.id, lease_ms=entry.lease_ms
         )
 
 
-async def write_range(volume: Volume, path: str, offset: int, data: Buffer) -> Entry:
+async def write_range(
+    volume: Volume, path: str, offset: int, data: Buffer, *, create: bool = False
+) -> Entry:
     """Replace the bytes of a file from an offset on, and extend it if they end after it. A gap
-    between its end and the offset becomes a hole, which reads as zeros."""
-    return await write_ranges(volume, path, [(offset, data)])
+    between its end and the offset becomes a hole, which reads as zeros. `create`: a missing file is
+    created."""
+    return await write_ranges(volume, path, [(offset, data)], create=create)
 
 
 async def write_ranges(
-    volume: Volume, path: str, ranges: Sequence[tuple[int, Buffer]], *, expected: str = ""
+    volume: Volume,
+    path: str,
+    ranges: Sequence[tuple[int, Buffer]],
+    *,
+    expected: str = "",
+    create: bool = False,
 ) -> Entry:
     """As `write_range`, of several ranges that do not overlap, in the order of their offsets and in
     one change. `expected`: the object id that the file must have, else ConflictError."""
     views = [(offset, bytes_of(data, path)) for offset, data in ranges]
     for offset, view in views:
-        _need_size(offset, path, "an offset")
-        _need_size(offset + len(view), path, "a size")
+        need_range(path, offset, len(view))
+    return await _change(
+        volume,
+        path,
+        lambda extents: _overwritten(extents, views),
+        expected=expected,
+        create=create,
+    )
+
+
+async def publish_range(
+    volume: Volume,
+    path: str,
+    offset: int | None,
+    content: Content,
+    *,
+    expected: str,
+    lease_ms: int,
+) -> Entry:
+    """As `write_range`, of bytes that were uploaded for the file with the object id `expected`;
+    None is its end. `lease_ms`: the end of the lease of the upload, epoch milliseconds. The upload
+    is removed if it was not published."""
+    new = Extent(content.physical, 0, content.size, content.checksum)
+    uploads = _Uploads(volume.storage)
+    uploads.give([new], expected, lease_ms)
 
     def edit(extents: tuple[Extent, ...]) -> Sequence[Run]:
-        size, end = _length(extents), 0
-        runs: list[Run] = []
-        for offset, view in views:
-            if not len(view):
-                continue
-            gap = [Extent("", 0, offset - max(size, end))] if offset > max(size, end) else []
-            runs += _apart(joined([*cut(extents, end, offset), *gap]))
-            runs.append((view,))
-            end = offset + len(view)
-        return [*runs, *_apart(cut(extents, end, size))]
+        return _overwritten(extents, [(_length(extents) if offset is None else offset, new)])
 
-    return await _change(volume, path, edit, expected=expected)
+    return await _change(volume, path, edit, uploads=uploads, expected=expected)
 
 
 async def truncate(volume: Volume, path: str, size: int, *, expected: str = "") -> Entry:
@@ -317,7 +334,7 @@ async def _change(
     path: str,
     edit: Edit,
     *,
-    blank: memoryview | None = None,
+    create: bool = False,
     uploads: _Uploads | None = None,
     expected: str = "",
     keeps_time: bool = False,
@@ -326,14 +343,14 @@ async def _change(
     """Publish the content that `edit` makes of a file's extents. No new version is made if nothing
     changes.
 
-    `blank`: the content of a file that does not exist, which is created then; None: it has to
-    exist. `uploads`: with objects that were uploaded for the file before. `expected`: the object id
-    that the file must have. `keeps_time`: the modification time stays. `skips`: whether nothing is
-    changed in a file with this content.
+    `create`: a file that does not exist is created; else it has to exist. `uploads`: with objects
+    that were uploaded for the file before. `expected`: the object id that the file must have.
+    `keeps_time`: the modification time stays. `skips`: whether nothing is changed in a file with
+    this content.
     """
     need_extents(volume, path)
     store = volume.store
-    prepare = store.prepare_existing if blank is None else store.prepare
+    prepare = store.prepare if create else store.prepare_existing
     race = ConflictBackoff(store)
     made = uploads or _Uploads(volume.storage)
     try:
@@ -464,6 +481,20 @@ def _apart(extents: Iterable[Extent]) -> list[Run]:
     return [(each,) for each in extents]
 
 
+def _overwritten(extents: Sequence[Extent], pieces: Iterable[tuple[int, Piece]]) -> list[Run]:
+    """The content with pieces at these offsets, which are in order and do not overlap."""
+    size, end = _length(extents), 0
+    runs: list[Run] = []
+    for offset, piece in pieces:
+        if not _size((piece,)):
+            continue
+        gap = [Extent("", 0, offset - max(size, end))] if offset > max(size, end) else []
+        runs += _apart(joined([*cut(extents, end, offset), *gap]))
+        runs.append((piece,))
+        end = offset + _size((piece,))
+    return [*runs, *_apart(cut(extents, end, size))]
+
+
 def _length(extents: Iterable[Extent]) -> int:
     return sum(each.length for each in extents)
 
@@ -587,6 +618,12 @@ def _rewrites(run: Run) -> int:
     """What joining the run to another one rewrites: nothing if it is to be written anyway."""
     only = run[0] if len(run) == 1 else None
     return only.length if isinstance(only, Extent) else 0
+
+
+def need_range(path: str, offset: int, length: int = 0) -> None:
+    """Raise ArgumentTypeError or InvalidArgumentError unless a file can have bytes in the range."""
+    _need_size(offset, path, "an offset")
+    _need_size(offset + length, path, "a size")
 
 
 def _need_size(value: int, path: str, what: str) -> None:

@@ -68,6 +68,7 @@ __all__ = [
     "need_process",
     "open_reader",
     "open_writer",
+    "reserve",
 ]
 
 _LOG = logging.getLogger(__name__)
@@ -223,26 +224,26 @@ async def open_writer(volume: Callable[[], Volume], path: str, *, exclusive: boo
     """
     opened = volume()
     with opened.calls.running():
-        target, entry = await _reserve(opened.store, path, exclusive=exclusive)
+        target, entry = await reserve(opened.store, path, exclusive=exclusive)
         upload = opened.storage.writer(target.object_id)
         return FileWriter(
             volume, entry, upload, reserved=target.current is None, chain=target.chain
         )
 
 
-async def _reserve(
-    store: MetadataStore, path: str, *, exclusive: bool
-) -> tuple[WriteTarget, Entry]:
+async def reserve(store: MetadataStore, path: str, *, exclusive: bool) -> tuple[WriteTarget, Entry]:
+    """Reserve a new path, or, unless `exclusive`, return the entry of the file that is there,
+    unchanged but for the lease of the writer. Raises as `open_writer`."""
     race = ConflictBackoff(store)
     reserved: list[Entry] = []
 
-    async def reserve(target: WriteTarget) -> None:
+    async def attempt(target: WriteTarget) -> None:
         reserved.append(await store.reserve(target, exclusive=exclusive))
 
     while True:
         target = await store.prepare(path)
         try:
-            await to_the_end(partial(reserve, target))
+            await to_the_end(partial(attempt, target))
         except ConflictError as error:
             await race.lost(error)
         except PathExistsError as error:

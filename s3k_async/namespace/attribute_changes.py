@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from s3k_async.attributes import AttributeChange, Attributes
@@ -18,7 +19,7 @@ from s3k_async.namespace.layout import ConfirmedChain
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import to_item, unchanged
 
-__all__ = ["change_attributes"]
+__all__ = ["change_attributes", "change_pair"]
 
 
 async def change_attributes(
@@ -54,6 +55,54 @@ async def change_attributes(
             return await _write(store, entry, after, chain)
         except ConflictError as error:
             await race.lost(error)
+
+
+async def change_pair(
+    store: MetadataStore,
+    first: str,
+    second: str,
+    edit: Callable[[Attributes, Attributes], tuple[Attributes, Attributes]],
+) -> tuple[Entry, Entry]:
+    """Change the attributes of two different entries in one transaction. Raises as
+    `change_attributes`."""
+    race = ConflictBackoff(store)
+    while True:
+        since = store.runtime.monotonic()
+        one, two = [(await store.settled(path))[0] for path in (first, second)]
+        for entry in (one, two):
+            if entry.is_reservation:
+                raise UncommittedFileError("the file is being written", path=entry.path)
+        changed = edit(Attributes.from_json(one.attributes), Attributes.from_json(two.attributes))
+        pair = [
+            (
+                entry,
+                replace(
+                    entry,
+                    version=entry.version + 1,
+                    attributes=attributes.checked(entry.path).to_json(),
+                    operation=store.runtime.uuid(),
+                ),
+            )
+            for entry, attributes in zip((one, two), changed, strict=True)
+        ]
+        if all(before.attributes == after.attributes for before, after in pair):
+            return one, two
+        try:
+            await store.transact(
+                [store.changes.operation("update", before, after) for before, after in pair],
+                [Put(to_item(after, store.keys), unchanged(before)) for before, after in pair],
+                [after for _, after in pair if after.directory],
+                since,
+            )
+        except ConditionFailedError as error:
+            await store.resolve_refusal(error, first)
+            await race.lost(
+                ConflictError("another client kept changing one of the entries", path=first)
+            )
+        except ConflictError as error:
+            await race.lost(error)
+        else:
+            return pair[0][1], pair[1][1]
 
 
 async def _write(

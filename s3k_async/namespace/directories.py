@@ -115,9 +115,10 @@ class DirectoryStore(EntryReader):
             raise ReadOnlyVolumeError("the volume is open for reading only", path=path)
 
     async def make_directory(
-        self, path: str, *, parents: bool = True, exist_ok: bool = True
+        self, path: str, *, parents: bool = True, exist_ok: bool = True, attributes: str = ""
     ) -> Entry:
         """Create a directory, with `parents` its missing ancestors too, and return it.
+        `attributes`: of a new one, in their stored form.
 
         Raises PathExistsError (a file is there; or a directory, unless `exist_ok`),
         NotDirectoryError (the path leads through a file), PathNotFoundError (no parent, and not
@@ -141,7 +142,7 @@ class DirectoryStore(EntryReader):
             if not parents and len(chain) > 1 and chain[-2][1] is None:
                 raise PathNotFoundError("no such parent directory", path=chain[-2][0])
             try:
-                return self._seen(await self.make_missing(chain))
+                return self._seen(await self.make_missing(chain, attributes=attributes))
             except ConditionFailedError as error:
                 self.still_time(deadline, path)
                 await self.resolve_refusal(error, path)
@@ -160,11 +161,13 @@ class DirectoryStore(EntryReader):
         made = Entry(path, True, self.runtime.uuid(), 1, now // 1000, now, operation=operation)
         return self.keys.placed(made, parent.id)
 
-    async def make_missing(self, chain: Chain, *checks: Check) -> Entry:
+    async def make_missing(self, chain: Chain, *checks: Check, attributes: str = "") -> Entry:
         """Create the missing directories of a chain. Raises ConditionFailedError when the chain has
         changed or carries an intent, or one of the checks fails.
         """
         made, bases = self.missing_directories(chain)
+        if made and attributes:
+            made[-1] = replace(made[-1], attributes=attributes)
         since = self.runtime.monotonic()
         for base in bases:
             await self.resolve(base)

@@ -159,9 +159,9 @@ class MetadataStore(DirectoryStore):
         mtime_ms: int | None = None,
         attributes: str | None = None,
     ) -> Entry:
-        """Publish `content` as the file at the target, in one write. `mtime_ms`: the modification
-        time of an existing file; None is now. `attributes`: in their stored form; None: an existing
-        file keeps its own.
+        """Publish `content` as the file at the target, in one write. `mtime_ms`: its modification
+        time; None is now. `attributes`: in their stored form; None: an existing file keeps its
+        own.
 
         Raises PathExistsError (an entry exists, and not `overwrite`), ConflictError (the path has
         changed since `prepare`; prepare again), LeaseExpiredError, NotDirectoryError, BusyError.
@@ -175,7 +175,7 @@ class MetadataStore(DirectoryStore):
                 target.current, content, target.chain, mtime_ms=mtime_ms, attributes=attributes
             )
         try:
-            return await self._create(target, content, attributes or "")
+            return await self._create(target, content, attributes or "", mtime_ms)
         except PathExistsError as error:
             if not overwrite:
                 raise
@@ -314,7 +314,11 @@ class MetadataStore(DirectoryStore):
     # Writing a file
 
     async def _create(
-        self, target: WriteTarget, content: Content | None, attributes: str = ""
+        self,
+        target: WriteTarget,
+        content: Content | None,
+        attributes: str = "",
+        mtime_ms: int | None = None,
     ) -> Entry:
         """Create a file: committed at once with `content`, else as a reservation. Raises
         PathExistsError."""
@@ -330,7 +334,8 @@ class MetadataStore(DirectoryStore):
             if content is None:
                 entry = replace(blank, operation=operation)
             else:
-                entry = blank.with_content(content, mtime_ms=blank.mtime_ms, operation=operation)
+                modified = blank.mtime_ms if mtime_ms is None else mtime_ms
+                entry = blank.with_content(content, mtime_ms=modified, operation=operation)
             late = self.runtime.monotonic() >= deadline
             try:
                 return await self._create_once(

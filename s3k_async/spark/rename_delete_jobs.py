@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from s3k_async._sync.sync_client import S3kSyncClient
+from s3k_async._sync.sync_session import on_client
 from s3k_async.bulk.expected_objects import ExpectedObject, delete_expected, rename_expected
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError, S3kError
 from s3k_async.model import FileStatus
@@ -40,7 +41,6 @@ from s3k_async.spark.path_tasks import (
 )
 from s3k_async.spark.runner import AnyVolume, JobRun
 from s3k_async.spark.task_rows import Batches, column_batch, error_fields
-from s3k_async.spark.worker_client import on_client
 
 __all__ = ["delete_files", "rename_files"]
 

@@ -16,6 +16,7 @@ from s3k_async._core.paths import normalize
 from s3k_async._sync.loop_thread import current_bridge
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async._sync.sync_files import SyncFileReader
+from s3k_async._sync.sync_session import on_client
 from s3k_async.client import S3kClient, reader_of
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.files.open_files import FileReader
@@ -23,7 +24,6 @@ from s3k_async.listing.hive_partitions import partition_values
 from s3k_async.model import Entry
 from s3k_async.namespace.addresses import inside
 from s3k_async.spark.source_filters import ColumnFilter
-from s3k_async.spark.worker_client import on_client
 
 __all__ = [
     "ReadSplit",

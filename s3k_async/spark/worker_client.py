@@ -13,14 +13,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from typing import Final, TypeAlias, TypeVar
 
 from s3k_async._sync.sync_client import S3kSyncClient
-from s3k_async.client import S3kClient, volume_of
+from s3k_async._sync.sync_session import on_client
+from s3k_async.client import volume_of
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import VolumeMismatchError, VolumeNotFoundError
 from s3k_async.settings import with_local_secrets
 from s3k_async.txn.volume_record import RECORD_KEY, VolumeRecord
 from s3k_async.volumes import Volume
 
-__all__ = ["Work", "client", "each_partition", "each_value", "on_client", "on_volume"]
+__all__ = ["Work", "client", "each_partition", "each_value", "on_volume"]
 
 T = TypeVar("T")
 Row = TypeVar("Row")
@@ -73,11 +74,6 @@ def each_partition(
             on_volume(fs, lambda volume: volume.log.drained())
 
     return of_partition
-
-
-def on_client(fs: S3kSyncClient, call: Callable[[S3kClient], Awaitable[T]]) -> T:
-    """The result of a coroutine over the asynchronous client below a blocking one."""
-    return fs._call(call)  # noqa: SLF001 - hidden from users
 
 
 def on_volume(fs: S3kSyncClient, call: Callable[[Volume], Awaitable[T]]) -> T:

@@ -18,14 +18,16 @@ from s3k_async.bulk.staged_uploads import StagedWriter
 from s3k_async.bulk.trash import Trash
 from s3k_async.client import S3kClient
 from s3k_async.files.open_files import FileReader, FileWriter
+from s3k_async.objects import ObjectStore, SyncObjectStore
 from s3k_async.transaction import Transaction
 from tests.sync_surface import TWINS, Twin
 
-CLIENTS = (S3kClient, Transaction, Trash)
+CLIENTS = (S3kClient, Transaction, Trash, ObjectStore)
 PAIRS = [
     (S3kClient, S3kSyncClient),
     (Transaction, SyncTransaction),
     (Trash, SyncTrash),
+    (ObjectStore, SyncObjectStore),
     (FileReader, SyncFileReader),
     (FileWriter, SyncFileWriter),
     (StagedWriter, SyncStagedWriter),

@@ -56,6 +56,7 @@ CACHE_DIRECTORY = "tests/cache/test_cache_directory.py"
 GC_EXTENTS = "tests/integrity/test_extents.py"
 ATTRIBUTES = "tests/client/test_attributes.py"
 GC_ATTRIBUTES = "tests/integrity/test_attributes.py"
+PAGING = "tests/objects/test_paging.py"
 DIRECTORY_RACES = (
     "tests/layouts/test_directory_races.py::test_two_clients_in_every_order_of_their_requests"
 )
@@ -1646,7 +1647,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "extents: a change in place that creates directories",
         "files/edits.py",
-        "    prepare = store.prepare_existing if blank is None else store.prepare\n",
+        "    prepare = store.prepare if create else store.prepare_existing\n",
         "    prepare = store.prepare\n",
         f"{EDITS}::test_the_directories_of_a_removed_file_are_not_made_again",
     ),
@@ -1957,5 +1958,33 @@ DEFECTS: tuple[Defect, ...] = (
         "        if now / 1000 - used > TOUCH_SECONDS:\n",
         "        if not used:\n",
         f"{CACHE_DIRECTORY}::test_above_it_the_blocks_unused_for_longest_go_until_the_low_one",
+    ),
+    Defect(
+        "objects: a page that begins with a directory it has left",
+        "listing/file_pages.py",
+        "        levels = [(base, begin[0])]\n",
+        '        levels = [(base, "")]\n',
+        f"{PAGING}::test_a_page_begins_after_any_key",
+    ),
+    Defect(
+        "objects: a prefix without the object of that name",
+        "listing/file_pages.py",
+        "            return [self._name], True\n",
+        "            return [self._name], False\n",
+        f"{PAGING}::test_pages_hold_everything_once_in_order",
+    ),
+    Defect(
+        "objects: a bucket that is created by its first object",
+        "objects/object_store.py",
+        "        await self._need_bucket(bucket_path(bucket))\n        return path\n",
+        "        return path\n",
+        "tests/objects/test_objects.py::test_nothing_is_created_in_a_missing_bucket",
+    ),
+    Defect(
+        "objects: a range that is written at the start of a new object",
+        "files/range_writer.py",
+        "        if self._offset and content.size:\n",
+        "        if content.size > self._offset > 0:\n",
+        "tests/objects/test_objects.py::test_write_copy",
     ),
 )

@@ -1,0 +1,80 @@
+"""Buckets as directories: statistics, purge, and the removal of directories without objects."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from s3k_async.client import S3kClient
+from s3k_async.errors import DirectoryNotEmptyError, PathNotFoundError
+from s3k_async.listing.listings import pages_of
+from s3k_async.model import ChangeResult, FileStatus
+from s3k_async.objects.object_info import BucketInfo, bucket_info
+
+__all__ = ["purge", "remove_empty", "with_statistics"]
+
+PURGED: Final = 1000
+"""Objects that are deleted together."""
+
+
+async def with_statistics(client: S3kClient, bucket: FileStatus) -> BucketInfo:
+    """A bucket with the totals of its objects, from a listing of all of them. Raises
+    PathNotFoundError, BusyError."""
+    count = total = 0
+    newest: int | None = None
+    async for page in pages_of(client.list(bucket.path, recursive=True)):
+        for status in page:
+            if status.is_file:
+                count += 1
+                total += status.size
+                newest = max(status.mtime_ms, newest or status.mtime_ms)
+    return bucket_info(bucket, objects=count, size=total, newest_ms=newest)
+
+
+async def purge(client: S3kClient, path: str) -> ChangeResult:
+    """Delete all files below a directory, and the directories below it that are empty then. The
+    result counts the files, and lists those that could not be deleted."""
+    done = ChangeResult()
+    async for paths in _chunks(client.list(path, recursive=True)):
+        more = await client.delete_many(paths, missing_ok=True)
+        done = ChangeResult(
+            done.files + more.files,
+            0,
+            done.bytes + more.bytes,
+            done.failures + more.failures,
+        )
+    async for status in client.list(path):
+        if status.is_dir:
+            await remove_empty(client, status.path)
+    return done
+
+
+async def _chunks(found: AsyncIterator[FileStatus]) -> AsyncIterator[list[str]]:
+    paths: list[str] = []
+    async for status in found:
+        if status.is_file:
+            paths.append(status.path)
+        if len(paths) == PURGED:
+            yield paths
+            paths = []
+    if paths:
+        yield paths
+
+
+async def remove_empty(client: S3kClient, path: str) -> bool:
+    """Remove a directory and those below it, unless there is a file: then, or if a file is at the
+    path, nothing is removed and False returned. Each is removed on the condition that it is empty.
+    """
+    found = [path]
+    try:
+        async for status in client.list(path, recursive=True, include_uncommitted=True):
+            if status.is_file:
+                return False
+            found.append(status.path)
+    except PathNotFoundError:
+        return True
+    done = await client.delete_many(found, missing_ok=True)
+    for _, error in done.failures:
+        if not isinstance(error, DirectoryNotEmptyError):
+            raise error
+    return not done.failures

@@ -1,0 +1,134 @@
+"""Local files as sources and targets of objects: a path, or an open binary file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from functools import partial
+from typing import Final, Protocol, TypeAlias
+
+from anyio.to_thread import run_sync
+
+from s3k_async.bulk import local_tree
+from s3k_async.errors import ArgumentTypeError, EndOfFileError
+
+__all__ = ["CHUNK", "BinarySource", "BinaryTarget", "Source", "Target", "pieces", "store_pieces"]
+
+CHUNK: Final = 8 * 1024 * 1024
+"""Most bytes of a piece."""
+
+
+class BinarySource(Protocol):
+    """A file that is open to read bytes."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class BinaryTarget(Protocol):
+    """A file that is open to write bytes."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+Source: TypeAlias = str | os.PathLike[str] | BinarySource
+"""A local path, read from its start; or an open file, from its position."""
+Target: TypeAlias = str | os.PathLike[str] | BinaryTarget
+"""A local path, whose file is replaced; or an open file, written at its position."""
+
+
+async def pieces(source: Source, offset: int, size: int | None) -> AsyncGenerator[bytes, None]:
+    """The bytes of a local file from an offset on, at most `size` of them, in pieces of up to
+    CHUNK.
+
+    Raises ArgumentTypeError (neither a path nor a binary file), PathNotFoundError,
+    UnsupportedError (not a regular file), PermissionDeniedError.
+    """
+    found = (
+        _of_path(os.fspath(source), offset)
+        if isinstance(source, str | os.PathLike)
+        else _of_file(source, offset)
+    )
+    left = size
+    async with aclosing(found) as parts:
+        async for part in parts:
+            piece = part if left is None else part[:left]
+            if piece:
+                yield piece
+            if left is not None:
+                left -= len(piece)
+                if not left:
+                    return
+
+
+async def _of_path(path: str, position: int) -> AsyncGenerator[bytes, None]:
+    descriptor, _ = await run_sync(local_tree.open_regular, path)
+    try:
+        while piece := await run_sync(local_tree.read, descriptor, path, position, CHUNK):
+            yield piece
+            position += len(piece)
+    finally:
+        os.close(descriptor)
+
+
+async def _of_file(file: BinarySource, offset: int) -> AsyncGenerator[bytes, None]:
+    read = getattr(file, "read", None)
+    if read is None:
+        raise ArgumentTypeError(
+            f"a source is a path or an open binary file, not {type(file).__name__}"
+        )
+    skip = offset
+    while piece := await run_sync(partial(_read, file, min(CHUNK, skip) if skip else CHUNK)):
+        if skip:
+            skip -= len(piece)
+        else:
+            yield piece
+
+
+def _read(file: BinarySource, size: int) -> bytes:
+    with local_tree.local_errors(_name(file)):
+        piece = file.read(size)
+    if not isinstance(piece, bytes | bytearray | memoryview):
+        raise ArgumentTypeError(f"a source has bytes, not {type(piece).__name__}: open it in `rb`")
+    return bytes(piece)
+
+
+async def store_pieces(parts: AsyncIterator[bytes], target: Target) -> int:
+    """Write pieces to a local file, and return the number of bytes. The file at a path appears
+    complete, or stays as it was.
+
+    Raises ArgumentTypeError (neither a path nor a binary file), IsDirectoryError,
+    PathNotFoundError (no such directory), NoSpaceError, PermissionDeniedError, UnsupportedError (a
+    path of a device or a pipe).
+    """
+    written = 0
+    if isinstance(target, str | os.PathLike):
+        path = os.fspath(target)
+        async with local_tree.appearing(path) as descriptor:
+            async for piece in parts:
+                await run_sync(local_tree.write, descriptor, path, piece)
+                written += len(piece)
+        return written
+    if getattr(target, "write", None) is None:
+        raise ArgumentTypeError(
+            f"a target is a path or an open binary file, not {type(target).__name__}"
+        )
+    async for piece in parts:
+        await run_sync(_write, target, piece)
+        written += len(piece)
+    return written
+
+
+def _write(file: BinaryTarget, data: bytes) -> None:
+    """Write all bytes, to a file without a buffer, too, which may write only some at a time."""
+    view = memoryview(data)
+    with local_tree.local_errors(_name(file)):
+        while view:
+            done = file.write(bytes(view) if len(view) < len(data) else data)
+            if done == 0:
+                raise EndOfFileError("the file accepts no more bytes", path=_name(file))
+            view = view[done if isinstance(done, int) else len(view) :]
+
+
+def _name(file: object) -> str:
+    return str(getattr(file, "name", type(file).__name__))
