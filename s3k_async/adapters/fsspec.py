@@ -28,10 +28,9 @@ from s3k_async.adapters.fsspec_files import (
     S3kWriteFile,
 )
 from s3k_async.adapters.fsspec_listing import is_reserved, status_of
-from s3k_async.adapters.fsspec_reading import FILES, ReadableFileSystem
+from s3k_async.adapters.fsspec_reading import FILES
 from s3k_async.adapters.fsspec_transfer import GatheredWrites, gathered_writes, upload
-from s3k_async.adapters.fsspec_update import S3kUpdateFile
-from s3k_async.backends.ports.blobs import Buffer
+from s3k_async.adapters.fsspec_update import S3kUpdateFile, UpdatableFileSystem
 from s3k_async.bulk.expected_objects import delete_seen
 from s3k_async.client import S3kClient, reader_of, volume_of
 from s3k_async.errors import (
@@ -43,7 +42,7 @@ from s3k_async.errors import (
     PathNotFoundError,
     UnsupportedError,
 )
-from s3k_async.files.edits import need_extents, truncate, write_ranges
+from s3k_async.files.edits import need_extents
 from s3k_async.files.open_files import FileWriter, check_mode
 from s3k_async.model import ROOT, Entry, FileStatus
 from s3k_async.storage.extents import extents_of
@@ -54,7 +53,7 @@ GATHERED = 200
 """Files of one `put` in flight, of which small ones are written together."""
 
 
-class S3kFileSystem(ReadableFileSystem):
+class S3kFileSystem(UpdatableFileSystem):
     """A volume for fsspec, with the promises of the client (`s3k_async.S3kClient`).
 
     `volume` is that of `S3kClient`: `s3k://name`, `./directory`, or nothing for the configured
@@ -497,19 +496,6 @@ class S3kFileSystem(ReadableFileSystem):
         need_extents(volume_of(await self._client()), entry.path)
         extents_of(entry.content, entry.id)
         return entry
-
-    async def change(self, entry: Entry, ranges: Sequence[tuple[int, Buffer]]) -> Entry:
-        """Write ranges of the file in the entry, in one change. Raises ConflictError if another
-        file, or none, is at its path."""
-        volume = volume_of(await self._client())
-        with volume.calls.running():
-            return await write_ranges(volume, entry.path, ranges, expected=entry.id)
-
-    async def resize(self, entry: Entry, size: int) -> Entry:
-        """Give the file in the entry a size. Raises as `change`."""
-        volume = volume_of(await self._client())
-        with volume.calls.running():
-            return await truncate(volume, entry.path, size, expected=entry.id)
 
     # Blocking forms
 

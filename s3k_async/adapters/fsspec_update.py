@@ -6,26 +6,47 @@ import io
 import os
 import warnings
 from bisect import bisect_right
+from collections.abc import Sequence
 from operator import itemgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from s3k_async.adapters.fsspec_reading import ReadableFileSystem
+from s3k_async.client import volume_of
 from s3k_async.errors import InvalidArgumentError, StreamClosedError
+from s3k_async.files.edits import truncate, write_ranges
 from s3k_async.files.open_files import bytes_of, need_process
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-    from s3k_async.adapters.fsspec import S3kFileSystem
+    from s3k_async.backends.ports.blobs import Buffer
     from s3k_async.model import Entry
 
-__all__ = ["HELD_BYTES", "HELD_RANGES", "S3kUpdateFile"]
+__all__ = ["HELD_BYTES", "HELD_RANGES", "S3kUpdateFile", "UpdatableFileSystem"]
 
 HELD_BYTES: Final = 32 * 1024 * 1024
 """Written bytes that a file holds before it applies them by itself."""
 HELD_RANGES: Final = 4096
 """Separate ranges of written bytes that it holds: each takes memory, however short it is, and time
 when it is applied."""
+
+
+class UpdatableFileSystem(ReadableFileSystem):
+    """Changes of files in place."""
+
+    async def change(self, entry: Entry, ranges: Sequence[tuple[int, Buffer]]) -> Entry:
+        """Write ranges of the file in the entry, in one change. Raises ConflictError if another
+        file, or none, is at its path."""
+        volume = volume_of(await self._client())
+        with volume.calls.running():
+            return await write_ranges(volume, entry.path, ranges, expected=entry.id)
+
+    async def resize(self, entry: Entry, size: int) -> Entry:
+        """Give the file in the entry a size. Raises as `change`."""
+        volume = volume_of(await self._client())
+        with volume.calls.running():
+            return await truncate(volume, entry.path, size, expected=entry.id)
 
 
 class S3kUpdateFile(io.RawIOBase):
@@ -40,7 +61,7 @@ class S3kUpdateFile(io.RawIOBase):
 
     mode = "r+b"
 
-    def __init__(self, fs: S3kFileSystem, entry: Entry) -> None:
+    def __init__(self, fs: UpdatableFileSystem, entry: Entry) -> None:
         super().__init__()
         self.fs = fs
         self.path = entry.path

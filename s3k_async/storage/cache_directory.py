@@ -107,7 +107,7 @@ class CacheUsage:
     """The latest use."""
 
 
-class _File(NamedTuple):
+class _StoredBlock(NamedTuple):
     """A file of the cache. Files sort in the order of eviction: by last use, then by size."""
 
     used: int
@@ -269,13 +269,13 @@ class CacheDirectory:
                 os.rmdir(os.path.join(self._folder, shard))
         return done
 
-    def _pass(self, age: float) -> tuple[Eviction, int, list[_File]]:
+    def _pass(self, age: float) -> tuple[Eviction, int, list[_StoredBlock]]:
         """Remove what is too old; returns that, the bytes that are left, and the first files to
         evict."""
         now = self._runtime.now_ms() / 1000
         done, total = Eviction(), 0
 
-        def left() -> Iterator[_File]:
+        def left() -> Iterator[_StoredBlock]:
             nonlocal done, total
             for file in self._all_files(temporary=True):
                 if file.is_expired(now, age):
@@ -288,11 +288,11 @@ class CacheDirectory:
         oldest = heapq.nsmallest(ROUND, left())
         return done, total, oldest
 
-    def _all_files(self, *, temporary: bool = False) -> Iterator[_File]:
+    def _all_files(self, *, temporary: bool = False) -> Iterator[_StoredBlock]:
         for shard in SHARDS:
             yield from self._files(shard, temporary=temporary)
 
-    def _files(self, shard: str, *, temporary: bool = False) -> Iterator[_File]:
+    def _files(self, shard: str, *, temporary: bool = False) -> Iterator[_StoredBlock]:
         """The files of a directory that the cache has written. Others are left alone."""
         try:
             found = os.scandir(os.path.join(self._folder, shard))
@@ -305,7 +305,7 @@ class CacheDirectory:
                 ):
                     with suppress(FileNotFoundError):
                         facts = each.stat(follow_symlinks=False)
-                        yield _File(int(facts.st_mtime), facts.st_size, each.path)
+                        yield _StoredBlock(int(facts.st_mtime), facts.st_size, each.path)
 
     def _file(self, name: BlockName) -> str:
         file = name.file
@@ -319,7 +319,7 @@ class CacheDirectory:
             with suppress(OSError):
                 os.utime(descriptor, ns=(now * 1_000_000, now * 1_000_000))
 
-    def _evicted(self, file: _File) -> Eviction:
+    def _evicted(self, file: _StoredBlock) -> Eviction:
         """Remove a file, if another process has not."""
         return Eviction(not file.is_temporary, file.size) if self._remove(file.path) else Eviction()
 

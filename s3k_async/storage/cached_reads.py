@@ -38,7 +38,7 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _Block: TypeAlias = bytes | memoryview
 
 
-class _Source(NamedTuple):
+class _CachedObject(NamedTuple):
     """A physical object. `size`: bytes, None if it is not known."""
 
     blobs: BlobStore
@@ -101,7 +101,7 @@ class CachedReads:
     ) -> bytes:
         """Bytes [start, end) of a physical object, truncated at its end. `size`: its size, if it is
         known. Raises the errors of `BlobStore.get`."""
-        return b"".join(await self._pieces(_Source(blobs, key, size), start, end))
+        return b"".join(await self._pieces(_CachedObject(blobs, key, size), start, end))
 
     async def get_into(
         self, blobs: BlobStore, key: str, start: int, buffer: memoryview, *, size: int | None
@@ -109,7 +109,9 @@ class CachedReads:
         """As `get`, into a buffer; returns the number of bytes. Nothing is written to the buffer
         after the end of the call."""
         position = 0
-        for piece in await self._pieces(_Source(blobs, key, size), start, start + len(buffer)):
+        for piece in await self._pieces(
+            _CachedObject(blobs, key, size), start, start + len(buffer)
+        ):
             buffer[position : position + len(piece)] = piece
             position += len(piece)
         return position
@@ -133,7 +135,7 @@ class CachedReads:
         if self._sweep is not None:
             await asyncio.wait([self._sweep])
 
-    async def _pieces(self, source: _Source, start: int, end: int) -> list[_Block]:
+    async def _pieces(self, source: _CachedObject, start: int, end: int) -> list[_Block]:
         """The bytes of a range, in order."""
         if source.size is not None:
             end = min(end, source.size)
@@ -145,7 +147,7 @@ class CachedReads:
             pieces.append(memoryview(blocks[number])[max(0, start - begin) : end - begin])
         return pieces
 
-    async def _blocks(self, source: _Source, numbers: Sequence[int]) -> dict[int, _Block]:
+    async def _blocks(self, source: _CachedObject, numbers: Sequence[int]) -> dict[int, _Block]:
         """Blocks of an object by their numbers: those that another read is getting from there, the
         others from the disk or the source."""
         found: dict[int, _Block] = {}
@@ -163,7 +165,7 @@ class CachedReads:
                     found[number] = flight.result()
         return found
 
-    async def _fly(self, source: _Source, numbers: Sequence[int]) -> dict[int, _Block]:
+    async def _fly(self, source: _CachedObject, numbers: Sequence[int]) -> dict[int, _Block]:
         """Get blocks that no other read is getting. Those who wait for them get the same error; a
         cancellation leaves it to one of them."""
         loop = asyncio.get_running_loop()
@@ -191,7 +193,7 @@ class CachedReads:
                 flight.cancel()
         return {number: flight.result() for number, flight in flights.items()}
 
-    async def _load(self, source: _Source, numbers: Sequence[int]) -> dict[int, _Block]:
+    async def _load(self, source: _CachedObject, numbers: Sequence[int]) -> dict[int, _Block]:
         """The blocks that the disk has, counted as hits."""
         if source.key in self._distrusted:
             return {}
@@ -218,7 +220,7 @@ class CachedReads:
         return found
 
     async def _fetch(
-        self, source: _Source, run: range, flights: Mapping[int, asyncio.Future[_Block]]
+        self, source: _CachedObject, run: range, flights: Mapping[int, asyncio.Future[_Block]]
     ) -> None:
         """Get adjacent blocks by one request, and store them."""
         start, end = run.start * self._block, run.stop * self._block
@@ -309,7 +311,7 @@ class CachedReads:
     def _name(self, key: str, number: int) -> BlockName:
         return BlockName(self._scope, key, self._block, number)
 
-    def _length(self, source: _Source, number: int) -> int | None:
+    def _length(self, source: _CachedObject, number: int) -> int | None:
         """Bytes of a block; None if the size of the object is not known."""
         if source.size is None:
             return None
