@@ -6,7 +6,7 @@ its cause, and can be pickled (worker processes return errors to their parent).
     S3kError
     ├── path and tree  InvalidPathError, PathNotFoundError, PathExistsError, NotDirectoryError,
     │                  IsDirectoryError, DirectoryNotEmptyError, CrossVolumeError,
-    │                  UncommittedFileError, RenameIntoSelfError
+    │                  UncommittedFileError, RenameIntoSelfError, UploadNotFoundError
     ├── concurrency    BusyError, ConflictError, LeaseExpiredError, OutcomeUnknownError,
     │                  PartialFailureError
     ├── data           CorruptDataError, DataMissingError, LogFormatError, ItemFormatError,
@@ -73,6 +73,7 @@ __all__ = [
     "UncommittedFileError",
     "UnreachableError",
     "UnsupportedError",
+    "UploadNotFoundError",
     "VolumeExistsError",
     "VolumeFormatError",
     "VolumeMismatchError",
@@ -157,6 +158,13 @@ class PathNotFoundError(S3kError, FileNotFoundError):
 
     code = "not_found"
     default_errno = errno.ENOENT
+
+
+class UploadNotFoundError(PathNotFoundError):
+    """No multipart upload has the id: it was completed or aborted, has expired, or never existed.
+    `path` is the id."""
+
+    code = "upload_not_found"
 
 
 class PathExistsError(S3kError, FileExistsError):

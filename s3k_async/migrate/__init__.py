@@ -1,7 +1,7 @@
 """Migration: dump, load and reshard of tables; change of the layout; retirement of 1.0 volumes."""
 
 from s3k_async.migrate.dump import DumpResult, dump_volume
-from s3k_async.migrate.extents import enable_extents
+from s3k_async.migrate.features import Feature, enable_feature
 from s3k_async.migrate.layout_change import LayoutResult, change_layout
 from s3k_async.migrate.load import LoadResult, load_volume
 from s3k_async.migrate.reshard import ReshardResult, reshard_volume
@@ -9,13 +9,14 @@ from s3k_async.migrate.retirement import Retirement, retire_log
 
 __all__ = [
     "DumpResult",
+    "Feature",
     "LayoutResult",
     "LoadResult",
     "ReshardResult",
     "Retirement",
     "change_layout",
     "dump_volume",
-    "enable_extents",
+    "enable_feature",
     "load_volume",
     "reshard_volume",
     "retire_log",

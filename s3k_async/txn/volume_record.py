@@ -77,6 +77,7 @@ __all__ = [
     "TAG",
     "TRASH_RETENTION",
     "TREE",
+    "UPLOADS",
     "VolumeRecord",
     "beside",
     "change_trash_retention",
@@ -109,9 +110,12 @@ TREE: Final = "tree"
 """The flag of a volume of layout `tree`."""
 EXTENTS: Final = "extents"
 """The flag of a volume in which files may have extents (`storage.extents`)."""
+UPLOADS: Final = "uploads"
+"""The flag of a volume with multipart uploads (`txn.upload_records`), whose parts no entry names.
+"""
 _DRAFT: Final = "tree-draft"
 """The flag of layout `tree` before its format was final, in unreleased versions."""
-FLAGS: Final = frozenset({SCOPED, TREE, EXTENTS})
+FLAGS: Final = frozenset({SCOPED, TREE, EXTENTS, UPLOADS})
 """Features that this version supports. A record with any other is refused."""
 SCOPE: Final = "s3k-"
 """Prefix of scopes. S3-FileSystem 1.0 lists, and deletes, only keys that begin with a hexadecimal
@@ -183,6 +187,11 @@ class VolumeRecord:
     def extents(self) -> bool:
         """Whether files may have extents."""
         return EXTENTS in self.flags
+
+    @property
+    def uploads(self) -> bool:
+        """Whether there may be multipart uploads."""
+        return UPLOADS in self.flags
 
     @property
     def layout(self) -> LayoutName:

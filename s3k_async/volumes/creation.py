@@ -28,6 +28,7 @@ from s3k_async.txn.volume_record import (
     SCOPED,
     TRASH_RETENTION,
     TREE,
+    UPLOADS,
     VolumeRecord,
     create_record,
     find_or_repair,
@@ -79,7 +80,8 @@ async def init_volume(
     objects of a volume of S3-FileSystem 1.0, whose files are to be adopted. `take_over`: the table
     exists, and replaces the one in the marks of its locations, after a restore from a backup under
     another name, or after a rename. The other table must no longer be used. Missing marks are
-    written again. `extents`: files of a new volume can be appended to and changed in place.
+    written again. `extents`: files of a new volume can be appended to and changed in place, and
+    uploaded in parts.
     """
     wanted = _new_record(config, runtime, extents=extents)
     where = config.table.label
@@ -160,7 +162,7 @@ def _new_record(config: VolumeConfig, runtime: Runtime, *, extents: bool) -> Vol
         flags=(
             SCOPED,
             *((TREE,) if layout == "tree" else ()),
-            *((EXTENTS,) if extents else ()),
+            *((EXTENTS, UPLOADS) if extents else ()),
         ),
         trash_retention=_retention(config, layout, where),
     )

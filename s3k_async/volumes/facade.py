@@ -38,9 +38,9 @@ async def init_volume(
     locations, which must no longer be used. `trash_retention`: how long garbage collection leaves a
     deleted directory in the trash, seconds, by default one day; `Trash.set_retention` changes it.
     Layout `path` has no trash, and refuses it. Without `extents`, files can neither be appended to
-    nor changed in place, and clients of versions that do not know that can open the volume, too;
-    `s3k migrate --extents` changes it. `layout` is by default `tree` in an embedded volume
-    and `path` in any other. After a failure, call it again.
+    nor changed in place nor uploaded in parts, and clients of versions that do not know that can
+    open the volume, too; `s3k migrate --extents` and `--uploads` change it. `layout` is by
+    default `tree` in an embedded volume and `path` in any other. After a failure, call it again.
 
     Raises ConfigError, InvalidArgumentError (a retention that is not a whole number of seconds),
     VolumeExistsError (also if a location belongs to another volume), VolumeMismatchError,

@@ -44,6 +44,7 @@ from s3k_async.txn.volume_record import (
     LOCK_PURPOSE,
     RECORD_KEY,
     SCOPED,
+    UPLOADS,
     layout_of,
     require_flags,
     scope_of,
@@ -281,7 +282,7 @@ async def _mark(data: BlobStore, log: BlobStore) -> Claim:
     scope = scope_of(found.volume_id, {SCOPED})
     if not found.scope and (await log.list(scope, limit=1)).blobs:
         # The mark was written again by hand, or by a version without scopes.
-        return replace(found, document={**found.document, "flags": f"{SCOPED} {EXTENTS}"})
+        return replace(found, document={**found.document, "flags": f"{SCOPED} {EXTENTS} {UPLOADS}"})
     return found
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import click
@@ -18,12 +18,13 @@ from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.migrate import (
     DumpResult,
+    Feature,
     LayoutResult,
     LoadResult,
     ReshardResult,
     change_layout,
     dump_volume,
-    enable_extents,
+    enable_feature,
     load_volume,
     reshard_volume,
 )
@@ -41,6 +42,12 @@ __all__ = [
     "reshard",
     "resharding",
 ]
+
+
+_ENABLED: Final[Mapping[Feature, str]] = {
+    "extents": "files can be appended to and changed in place in",
+    "uploads": "files can be uploaded in parts to",
+}
 
 
 def _volume(text: str) -> Address:
@@ -287,35 +294,42 @@ def print_reshard(
     "any more.",
 )
 @click.option(
+    "--uploads",
+    is_flag=True,
+    help="Enable multipart uploads, and extents, which they need; earlier versions cannot open the "
+    "volume any more.",
+)
+@click.option(
     "--no-check",
     is_flag=True,
     help="Skip the check by fsck, after s3k fsck repair or s3k spark fsck-repair.",
 )
 @click.pass_obj
 def migrate(
-    invocation: Invocation, volume: str, layout: LayoutName | None, extents: bool, no_check: bool
+    invocation: Invocation,
+    volume: str,
+    layout: LayoutName | None,
+    extents: bool,
+    uploads: bool,
+    no_check: bool,
 ) -> None:
-    """Change the layout of VOLUME, in place, or let its files have extents.
+    """Change the layout of VOLUME, in place, or enable a feature of it.
 
     A change of the layout is refused while fsck has something to repair by the log. The volume is
     locked: other clients cannot use it, and must open it again afterwards. The command first waits
     40 seconds, until open clients have stopped. Repeat it to finish an interrupted run.
     """
     config = invocation.resolve(_volume(volume).volume)
-    if extents == bool(layout):
-        raise click.UsageError("expected --layout, or --extents")
-    if extents and no_check:
-        raise click.UsageError("--no-check belongs to --layout")
-    if layout is None:
-        done = anyio.run(enable_extents, config)
-        invocation.say(
-            f"files of {volume} can be appended to and changed in place",
-            volume=volume,
-            extents=True,
-            changed=done,
-        )
+    if (bool(layout), extents, uploads).count(True) != 1:
+        raise click.UsageError("expected one of --layout, --extents and --uploads")
+    if layout is not None:
+        _change_layout(invocation, volume, config, layout, check=not no_check)
         return
-    _change_layout(invocation, volume, config, layout, check=not no_check)
+    if no_check:
+        raise click.UsageError("--no-check belongs to --layout")
+    feature: Feature = "extents" if extents else "uploads"
+    done = anyio.run(enable_feature, config, feature)
+    invocation.say(f"{_ENABLED[feature]} {volume}", volume=volume, **{feature: True}, changed=done)
 
 
 def _change_layout(

@@ -1,4 +1,4 @@
-"""Extents in a volume that was made without them."""
+"""Features of a volume that was made without them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import BusyError, S3kError, UnsupportedError
-from s3k_async.migrate import enable_extents
+from s3k_async.migrate import enable_feature
 from s3k_async.model import LayoutName
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.txn import volume_lock
@@ -52,9 +52,9 @@ async def has_extents(config: VolumeConfig) -> None:
 
 async def test_files_of_an_old_volume_can_grow(layout: LayoutName) -> None:
     config = await old_volume(layout)
-    assert await enable_extents(config)
+    assert await enable_feature(config, "extents")
     await has_extents(config)
-    assert not await enable_extents(config)
+    assert not await enable_feature(config, "extents")
 
 
 async def test_a_volume_in_use_by_other_work_is_left(layout: LayoutName) -> None:
@@ -64,20 +64,20 @@ async def test_a_volume_in_use_by_other_work_is_left(layout: LayoutName) -> None
         lock = volume_lock.VolumeLock("reshard", "5", fs._volume().store.runtime)
         await lock.take(items, fs._volume().record, "here")
         with pytest.raises(BusyError):
-            await enable_extents(config)
+            await enable_feature(config, "extents")
 
 
 async def test_an_interrupted_change_is_finished_by_the_same_call(layout: LayoutName) -> None:
     faults = FaultPlan()
     with faults.injected():
-        await enable_extents(await old_volume(layout))
+        await enable_feature(await old_volume(layout), "extents")
     for number in calls_to_try(len(faults.calls)):
         for when in ("before", "after"):
             config, faults = await old_volume(layout), FaultPlan()
             faults.calls.clear()
             faults.die(number, when=when)
             with faults.injected(), suppress(Died, S3kError, BaseExceptionGroup):
-                await enable_extents(config)
+                await enable_feature(config, "extents")
             await finished(config)
             await has_extents(config)
 
@@ -85,7 +85,7 @@ async def test_an_interrupted_change_is_finished_by_the_same_call(layout: Layout
 async def finished(config: VolumeConfig) -> None:
     for _ in range(3):
         try:
-            await enable_extents(config)
+            await enable_feature(config, "extents")
         except BusyError:
             continue
         return
