@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Final
 
 from s3k_async._core.active_calls import optional
@@ -24,6 +25,7 @@ from s3k_async.errors import (
     DataMissingError,
     InvalidArgumentError,
     IsDirectoryError,
+    PartialFailureError,
     S3kError,
     UnsupportedError,
     UploadNotFoundError,
@@ -218,7 +220,7 @@ async def abort_upload(volume: Volume, upload_id: str) -> None:
     """
     need_uploads(volume, ROOT)
     with volume.freeing_space():
-        await _records(volume).abort(upload_id, volume.blobs)
+        await _records(volume).abort(upload_id, partial(_delete_data, volume))
 
 
 async def expire_uploads(volume: Volume) -> int:
@@ -229,7 +231,7 @@ async def expire_uploads(volume: Volume) -> int:
 
     async def end(upload: MultipartUpload) -> None:
         nonlocal ended
-        ended += await records.end_if_over(upload.id, volume.blobs)
+        ended += await records.end_if_over(upload.id, partial(_delete_data, volume))
 
     now_ms = volume.store.runtime.now_ms()
     async with aclosing(records.pages()) as pages:
@@ -246,6 +248,17 @@ def need_uploads(volume: Volume, path: str) -> None:
     if not (volume.record.uploads and volume.storage.extents):
         raise UnsupportedError(
             "the volume has no multipart uploads: s3k migrate --uploads enables them", path=path
+        )
+
+
+async def _delete_data(volume: Volume, keys: list[str]) -> None:
+    failures = await volume.blobs.delete_many(keys)
+    if failures:
+        raise PartialFailureError(
+            f"{len(failures)} objects of an aborted upload could not be deleted: abort it again, "
+            "or leave them to s3k gc",
+            path=failures[0].key,
+            failures=[(each.key, each.error) for each in failures],
         )
 
 

@@ -19,14 +19,13 @@ that store parts write to one item.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async._core.runtime import Runtime
-from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.items import (
     ABSENT,
     MAX_TRANSACTION,
@@ -46,18 +45,19 @@ from s3k_async.backends.ports.pagination import query_all
 from s3k_async.errors import (
     ConditionFailedError,
     ItemFormatError,
-    PartialFailureError,
     UploadNotFoundError,
 )
 from s3k_async.model import Content, utc
 from s3k_async.storage.extents import physical_keys
 
 __all__ = [
+    "DeleteData",
     "MultipartUpload",
     "PartInfo",
     "UploadRecords",
     "UploadState",
     "check_upload_item",
+    "is_part_partition",
     "is_upload_partition",
     "open_uploads",
     "part_key",
@@ -85,6 +85,9 @@ _COMPLETION: Final = "completion"
 _STATE: Final = "state"
 
 UploadState: TypeAlias = Literal["open", "completed", "aborted"]
+DeleteData: TypeAlias = Callable[[list[str]], Awaitable[object]]
+"""Deletes the physical objects with these keys. After an error the items that name them are kept.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,11 @@ def is_upload_partition(partition: str) -> bool:
     return partition.startswith((_UPLOADS, _PARTS))
 
 
+def is_part_partition(partition: str) -> bool:
+    """Whether a partition holds records of parts."""
+    return partition.startswith(_PARTS)
+
+
 def upload_key(upload_id: str) -> Key:
     """The key of an upload's record. Raises ValueError for a text that is no id."""
     if _ID.fullmatch(upload_id) is None:
@@ -172,14 +180,12 @@ def part_key(upload_id: str, number: int) -> Key:
 def upload_id_of(item: Item) -> str:
     """The id of the upload that an item of these partitions belongs to."""
     partition = str(item[PARTITION])
-    if partition.startswith(_PARTS):
-        return partition.removeprefix(_PARTS)
-    return str(item[SORT])
+    return partition.removeprefix(_PARTS) if is_part_partition(partition) else str(item[SORT])
 
 
 def check_upload_item(item: Item) -> None:
     """Raise ItemFormatError for an unreadable item of these partitions."""
-    (_part_from if str(item[PARTITION]).startswith(_PARTS) else upload_from)(item)
+    (_part_from if is_part_partition(str(item[PARTITION])) else upload_from)(item)
 
 
 def upload_from(item: Item) -> MultipartUpload:
@@ -404,10 +410,9 @@ class UploadRecords:
 
     # The end
 
-    async def abort(self, upload_id: str, blobs: BlobStore) -> None:
+    async def abort(self, upload_id: str, delete_data: DeleteData) -> None:
         """Abort an open upload, or one whose abort was interrupted, and remove its parts with their
-        data. Raises UploadNotFoundError; PartialFailureError if some of the data could not be
-        deleted (the same call again does that)."""
+        data. Raises UploadNotFoundError, and the errors of `delete_data`."""
         upload = await self.get(upload_id)
         if upload is None or upload.state != "aborted":
             await self.need_open(upload_id)
@@ -424,14 +429,14 @@ class UploadRecords:
             except ConditionFailedError:
                 await self.need_open(upload_id)
                 raise
-        await self._discard(upload_id, blobs)
+        await self._discard(upload_id, delete_data)
 
     async def forget(self, upload_id: str) -> None:
         """Remove the items of an upload that is not open, and not their data: of a completed
         upload, they belong to the file."""
         await self._remove_items(upload_id, await self._part_items(upload_id))
 
-    async def end_if_over(self, upload_id: str, blobs: BlobStore) -> bool:
+    async def end_if_over(self, upload_id: str, delete_data: DeleteData) -> bool:
         """Abort an upload that has expired, and remove what is left of one that is not open. False
         if there was nothing to do. Raises as `abort`, and ItemFormatError."""
         if _ID.fullmatch(upload_id) is None:
@@ -440,26 +445,20 @@ class UploadRecords:
         if upload is not None and upload.is_open:
             if upload.expires_ms > self._runtime.now_ms():
                 return False
-            await self.abort(upload_id, blobs)
+            await self.abort(upload_id, delete_data)
         elif upload is not None and upload.state == "aborted":
-            await self._discard(upload_id, blobs)
+            await self._discard(upload_id, delete_data)
         else:
             left = await self._part_items(upload_id)
             await self._remove_items(upload_id, left)
             return upload is not None or bool(left)
         return True
 
-    async def _discard(self, upload_id: str, blobs: BlobStore) -> None:
+    async def _discard(self, upload_id: str, delete_data: DeleteData) -> None:
         items = await self._part_items(upload_id)
         keys = [key for item in items for key in physical_keys(str(item.get("physpath", "")))]
-        failures = await blobs.delete_many(keys) if keys else []
-        if failures:
-            raise PartialFailureError(
-                f"{len(failures)} objects of an aborted upload could not be deleted; abort it "
-                "again, or leave them to s3k gc",
-                path=upload_id,
-                failures=[(each.key, each.error) for each in failures],
-            )
+        if keys:
+            await delete_data(keys)
         await self._remove_items(upload_id, items)
 
     async def _remove_items(self, upload_id: str, parts: Sequence[Item]) -> None:
