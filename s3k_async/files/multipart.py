@@ -231,7 +231,8 @@ async def expire_uploads(volume: Volume) -> int:
 
     async def end(upload: MultipartUpload) -> None:
         nonlocal ended
-        ended += await records.end_if_over(upload.id, partial(_delete_data, volume))
+        was_over = await records.end_if_over(upload.id, partial(_delete_data, volume))
+        ended += was_over
 
     now_ms = volume.store.runtime.now_ms()
     async with aclosing(records.pages()) as pages:

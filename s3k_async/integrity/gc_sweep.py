@@ -217,7 +217,8 @@ class GarbageCollector:
         place = self._place
         records = UploadRecords(place.store.items, self._runtime)
         with suppress(ItemFormatError, UploadNotFoundError, PartialFailureError):
-            self._swept.multipart += await records.end_if_over(upload_id, self._delete_parts)
+            was_over = await records.end_if_over(upload_id, self._delete_parts)
+            self._swept.multipart += was_over
 
     async def _delete_parts(self, keys: list[str]) -> None:
         """Delete data of an aborted multipart upload."""

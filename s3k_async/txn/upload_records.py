@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Literal, TypeAlias, cast, get_args
@@ -57,6 +58,7 @@ __all__ = [
     "UploadRecords",
     "UploadState",
     "check_upload_item",
+    "has_uploads",
     "is_part_partition",
     "is_upload_partition",
     "open_uploads",
@@ -264,6 +266,16 @@ async def open_uploads(items: ItemStore, object_ids: Iterable[str]) -> set[str]:
     keys = [upload_key(each) for each in sorted(set(object_ids)) if _ID.fullmatch(each)]
     found = await items.get_many(keys) if keys else {}
     return {key.sort for key, item in found.items() if item.get(_STATE) not in _ENDED}
+
+
+async def has_uploads(items: ItemStore) -> bool:
+    """Whether a volume has an open upload, or one with an unreadable record."""
+    for number in range(len(_HEX)):
+        async with aclosing(query_all(items, f"{_UPLOADS}{number}")) as pages:
+            async for page in pages:
+                if any(item.get(_STATE) not in _ENDED for item in page):
+                    return True
+    return False
 
 
 _ENDED: Final = frozenset(get_args(UploadState)) - {"open"}

@@ -550,19 +550,20 @@ async def test_uploads_expire(layout: LayoutName) -> None:
     await init_volume(config, runtime=runtime)
     async with faulty_client(FaultPlan(), config, runtime) as fs:
         volume = of(fs)
-        long, short = (
-            await create_upload(volume, "/f"),
-            await create_upload(volume, "/f", lifetime=60),
-        )
-        for upload in (long, short):
+        long, *short = [
+            await create_upload(volume, "/f", lifetime=lifetime) for lifetime in (120, 60, 60, 60)
+        ]
+        for upload in (long, *short):
             await put_part(volume, upload.id, 1, b"data")
         assert await expire_uploads(volume) == 0
         clock.advance(61)
-        assert await expire_uploads(volume) == 1
+        assert await expire_uploads(volume) == 3
         assert await expire_uploads(volume) == 0
-        with pytest.raises(UploadNotFoundError):
-            await complete_upload(volume, short.id)
+        for upload in short:
+            with pytest.raises(UploadNotFoundError):
+                await complete_upload(volume, upload.id)
         assert len(await data_keys(volume)) == 1
+        clock.advance(61)
         await complete_upload(volume, long.id)
         await nothing_is_left(fs, "/f")
 
