@@ -58,9 +58,9 @@ async def destroy_volume(
     The volume must not be in use: it is marked first, so that it cannot be opened; clients with the
     volume open notice within seconds, and are not waited for. Without `force` only a volume without
     files, directories and multipart uploads is removed (DirectoryNotEmptyError). Only the volume's
-    own objects are deleted: bytes and log below its scope, in locations with the mark of the volume and of its
-    table; a bucket is kept. For a volume without a scope, the data objects that its table or log
-    references are deleted. Raises VolumeNotFoundError, NotAVolumeError, VolumeMismatchError,
+    own objects are deleted: bytes and log below its scope, in locations with the mark of the volume
+    and of its table; a bucket is kept. For a volume without a scope, the data objects that its
+    table or log references are deleted. Raises VolumeNotFoundError, NotAVolumeError, VolumeMismatchError,
     ReadOnlyVolumeError for kind `s3k-1.0`, PartialFailureError for objects that could not be
     deleted.
     """

@@ -170,6 +170,27 @@ def test_migrate_to_extents(cli: Cli, tmp_path: Path, monkeypatch: pytest.Monkey
     assert cli.ok("cat", f"{volume}:/f").out == "somemore"
 
 
+def test_migrate_to_uploads(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("s3k_async.txn.volume_lock.QUIET_SECONDS", 0.0)
+    volume = str(tmp_path / "old")
+    cli.ok("init", volume, "--no-extents")
+    for wrong in (
+        ("--uploads", "--layout", "path"),
+        ("--uploads", "--extents"),
+        ("--uploads", "--no-check"),
+    ):
+        cli.fails(2, "migrate", volume, *wrong)
+    assert cli.ok("migrate", volume, "--uploads").out == (
+        f"files can be uploaded in parts to {volume}\n"
+    )
+    assert cli.ok("migrate", volume, "--uploads", "--json").json() == {
+        "volume": volume,
+        "uploads": True,
+        "changed": False,
+    }
+    assert not cli.ok("migrate", volume, "--extents", "--json").json()["changed"]
+
+
 def test_migrate_is_refused_while_fsck_has_something_to_repair(cli: Cli, volume: str) -> None:
     with closing(sqlite3.connect(f"{volume}/metadata.sqlite")) as table, table:
         assert table.execute("DELETE FROM items WHERE sort = '1'").rowcount == 1

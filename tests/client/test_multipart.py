@@ -30,6 +30,7 @@ from s3k_async.errors import (
     UncommittedFileError,
     UnsupportedError,
     UploadNotFoundError,
+    VolumeFormatError,
 )
 from s3k_async.files.edits import HARD_LIMIT
 from s3k_async.files.multipart import (
@@ -47,7 +48,7 @@ from s3k_async.migrate import Feature, enable_feature
 from s3k_async.model import LayoutName
 from s3k_async.storage.extents import parse_extents, physical_keys
 from s3k_async.testing import Call, FaultPlan
-from s3k_async.txn import volume_lock
+from s3k_async.txn import volume_lock, volume_record
 from s3k_async.txn.upload_records import UploadRecords, is_upload_partition, part_key, upload_key
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client, memory_config
@@ -685,6 +686,16 @@ async def test_volumes_without_the_flag(
         assert (await create_upload(volume, "/f")).is_open
     finally:
         await volume.close()
+
+
+async def test_a_client_that_does_not_know_uploads_is_kept_out(
+    layout: LayoutName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = memory_config(layout=layout)
+    await init_volume(config)
+    monkeypatch.setattr(volume_record, "FLAGS", volume_record.FLAGS - {"uploads"})
+    with pytest.raises(VolumeFormatError, match="needs features this version lacks: uploads"):
+        await open_volume(config)
 
 
 async def test_the_records_of_a_missing_upload(layout: LayoutName) -> None:

@@ -57,6 +57,28 @@ async def test_files_of_an_old_volume_can_grow(layout: LayoutName) -> None:
     assert not await enable_feature(config, "extents")
 
 
+async def test_uploads_come_with_extents(layout: LayoutName) -> None:
+    config = await old_volume(layout)
+    assert await enable_feature(config, "uploads")
+    assert not await enable_feature(config, "uploads")
+    assert not await enable_feature(config, "extents")
+    async with S3kClient(config=replace(config)) as fs:
+        assert fs._volume().record.flags[-2:] == ("extents", "uploads")
+        await fs.append("/f", b"two")
+
+
+async def test_uploads_of_a_volume_with_extents(layout: LayoutName) -> None:
+    config = await old_volume(layout)
+    assert await enable_feature(config, "extents")
+    assert await enable_feature(config, "uploads")
+    async with S3kClient(config=replace(config)) as fs:
+        volume = fs._volume()
+        assert sorted(set(volume.record.flags)) == sorted(volume.record.flags)
+        mark = await read_claim(volume.place)
+        assert mark is not None
+        assert mark.flags == volume.record.flags
+
+
 async def test_a_volume_in_use_by_other_work_is_left(layout: LayoutName) -> None:
     config = await old_volume(layout)
     async with S3kClient(config=config) as fs:
