@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
+import anyio
+
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import MAX_DELETION, BlobStore, Unfinished
@@ -108,6 +110,8 @@ class GarbageCollector:
         self._runtime = runtime
         self._ages = ages
         self._audit = audit
+        self._auditing = anyio.Lock()
+        """Held for a write of the audit trail, whose objects are numbered."""
         self._rate = rate
         self._progress = progress
         self._swept = Swept()
@@ -222,9 +226,10 @@ class GarbageCollector:
 
     async def _delete_parts(self, keys: list[str]) -> None:
         """Delete data of an aborted multipart upload."""
-        await self._audit.write(
-            [{"deed": "delete", "key": key, "reason": "unpublished"} for key in keys]
-        )
+        async with self._auditing:
+            await self._audit.write(
+                [{"deed": "delete", "key": key, "reason": "unpublished"} for key in keys]
+            )
         failures = await self._place.data.delete_many(keys)
         self._swept.failures += [(each.key, each.error) for each in failures]
         if failures:

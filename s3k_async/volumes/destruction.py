@@ -60,9 +60,9 @@ async def destroy_volume(
     files, directories and multipart uploads is removed (DirectoryNotEmptyError). Only the volume's
     own objects are deleted: bytes and log below its scope, in locations with the mark of the volume
     and of its table; a bucket is kept. For a volume without a scope, the data objects that its
-    table or log references are deleted. Raises VolumeNotFoundError, NotAVolumeError, VolumeMismatchError,
-    ReadOnlyVolumeError for kind `s3k-1.0`, PartialFailureError for objects that could not be
-    deleted.
+    table or log references are deleted. Raises VolumeNotFoundError, NotAVolumeError,
+    VolumeMismatchError, ReadOnlyVolumeError for kind `s3k-1.0`, PartialFailureError for objects
+    that could not be deleted.
     """
     where = config.table.label
     if config.kind == "s3k-1.0":

@@ -158,22 +158,23 @@ async def test_a_sweep_that_runs_beside_a_completion_deletes_nothing(place: Yard
 
 async def test_gc_ends_uploads_that_have_expired(place: Yard) -> None:
     volume = place.volume
-    old = await begin(volume, lifetime=DAY)
+    old = [await begin(volume, lifetime=DAY) for _ in range(5)]
     new = await begin(volume)
     place.clock.advance(2 * DAY)
     collector = await place.collector()
     marked = await collector.mark(place.candidates)
-    assert marked.over_multipart == [old]
-    assert len(await place.keys()) == 4
+    assert marked.over_multipart == sorted(old)
+    assert len(await place.keys()) == 12
     swept = await collector.clean_up(marked)
-    assert swept.multipart == 1
+    assert swept.multipart == 5
     assert len(await place.keys()) == 2
-    with pytest.raises(UploadNotFoundError):
-        await complete_upload(volume, old)
+    for upload_id in old:
+        with pytest.raises(UploadNotFoundError):
+            await complete_upload(volume, upload_id)
     assert volume.log_blobs is not None
     audit = [info.key async for info in list_all(volume.log_blobs, "audit/")]
     text = b"".join([await volume.log_blobs.get(key) for key in audit])
-    assert text.count(b".id=" + old.encode()) == 2
+    assert all(text.count(b".id=" + upload_id.encode()) == 2 for upload_id in old)
     await complete_upload(volume, new)
     assert await upload_items(volume) == 0
     assert (await collector.mark(place.candidates)).over_multipart == []
