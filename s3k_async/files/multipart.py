@@ -49,7 +49,8 @@ from s3k_async.storage.extents import (
     physical_keys,
 )
 from s3k_async.storage.physical import EXTENTS_AT_ONCE, PhysicalStorage
-from s3k_async.txn.upload_records import MultipartUpload, PartInfo, UploadRecords
+from s3k_async.txn.upload_items import MultipartUpload, PartInfo
+from s3k_async.txn.upload_records import UploadRecords
 from s3k_async.volumes.volume import Volume
 
 __all__ = [

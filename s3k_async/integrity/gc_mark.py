@@ -52,7 +52,7 @@ from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import DamagedLog, Finding, LogReader
 from s3k_async.oplog.record_lines import RecordLines
 from s3k_async.table.codec import from_item
-from s3k_async.txn.upload_records import (
+from s3k_async.txn.upload_items import (
     is_part_partition,
     is_upload_partition,
     upload_from,

@@ -36,7 +36,8 @@ from s3k_async.oplog.tail import LogTail
 from s3k_async.storage.extents import has_extents, parse_extents, physical_keys
 from s3k_async.table.codec import from_item
 from s3k_async.txn.txn_record import TRANSACTION_PARTITION, TransactionRecord, record_from
-from s3k_async.txn.upload_records import check_upload_item, is_upload_partition, open_uploads
+from s3k_async.txn.upload_items import check_upload_item, is_upload_partition
+from s3k_async.txn.upload_records import open_uploads
 
 __all__ = [
     "CHUNK",

@@ -17,7 +17,7 @@ from s3k_async.storage.extents import physical_keys
 from s3k_async.storage.physical import is_uri
 from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.txn_record import PART_SEPARATOR, TRANSACTION_PARTITION
-from s3k_async.txn.upload_records import is_upload_partition
+from s3k_async.txn.upload_items import is_upload_partition
 from s3k_async.txn.volume_record import LOCK, RECORD_KEY, STATE, same_record
 from s3k_async.txn.write_intent import parse_intent
 

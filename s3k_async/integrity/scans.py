@@ -32,7 +32,7 @@ from s3k_async.oplog.segments import FORMAT as SEGMENT_FORMAT
 from s3k_async.table.codec import from_item, from_items
 from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.txn_record import PART_SEPARATOR, TRANSACTION_PARTITION, record_from
-from s3k_async.txn.upload_records import check_upload_item, is_upload_partition
+from s3k_async.txn.upload_items import check_upload_item, is_upload_partition
 
 __all__ = [
     "FactPage",

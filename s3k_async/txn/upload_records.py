@@ -18,12 +18,10 @@ that store parts write to one item.
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Final, Literal, TypeAlias, cast, get_args
+from dataclasses import replace
+from typing import Final, TypeAlias
 
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async._core.runtime import Runtime
@@ -43,242 +41,52 @@ from s3k_async.backends.ports.items import (
     Value,
 )
 from s3k_async.backends.ports.pagination import query_all
-from s3k_async.errors import (
-    ConditionFailedError,
-    ItemFormatError,
-    UploadNotFoundError,
-)
-from s3k_async.model import Content, utc
+from s3k_async.errors import ConditionFailedError, UploadNotFoundError
+from s3k_async.model import Content
 from s3k_async.storage.extents import physical_keys
+from s3k_async.txn.upload_items import (
+    COMPLETION,
+    ENDED,
+    STATE,
+    UPLOAD_ID,
+    MultipartUpload,
+    PartInfo,
+    part_from,
+    part_item,
+    part_key,
+    record_partitions,
+    upload_from,
+    upload_item,
+    upload_key,
+)
 
-__all__ = [
-    "DeleteData",
-    "MultipartUpload",
-    "PartInfo",
-    "UploadRecords",
-    "UploadState",
-    "check_upload_item",
-    "has_uploads",
-    "is_part_partition",
-    "is_upload_partition",
-    "open_uploads",
-    "part_key",
-    "upload_from",
-    "upload_id_of",
-    "upload_key",
-]
+__all__ = ["DeleteData", "UploadRecords", "has_uploads", "open_uploads"]
 
-_PREFIX: Final = "s3k:upload"
-_UPLOADS: Final = f"{_PREFIX}-sf"
-"""Followed by the number of a partition."""
-_PARTS: Final = f"{_PREFIX}/"
-"""Followed by the id of an upload, all of whose parts are in the partition."""
-_HEX: Final = "0123456789abcdef"
-"""The first digit of an id gives the partition of its record: so the partitions, one after the
-other, are in the order of the ids."""
-_ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-_DIGITS: Final = 10
-"""Of the number of a part, in the sort key of its item."""
 _DELETES: Final = 8
 """Transactions that remove items of parts at the same time."""
 _PARTITIONS_AT_ONCE: Final = 4
 """Partitions of records that are listed at the same time."""
-_COMPLETION: Final = "completion"
-_STATE: Final = "state"
-
-UploadState: TypeAlias = Literal["open", "completed", "aborted"]
 DeleteData: TypeAlias = Callable[[list[str]], Awaitable[object]]
 """Deletes the physical objects with these keys. After an error the items that name them are kept.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class MultipartUpload:
-    """A multipart upload. Times are epoch milliseconds."""
-
-    id: str
-    """The object id of the file to be."""
-    path: str
-    """Where the file is published."""
-    started_ms: int
-    expires_ms: int
-    """When garbage collection may abort the upload, if it is open."""
-    state: UploadState = "open"
-    completion: str = ""
-    """The token of the last completion that has begun, unless a part was stored since."""
-    operation: str = ""
-    """The id of the last write of the record."""
-
-    @property
-    def started(self) -> datetime:
-        """`started_ms` as a time in UTC."""
-        return utc(self.started_ms)
-
-    @property
-    def expires(self) -> datetime:
-        """`expires_ms` as a time in UTC."""
-        return utc(self.expires_ms)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it was neither completed nor aborted."""
-        return self.state == "open"
-
-
-@dataclass(frozen=True, slots=True)
-class PartInfo:
-    """A stored part of a multipart upload."""
-
-    number: int
-    content: Content
-    modified_ms: int
-    """When it was stored, epoch milliseconds."""
-    operation: str = ""
-    """The id of the write of its item."""
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return self.content.size
-
-    @property
-    def etag(self) -> str:
-        """The entity tag of its object; empty if it has several."""
-        return self.content.etag
-
-    @property
-    def checksum(self) -> str:
-        """As `Content.checksum`; empty if it is not known."""
-        return self.content.checksum
-
-    @property
-    def modified(self) -> datetime:
-        """`modified_ms` as a time in UTC."""
-        return utc(self.modified_ms)
-
-
-def is_upload_partition(partition: str) -> bool:
-    """Whether a partition holds records of uploads or of parts."""
-    return partition.startswith((_UPLOADS, _PARTS))
-
-
-def is_part_partition(partition: str) -> bool:
-    """Whether a partition holds records of parts."""
-    return partition.startswith(_PARTS)
-
-
-def upload_key(upload_id: str) -> Key:
-    """The key of an upload's record. Raises ValueError for a text that is no id."""
-    if _ID.fullmatch(upload_id) is None:
-        raise ValueError(f"{upload_id!r} is not the id of an upload")
-    return Key(f"{_UPLOADS}{int(upload_id[0], 16)}", upload_id)
-
-
-def part_key(upload_id: str, number: int) -> Key:
-    """The key of the item of a part."""
-    return Key(f"{_PARTS}{upload_id}", f"{number:0{_DIGITS}}")
-
-
-def upload_id_of(item: Item) -> str:
-    """The id of the upload that an item of these partitions belongs to."""
-    partition = str(item[PARTITION])
-    return partition.removeprefix(_PARTS) if is_part_partition(partition) else str(item[SORT])
-
-
-def check_upload_item(item: Item) -> None:
-    """Raise ItemFormatError for an unreadable item of these partitions."""
-    (_part_from if is_part_partition(str(item[PARTITION])) else upload_from)(item)
-
-
-def upload_from(item: Item) -> MultipartUpload:
-    """The upload that an item holds. Raises ItemFormatError."""
-    state = _text(item, _STATE)
-    identity = _text(item, SORT)
-    if state not in get_args(UploadState):
-        raise _damaged(item, f"state {state!r}")
-    if _ID.fullmatch(identity) is None or upload_key(identity).partition != item[PARTITION]:
-        raise _damaged(item, "its key is not that of an upload")
-    return MultipartUpload(
-        id=identity,
-        path=_text(item, "file"),
-        started_ms=_number(item, "started"),
-        expires_ms=_number(item, "expires"),
-        state=cast("UploadState", state),
-        completion=_text(item, _COMPLETION),
-        operation=_text(item, OPERATION),
-    )
-
-
-def _part_from(item: Item) -> PartInfo:
-    number = _text(item, SORT)
-    if len(number) != _DIGITS or not (number.isascii() and number.isdecimal()):
-        raise _damaged(item, "its key is not that of a part")
-    physical = _text(item, "physpath")
-    if not physical:
-        raise _damaged(item, "it has no data")
-    return PartInfo(
-        int(number),
-        Content(physical, _number(item, "size"), _text(item, "etag"), _text(item, "sum")),
-        _number(item, "mtime"),
-        _text(item, OPERATION),
-    )
-
-
-def _text(item: Item, name: str) -> str:
-    value = item.get(name, "")
-    if not isinstance(value, str):
-        raise _damaged(item, f"{name!r} is no text")
-    return value
-
-
-def _number(item: Item, name: str) -> int:
-    value = item.get(name)
-    if type(value) is not int or value < 0:
-        raise _damaged(item, f"{name!r} is no number")
-    return value
-
-
-def _damaged(item: Item, reason: str) -> ItemFormatError:
-    return ItemFormatError(
-        f"a damaged record of a multipart upload: {reason} (s3k fsck repair puts it into "
-        "quarantine)",
-        path=f"{item.get(PARTITION)} / {item.get(SORT)}",
-    )
-
-
-def _part_item(upload_id: str, part: PartInfo) -> Item:
-    partition, sort = part_key(upload_id, part.number)
-    item: dict[str, Value] = {
-        PARTITION: partition,
-        SORT: sort,
-        "physpath": part.content.physical,
-        "size": part.size,
-        "mtime": part.modified_ms,
-        OPERATION: part.operation,
-    }
-    optional = {"etag": part.etag, "sum": part.checksum}
-    return item | {name: value for name, value in optional.items() if value}
-
-
 async def open_uploads(items: ItemStore, object_ids: Iterable[str]) -> set[str]:
     """Those of the object ids that an open upload has chosen, by strongly consistent reads. An
     upload with an unreadable record is taken for open."""
-    keys = [upload_key(each) for each in sorted(set(object_ids)) if _ID.fullmatch(each)]
+    keys = [upload_key(each) for each in sorted(set(object_ids)) if UPLOAD_ID.fullmatch(each)]
     found = await items.get_many(keys) if keys else {}
-    return {key.sort for key, item in found.items() if item.get(_STATE) not in _ENDED}
+    return {key.sort for key, item in found.items() if item.get(STATE) not in ENDED}
 
 
 async def has_uploads(items: ItemStore) -> bool:
     """Whether a volume has an open upload, or one with an unreadable record."""
-    for number in range(len(_HEX)):
-        async with aclosing(query_all(items, f"{_UPLOADS}{number}")) as pages:
+    for partition in record_partitions():
+        async with aclosing(query_all(items, partition)) as pages:
             async for page in pages:
-                if any(item.get(_STATE) not in _ENDED for item in page):
+                if any(item.get(STATE) not in ENDED for item in page):
                     return True
     return False
-
-
-_ENDED: Final = frozenset(get_args(UploadState)) - {"open"}
 
 
 class UploadRecords:
@@ -296,23 +104,13 @@ class UploadRecords:
         upload = MultipartUpload(
             identity, path, now_ms, now_ms + lifetime_ms, operation=self._runtime.uuid()
         )
-        partition, sort = upload_key(identity)
-        item: dict[str, Value] = {
-            PARTITION: partition,
-            SORT: sort,
-            "file": path,
-            _STATE: "open",
-            "started": upload.started_ms,
-            "expires": upload.expires_ms,
-            OPERATION: upload.operation,
-        }
-        await self._items.write(Put(item, ABSENT))
+        await self._items.write(Put(upload_item(upload), ABSENT))
         return upload
 
     async def get(self, upload_id: str) -> MultipartUpload | None:
         """The record of an upload; None for an upload that does not exist, or no longer. Raises
         ItemFormatError."""
-        if _ID.fullmatch(str(upload_id)) is None:
+        if UPLOAD_ID.fullmatch(str(upload_id)) is None:
             return None
         item = await self._items.get(upload_key(upload_id))
         return None if item is None else upload_from(item)
@@ -331,8 +129,7 @@ class UploadRecords:
     async def pages(self, *, after: str = "") -> AsyncGenerator[list[MultipartUpload], None]:
         """The uploads with ids after the given one, in the order of the ids, those that are not
         open included. Raises ItemFormatError."""
-        first = _HEX.find(after[:1]) if after else 0
-        partitions = [f"{_UPLOADS}{number}" for number in range(max(0, first), len(_HEX))]
+        partitions = record_partitions(after)
         for start in range(0, len(partitions), _PARTITIONS_AT_ONCE):
             some = partitions[start : start + _PARTITIONS_AT_ONCE]
             for found in await gather(self._partition, some, limit=_PARTITIONS_AT_ONCE):
@@ -351,10 +148,10 @@ class UploadRecords:
         upload = await self.need_open(upload_id)
         token = self._runtime.uuid()
         changed = replace(upload, completion=token, operation=token)
-        set_token: dict[str, Value] = {_COMPLETION: token, OPERATION: token}
+        set_token: dict[str, Value] = {COMPLETION: token, OPERATION: token}
         try:
             await self._items.write(
-                Update(upload_key(upload_id), Condition(equals={_STATE: "open"}), set_token)
+                Update(upload_key(upload_id), Condition(equals={STATE: "open"}), set_token)
             )
         except ConditionFailedError:
             await self.need_open(upload_id)
@@ -363,9 +160,9 @@ class UploadRecords:
 
     def completed(self, upload: MultipartUpload) -> Update:
         """The action that completes an upload, if its token is still there."""
-        ended: dict[str, Value] = {_STATE: "completed", OPERATION: self._runtime.uuid()}
-        still = Condition(equals={_STATE: "open", _COMPLETION: upload.completion})
-        return Update(upload_key(upload.id), still, ended, (_COMPLETION,))
+        ended: dict[str, Value] = {STATE: "completed", OPERATION: self._runtime.uuid()}
+        still = Condition(equals={STATE: "open", COMPLETION: upload.completion})
+        return Update(upload_key(upload.id), still, ended, (COMPLETION,))
 
     async def is_current(self, upload: MultipartUpload) -> bool:
         """Whether the token of a completion is still there. Raises UploadNotFoundError."""
@@ -376,11 +173,11 @@ class UploadRecords:
     async def part(self, upload_id: str, number: int) -> PartInfo | None:
         """A part, or None. Raises ItemFormatError."""
         item = await self._items.get(part_key(upload_id, number))
-        return None if item is None else _part_from(item)
+        return None if item is None else part_from(item)
 
     async def parts(self, upload_id: str) -> list[PartInfo]:
         """All parts, by number. Raises ItemFormatError."""
-        return [_part_from(item) for item in await self._part_items(upload_id)]
+        return [part_from(item) for item in await self._part_items(upload_id)]
 
     async def _part_items(self, upload_id: str) -> list[Item]:
         partition = part_key(upload_id, 0).partition
@@ -394,7 +191,7 @@ class UploadRecords:
         now_ms = self._runtime.now_ms()
         part = PartInfo(number, content, now_ms, self._runtime.uuid())
         unchanged = ABSENT if before is None else Condition(equals={OPERATION: before.operation})
-        await self._items.write(Put(_part_item(upload_id, part), unchanged))
+        await self._items.write(Put(part_item(upload_id, part), unchanged))
         return part
 
     async def confirm_part(self, upload_id: str) -> None:
@@ -405,11 +202,11 @@ class UploadRecords:
             upload = await self.need_open(upload_id)
             if not upload.completion:
                 return
-            unchanged = Condition(equals={_STATE: "open", _COMPLETION: upload.completion})
+            unchanged = Condition(equals={STATE: "open", COMPLETION: upload.completion})
             stamp: dict[str, Value] = {OPERATION: self._runtime.uuid()}
             try:
                 await self._items.write(
-                    Update(upload_key(upload_id), unchanged, stamp, (_COMPLETION,))
+                    Update(upload_key(upload_id), unchanged, stamp, (COMPLETION,))
                 )
             except ConditionFailedError:
                 continue
@@ -428,14 +225,14 @@ class UploadRecords:
         upload = await self.get(upload_id)
         if upload is None or upload.state != "aborted":
             await self.need_open(upload_id)
-            ended: dict[str, Value] = {_STATE: "aborted", OPERATION: self._runtime.uuid()}
+            ended: dict[str, Value] = {STATE: "aborted", OPERATION: self._runtime.uuid()}
             try:
                 await self._items.write(
                     Update(
                         upload_key(upload_id),
-                        Condition(equals={_STATE: "open"}),
+                        Condition(equals={STATE: "open"}),
                         ended,
-                        (_COMPLETION,),
+                        (COMPLETION,),
                     )
                 )
             except ConditionFailedError:
@@ -451,7 +248,7 @@ class UploadRecords:
     async def end_if_over(self, upload_id: str, delete_data: DeleteData) -> bool:
         """Abort an upload that has expired, and remove what is left of one that is not open. False
         if there was nothing to do. Raises as `abort`, and ItemFormatError."""
-        if _ID.fullmatch(upload_id) is None:
+        if UPLOAD_ID.fullmatch(upload_id) is None:
             return False
         upload = await self.get(upload_id)
         if upload is not None and upload.is_open:
@@ -489,8 +286,8 @@ class UploadRecords:
         await run_all(self._delete, steps, limit=_DELETES)
         key = upload_key(upload_id)
         item = await self._items.get(key)
-        if item is not None and item.get(_STATE) in _ENDED:
-            await self._delete([Delete(key, Condition(equals={_STATE: item[_STATE]}))])
+        if item is not None and item.get(STATE) in ENDED:
+            await self._delete([Delete(key, Condition(equals={STATE: item[STATE]}))])
 
     async def _delete(self, deletes: Collection[Delete]) -> None:
         """Remove items that are unchanged; others were removed, or written again, by another

@@ -49,7 +49,8 @@ from s3k_async.model import LayoutName
 from s3k_async.storage.extents import parse_extents, physical_keys
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn import volume_lock, volume_record
-from s3k_async.txn.upload_records import UploadRecords, is_upload_partition, part_key, upload_key
+from s3k_async.txn.upload_items import is_upload_partition, part_key, upload_key
+from s3k_async.txn.upload_records import UploadRecords
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.client.transacting import problems

@@ -36,7 +36,7 @@ from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.model import LayoutName
 from s3k_async.storage.extents import physical_keys
 from s3k_async.testing import Died, FaultPlan, Moment
-from s3k_async.txn.upload_records import is_upload_partition
+from s3k_async.txn.upload_items import is_upload_partition
 from s3k_async.volumes import Volume
 from tests.client.rig import faulty_client
 from tests.integrity.garbage import DAY, Yard, yard

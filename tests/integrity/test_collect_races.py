@@ -28,7 +28,7 @@ from s3k_async.namespace import multi_path_commit
 from s3k_async.oplog.entries import decode, numbered_segment, segment_key
 from s3k_async.oplog.segments import SegmentCommit, encode_segment, encode_segment_commit
 from s3k_async.testing import Call, Died, FaultPlan
-from s3k_async.txn.upload_records import is_upload_partition
+from s3k_async.txn.upload_items import is_upload_partition
 from tests.client.rig import faulty_client
 from tests.integrity.garbage import DAY, Yard, live_keys, yard
 from tests.oplog.operations import make_directories

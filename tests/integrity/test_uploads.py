@@ -30,7 +30,12 @@ from s3k_async.model import LayoutName
 from s3k_async.storage.extents import physical_keys
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn import volume_lock
-from s3k_async.txn.upload_records import MultipartUpload, is_upload_partition, part_key, upload_key
+from s3k_async.txn.upload_items import (
+    MultipartUpload,
+    is_upload_partition,
+    part_key,
+    upload_key,
+)
 from s3k_async.volumes import Volume, init_volume
 from s3k_async.volumes.destruction import destroy_volume
 from s3k_async.volumes.restoration import restore_volume

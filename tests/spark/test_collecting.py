@@ -34,7 +34,7 @@ from s3k_async.oplog.log_reader import LogReader, entry_ranges
 from s3k_async.spark import gc, gc_job
 from s3k_async.spark.gc_tasks import SHARDS, range_of
 from s3k_async.testing import Call, Died, FaultPlan
-from s3k_async.txn.upload_records import upload_key
+from s3k_async.txn.upload_items import upload_key
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import VolumeMaker, volume_backends
