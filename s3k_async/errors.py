@@ -6,7 +6,8 @@ its cause, and can be pickled (worker processes return errors to their parent).
     S3kError
     ├── path and tree  InvalidPathError, PathNotFoundError, PathExistsError, NotDirectoryError,
     │                  IsDirectoryError, DirectoryNotEmptyError, CrossVolumeError,
-    │                  UncommittedFileError, RenameIntoSelfError, MetadataNotFoundError
+    │                  UncommittedFileError, RenameIntoSelfError, MetadataNotFoundError,
+    │                  UploadNotFoundError
     ├── concurrency    BusyError, ConflictError, LeaseExpiredError, OutcomeUnknownError,
     │                  PartialFailureError
     ├── data           CorruptDataError, DataMissingError, LogFormatError, ItemFormatError,
@@ -75,6 +76,7 @@ __all__ = [
     "UncommittedFileError",
     "UnreachableError",
     "UnsupportedError",
+    "UploadNotFoundError",
     "VolumeExistsError",
     "VolumeFormatError",
     "VolumeMismatchError",
@@ -165,6 +167,13 @@ class MetadataNotFoundError(PathNotFoundError):
     """The object has no user metadata of the name."""
 
     code = "metadata_not_found"
+
+
+class UploadNotFoundError(PathNotFoundError):
+    """No multipart upload has the id: it was completed or aborted, has expired, or never existed.
+    `path` is the id."""
+
+    code = "upload_not_found"
 
 
 class PathExistsError(S3kError, FileExistsError):

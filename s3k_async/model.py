@@ -50,7 +50,7 @@ HashName = Literal["xxh3", "java31"]
 LayoutName = Literal["path", "tree"]
 """What the key of an entry is made of: the path of its directory, or the id."""
 VolumeKind = Literal["native", "s3k-1.0"]
-Feature: TypeAlias = Literal["extents", "attributes"]
+Feature: TypeAlias = Literal["extents", "attributes", "uploads"]
 FEATURES: Final[tuple[Feature, ...]] = get_args(Feature)
 """What new volumes have unless it is left out, and older ones can get later, as flags of their
 record."""

@@ -63,6 +63,7 @@ __all__ = [
     "FileAppender",
     "append",
     "compact",
+    "compacted",
     "concat",
     "need_extents",
     "need_range",
@@ -315,6 +316,21 @@ async def _concat(
     removals = [Remove(each, recursive=False, missing_ok=False) for each in others]
     await commit_mutations(volume.store, [write, *removals], keep_data=keep_data)
     await uploads.drop_unused(content.physical)
+
+
+async def compacted(
+    storage: PhysicalStorage, object_id: str, extents: Iterable[Extent], path: str
+) -> list[Extent]:
+    """The same content in as few extents as a file may have, for a file that is not published yet.
+    The objects of extents that are joined stay. Raises UnsupportedError, and the errors of
+    `PhysicalStorage.read`; then no new object is left."""
+    made = _Uploads(storage)
+    made.give((), object_id, 0)
+    try:
+        return joined(await made.extents(_compacted(_apart(joined(extents)), path)))
+    except S3kError:
+        await made.drop(ConflictError("nothing was published", path=path))
+        raise
 
 
 def need_extents(volume: Volume, path: str) -> None:

@@ -190,6 +190,8 @@ class Facts:
     """The attributes of a directory in the trash, in layout `tree`."""
     retention_ms: int = 0
     """How long garbage collection leaves a directory in the trash."""
+    uploading: bool = False
+    """Whether an open multipart upload has chosen the object id."""
 
     def is_reported_with_transaction(self, entry: Entry) -> bool:
         """Whether the entry's write intent is reported, and removed, with its transaction."""

@@ -8,7 +8,7 @@ operation that is in the log by then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -19,7 +19,7 @@ from s3k_async import _native
 from s3k_async._core.concurrency import merge
 from s3k_async._native import FactLines, Rows
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Unfinished
-from s3k_async.backends.ports.items import Item
+from s3k_async.backends.ports.items import PARTITION, Item
 from s3k_async.backends.ports.key_ranges import (
     HEX,
     KeyRange,
@@ -52,6 +52,12 @@ from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import DamagedLog, Finding, LogReader
 from s3k_async.oplog.record_lines import RecordLines
 from s3k_async.table.codec import from_item
+from s3k_async.txn.upload_items import (
+    is_part_partition,
+    is_upload_partition,
+    upload_from,
+    upload_id_of,
+)
 
 __all__ = [
     "MOST",
@@ -75,7 +81,9 @@ _SCHEMA: Final = (
         " (key TEXT NOT NULL, object TEXT NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL)"
     ),
     "CREATE TABLE held (object TEXT NOT NULL PRIMARY KEY)",
+    "CREATE TABLE uploading (object TEXT NOT NULL PRIMARY KEY)",
 )
+_SELECT: Final = ("SELECT object FROM held", "SELECT object FROM uploading")
 _INDEX_UNNAMED: Final = "CREATE INDEX unnamed_by_object ON unnamed (object)"
 _FILTER_BITS: Final = 24
 """The highest bits of a hash by which records of the log are filtered."""
@@ -132,7 +140,8 @@ class Marked:
     """The result of the mark phase. `counts` is by reason. Candidates: `deleted`, `replaced`,
     `unpublished`, `unnamed`. Objects that are kept: `named`, `young`, `waiting` (unreferenced for
     less than a grace period), `lost` (live according to the log, without an entry in the table),
-    `damaged` (a record or item about them is unreadable), `foreign` (not a key of a volume),
+    `damaged` (a record or item about them is unreadable), `uploading` (of an open multipart
+    upload), `foreign` (not a key of a volume),
     `unowned` (the location may be shared, and the log does not reference them).
     """
 
@@ -141,6 +150,10 @@ class Marked:
     """Files whose writers' leases have expired. Of these and of the uploads at most MOST each are
     listed; the next run finds the others."""
     uploads: list[tuple[BlobStore, Unfinished]] = field(default_factory=list)
+    multipart: set[str] = field(default_factory=set)
+    """Ids of multipart uploads of which the table has an item."""
+    kept_multipart: set[str] = field(default_factory=set)
+    """Those that are open and have not expired, or have an unreadable record."""
     entries: int = 0
 
     def count(self, reason: str, size: int) -> None:
@@ -149,6 +162,11 @@ class Marked:
     def of(self, reason: str) -> ObjectCount:
         """The count for a reason."""
         return self.counts.get(reason, ObjectCount())
+
+    @property
+    def over_multipart(self) -> list[str]:
+        """Ids of multipart uploads that have expired, or ended and left items; at most MOST."""
+        return sorted(self.multipart - self.kept_multipart)[:MOST]
 
 
 class MarkFilter:
@@ -177,7 +195,6 @@ class MarkFilter:
         """The data keys that ordinary items reference, and what the other items do. Expired
         reservations are noted."""
         keys = self._place.store.keys
-        self.done.entries += len(page)
         others: Sequence[Item] = ()
         try:
             rows = Rows(page)
@@ -185,23 +202,53 @@ class MarkFilter:
             rows, others = Rows(()), page
         named, left = _native.named_facts(rows, keys.authority, keys.suffix_count, keys.hash)
         others = others or [page[place] for place in left]
+        uploads = [item for item in others if is_upload_partition(str(item[PARTITION]))]
+        if uploads:
+            others = [item for item in others if not is_upload_partition(str(item[PARTITION]))]
+        self.done.entries += len(page) - len(uploads)
         if len(self.done.reservations) < MOST:
             self.done.reservations += [
                 entry for item in others if (entry := self._expired(item)) is not None
             ]
-        return named, names_in(others, self._place.key_of)
+        references = names_in(others, self._place.key_of)
+        references.uploading = self._uploading(uploads)
+        return named, references
+
+    def _uploading(self, items: Iterable[Item]) -> set[str]:
+        """The object ids of the open multipart uploads among some of their items, which are
+        noted."""
+        found = set()
+        for item in items:
+            identity = upload_id_of(item)
+            self.done.multipart.add(identity)
+            if is_part_partition(str(item[PARTITION])):
+                continue
+            try:
+                upload = upload_from(item)
+            except ItemFormatError:
+                found.add(identity)
+                self.done.kept_multipart.add(identity)
+                continue
+            if upload.is_open:
+                found.add(identity)
+                if upload.expires_ms > self._now_ms:
+                    self.done.kept_multipart.add(identity)
+        return found
 
     def history(self, records: Sequence[LogRecord]) -> History:
         """The history of an object id, from all of its log records."""
         return History(records, self._place.key_of)
 
-    def verdict(self, blob: BlobInfo, history: History, *, damaged: bool) -> Verdict | None:
+    def verdict(
+        self, blob: BlobInfo, history: History, *, damaged: bool, uploading: bool
+    ) -> Verdict | None:
         """The verdict on an unreferenced data object, if it is a candidate; else None. `history`:
-        of its object id; `damaged`: whether a record or item of it is unreadable.
+        of its object id; `damaged`: whether a record or item of it is unreadable; `uploading`:
+        whether it is that of an open multipart upload.
         """
         place = self._place
         logged = place.log is not None
-        verdict = judge(GcFacts(blob, history, damaged, self._now_ms, logged))
+        verdict = judge(GcFacts(blob, history, damaged, self._now_ms, logged, uploading))
         if not verdict.is_deletable:
             self.done.count(verdict.reason, blob.size)
             return None
@@ -320,6 +367,10 @@ class Marker:
                 sorter.many(
                     "INSERT OR IGNORE INTO held VALUES (?)", [(each,) for each in named.unclear]
                 )
+                sorter.many(
+                    "INSERT OR IGNORE INTO uploading VALUES (?)",
+                    [(each,) for each in named.uploading],
+                )
                 if self._place.log is None:
                     digest = (digest + digest_of(page)) % 2**64
                 self._tell(Progress("gc", mark_filter.done.entries, phase="table", unit="entries"))
@@ -408,7 +459,9 @@ def _take_unnamed(mark_filter: MarkFilter, shuffle: Shuffle, sorter: ExternalSor
 
 def _judge(mark_filter: MarkFilter, sorter: ExternalSort, writer: CandidateWriter) -> None:
     """Decide the data of each object, one object after the other."""
-    held = {object_id for (object_id,) in sorter.database.execute("SELECT object FROM held")}
+    held, uploading = (
+        {object_id for (object_id,) in sorter.database.execute(query)} for query in _SELECT
+    )
     rows: Iterator[tuple[str, str, int, int]]
     rows = sorter.database.execute(
         "SELECT key, object, size, mtime FROM unnamed ORDER BY object, key"
@@ -417,7 +470,9 @@ def _judge(mark_filter: MarkFilter, sorter: ExternalSort, writer: CandidateWrite
         history = mark_filter.history(sorter.of(object_id))
         for key, _, size, mtime in blobs:
             blob = BlobInfo(key, size, "", mtime)
-            verdict = mark_filter.verdict(blob, history, damaged=object_id in held)
+            verdict = mark_filter.verdict(
+                blob, history, damaged=object_id in held, uploading=object_id in uploading
+            )
             if verdict is not None:
                 writer.candidate(verdict)
 

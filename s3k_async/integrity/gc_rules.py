@@ -45,7 +45,9 @@ LATE_SECONDS: Final = 900.0
 writes to log and table, and repeats each of these writes for a minute at most. Services refuse
 requests with signatures that old."""
 
-Reason: TypeAlias = Literal["deleted", "replaced", "unpublished", "unnamed", "damaged", "lost"]
+Reason: TypeAlias = Literal[
+    "deleted", "replaced", "unpublished", "unnamed", "damaged", "lost", "uploading"
+]
 """Why a data object is unreferenced. `unnamed`: in a volume without a log, where no more is
 known."""
 GcAction: TypeAlias = Literal["delete", "keep"]
@@ -115,6 +117,8 @@ class GcFacts:
     """The start of the mark phase, by the clock of the data store."""
     logged: bool
     """Whether the volume has a log."""
+    uploading: bool = False
+    """Whether a multipart upload that was open during the scan has chosen the object id."""
 
     def names(self, entry: Entry | None) -> bool:
         """Whether the entry references this blob."""
@@ -149,6 +153,7 @@ RULES: Final[RuleTable[GcFacts, Reason, GcAction]] = RuleTable(
     "data objects",
     "each old data object that no item of the table references",
     {
+        "an open multipart upload has its object id": lambda case: case.uploading,
         "a record or item of its object is unreadable": lambda case: case.damaged,
         "the volume has no log": lambda case: not case.logged,
         "the last committed operation references it": _is_live_in_the_log,
@@ -157,6 +162,7 @@ RULES: Final[RuleTable[GcFacts, Reason, GcAction]] = RuleTable(
         "the last committed operation removes its object": _is_deleted,
     },
     (
+        Rule(("an open multipart upload has its object id",), "uploading", "keep"),
         Rule(("a record or item of its object is unreadable",), "damaged", "keep"),
         Rule(("the volume has no log",), "unnamed", "delete"),
         Rule(("the last committed operation references it",), "lost", "keep"),

@@ -7,8 +7,10 @@ order of the reads below.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+
+import anyio
 
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async._core.runtime import Runtime
@@ -19,7 +21,10 @@ from s3k_async.errors import (
     BlobNotFoundError,
     ConflictError,
     InvalidArgumentError,
+    ItemFormatError,
     LogFormatError,
+    PartialFailureError,
+    UploadNotFoundError,
 )
 from s3k_async.integrity.audit import AuditRecord, AuditTrail
 from s3k_async.integrity.gc_candidates import CandidateReader
@@ -30,6 +35,7 @@ from s3k_async.integrity.gc_mark import (
     ObjectCount,
     is_over,
     need_collectable,
+    object_of,
     table_digest,
 )
 from s3k_async.integrity.gc_rules import Ages, Verdict, named_by
@@ -40,7 +46,8 @@ from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_objects import ENTRY_BYTES, read_object
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.segment_ids import SegmentIds
-from s3k_async.txn.volume_record import RECORD_KEY, VolumeRecord
+from s3k_async.txn.upload_records import UploadRecords, open_uploads
+from s3k_async.txn.volume_record import RECORD_KEY, UPLOADS, VolumeRecord
 
 __all__ = [
     "BATCH",
@@ -60,7 +67,7 @@ class Swept:
     """The result of the sweep phase. `deleted` counts by reason; `kept` counts the skipped
     candidates by reason: `waiting`, `named` (referenced by the table after all), `changed`
     (referenced by the log since the mark), `undecided` (may yet be published), `damaged` (the
-    verdict does not allow deletion), `unowned` as in `Marked`.
+    verdict does not allow deletion), `uploading` and `unowned` as in `Marked`.
     """
 
     deleted: dict[str, ObjectCount] = field(default_factory=dict)
@@ -69,6 +76,8 @@ class Swept:
     """Keys that could not be deleted. The next run finds them again."""
     reservations: int = 0
     uploads: int = 0
+    multipart: int = 0
+    """Multipart uploads that had expired, or had left items."""
 
     def keep(self, reason: str, verdicts: Sequence[Verdict]) -> None:
         for verdict in verdicts:
@@ -101,6 +110,8 @@ class GarbageCollector:
         self._runtime = runtime
         self._ages = ages
         self._audit = audit
+        self._auditing = anyio.Lock()
+        """Held for a write of the audit trail, whose objects are numbered."""
         self._rate = rate
         self._progress = progress
         self._swept = Swept()
@@ -179,8 +190,9 @@ class GarbageCollector:
         )
 
     async def clean_up(self, marked: Marked) -> Swept:
-        """Remove the reservations that the mark phase found, if they are unchanged, and abort the
-        uploads."""
+        """Remove the reservations that the mark phase found, if they are unchanged, abort the
+        uploads, and abort multipart uploads that have expired. What the latter leave is removed,
+        too. Of one that cannot be removed completely, the next run removes the rest."""
         now_ms = await self._place.data.now_ms()
         await self._audit.write(
             [
@@ -193,6 +205,7 @@ class GarbageCollector:
             [{"deed": "abort_upload", "key": each.key, "id": each.id} for _, each in marked.uploads]
         )
         await run_all(self._abort, marked.uploads, limit=READS)
+        await run_all(self._end, marked.over_multipart, limit=READS)
         return self._swept
 
     async def _reap(self, seen: Entry, now_ms: int) -> None:
@@ -203,6 +216,24 @@ class GarbageCollector:
         if is_over(current, now_ms, self._ages):
             await store.abandon(store.keys.with_path(current))
             self._swept.reservations += 1
+
+    async def _end(self, upload_id: str) -> None:
+        place = self._place
+        records = UploadRecords(place.store.items, self._runtime)
+        with suppress(ItemFormatError, UploadNotFoundError, PartialFailureError):
+            was_over = await records.end_if_over(upload_id, self._delete_parts)
+            self._swept.multipart += was_over
+
+    async def _delete_parts(self, keys: list[str]) -> None:
+        """Delete data of an aborted multipart upload."""
+        async with self._auditing:
+            await self._audit.write(
+                [{"deed": "delete", "key": key, "reason": "unpublished"} for key in keys]
+            )
+        failures = await self._place.data.delete_many(keys)
+        self._swept.failures += [(each.key, each.error) for each in failures]
+        if failures:
+            raise PartialFailureError(f"{len(failures)} objects could not be deleted")
 
     async def _abort(self, found: tuple[BlobStore, Unfinished]) -> None:
         blobs, upload = found
@@ -270,6 +301,10 @@ class Sweeper:
         )
         if not self._place.scoped:  # a list by an older version may contain them
             left = self._leave("unowned", left, lambda verdict: not verdict.operations)
+        # Before the entries and the log are read: an upload that is not open was completed by then,
+        # or never will be.
+        uploading = await self._uploading(left)
+        left = self._leave("uploading", left, lambda verdict: object_of(verdict.blob) in uploading)
         at_work = await open_transactions(self._place.store.items)
         # A table that lacks entries may lack those of pending operations too, and a
         # transaction may yet publish them.
@@ -295,6 +330,14 @@ class Sweeper:
         kept = [verdict for verdict in verdicts if leaves(verdict)]
         self.swept.keep(reason, kept)
         return [verdict for verdict in verdicts if not leaves(verdict)] if kept else verdicts
+
+    async def _uploading(self, verdicts: list[Verdict]) -> set[str]:
+        """The object ids of open multipart uploads among those of the candidates."""
+        if UPLOADS not in str(self._record.get("flags", "")).split():
+            return set()
+        return await open_uploads(
+            self._place.store.items, {object_of(verdict.blob) for verdict in verdicts}
+        )
 
     async def _named(self, verdicts: list[Verdict]) -> set[str]:
         """The data keys referenced now by any entry that, according to the log, ever referenced a

@@ -36,6 +36,8 @@ from s3k_async.oplog.tail import LogTail
 from s3k_async.storage.extents import has_extents, parse_extents, physical_keys
 from s3k_async.table.codec import from_item
 from s3k_async.txn.txn_record import TRANSACTION_PARTITION, TransactionRecord, record_from
+from s3k_async.txn.upload_items import check_upload_item, is_upload_partition
+from s3k_async.txn.upload_records import open_uploads
 
 __all__ = [
     "CHUNK",
@@ -113,6 +115,17 @@ async def with_adopted(scope: Scope, facts: Sequence[Facts]) -> list[Facts]:
     ]
 
 
+async def with_uploads(scope: Scope, facts: Sequence[Facts]) -> list[Facts]:
+    """The facts, with those objects noted whose data is that of an open multipart upload."""
+    if scope.is_legacy:
+        return list(facts)
+    unnamed = {each.object_id for each in facts if each.blobs and not each.entries}
+    uploading = await open_uploads(scope.store.items, unnamed)
+    return [
+        replace(each, uploading=True) if each.object_id in uploading else each for each in facts
+    ]
+
+
 async def confirmed_findings(
     scope: Scope, facts: Sequence[Facts], tail: LogTail | None
 ) -> AsyncIterator[list[tuple[Facts, list[Finding]]]]:
@@ -120,9 +133,8 @@ async def confirmed_findings(
     Objects without findings are left out. `tail`: the operations logged since the scan.
     """
     for start in range(0, len(facts), BATCH):
-        batch = await with_adopted(
-            scope, await with_transactions(scope, facts[start : start + BATCH])
-        )
+        batch = await with_transactions(scope, facts[start : start + BATCH])
+        batch = await with_uploads(scope, await with_adopted(scope, batch))
         first = [(each, decide(each)) for each in batch]
         suspects = [each for each, found in first if any(finding.is_problem for finding in found)]
         suspected = {each.object_id for each in suspects}
@@ -337,6 +349,9 @@ async def item_facts(scope: Scope, found: Sequence[ItemFacts]) -> list[ItemFacts
         try:
             if here.partition == TRANSACTION_PARTITION:
                 record_from(item)
+                return None
+            if is_upload_partition(here.partition):
+                check_upload_item(item)
                 return None
             key = store.keys.of(checked_entry(scope, item))
         except (ItemFormatError, InvalidPathError) as error:

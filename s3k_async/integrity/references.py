@@ -17,6 +17,7 @@ from s3k_async.storage.extents import physical_keys
 from s3k_async.storage.physical import is_uri
 from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.txn_record import PART_SEPARATOR, TRANSACTION_PARTITION
+from s3k_async.txn.upload_items import is_upload_partition
 from s3k_async.txn.volume_record import LOCK, RECORD_KEY, STATE, same_record
 from s3k_async.txn.write_intent import parse_intent
 
@@ -46,6 +47,8 @@ class References:
     """Ids of objects with an unreadable item, which may reference any data of theirs."""
     nameless: list[str] = field(default_factory=list)
     """Keys of items whose object id is unreadable too: they may reference any data."""
+    uploading: set[str] = field(default_factory=set)
+    """Object ids that open multipart uploads have chosen."""
 
     def need_names(self) -> None:
         """Raise ItemFormatError if an item may reference any data."""
@@ -113,9 +116,13 @@ def _add(named: References, physical: str, key_of: KeyOf) -> None:
 async def scan_segment(
     items: ItemStore, segment: int, segments: int = SEGMENTS
 ) -> AsyncIterator[list[Item]]:
-    """The items of entries in one part of the table, page by page."""
+    """The items of entries and of multipart uploads in one part of the table, page by page."""
     async for page in scan_all(items, segment, segments):
-        yield [item for item in page if is_entry_partition(str(item[PARTITION]))]
+        yield [item for item in page if _may_name(str(item[PARTITION]))]
+
+
+def _may_name(partition: str) -> bool:
+    return is_entry_partition(partition) or is_upload_partition(partition)
 
 
 def digest_of(items: Iterable[Item]) -> int:

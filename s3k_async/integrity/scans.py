@@ -33,6 +33,7 @@ from s3k_async.oplog.segments import FORMAT as SEGMENT_FORMAT
 from s3k_async.table.codec import from_item, from_items
 from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.txn_record import PART_SEPARATOR, TRANSACTION_PARTITION, record_from
+from s3k_async.txn.upload_items import check_upload_item, is_upload_partition
 
 __all__ = [
     "FactPage",
@@ -139,9 +140,13 @@ def _is_ours(scope: Scope, item: Item, facts: list[FactRecord]) -> bool:
     partition, sort = _place(item)
     if scope.store.keys.is_own(partition):
         return True
-    if partition == TRANSACTION_PARTITION and PART_SEPARATOR not in sort:
+    is_upload = is_upload_partition(partition) and not scope.is_legacy
+    if is_upload or (partition == TRANSACTION_PARTITION and PART_SEPARATOR not in sort):
         try:
-            facts.append(("jobs", "", record_from(item)))
+            if is_upload:
+                check_upload_item(item)
+            else:
+                facts.append(("jobs", "", record_from(item)))
         except ItemFormatError as error:
             facts.append(
                 ("items", "", ItemFacts(partition, sort, is_foreign=False, problem=str(error)))

@@ -10,7 +10,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.errors import ReadOnlyVolumeError
 from s3k_async.model import Feature
 from s3k_async.txn.volume_lock import VolumeLock
-from s3k_async.txn.volume_record import LOCK, RECORD_KEY, write_tag
+from s3k_async.txn.volume_record import LOCK, RECORD_KEY, with_needed, write_tag
 from s3k_async.volumes.claims import rewrite
 from s3k_async.volumes.exclusive_volume import exclusive_volume
 from s3k_async.volumes.volume import open_volume
@@ -25,17 +25,18 @@ async def enable_features(
     runtime: Runtime = SYSTEM,
     session: object | Mapping[str, object] | None = None,
 ) -> tuple[Feature, ...]:
-    """Add features to a volume, and return those that it did not have.
+    """Add features to a volume, with those that they need, and return those that it did not have.
 
     `extents`: files can be appended to and changed in place. `attributes`: entries can have a mode,
-    an owner and user metadata, and be read-only. Clients of versions without a feature cannot open
-    the volume any more. Those that have it open are waited for; all others must open it again, too
-    (see `txn.volume_lock`). An interrupted call leaves the volume locked; the same call again
-    finishes it.
+    an owner and user metadata, and be read-only. `uploads`: multipart uploads, which need extents.
+    Clients of versions without a feature cannot open the volume any more. Those that have it open
+    are waited for; all others must open it again, too (see `txn.volume_lock`). An interrupted call
+    leaves the volume locked; the same call again finishes it.
 
     Raises ReadOnlyVolumeError (kind `s3k-1.0`), BusyError, PermissionDeniedError (the table's tag
     or the mark of the data location cannot be written), and the services' errors.
     """
+    features = with_needed(features)
     opened = await open_volume(config, runtime=runtime, session=session, locked=True)
     try:
         if opened.read_only:

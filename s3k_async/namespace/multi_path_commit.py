@@ -72,14 +72,18 @@ async def commit_mutations(
     mutations: Iterable[Mutation],
     renew: Renew | None = None,
     keep_data: Callable[[], None] = lambda: None,
+    *,
+    also: Sequence[Action] = (),
 ) -> ChangeResult:
     """Make all changes visible atomically. `renew`: needed for files that are written. `keep_data`:
     called if the data of the written files must stay though the commit fails, since entries in the
-    table still have it.
+    table still have it. `also`: actions on other items, in the same transaction of the table, for a
+    few changes that fit into one.
 
     Raises the errors of `decide` and of the services: then nothing was changed. BusyError when
-    other transactions obstructed it for the busy timeout. OutcomeUnknownError: either all changes
-    were applied, or none.
+    other transactions obstructed it for the busy timeout. ConditionFailedError: the condition of an
+    action of `also` failed; nothing was changed. OutcomeUnknownError: either all changes were
+    applied, or none.
     """
     wanted = list(mutations)
 
@@ -92,13 +96,18 @@ async def commit_mutations(
                 await renew(each) if isinstance(each, WriteFile) and each in displaced else each
                 for each in wanted
             ]
-        await _attempt(store, plan, keep_data)
+        await _attempt(store, plan, keep_data, also)
         return plan.tally.result()
 
     return await until_unobstructed(store, attempt)
 
 
-async def _attempt(store: MetadataStore, plan: CommitPlan, keep_data: Callable[[], None]) -> None:
+async def _attempt(
+    store: MetadataStore,
+    plan: CommitPlan,
+    keep_data: Callable[[], None],
+    also: Sequence[Action],
+) -> None:
     """Make the changes. Raises ObstructedError if an entry has changed since the decision."""
     if not plan.changes:
         return
@@ -111,15 +120,18 @@ async def _attempt(store: MetadataStore, plan: CommitPlan, keep_data: Callable[[
         )
     required = RequiredDirectories(store, _name(plan), plan.parents(), plan.required)
     conflict: TransactionConflictError | None = None
-    if not _needs_record(store, plan) and len(plan.rows) + len(required.actions) <= AT_ONCE:
+    actions = len(plan.rows) + len(required.actions) + len(also)
+    if not _needs_record(store, plan) and actions <= AT_ONCE:
         try:
-            await _in_one(store, plan, required)
+            await _in_one(store, plan, required, also)
         except TransactionConflictError as error:
             # Too many transactions touch the same directories. With a transaction record, single
             # writes suffice.
             conflict = error
         else:
             return
+    if also:
+        raise _obstructed(store, plan, ()) from conflict
     commit_staged = store.layout.staged_commit(plan, _name(plan))
     if commit_staged is not None:
         await commit_staged(keep_data)
@@ -158,7 +170,12 @@ def _needs_record(store: MetadataStore, plan: CommitPlan) -> bool:
     return any(subtree.must_be_empty for subtree in plan.subtrees)
 
 
-async def _in_one(store: MetadataStore, plan: CommitPlan, required: RequiredDirectories) -> None:
+async def _in_one(
+    store: MetadataStore,
+    plan: CommitPlan,
+    required: RequiredDirectories,
+    also: Sequence[Action],
+) -> None:
     """Commit in one transaction of the table. If several paths change, the operation id of each of
     their directories changes too, so that listings detect the change; a single change only checks
     that the directory of a new path exists.
@@ -167,19 +184,21 @@ async def _in_one(store: MetadataStore, plan: CommitPlan, required: RequiredDire
         all_above = RequiredDirectories(
             store, _name(plan), plan.parents(), [*plan.required, *plan.above]
         )
-        if len(plan.rows) + len(all_above.actions) <= MAX_TRANSACTION:
+        if len(plan.rows) + len(all_above.actions) + len(also) <= MAX_TRANSACTION:
             required = all_above
     else:
         change = next(iter(plan.changes.values()))
         created_in = [change.parent] if change.before is None else []
         required = RequiredDirectories(store, _name(plan), (), created_in)
-    actions = [*required.actions, *(change.action(store.keys) for change in plan.rows)]
+    actions = [*required.actions, *(change.action(store.keys) for change in plan.rows), *also]
     try:
         await required.transact(plan.operations, actions, plan.placed(), plan.since)
     except ConflictError as error:
         raise _obstructed(store, plan, ()) from error
     except ConditionFailedError as error:
         refused = error.current
+        if also and any(place >= len(actions) - len(also) for place in refused):
+            raise
         absent = [
             directory
             for place, directory in enumerate(required.touched)

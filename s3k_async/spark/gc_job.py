@@ -374,6 +374,10 @@ class _Found:
                 done.entries += found["entries"]
             elif row.tag == "reservation" and len(done.reservations) < MOST:
                 done.reservations.append(from_line("entries", text))
+            elif row.tag == "multipart":
+                done.multipart.add(text)
+            elif row.tag == "kept_multipart":
+                done.kept_multipart.add(text)
             elif row.tag == "segment":
                 self.segments.add(text)
             elif row.tag == "damage":

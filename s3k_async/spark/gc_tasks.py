@@ -140,6 +140,7 @@ class TableSplit:
             yield native_batch("named", facts)
             lines = [(hash_of(key[-36:]), "named", to_line("named", key)) for key in named.keys]
             lines += [_held(each) for each in named.unclear]
+            lines += [(hash_of(each), "uploading", each) for each in named.uploading]
             lines += [(NOWHERE, "nameless", place) for place in named.nameless]
             if lines:
                 yield batch_of_lines(lines)
@@ -226,7 +227,9 @@ def judge_objects(terms: GcSettings, batches: Iterable[pa.RecordBatch]) -> Batch
         for object_id, known in objects_in(batches):
             history = mark_filter.history(known.records)
             for blob in known.blobs:
-                verdict = mark_filter.verdict(blob, history, damaged=known.is_held)
+                verdict = mark_filter.verdict(
+                    blob, history, damaged=known.is_held, uploading=known.is_uploading
+                )
                 if verdict is not None:
                     yield (
                         hash_of(object_id),
@@ -278,11 +281,12 @@ def _unnamed(dead: Sequence[BlobInfo], rows: pa.Table) -> Iterator[Line]:
     yield from map(_blob, dead)
     object_ids = {object_of(blob) for blob in dead}
     if object_ids:
-        held = {line.decode() for line in _of_tag(rows, "held").to_pylist()}
         for object_id in sorted(object_ids):
             yield int(object_id[:2], 16), "wanted", object_id
-            if object_id in held:
-                yield _held(object_id)
+        for tag in ("held", "uploading"):
+            found = {line.decode() for line in _of_tag(rows, tag).to_pylist()}
+            for object_id in sorted(object_ids & found):
+                yield hash_of(object_id), tag, object_id
 
 
 @dataclass(slots=True)
@@ -292,6 +296,7 @@ class ObjectFacts:
     blobs: list[BlobInfo] = field(default_factory=list)
     records: list[LogRecord] = field(default_factory=list)
     is_held: bool = False
+    is_uploading: bool = False
 
 
 def objects_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ObjectFacts]]:
@@ -305,6 +310,8 @@ def objects_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ObjectF
                 found[object_of(blob)].blobs.append(blob)
             elif tag == "held":
                 found[text].is_held = True
+            elif tag == "uploading":
+                found[text].is_uploading = True
             elif tag == "record":
                 record: LogRecord = from_line("records", text)
                 found[record.operation.object_id].records.append(record)
@@ -317,6 +324,9 @@ def counts_of(marked: Marked) -> Iterator[Line]:
     yield NOWHERE, "marked", json.dumps({"counts": counts, "entries": marked.entries})
     for entry in marked.reservations:
         yield NOWHERE, "reservation", to_line("entries", entry)
+    for tag, ids in (("multipart", marked.multipart), ("kept_multipart", marked.kept_multipart)):
+        for upload_id in sorted(ids):
+            yield NOWHERE, tag, upload_id
 
 
 def add_counts(counts: dict[str, ObjectCount], more: Mapping[str, list[int]]) -> None:

@@ -52,7 +52,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.model import FEATURES, HashName, LayoutName, VolumeKind
+from s3k_async.model import FEATURES, Feature, HashName, LayoutName, VolumeKind
 from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.lease import expired
 
@@ -78,10 +78,12 @@ __all__ = [
     "TAG",
     "TRASH_RETENTION",
     "TREE",
+    "UPLOADS",
     "VolumeRecord",
     "beside",
     "change_trash_retention",
     "create_record",
+    "features_without",
     "find_or_repair",
     "has_entries",
     "is_empty",
@@ -96,6 +98,7 @@ __all__ = [
     "require_flags",
     "same_record",
     "scope_of",
+    "with_needed",
     "write_tag",
 ]
 
@@ -112,10 +115,17 @@ EXTENTS: Final = "extents"
 """The flag of a volume in which files may have extents (`storage.extents`)."""
 ATTRIBUTES: Final = "attributes"
 """The flag of a volume whose entries may have attributes (`s3k_async.attributes`)."""
+UPLOADS: Final = "uploads"
+"""The flag of a volume with multipart uploads (`txn.upload_records`), whose parts no entry names.
+"""
 _DRAFT: Final = "tree-draft"
 """The flag of layout `tree` before its format was final, in unreleased versions."""
+NEEDED: Final[Mapping[Feature, tuple[Feature, ...]]] = {"uploads": ("extents",)}
+"""The features without which another one cannot be: the parts of an upload become extents."""
 FLAGS: Final = frozenset({SCOPED, TREE, *FEATURES})
 """Features that this version supports. A record with any other is refused."""
+_IN_TAG: Final = {ATTRIBUTES: "attr", UPLOADS: "up"}
+"""Shorter names of flags in the table's tag, whose length is limited."""
 SCOPE: Final = "s3k-"
 """Prefix of scopes. S3-FileSystem 1.0 lists, and deletes, only keys that begin with a hexadecimal
 digit."""
@@ -193,6 +203,11 @@ class VolumeRecord:
         return ATTRIBUTES in self.flags
 
     @property
+    def uploads(self) -> bool:
+        """Whether there may be multipart uploads."""
+        return UPLOADS in self.flags
+
+    @property
     def layout(self) -> LayoutName:
         """What the keys of entries are made of."""
         return layout_of(self.flags)
@@ -239,6 +254,7 @@ class VolumeRecord:
         values = {name: str(value) for name, value in self.to_item("").items() if name in _FIELDS}
         if self.log == beside(self.data):
             values["log"] = "."
+        values["flags"] = " ".join(_IN_TAG.get(flag, flag) for flag in self.flags)
         tag = " ".join(f"{letter}:{_escaped(values[name])}" for name, letter in _FIELDS.items())
         if len(tag) > _TAG_LIMIT:
             raise ConfigError(
@@ -266,6 +282,10 @@ class VolumeRecord:
                 raise NotAVolumeError(f"{what} is damaged: {part!r}", path=where) from error
         if values.get("log") == ".":
             values["log"] = beside(str(values.get("data", "")))
+        if "flags" in values:
+            full = {short: flag for flag, short in _IN_TAG.items()}
+            flags = str(values["flags"]).split()
+            values["flags"] = " ".join(full.get(flag, flag) for flag in flags)
         return _checked(values, what, where)
 
     def differences(self, wanted: Mapping[str, object]) -> str:
@@ -297,6 +317,21 @@ def require_flags(flags: Collection[str], what: str, where: str) -> None:
             f"{remedy if _DRAFT in unknown else ''}",
             path=where,
         )
+
+
+def features_without(left_out: Collection[Feature]) -> tuple[Feature, ...]:
+    """All features without some, and without those that need them."""
+    return tuple(
+        each
+        for each in FEATURES
+        if each not in left_out and not set(NEEDED.get(each, ())) & set(left_out)
+    )
+
+
+def with_needed(features: Collection[Feature]) -> tuple[Feature, ...]:
+    """Features, and those that they need."""
+    wanted = {*features, *(need for each in features for need in NEEDED.get(each, ()))}
+    return tuple(each for each in FEATURES if each in wanted)
 
 
 def layout_of(flags: Collection[str]) -> LayoutName:

@@ -20,7 +20,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.model import FEATURES, Feature, LayoutName
+from s3k_async.model import Feature, LayoutName
 from s3k_async.settings.locations import check_name, name_of_directory
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import (
@@ -29,6 +29,7 @@ from s3k_async.txn.volume_record import (
     TREE,
     VolumeRecord,
     create_record,
+    features_without,
     find_or_repair,
     layout_of,
     load_or_repair,
@@ -161,7 +162,7 @@ def _new_record(
         flags=(
             SCOPED,
             *((TREE,) if layout == "tree" else ()),
-            *(each for each in FEATURES if each not in without),
+            *features_without(without),
         ),
         trash_retention=_retention(config, layout, where),
     )

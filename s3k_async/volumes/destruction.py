@@ -27,6 +27,7 @@ from s3k_async.errors import (
 )
 from s3k_async.oplog.log_reader import DamagedLog, LogReader
 from s3k_async.storage.extents import physical_keys
+from s3k_async.txn.upload_records import has_uploads
 from s3k_async.txn.volume_record import (
     VolumeRecord,
     has_entries,
@@ -56,12 +57,12 @@ async def destroy_volume(
 
     The volume must not be in use: it is marked first, so that it cannot be opened; clients with the
     volume open notice within seconds, and are not waited for. Without `force` only a volume without
-    files and directories is removed (DirectoryNotEmptyError). Only the volume's own objects are
-    deleted: bytes and log below its scope, in locations with the mark of the volume and of its
-    table; a bucket is kept. For a volume without a scope, the data objects that its table or log
-    references are deleted. Raises VolumeNotFoundError, NotAVolumeError, VolumeMismatchError,
-    ReadOnlyVolumeError for kind `s3k-1.0`, PartialFailureError for objects that could not be
-    deleted.
+    files, directories and multipart uploads is removed (DirectoryNotEmptyError). Only the volume's
+    own objects are deleted: bytes and log below its scope, in locations with the mark of the volume
+    and of its table; a bucket is kept. For a volume without a scope, the data objects that its
+    table or log references are deleted. Raises VolumeNotFoundError, NotAVolumeError,
+    VolumeMismatchError, ReadOnlyVolumeError for kind `s3k-1.0`, PartialFailureError for objects
+    that could not be deleted.
     """
     where = config.table.label
     if config.kind == "s3k-1.0":
@@ -83,6 +84,10 @@ async def destroy_volume(
         if not force and await has_entries(items):
             raise DirectoryNotEmptyError(
                 "the volume holds files or directories; destroying it needs force", path=where
+            )
+        if not force and await has_uploads(items):
+            raise DirectoryNotEmptyError(
+                "the volume has multipart uploads; destroying it needs force", path=where
             )
         data = connections.blobs(config.data, "data")
         log = (

@@ -40,9 +40,10 @@ async def init_volume(
     deleted directory in the trash, seconds, by default one day; `Trash.set_retention` changes it.
     Layout `path` has no trash, and refuses it. `without`: features that the volume does not get, so
     that clients of versions that do not know them can open it, too: `extents`, by which files can
-    be appended to and changed in place, and `attributes`, mode, owner and user metadata of entries;
-    `s3k migrate --enable` adds them later. `layout` is by default `tree` in an embedded volume and
-    `path` in any other. After a failure, call it again.
+    be appended to and changed in place, `uploads`, multipart uploads, which need extents, and
+    `attributes`, mode, owner and user metadata of entries; `s3k migrate --enable` adds them later.
+    `layout` is by default `tree` in an embedded volume and `path` in any other. After a failure,
+    call it again.
 
     Raises ConfigError, InvalidArgumentError (a retention that is not a whole number of seconds),
     VolumeExistsError (also if a location belongs to another volume), VolumeMismatchError,

@@ -43,6 +43,7 @@ EXPECTED = {
     "PermissionDeniedError": 5,
     "ReadOnlyVolumeError": 5,
     "RenameIntoSelfError": 2,
+    "UploadNotFoundError": 3,
     "RequestTimeoutError": 8,
     "ResponseLostError": 7,
     "S3kError": 1,

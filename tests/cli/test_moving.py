@@ -173,6 +173,19 @@ def test_migrate_to_extents(cli: Cli, tmp_path: Path, monkeypatch: pytest.Monkey
     assert cli.ok("cat", f"{volume}:/f").out == "somemore"
 
 
+def test_migrate_to_uploads(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uploads need extents, which come with them."""
+    monkeypatch.setattr("s3k_async.txn.volume_lock.QUIET_SECONDS", 0.0)
+    volume = str(tmp_path / "old")
+    cli.ok("init", volume, "--without", "extents")
+    assert cli.ok("migrate", volume, "--enable", "uploads", "--json").json() == {
+        "volume": volume,
+        "enabled": ["uploads"],
+        "added": ["extents", "uploads"],
+    }
+    assert not cli.ok("migrate", volume, "--enable", "extents", "--json").json()["added"]
+
+
 def test_migrate_is_refused_while_fsck_has_something_to_repair(cli: Cli, volume: str) -> None:
     with closing(sqlite3.connect(f"{volume}/metadata.sqlite")) as table, table:
         assert table.execute("DELETE FROM items WHERE sort = '1'").rowcount == 1

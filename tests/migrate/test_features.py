@@ -1,4 +1,4 @@
-"""Features of a volume that was made without them: extents."""
+"""Features of a volume that was made without them."""
 
 from __future__ import annotations
 
@@ -55,6 +55,28 @@ async def test_files_of_an_old_volume_can_grow(layout: LayoutName) -> None:
     assert await enable_features(config, ["extents"])
     await has_extents(config)
     assert not await enable_features(config, ["extents"])
+
+
+async def test_uploads_come_with_extents(layout: LayoutName) -> None:
+    config = await old_volume(layout)
+    assert await enable_features(config, ["uploads"])
+    assert not await enable_features(config, ["uploads"])
+    assert not await enable_features(config, ["extents"])
+    async with S3kClient(config=replace(config)) as fs:
+        assert fs._volume().record.flags[-2:] == ("extents", "uploads")
+        await fs.append("/f", b"two")
+
+
+async def test_uploads_of_a_volume_with_extents(layout: LayoutName) -> None:
+    config = await old_volume(layout)
+    assert await enable_features(config, ["extents"])
+    assert await enable_features(config, ["uploads"])
+    async with S3kClient(config=replace(config)) as fs:
+        volume = fs._volume()
+        assert sorted(set(volume.record.flags)) == sorted(volume.record.flags)
+        mark = await read_claim(volume.place)
+        assert mark is not None
+        assert mark.flags == volume.record.flags
 
 
 async def test_a_volume_in_use_by_other_work_is_left(layout: LayoutName) -> None:

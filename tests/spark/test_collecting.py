@@ -23,6 +23,7 @@ from s3k_async.backends.ports.key_ranges import KeyRange
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import Tuning, VolumeConfig
 from s3k_async.errors import InvalidArgumentError, LogFormatError, UnreachableError
+from s3k_async.files.multipart import create_upload, list_parts, list_uploads, put_part
 from s3k_async.integrity.gc_candidates import CandidateReader
 from s3k_async.integrity.gc_mark import Marked, ObjectCount
 from s3k_async.integrity.gc_rules import Ages, Verdict
@@ -33,6 +34,7 @@ from s3k_async.oplog.log_reader import LogReader, entry_ranges
 from s3k_async.spark import gc, gc_job
 from s3k_async.spark.gc_tasks import SHARDS, range_of
 from s3k_async.testing import Call, Died, FaultPlan
+from s3k_async.txn.upload_items import upload_key
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import VolumeMaker, volume_backends
@@ -52,7 +54,7 @@ GRACE = DAY / 2
 LEASE = 600.0
 FAR = Ages(grace=GRACE, lease=LEASE)
 DEAD = ("deleted", "replaced", "unpublished")
-KEPT = ("damaged", "foreign", "lost", "named", "waiting", "young")
+KEPT = ("damaged", "foreign", "lost", "named", "uploading", "waiting", "young")
 
 
 async def litter(directory: Path) -> None:
@@ -89,6 +91,7 @@ async def litter(directory: Path) -> None:
         await (await volume.blobs.start_upload(runtime.physical_key(runtime.uuid()))).put_part(
             1, b"unfinished"
         )
+        await uploads(volume)
         await damage(fs, volume)
         await pending(fs, faults)
         clock.seconds = now - GRACE / 2
@@ -101,6 +104,16 @@ async def litter(directory: Path) -> None:
             os.utime(Path(where, name), (then, then))
     async with S3kClient(config=config) as fs:
         await fs._volume().blobs.put(SYSTEM.physical_key(SYSTEM.uuid()), b"just now")
+
+
+async def uploads(volume: Volume) -> None:
+    """Multipart uploads: two that are open, of which one has expired, and one of which a client
+    that died has left the items."""
+    for lifetime in (100 * DAY, DAY, 100 * DAY):
+        upload = await create_upload(volume, "/upload", lifetime=lifetime)
+        for number in range(3):
+            await put_part(volume, upload.id, number, b"part %d" % number)
+    await volume.items.write(Update(upload_key(upload.id), Condition(), {"state": "aborted"}))
 
 
 async def damage(fs: S3kClient, volume: Volume) -> None:
@@ -153,6 +166,16 @@ async def collected_alone(volume: Volume, path: str) -> tuple[Swept, set[str]]:
     return await collector.sweep(path), await stored_keys(volume)
 
 
+async def open_parts(volume: Volume) -> int:
+    """The parts of all open uploads, which have their data."""
+    keys, found = await stored_keys(volume), 0
+    for upload in await list_uploads(volume):
+        for part in await list_parts(volume, upload.id):
+            assert part.content.physical in keys
+            found += 1
+    return found
+
+
 def counts(found: dict[str, ObjectCount]) -> dict[str, tuple[int, int]]:
     return {
         reason: (count.objects, count.bytes) for reason, count in found.items() if count.objects
@@ -197,17 +220,21 @@ def test_it_finds_and_deletes_what_one_machine_does(
     assert (report.run, report.swept, set(told)) == ("", None, {"gc"})
     assert report.marked.reservations == marked.reservations
     assert [each.id for _, each in report.marked.uploads] == [each.id for _, each in marked.uploads]
+    assert report.marked.over_multipart == marked.over_multipart
+    assert len(marked.over_multipart) == 2
     assert report.marked.entries == marked.entries
     assert on(embedded(place), stored_keys) == on(embedded(littered), stored_keys)
 
     other = Path(shutil.copytree(littered, tmp_path / "other"))
     swept, left = on(embedded(other), partial(collected_alone, path=str(tmp_path / "other-list")))
-    assert (swept.reservations, swept.uploads) == (1, 1)
+    assert (swept.reservations, swept.uploads, swept.multipart) == (1, 1, 2)
     _, report = gc(spark, embedded(place), **options, dry_run=False)
     assert report.swept is not None
     assert counts(report.swept.deleted) == counts(swept.deleted)
     assert counts(report.swept.kept) == counts(swept.kept)
     assert (report.swept.reservations, report.swept.uploads, report.swept.failures) == (1, 1, [])
+    assert report.swept.multipart == 2
+    assert on(embedded(place), open_parts) == 3
     assert on(embedded(place), stored_keys) == left
     trails = {
         name.name: sum(1 for each in name.iterdir())

@@ -235,14 +235,18 @@ def _summary(marked: Marked | None, swept: Swept | None, dead: Mapping[str, Obje
     )
     if swept is not None:
         reservations, uploads, verb = swept.reservations, swept.uploads, "deleted"
+        multipart = swept.multipart
     else:
         assert marked is not None
         reservations, uploads, verb = len(marked.reservations), len(marked.uploads), "would delete"
+        multipart = len(marked.over_multipart)
     text = f"{verb} {_sized(total)}"
     if reservations:
         text += f", {plural(reservations, 'reservation')}"
     if uploads:
         text += f", {plural(uploads, 'unfinished upload')}"
+    if multipart:
+        text += f", {plural(multipart, 'multipart upload')}"
     return text if swept is not None else f"{text} (--yes deletes)"
 
 
@@ -265,9 +269,11 @@ def _document(marked: Marked | None, swept: Swept | None) -> dict[str, Any]:
         "marked": None if marked is None else counts(marked.counts),
         "reservations": None if marked is None else len(marked.reservations),
         "uploads": None if marked is None else len(marked.uploads),
+        "multipart": None if marked is None else len(marked.over_multipart),
         "deleted": None if swept is None else counts(swept.deleted),
         "kept": None if swept is None else counts(swept.kept),
         "failed": 0 if swept is None else len(swept.failures),
         "removed_reservations": 0 if swept is None else swept.reservations,
         "aborted_uploads": 0 if swept is None else swept.uploads,
+        "ended_multipart": 0 if swept is None else swept.multipart,
     }
