@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Final
 
 from s3k_async.client import S3kClient
-from s3k_async.errors import DirectoryNotEmptyError, PathNotFoundError
+from s3k_async.errors import DirectoryNotEmptyError, PathNotFoundError, UploadNotFoundError
+from s3k_async.files.multipart import abort_upload, list_uploads
 from s3k_async.listing.listings import pages_of
 from s3k_async.model import ChangeResult, FileStatus
 from s3k_async.objects.object_info import BucketInfo, bucket_info
+from s3k_async.volumes.volume import Volume
 
-__all__ = ["purge", "remove_empty", "with_statistics"]
+__all__ = ["abort_uploads", "has_uploads", "purge", "remove_empty", "with_statistics"]
 
 PURGED: Final = 1000
 """Objects that are deleted together."""
@@ -47,6 +50,24 @@ async def purge(client: S3kClient, path: str) -> ChangeResult:
         if status.is_dir:
             await remove_empty(client, status.path)
     return done
+
+
+async def has_uploads(volume: Volume, path: str) -> bool:
+    """Whether a bucket has a pending upload."""
+    return volume.record.uploads and bool(await list_uploads(volume, path, limit=1))
+
+
+async def abort_uploads(volume: Volume, path: str) -> None:
+    """Abort the pending uploads of a bucket. Raises PartialFailureError."""
+    after = ""
+    while volume.record.uploads:
+        found = await list_uploads(volume, path, after=after, limit=PURGED)
+        for upload in found:
+            with suppress(UploadNotFoundError):  # another client has ended it
+                await abort_upload(volume, upload.id)
+        if len(found) < PURGED:
+            return
+        after = found[-1].id
 
 
 async def _chunks(found: AsyncIterator[FileStatus]) -> AsyncIterator[list[str]]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from s3k_async.attributes import NO_ATTRIBUTES, Attributes
 from s3k_async.model import FileStatus, utc
+from s3k_async.txn.upload_items import MultipartUpload
 
 __all__ = [
     "NOW",
@@ -17,8 +18,10 @@ __all__ = [
     "ObjectInfo",
     "ObjectPage",
     "TouchTime",
+    "UploadInfo",
     "bucket_info",
     "object_info",
+    "upload_info",
 ]
 
 
@@ -105,6 +108,30 @@ class ObjectPage:
     """The `after` of the next page; None at the end."""
 
 
+@dataclass(frozen=True, slots=True)
+class UploadInfo:
+    """A pending multipart upload. Times are epoch milliseconds, or `datetime` in UTC."""
+
+    id: str
+    """By which any process can add parts, complete or abort it."""
+    bucket: str
+    key: str
+    """Of the object that its completion creates or replaces."""
+    started_ms: int
+    expires_ms: int
+    """When garbage collection may abort it."""
+
+    @property
+    def started(self) -> datetime:
+        """`started_ms` as a time in UTC."""
+        return utc(self.started_ms)
+
+    @property
+    def expires(self) -> datetime:
+        """`expires_ms` as a time in UTC."""
+        return utc(self.expires_ms)
+
+
 def bucket_info(
     status: FileStatus,
     *,
@@ -131,3 +158,9 @@ def object_info(status: FileStatus) -> ObjectInfo:
         status.checksum,
         status.attributes,
     )
+
+
+def upload_info(upload: MultipartUpload) -> UploadInfo:
+    """The upload of a record."""
+    bucket, _, key = upload.path[1:].partition("/")
+    return UploadInfo(upload.id, bucket, key, upload.started_ms, upload.expires_ms)

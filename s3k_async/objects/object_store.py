@@ -27,6 +27,7 @@ from s3k_async.errors import (
     PathNotFoundError,
     UncommittedFileError,
 )
+from s3k_async.files import multipart
 from s3k_async.files.edits import need_extents, need_range, write_range
 from s3k_async.files.file_ranges import read_spans
 from s3k_async.files.open_files import bytes_of
@@ -36,7 +37,13 @@ from s3k_async.model import ROOT, ChangeResult, Content, Entry, FileStatus, stat
 from s3k_async.namespace.attribute_changes import change_attributes
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.store import WriteTarget
-from s3k_async.objects.buckets import purge, remove_empty, with_statistics
+from s3k_async.objects.buckets import (
+    abort_uploads,
+    has_uploads,
+    purge,
+    remove_empty,
+    with_statistics,
+)
 from s3k_async.objects.byte_ranges import (
     copy_range,
     create_from_pieces,
@@ -52,8 +59,10 @@ from s3k_async.objects.object_info import (
     ObjectInfo,
     ObjectPage,
     TouchTime,
+    UploadInfo,
     bucket_info,
     object_info,
+    upload_info,
 )
 from s3k_async.objects.object_metadata import (
     copy_metadata,
@@ -63,6 +72,7 @@ from s3k_async.objects.object_metadata import (
     value_of,
 )
 from s3k_async.storage.extents import Extent, content_of
+from s3k_async.txn.upload_items import PartInfo
 from s3k_async.volumes.volume import Volume
 
 __all__ = ["ObjectStore"]
@@ -114,7 +124,7 @@ class ObjectStore:
 
     @call
     async def delete_bucket(self, bucket: str, *, force: bool = False) -> None:
-        """Delete a bucket, with `force` also its objects, all in one moment.
+        """Delete a bucket, with `force` also its pending uploads, and its objects in one moment.
 
         Without `force` the directories of the bucket are removed one by one, each on the condition
         that it is empty, so that no new object is lost. In a volume of layout `tree` a bucket that
@@ -123,7 +133,12 @@ class ObjectStore:
         path = bucket_path(bucket)
         await self._need_bucket(path)
         if force:
+            await abort_uploads(self._volume(), path)
             await self._client.delete(path, recursive=True)
+        elif await has_uploads(self._volume(), path):
+            raise DirectoryNotEmptyError(
+                "the bucket has pending uploads, which `force` aborts", path=path
+            )
         elif not await remove_empty(self._client, path):
             raise DirectoryNotEmptyError(
                 "the bucket has objects, which `force` deletes, too", path=path
@@ -131,10 +146,12 @@ class ObjectStore:
 
     @counted_call
     async def purge_bucket(self, bucket: str) -> ChangeResult:
-        """Delete all objects of a bucket, and keep the bucket. The result counts the objects and
-        lists those that could not be deleted. Objects that are created meanwhile may remain."""
+        """Delete all objects and pending uploads of a bucket, and keep the bucket. The result
+        counts the objects and lists those that could not be deleted. What is created meanwhile may
+        remain."""
         path = bucket_path(bucket)
         await self._need_bucket(path)
+        await abort_uploads(self._volume(), path)
         return await purge(self._client, path)
 
     def list_buckets(self) -> AsyncIterator[BucketInfo]:
@@ -578,6 +595,83 @@ class ObjectStore:
         await self._need_bucket(path)
         found, token = await objects_with(self._volume(), name, path, after=after, limit=limit)
         return ObjectPage(tuple(map(object_info, found)), token or None)
+
+    # Multipart uploads
+
+    @call
+    async def create_upload(
+        self, bucket: str, key: str, *, lifetime: float = multipart.UPLOAD_LIFETIME
+    ) -> UploadInfo:
+        """Begin a multipart upload, one of any number for an object. Nothing is visible before it
+        is completed. `lifetime`: seconds after which garbage collection may abort it.
+
+        Raises UnsupportedError (a volume without the feature `uploads`), as all verbs of uploads.
+        """
+        path = await self._new(bucket, key)
+        return upload_info(await multipart.create_upload(self._volume(), path, lifetime=lifetime))
+
+    @call
+    async def list_uploads(
+        self, bucket: str, *, after: str = "", limit: int = 1000
+    ) -> builtins.list[UploadInfo]:
+        """At most `limit` pending uploads of a bucket, by id: those after the id `after`."""
+        path = bucket_path(bucket)
+        await self._need_bucket(path)
+        found = await multipart.list_uploads(self._volume(), path, after=after, limit=limit)
+        return [upload_info(each) for each in found]
+
+    @call
+    async def put_part(self, upload_id: str, number: int, data: Buffer) -> PartInfo:
+        """Store a part, from 0 to 9,999,999,999, of any size: one of the same number is replaced.
+        The object has the parts in the order of their numbers, which may have gaps.
+
+        Raises UploadNotFoundError: if the upload was completed during the call, the object may have
+        the part.
+        """
+        return await multipart.put_part(self._volume(), upload_id, number, data)
+
+    @call
+    async def copy_part(
+        self,
+        upload_id: str,
+        number: int,
+        bucket: str,
+        key: str,
+        *,
+        offset: int = 0,
+        size: int | None = None,
+    ) -> PartInfo:
+        """As `put_part`, of `size` bytes of an object, from `offset` on."""
+        path = self._path(bucket, key)
+        _need_span(path, offset, size)
+        with _an_object(path):
+            return await multipart.copy_part(self._volume(), upload_id, number, path, offset, size)
+
+    @call
+    async def list_parts(self, upload_id: str) -> builtins.list[PartInfo]:
+        """The parts of an upload, by number. Raises UploadNotFoundError."""
+        return await multipart.list_parts(self._volume(), upload_id)
+
+    @call
+    async def complete_upload(self, upload_id: str) -> ObjectInfo:
+        """Publish the parts as the object, which is created or replaced, in one moment. The id is
+        invalid afterwards. After any error but OutcomeUnknownError the upload is as it was.
+
+        Raises UploadNotFoundError, InvalidArgumentError (no parts, or too large), IsDirectoryError.
+        """
+        return _info(await multipart.complete_upload(self._volume(), upload_id))
+
+    @call
+    async def abort_upload(self, upload_id: str) -> None:
+        """Remove an upload and the data of its parts. The id is invalid afterwards. Raises
+        UploadNotFoundError, PartialFailureError (some data is left to garbage collection)."""
+        await multipart.abort_upload(self._volume(), upload_id)
+
+    @call
+    async def expire_uploads(self) -> int:
+        """Abort all uploads of the volume whose lifetime is over, as garbage collection does, and
+        return their number."""
+        return await multipart.expire_uploads(self._volume())
 
     # Internal
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator
 from datetime import datetime
 
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
+from s3k_async.files import multipart
 from s3k_async.model import ChangeResult
 from s3k_async.objects.blocking_store import BlockingObjectStore
 from s3k_async.objects.local_bytes import Source, Target
-from s3k_async.objects.object_info import BucketInfo, ObjectInfo, ObjectPage, TouchTime
+from s3k_async.objects.object_info import BucketInfo, ObjectInfo, ObjectPage, TouchTime, UploadInfo
+from s3k_async.txn.upload_items import PartInfo
 
 __all__ = ["SyncObjectStore"]
 
@@ -31,7 +34,7 @@ class SyncObjectStore(BlockingObjectStore):
         return self._call(lambda objects: objects.create_bucket(bucket, uid=uid))
 
     def delete_bucket(self, bucket: str, *, force: bool = False) -> None:
-        """Delete a bucket, with `force` also its objects, all in one moment.
+        """Delete a bucket, with `force` also its pending uploads, and its objects in one moment.
 
         Without `force` the directories of the bucket are removed one by one, each on the condition
         that it is empty, so that no new object is lost. In a volume of layout `tree` a bucket that
@@ -40,8 +43,9 @@ class SyncObjectStore(BlockingObjectStore):
         self._call(lambda objects: objects.delete_bucket(bucket, force=force))
 
     def purge_bucket(self, bucket: str) -> ChangeResult:
-        """Delete all objects of a bucket, and keep the bucket. The result counts the objects and
-        lists those that could not be deleted. Objects that are created meanwhile may remain."""
+        """Delete all objects and pending uploads of a bucket, and keep the bucket. The result
+        counts the objects and lists those that could not be deleted. What is created meanwhile may
+        remain."""
         return self._call(lambda objects: objects.purge_bucket(bucket))
 
     def list_buckets(self) -> Iterator[BucketInfo]:
@@ -354,3 +358,67 @@ class SyncObjectStore(BlockingObjectStore):
         return self._call(
             lambda objects: objects.list_with_metadata(bucket, name, after=after, limit=limit)
         )
+
+    def create_upload(
+        self, bucket: str, key: str, *, lifetime: float = multipart.UPLOAD_LIFETIME
+    ) -> UploadInfo:
+        """Begin a multipart upload, one of any number for an object. Nothing is visible before it
+        is completed. `lifetime`: seconds after which garbage collection may abort it.
+
+        Raises UnsupportedError (a volume without the feature `uploads`), as all verbs of uploads.
+        """
+        return self._call(lambda objects: objects.create_upload(bucket, key, lifetime=lifetime))
+
+    def list_uploads(
+        self, bucket: str, *, after: str = "", limit: int = 1000
+    ) -> builtins.list[UploadInfo]:
+        """At most `limit` pending uploads of a bucket, by id: those after the id `after`."""
+        return self._call(lambda objects: objects.list_uploads(bucket, after=after, limit=limit))
+
+    def put_part(self, upload_id: str, number: int, data: Buffer) -> PartInfo:
+        """Store a part, from 0 to 9,999,999,999, of any size: one of the same number is replaced.
+        The object has the parts in the order of their numbers, which may have gaps.
+
+        Raises UploadNotFoundError: if the upload was completed during the call, the object may have
+        the part.
+        """
+        return self._call(lambda objects: objects.put_part(upload_id, number, data))
+
+    def copy_part(
+        self,
+        upload_id: str,
+        number: int,
+        bucket: str,
+        key: str,
+        *,
+        offset: int = 0,
+        size: int | None = None,
+    ) -> PartInfo:
+        """As `put_part`, of `size` bytes of an object, from `offset` on."""
+        return self._call(
+            lambda objects: objects.copy_part(
+                upload_id, number, bucket, key, offset=offset, size=size
+            )
+        )
+
+    def list_parts(self, upload_id: str) -> builtins.list[PartInfo]:
+        """The parts of an upload, by number. Raises UploadNotFoundError."""
+        return self._call(lambda objects: objects.list_parts(upload_id))
+
+    def complete_upload(self, upload_id: str) -> ObjectInfo:
+        """Publish the parts as the object, which is created or replaced, in one moment. The id is
+        invalid afterwards. After any error but OutcomeUnknownError the upload is as it was.
+
+        Raises UploadNotFoundError, InvalidArgumentError (no parts, or too large), IsDirectoryError.
+        """
+        return self._call(lambda objects: objects.complete_upload(upload_id))
+
+    def abort_upload(self, upload_id: str) -> None:
+        """Remove an upload and the data of its parts. The id is invalid afterwards. Raises
+        UploadNotFoundError, PartialFailureError (some data is left to garbage collection)."""
+        self._call(lambda objects: objects.abort_upload(upload_id))
+
+    def expire_uploads(self) -> int:
+        """Abort all uploads of the volume whose lifetime is over, as garbage collection does, and
+        return their number."""
+        return self._call(lambda objects: objects.expire_uploads())

@@ -1,0 +1,162 @@
+"""Multipart uploads of objects: the rows of H3's interface, and its defects 10, 11, 12 and 23."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from s3k_async.client import S3kClient
+from s3k_async.errors import (
+    DirectoryNotEmptyError,
+    InvalidArgumentError,
+    PathNotFoundError,
+    UploadNotFoundError,
+)
+from s3k_async.objects import ObjectStore
+from tests.engines.volumes import volume_backends
+
+pytestmark = [
+    pytest.mark.layouts("path", "tree"),
+    volume_backends("memory", "embedded", "dynoxide+seaweedfs"),
+]
+
+MIB = 1024 * 1024
+
+
+async def test_parts_out_of_order_with_one_that_is_replaced(objects: ObjectStore) -> None:
+    """H3's own test: 7 MiB of parts 1, 0 and 2, of which part 0 is then replaced by a copy."""
+    source = bytes(range(256)) * (3 * MIB // 256)
+    await objects.create("b", "source", source)
+    upload = await objects.create_upload("b", "d/k")
+    assert (upload.bucket, upload.key) == ("b", "d/k")
+    assert upload.expires > upload.started
+    await objects.put_part(upload.id, 1, b"1" * (2 * MIB))
+    await objects.put_part(upload.id, 0, b"0" * (3 * MIB))
+    await objects.put_part(upload.id, 2, b"2" * (3 * MIB))
+    part = await objects.copy_part(upload.id, 0, "b", "source", offset=MIB, size=2 * MIB)
+    assert (part.number, part.size) == (0, 2 * MIB)
+    assert not await objects.exists("b", "d/k")
+    parts = await objects.list_parts(upload.id)
+    assert [(each.number, each.size) for each in parts] == [
+        (0, 2 * MIB),
+        (1, 2 * MIB),
+        (2, 3 * MIB),
+    ]
+    info = await objects.complete_upload(upload.id)
+    assert (info.bucket, info.key, info.size) == ("b", "d/k", 7 * MIB)
+    wanted = source[MIB : 3 * MIB] + b"1" * (2 * MIB) + b"2" * (3 * MIB)
+    assert await objects.read("b", "d/k") == wanted
+    for call in ended_calls(objects, upload.id):
+        with pytest.raises(UploadNotFoundError):
+            await call()
+
+
+def ended_calls(objects: ObjectStore, upload_id: str) -> list[Callable[[], Awaitable[object]]]:
+    return [
+        lambda: objects.complete_upload(upload_id),
+        lambda: objects.abort_upload(upload_id),
+        lambda: objects.list_parts(upload_id),
+        lambda: objects.put_part(upload_id, 0, b""),
+    ]
+
+
+async def test_several_uploads_of_one_object_are_listed_by_their_ids(objects: ObjectStore) -> None:
+    """Defect 10: the list had names, so that a lost id was lost."""
+    await objects.create_bucket("other")
+    made = {(await objects.create_upload("b", "k")).id for _ in range(5)}
+    made.add((await objects.create_upload("b", "d/e/k")).id)
+    await objects.create_upload("other", "k")
+    found: list[str] = []
+    after = ""
+    while page := await objects.list_uploads("b", after=after, limit=2):
+        assert len(page) <= 2
+        found += [each.id for each in page]
+        after = page[-1].id
+    assert found == sorted(made)
+    one, other = found[:2]
+    await objects.put_part(one, 0, b"one")
+    await objects.put_part(other, 0, b"other")
+    await objects.complete_upload(one)
+    assert await objects.list_uploads("b", after=other, limit=1) != []
+    await objects.complete_upload(other)
+    assert len(await objects.list_uploads("b")) == 4
+
+
+async def test_an_upload_replaces_the_object_that_exists(objects: ObjectStore) -> None:
+    await objects.create("b", "k", b"before")
+    upload = await objects.create_upload("b", "k")
+    await objects.put_part(upload.id, 7, b"after")
+    assert await objects.read("b", "k") == b"before"
+    await objects.complete_upload(upload.id)
+    assert await objects.read("b", "k") == b"after"
+
+
+async def test_an_aborted_upload_leaves_nothing(objects: ObjectStore) -> None:
+    """Defect 11: the record stayed if the name had no slash."""
+    for key in ("k", "d/k"):
+        upload = await objects.create_upload("b", key)
+        await objects.put_part(upload.id, 0, b"data")
+        await objects.abort_upload(upload.id)
+        assert await objects.list_uploads("b") == []
+        for call in ended_calls(objects, upload.id):
+            with pytest.raises(UploadNotFoundError):
+                await call()
+        assert not await objects.exists("b", key)
+
+
+async def test_a_completed_object_has_all_fields(objects: ObjectStore) -> None:
+    """Defect 12: those of a pending object were not initialised."""
+    upload = await objects.create_upload("b", "k")
+    await objects.put_part(upload.id, 0, b"data")
+    info = await objects.complete_upload(upload.id)
+    assert info == await objects.info("b", "k")
+    assert info.created_ms > 0
+    assert info.modified_ms >= upload.started_ms
+    assert (info.size, info.version > 0) == (4, True)
+
+
+async def test_a_bucket_with_uploads_is_not_empty(objects: ObjectStore, fs: S3kClient) -> None:
+    """Defect 23: pending uploads of a deleted bucket survived as orphans."""
+    upload = await objects.create_upload("b", "d/k")
+    await objects.put_part(upload.id, 0, b"data")
+    with pytest.raises(DirectoryNotEmptyError, match="pending uploads"):
+        await objects.delete_bucket("b")
+    await objects.purge_bucket("b")
+    assert await objects.list_uploads("b") == []
+    with pytest.raises(UploadNotFoundError):
+        await objects.list_parts(upload.id)
+    await objects.create_upload("b", "k")
+    await objects.delete_bucket("b", force=True)
+    assert not await fs.exists("/b")
+    await objects.create_bucket("b")
+    assert await objects.list_uploads("b") == []
+    await objects.delete_bucket("b")
+
+
+async def test_uploads_that_have_expired(objects: ObjectStore) -> None:
+    kept = await objects.create_upload("b", "k")
+    over = await objects.create_upload("b", "k", lifetime=0.001)
+    while not (expired := await objects.expire_uploads()):
+        assert [each.id for each in await objects.list_uploads("b")] == sorted([kept.id, over.id])
+    assert expired == 1
+    assert [each.id for each in await objects.list_uploads("b")] == [kept.id]
+    with pytest.raises(UploadNotFoundError):
+        await objects.complete_upload(over.id)
+
+
+async def test_refusals(objects: ObjectStore) -> None:
+    with pytest.raises(PathNotFoundError):
+        await objects.create_upload("none", "k")
+    with pytest.raises(InvalidArgumentError):
+        await objects.create_upload("b", "a//k")
+    with pytest.raises(PathNotFoundError):
+        await objects.list_uploads("none")
+    upload = await objects.create_upload("b", "k")
+    with pytest.raises(InvalidArgumentError):
+        await objects.complete_upload(upload.id)
+    with pytest.raises(InvalidArgumentError):
+        await objects.put_part(upload.id, -1, b"")
+    with pytest.raises(PathNotFoundError):
+        await objects.copy_part(upload.id, 0, "b", "missing")
+    assert await objects.list_parts(upload.id) == []
