@@ -26,8 +26,9 @@ __all__ = [
     "check_name",
 ]
 
-MAX_BYTES: Final = 8 * 1024
-"""Maximum bytes of all attributes of one entry, in their stored form."""
+MAX_BYTES: Final = 4 * 1024
+"""Maximum bytes of all attributes of one entry, in their stored form: a hundred entries that have
+so many, and the most extents, fit into a transaction of DynamoDB (4 MB)."""
 MAX_NAME: Final = 64
 """Maximum characters of the name of a metadata value (H3's limit)."""
 _MODE: Final = 0o7777

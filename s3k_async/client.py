@@ -648,7 +648,7 @@ class S3kClient:
         entry may not be changed, replaced, moved or deleted; a directory that is moved or deleted
         takes the read-only entries below it along. `metadata`: values by name, of 1 to 64
         characters without `#` at the start; None removes one. `mtime_ms`: the modification time,
-        epoch milliseconds. Together they may have 8 KiB. Raises PathNotFoundError,
+        epoch milliseconds. Together they may have 4 KiB. Raises PathNotFoundError,
         InvalidArgumentError, UncommittedFileError, PermissionDeniedError (the root; the time of a
         read-only entry), UnsupportedError (a volume without the feature `attributes`).
         """

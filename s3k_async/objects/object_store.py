@@ -532,7 +532,7 @@ class ObjectStore:
     async def set_metadata(self, bucket: str, key: str, name: str, value: Buffer) -> None:
         """Set or replace one value of the user metadata of an object.
 
-        Names have 1 to 64 characters and do not begin with `#`; an object has up to 8 KiB of
+        Names have 1 to 64 characters and do not begin with `#`; an object has up to 4 KiB of
         attributes together. Raises InvalidArgumentError, NameTooLongError, UnsupportedError (a
         volume without attributes).
         """
