@@ -42,6 +42,7 @@ _COMMANDS: Final = {
     "concat": ("in_place", "Append files to a file, and remove them."),
     "attr": ("attr", "Show or change mode, owner and user metadata."),
     "compact": ("in_place", "Join the parts of files that were changed in place."),
+    "object": ("object_verbs", "Buckets and objects: make, list, copy, move, remove."),
     "trash": ("trash_verbs", "List, restore and reclaim deleted directories."),
     "plan": ("plan", "Estimate the requests, capacity units and time of an operation."),
     "dump": ("migrate", "Export the file tree of a volume to a file."),

@@ -23,7 +23,7 @@ from s3k_async.storage.extents import has_extents
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
 
-__all__ = ["append", "compact", "concat", "truncate"]
+__all__ = ["append", "compact", "concat", "pieces", "truncate"]
 
 _SIZE = Option("size", "size", "client", "")
 
@@ -43,8 +43,8 @@ def append(invocation: Invocation, sources: tuple[str, ...], target: str) -> Non
         client = await clients.of(address)
         async with client.open(address.path, "ab") as file:
             for source in sources:
-                async with aclosing(_pieces(source)) as pieces:
-                    async for piece in pieces:
+                async with aclosing(pieces(source)) as found:
+                    async for piece in found:
                         await file.write(piece)
             return shown(client, address.path), await file.commit(), file.size
 
@@ -52,10 +52,11 @@ def append(invocation: Invocation, sources: tuple[str, ...], target: str) -> Non
     _say(invocation, f"appended {size:,} bytes to {place}", status)
 
 
-async def _pieces(source: str) -> AsyncGenerator[bytes, None]:
+async def pieces(source: str) -> AsyncGenerator[bytes, None]:
+    """The content of a local file; `-` is standard input."""
     if source == "-":
-        async with aclosing(standard_input()) as pieces:
-            async for piece in pieces:
+        async with aclosing(standard_input()) as found:
+            async for piece in found:
                 yield piece
         return
     if await anyio.Path(source).is_dir():

@@ -1,0 +1,404 @@
+"""object: buckets, objects and multipart uploads of a volume."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from s3k_async._core.concurrency import run_all
+from s3k_async.cli.command import CommandGroup, VolumeCommand, for_each
+from s3k_async.cli.commands.upload_verbs import upload
+from s3k_async.cli.invocation import Clients, Invocation
+from s3k_async.cli.output import attribute_fields, plural, time_text
+from s3k_async.cli.volume_addresses import Address, parse_address
+from s3k_async.errors import CrossVolumeError, InvalidArgumentError, PartialFailureError, S3kError
+from s3k_async.listing.globbing import compile_pattern, matcher
+
+if TYPE_CHECKING:
+    from s3k_async.objects import BucketInfo, ObjectInfo, ObjectStore
+
+__all__ = ["object"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+PAGE: Final = 1000
+"""Objects in a page of a listing."""
+AT_ONCE: Final = 16
+"""Objects of one command that are changed at the same time."""
+
+object = CommandGroup(  # noqa: A001 - the name of the command
+    name="object",
+    help="""Buckets and objects of a volume.
+
+    A bucket is a directory of the root, and the object a/b of bucket x the file /x/a/b: BUCKET is
+    s3k://NAME/x or DIRECTORY:/x, and OBJECT s3k://NAME/x/a/b. The other commands see the same data:
+    s3k put and get transfer objects, s3k attr changes their attributes.""",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A bucket, and a key or prefix in it; both may be empty."""
+
+    address: Address
+    bucket: str
+    key: str
+
+    @classmethod
+    def of(cls, text: str, *, needs_key: bool = False) -> _Place:
+        """The place in an operand. Raises InvalidArgumentError."""
+        address = parse_address(text)
+        bucket, _, key = address.path.lstrip("/").partition("/")
+        if needs_key and not key:
+            raise InvalidArgumentError("expected BUCKET/KEY", path=text)
+        return cls(address, bucket, key)
+
+    @classmethod
+    def of_bucket(cls, text: str) -> _Place:
+        """The bucket in an operand. Raises InvalidArgumentError."""
+        place = cls.of(text)
+        if not place.bucket or place.key.strip("/"):
+            raise InvalidArgumentError("expected a bucket: one name below the root", path=text)
+        return place
+
+    async def store(self, clients: Clients) -> ObjectStore:
+        """The object API of its volume."""
+        from s3k_async.objects import ObjectStore
+
+        return ObjectStore(await clients.of(self.address))
+
+
+def _selection(command: Command) -> Command:
+    """`--include` and `--exclude` of a recursive command."""
+    for name, effect in (("exclude", "Leave out"), ("include", "Take only")):
+        command = click.option(
+            f"--{name}",
+            multiple=True,
+            metavar="GLOB",
+            help=f"{effect} keys that match: the last component, or, if GLOB contains a /, what "
+            "follows the prefix. Repeatable; exclude takes precedence.",
+        )(command)
+    return command
+
+
+class _Selected:
+    """Which keys a recursive command takes."""
+
+    def __init__(self, include: tuple[str, ...], exclude: tuple[str, ...]) -> None:
+        for pattern in (*include, *exclude):
+            compile_pattern(pattern)
+        self._include = [_matches(pattern) for pattern in include]
+        self._exclude = [_matches(pattern) for pattern in exclude]
+
+    def __call__(self, relative: str) -> bool:
+        if any(matches(relative) for matches in self._exclude):
+            return False
+        return not self._include or any(matches(relative) for matches in self._include)
+
+
+def _matches(pattern: str) -> Callable[[str], bool]:
+    whole = matcher(pattern)
+    return whole if "/" in pattern else lambda relative: whole(relative.rpartition("/")[2])
+
+
+async def _chosen(
+    store: ObjectStore, place: _Place, selected: _Selected
+) -> AsyncIterator[ObjectInfo]:
+    """The objects whose keys begin with a prefix, and that are selected."""
+    async for each in store.iterate(place.bucket, place.key):
+        if selected(each.key[len(place.key) :].lstrip("/")):
+            yield each
+
+
+async def _each(
+    found: AsyncIterator[ObjectInfo], change: Callable[[ObjectInfo], Awaitable[Any]]
+) -> int:
+    """Change objects, a thousand at a time, and return their number. Each is tried; raises
+    PartialFailureError at the end."""
+    done, failures = 0, list[tuple[str, Exception]]()
+
+    async def one(each: ObjectInfo) -> None:
+        nonlocal done
+        try:
+            await change(each)
+        except S3kError as error:
+            failures.append((f"/{each.bucket}/{each.key}", error))
+        else:
+            done += 1
+
+    # A listing is not held open while objects change.
+    held: list[ObjectInfo] = []
+    async for each in found:
+        held.append(each)
+        if len(held) == PAGE:
+            await run_all(one, held, limit=AT_ONCE)
+            held = []
+    await run_all(one, held, limit=AT_ONCE)
+    if failures:
+        raise PartialFailureError(
+            f"{plural(len(failures), 'object')} of {done + len(failures)} failed",
+            path=failures[0][0],
+            failures=failures,
+        )
+    return done
+
+
+# Buckets
+
+
+@object.command(cls=VolumeCommand)
+@click.argument("buckets", nargs=-1, required=True, metavar="BUCKET...")
+@click.option("--uid", type=click.IntRange(0), help="Id of the owner.")
+@click.pass_obj
+def mb(invocation: Invocation, buckets: tuple[str, ...], uid: int | None) -> None:
+    """Make buckets."""
+
+    async def one(clients: Clients, text: str) -> None:
+        place = _Place.of_bucket(text)
+        made = await (await place.store(clients)).create_bucket(place.bucket, uid=uid)
+        if invocation.json:
+            invocation.output.json(_bucket_fields(made))
+
+    invocation.run(lambda clients: for_each(buckets, lambda text: one(clients, text)))
+
+
+@object.command(cls=VolumeCommand)
+@click.argument("buckets", nargs=-1, required=True, metavar="BUCKET...")
+@click.option("-f", "--force", is_flag=True, help="Delete objects and pending uploads, too.")
+@click.pass_obj
+def rb(invocation: Invocation, buckets: tuple[str, ...], force: bool) -> None:
+    """Remove buckets, which must be empty without --force."""
+
+    async def one(clients: Clients, text: str) -> None:
+        place = _Place.of_bucket(text)
+        await (await place.store(clients)).delete_bucket(place.bucket, force=force)
+
+    invocation.run(lambda clients: for_each(buckets, lambda text: one(clients, text)))
+
+
+@object.command(name="ls", cls=VolumeCommand)
+@click.argument("place", default=":/", metavar="[VOLUME|BUCKET[/PREFIX]]")
+@click.option("--after", default="", metavar="KEY", help="Only keys that follow this one.")
+@click.option("--limit", type=click.IntRange(1), help="Most objects [default: all].")
+@click.pass_obj
+def list_objects(invocation: Invocation, /, place: str, after: str, limit: int | None) -> None:
+    """List the buckets of a volume, or the keys of a bucket that begin with PREFIX, in order.
+
+    All pages are listed, without an upper limit. With --json, one JSON object per line.
+    """
+    where = _Place.of(place)
+
+    async def work(clients: Clients) -> None:
+        store = await where.store(clients)
+        if not where.bucket:
+            async for bucket in store.list_buckets():
+                _say(invocation, bucket.name, _bucket_fields(bucket))
+            return
+        left, token = limit, after
+        while True:
+            size = min(PAGE, left or PAGE)
+            page = await store.list(where.bucket, where.key, after=token, limit=size)
+            for each in page.objects:
+                _say(invocation, each.key, _object_fields(each))
+            if left is not None:
+                left -= len(page.objects)
+            if page.token is None or left == 0:
+                return
+            token = page.token
+
+    invocation.run(work)
+
+
+def _say(invocation: Invocation, text: str, fields: dict[str, Any]) -> None:
+    if invocation.json:
+        invocation.output.json(fields)
+    else:
+        invocation.output.line(text)
+
+
+@object.command(cls=VolumeCommand)
+@click.argument("places", nargs=-1, required=True, metavar="BUCKET|OBJECT...")
+@click.pass_obj
+def info(invocation: Invocation, places: tuple[str, ...]) -> None:
+    """Show buckets with the number and size of their objects, and objects. With --json, one JSON
+    object per line."""
+
+    async def one(clients: Clients, text: str) -> None:
+        place = _Place.of(text)
+        store = await place.store(clients)
+        if place.key:
+            fields = _object_fields(await store.info(place.bucket, place.key))
+        else:
+            fields = _bucket_fields(await store.bucket_info(place.bucket, statistics=True))
+        if invocation.json:
+            invocation.output.json(fields)
+            return
+        for name, value in fields.items():
+            if name.endswith("_ms"):
+                name, value = name[:-3], "-" if value is None else time_text(value)  # noqa: PLW2901
+            if value not in ("", None):
+                invocation.output.line(f"{name:>10}: {value}")
+
+    invocation.run(lambda clients: for_each(places, lambda text: one(clients, text)))
+
+
+def _bucket_fields(bucket: BucketInfo) -> dict[str, Any]:
+    """The JSON fields of a bucket; statistics only if they were asked for."""
+    fields: dict[str, Any] = {
+        "bucket": bucket.name,
+        "created_ms": bucket.created_ms,
+        "uid": bucket.uid,
+    }
+    if bucket.objects is not None:
+        fields |= {
+            "objects": bucket.objects,
+            "bytes": bucket.bytes,
+            "newest_ms": bucket.newest_ms,
+        }
+    return fields
+
+
+def _object_fields(info: ObjectInfo) -> dict[str, Any]:
+    """The JSON fields of an object."""
+    return {
+        "bucket": info.bucket,
+        "key": info.key,
+        "size": info.size,
+        "created_ms": info.created_ms,
+        "modified_ms": info.modified_ms,
+        "version": info.version,
+        "etag": info.etag,
+        "checksum": info.checksum,
+        **attribute_fields(info.attributes),
+    }
+
+
+# Objects
+
+
+@object.command(cls=VolumeCommand)
+@click.argument("source", metavar="OBJECT|PREFIX")
+@click.argument("target", metavar="OBJECT|PREFIX")
+@click.option("-r", "--recursive", is_flag=True, help="All objects whose keys begin with PREFIX.")
+@click.option("--no-overwrite", is_flag=True, help="Fail if an object exists.")
+@_selection
+@click.pass_obj
+def cp(
+    invocation: Invocation,
+    source: str,
+    target: str,
+    recursive: bool,
+    no_overwrite: bool,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+) -> None:
+    """Copy objects with their metadata, within a bucket or between buckets of a volume."""
+    _transfer(invocation, "copy", source, target, recursive, no_overwrite, include, exclude)
+
+
+@object.command(cls=VolumeCommand)
+@click.argument("source", metavar="OBJECT|PREFIX")
+@click.argument("target", metavar="OBJECT|PREFIX")
+@click.option("-r", "--recursive", is_flag=True, help="All objects whose keys begin with PREFIX.")
+@click.option("--no-overwrite", is_flag=True, help="Fail if an object exists.")
+@_selection
+@click.pass_obj
+def mv(
+    invocation: Invocation,
+    source: str,
+    target: str,
+    recursive: bool,
+    no_overwrite: bool,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+) -> None:
+    """Move objects, each in one transaction and without a copy, within a bucket or between buckets
+    of a volume."""
+    _transfer(invocation, "move", source, target, recursive, no_overwrite, include, exclude)
+
+
+def _transfer(
+    invocation: Invocation,
+    verb: str,
+    source: str,
+    target: str,
+    recursive: bool,
+    no_overwrite: bool,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+) -> None:
+    """Copy or move an object, or all below a prefix."""
+    origin = _Place.of(source, needs_key=not recursive)
+    place = _Place.of(target, needs_key=not recursive)
+    selected = _need_recursive(recursive, include, exclude)
+
+    async def work(clients: Clients) -> int:
+        store = await origin.store(clients)
+        if await clients.of(place.address) is not await clients.of(origin.address):
+            raise CrossVolumeError("the buckets are in two volumes: use s3k cp", path=target)
+        change = store.copy if verb == "copy" else store.move
+
+        async def one(each: ObjectInfo) -> None:
+            key = place.key + each.key[len(origin.key) :]
+            await change(
+                each.bucket,
+                each.key,
+                key,
+                overwrite=not no_overwrite,
+                target_bucket=place.bucket,
+            )
+
+        if recursive:
+            return await _each(_chosen(store, origin, selected), one)
+        await one(await store.info(origin.bucket, origin.key))
+        return 1
+
+    done = invocation.run(work)
+    past = {"copy": "copied", "move": "moved"}[verb]
+    invocation.say(f"{past} {plural(done, 'object')}", objects=done)
+
+
+@object.command(cls=VolumeCommand)
+@click.argument("places", nargs=-1, required=True, metavar="OBJECT|PREFIX...")
+@click.option("-r", "--recursive", is_flag=True, help="All objects whose keys begin with PREFIX.")
+@_selection
+@click.pass_obj
+def rm(
+    invocation: Invocation,
+    places: tuple[str, ...],
+    recursive: bool,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+) -> None:
+    """Delete objects; with -r, all whose keys begin with PREFIX, the bucket itself is kept."""
+    found = [_Place.of(text, needs_key=not recursive) for text in places]
+    selected = _need_recursive(recursive, include, exclude)
+    count = 0
+
+    async def one(clients: Clients, place: _Place) -> None:
+        nonlocal count
+        store = await place.store(clients)
+        if recursive:
+            count += await _each(
+                _chosen(store, place, selected), lambda each: store.delete(each.bucket, each.key)
+            )
+        else:
+            await store.delete(place.bucket, place.key)
+            count += 1
+
+    invocation.run(lambda clients: for_each(found, lambda place: one(clients, place)))
+    invocation.say(f"deleted {plural(count, 'object')}", objects=count)
+
+
+def _need_recursive(
+    recursive: bool, include: tuple[str, ...], exclude: tuple[str, ...]
+) -> _Selected:
+    if (include or exclude) and not recursive:
+        raise click.UsageError("--include and --exclude belong to -r")
+    return _Selected(include, exclude)
+
+
+object.add_command(upload)

@@ -1,0 +1,116 @@
+"""object: buckets, objects and uploads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from s3k_async.cli.commands import object_verbs
+from tests.cli.conftest import Cli
+
+
+@pytest.fixture
+def filled(cli: Cli, volume: str) -> list[str]:
+    """Two buckets, the first with these keys."""
+    cli.ok("object", "mb", "/b", "/other", "--uid", "7")
+    keys = ["a.csv", "a.txt", "d/e/one.txt", "d/two.csv", "dx"]
+    for key in keys:
+        cli.ok("put", "-", f"/b/{key}", stdin=key.encode())
+    return keys
+
+
+def test_buckets(cli: Cli, volume: str) -> None:
+    cli.ok("object", "mb", "/b", "/c", "--uid", "7")
+    assert cli.ok("object", "ls").out.split() == ["b", "c"]
+    assert [each["bucket"] for each in cli.ok("object", "ls", "--json").json_lines()] == ["b", "c"]
+    assert "exists" in cli.fails(4, "object", "mb", "/b").errors
+    cli.ok("put", "-", "/b/d/k", stdin=b"data")
+    said = cli.ok("object", "info", "/b", "--json").json()
+    assert (said["bucket"], said["uid"], said["objects"], said["bytes"]) == ("b", 7, 1, 4)
+    assert "objects: 1" in cli.ok("object", "info", "/b").out
+    assert "force" in cli.fails(4, "object", "rb", "/b").errors
+    cli.ok("object", "rb", "/c")
+    cli.ok("object", "rb", "/b", "--force")
+    assert cli.ok("object", "ls").out == ""
+    cli.fails(3, "object", "rb", "/b")
+    for wrong in ("/", "/b/k"):
+        assert "a bucket" in cli.fails(2, "object", "mb", wrong).errors
+
+
+def test_ls_lists_all_pages(cli: Cli, filled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """H3's command saw only the first page."""
+    assert cli.ok("object", "ls", "/b").out.split() == filled
+    assert cli.ok("object", "ls", "/b/d").out.split() == ["d/e/one.txt", "d/two.csv", "dx"]
+    assert cli.ok("object", "ls", "/b/d/").out.split() == ["d/e/one.txt", "d/two.csv"]
+    assert cli.ok("object", "ls", "/b", "--limit", "2").out.split() == filled[:2]
+    assert cli.ok("object", "ls", "/b", "--after", filled[1]).out.split() == filled[2:]
+    monkeypatch.setattr(object_verbs, "PAGE", 2)
+    assert cli.ok("object", "ls", "/b").out.split() == filled
+    said = cli.ok("object", "ls", "/b/a.csv", "--json").json()
+    assert (said["key"], said["size"]) == ("a.csv", 5)
+    assert said == cli.ok("object", "info", "/b/a.csv", "--json").json()
+    cli.fails(3, "object", "ls", "/none")
+
+
+def test_copies_and_moves_between_buckets(cli: Cli, filled: list[str]) -> None:
+    """H3's command refused them."""
+    cli.ok("attr", "/b/a.txt", "--set", "name=value")
+    assert cli.ok("object", "cp", "/b/a.txt", "/other/x/copy").out == "copied 1 object\n"
+    assert cli.ok("cat", "/other/x/copy").out == "a.txt"
+    assert cli.ok("find", "--metadata", "name", "/other").out.split() == ["/other/x/copy"]
+    cli.ok("object", "mv", "/b/a.csv", "/other/moved")
+    assert cli.ok("object", "ls", "/other").out.split() == ["moved", "x/copy"]
+    cli.fails(3, "object", "cp", "/b/a.csv", "/other/again")
+    cli.fails(4, "object", "cp", "--no-overwrite", "/b/dx", "/other/moved")
+    assert "BUCKET/KEY" in cli.fails(2, "object", "cp", "/b", "/other").errors
+
+
+def test_recursive_with_include_and_exclude(cli: Cli, filled: list[str]) -> None:
+    """In H3, exclude made include ineffective."""
+    selection = ("--include", "*.txt", "--include", "*.csv", "--exclude", "e/*")
+    assert cli.ok("object", "cp", "-r", "/b/d/", "/other/y/", *selection, "--json").json() == {
+        "objects": 1
+    }
+    assert cli.ok("object", "ls", "/other").out.split() == ["y/two.csv"]
+    assert cli.ok("object", "mv", "-r", "/b/d", "/other/z").out == "moved 3 objects\n"
+    assert cli.ok("object", "ls", "/b").out.split() == ["a.csv", "a.txt"]
+    assert cli.ok("object", "ls", "/other/z").out.split() == ["z/e/one.txt", "z/two.csv", "zx"]
+    cli.fails(2, "object", "rm", "/b/a.txt", "--include", "*")
+    assert cli.ok("object", "rm", "-r", "/other", "--exclude", "*.txt").out == "deleted 3 objects\n"
+    assert cli.ok("object", "ls", "/other").out.split() == ["z/e/one.txt"]
+    cli.ok("object", "rm", "/b/a.txt", "/b/a.csv")
+    assert cli.ok("object", "ls", "/b").out == ""
+    cli.fails(3, "object", "rm", "/b/a.txt")
+
+
+def test_what_fails_is_told_and_the_rest_is_done(cli: Cli, filled: list[str]) -> None:
+    """H3's command ended with 0."""
+    cli.ok("attr", "/b/a.txt", "--read-only")
+    failed = cli("object", "rm", "-r", "/b")
+    assert failed.code == 10
+    assert "read-only" in failed.errors
+    assert "1 object of 5 failed" in failed.errors
+    assert cli.ok("object", "ls", "/b").out.split() == ["a.txt"]
+
+
+def test_an_upload(cli: Cli, volume: str, filled: list[str], tmp_path: Path) -> None:
+    (tmp_path / "part").write_bytes(b"first ")
+    upload = cli.ok("object", "upload", "create", "/b/big").out.strip()
+    other = cli.ok("object", "upload", "create", "/b/big", "--lifetime", "1h", "--json").json()
+    assert other["key"] == "big"
+    cli.ok("object", "upload", "put", volume, upload, "2", "-", stdin=b"last")
+    cli.ok("object", "upload", "put", volume, upload, "0", str(tmp_path / "part"))
+    cli.ok("object", "upload", "copy", volume, upload, "1", "/b/a.txt", "--size", "1")
+    parts = cli.ok("object", "upload", "parts", volume, upload).out.splitlines()
+    assert parts == ["0  6", "1  1", "2  4"]
+    pending = cli.ok("object", "upload", "ls", "/b").out
+    assert upload in pending
+    assert other["id"] in pending
+    said = cli.ok("object", "upload", "complete", volume, upload, "--json").json()
+    assert said == {"bucket": "b", "key": "big", "size": 11}
+    assert cli.ok("cat", "/b/big").out == "first alast"
+    cli.fails(3, "object", "upload", "complete", volume, upload)
+    assert "uploads" in cli.fails(4, "object", "rb", "/b").errors
+    cli.ok("object", "upload", "abort", volume, other["id"])
+    assert cli.ok("object", "upload", "ls", "/b").out == ""
