@@ -18,6 +18,7 @@ from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     ArgumentTypeError,
+    BusyError,
     ConflictError,
     DataMissingError,
     InvalidArgumentError,
@@ -46,6 +47,7 @@ from s3k_async.files.multipart import (
 )
 from s3k_async.migrate import enable_features
 from s3k_async.model import Feature, LayoutName
+from s3k_async.namespace import multi_path_commit
 from s3k_async.storage.extents import parse_extents, physical_keys
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn import volume_lock, volume_record
@@ -544,6 +546,25 @@ async def test_a_completion_among_endless_parts_gives_up(layout: LayoutName) -> 
         faults.gate = None
         await complete_upload(of(fs), upload.id)
         assert await fs.read("/f") == b"b"
+
+
+async def test_a_completion_that_fits_into_no_transaction_gives_up(
+    layout: LayoutName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is never published without the condition that the upload is open."""
+    monkeypatch.setattr(multi_path_commit, "AT_ONCE", 1)
+    clock, config = FakeClock(), memory_config(layout=layout)
+    runtime = fake_runtime(clock)
+    await init_volume(config, runtime=runtime)
+    async with faulty_client(FaultPlan(), config, runtime) as fs:
+        upload = await create_upload(of(fs), "/f")
+        await put_part(of(fs), upload.id, 1, b"data")
+        with pytest.raises(BusyError):
+            await complete_upload(of(fs), upload.id)
+        assert not await fs.exists("/f")
+        monkeypatch.undo()
+        await complete_upload(of(fs), upload.id)
+        await nothing_is_left(fs, "/f")
 
 
 async def test_uploads_expire(layout: LayoutName) -> None:

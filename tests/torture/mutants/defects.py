@@ -57,6 +57,8 @@ GC_EXTENTS = "tests/integrity/test_extents.py"
 ATTRIBUTES = "tests/client/test_attributes.py"
 GC_ATTRIBUTES = "tests/integrity/test_attributes.py"
 PAGING = "tests/objects/test_paging.py"
+MULTIPART = "tests/client/test_multipart.py"
+GC_UPLOADS = "tests/integrity/test_uploads.py"
 DIRECTORY_RACES = (
     "tests/layouts/test_directory_races.py::test_two_clients_in_every_order_of_their_requests"
 )
@@ -1986,5 +1988,54 @@ DEFECTS: tuple[Defect, ...] = (
         "        if self._offset and content.size:\n",
         "        if content.size > self._offset > 0:\n",
         "tests/objects/test_objects.py::test_write_copy",
+    ),
+    Defect(
+        "uploads: a part that does not interrupt a completion",
+        "files/multipart.py",
+        "        await records.confirm_part(upload_id)\n",
+        "        await records.need_open(upload_id)\n",
+        f"{MULTIPART}::test_a_part_that_is_replaced_during_a_completion_is_in_the_file",
+    ),
+    Defect(
+        "uploads: a completion that no part can interrupt",
+        "txn/upload_records.py",
+        'still = Condition(equals={STATE: "open", COMPLETION: upload.completion})',
+        'still = Condition(equals={STATE: "open"})',
+        f"{MULTIPART}::test_a_part_that_is_replaced_during_a_completion_is_in_the_file",
+    ),
+    Defect(
+        "uploads: an aborted upload that is published",
+        "files/multipart.py",
+        "await commit_mutations(store, [write], also=[records.completed(upload)])",
+        "await commit_mutations(store, [write])",
+        f"{MULTIPART}::test_an_upload_that_is_aborted_during_its_completion_is_not_published",
+    ),
+    Defect(
+        "uploads: a completion that forgets the condition if it fits into no transaction",
+        "namespace/multi_path_commit.py",
+        "    if also:\n        raise _obstructed(store, plan, ()) from conflict\n",
+        "",
+        f"{MULTIPART}::test_a_completion_that_fits_into_no_transaction_gives_up",
+    ),
+    Defect(
+        "uploads: a sweep that does not look for open uploads again",
+        "integrity/gc_sweep.py",
+        "        uploading = await self._uploading(left)\n",
+        "        uploading: set[str] = set()\n",
+        f"{GC_UPLOADS}::test_an_upload_that_is_completed_between_mark_and_sweep_is_kept",
+    ),
+    Defect(
+        "uploads: audit records that overwrite each other",
+        "integrity/gc_sweep.py",
+        "        async with self._auditing:\n            await",
+        "        if True:\n            await",
+        f"{GC_UPLOADS}::test_gc_ends_uploads_that_have_expired",
+    ),
+    Defect(
+        "uploads: fsck that takes parts for garbage",
+        "integrity/recheck.py",
+        "replace(each, uploading=True) if each.object_id in uploading else each for each in facts",
+        "each for each in facts",
+        f"{GC_UPLOADS}::test_fsck_has_nothing_to_say_about_an_open_upload",
     ),
 )
