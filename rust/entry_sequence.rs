@@ -362,14 +362,17 @@ fn object<'py>(py: Python<'py>, entry: EntryView<'_>) -> PyResult<Bound<'py, PyA
         entry.committed(),
         text(Attribute::Etag)?,
         text(Attribute::Checksum)?,
-        text(Attribute::Attributes)?,
         text(Attribute::Operation)?,
         entry.lease_ms(),
         text(Attribute::Pending)?,
     );
     let (head, tail) = (head.into_pyobject(py)?, tail.into_pyobject(py)?);
     let mut arguments = head.as_sequence().concat(tail.as_sequence())?;
-    if let Some(directory) = entry.directory_id() {
+    let directory = entry.directory_id();
+    if entry.has(Attribute::Attributes) {
+        let last = (directory.unwrap_or_default(), text(Attribute::Attributes)?);
+        arguments = arguments.concat(last.into_pyobject(py)?.as_sequence())?;
+    } else if let Some(directory) = directory {
         arguments = arguments.concat((directory,).into_pyobject(py)?.as_sequence())?;
     }
     ENTRY.import(py, "s3k_async.model", "Entry")?.call1(arguments.to_tuple()?)

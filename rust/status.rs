@@ -341,7 +341,10 @@ pub fn status_of(entry: &Bound<'_, PyAny>) -> PyResult<FileStatus> {
         etag: entry.getattr("etag")?.extract()?,
         checksum: entry.getattr("checksum")?.extract()?,
         physical: if committed { entry.getattr("physical")?.extract()? } else { None },
-        attributes: entry.getattr("attributes")?.extract()?,
+        attributes: match entry.getattr_opt("attributes")? {
+            Some(attributes) => attributes.extract()?,
+            None => String::new(),
+        },
     }))))
 }
 

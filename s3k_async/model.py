@@ -129,8 +129,6 @@ class Entry:
     """Whether a file's bytes are durable. False for directories."""
     etag: str = ""
     checksum: str = ""
-    attributes: str = ""
-    """`Attributes` in their stored form, canonical JSON; empty for none."""
     operation: str = ""
     """Id of the operation that wrote this version."""
     lease_ms: int = 0
@@ -139,6 +137,8 @@ class Entry:
     """The write intent (`next`), as stored; empty for none."""
     directory: str = ""
     """The key of its directory in layout `tree`, an object id; empty in layout `path`."""
+    attributes: str = ""
+    """`Attributes` in their stored form, canonical JSON; empty for none."""
 
     @property
     def entry_key(self) -> str:

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from s3k_async._core.file_modes import make_directories, open_private
@@ -78,7 +78,23 @@ class LonelyEntry:
     """In layout `tree` what the log says about the parent."""
 
 
-_ENTRY: Final = tuple(name for name in Entry.__dataclass_fields__ if name != "directory")
+_ENTRY: Final = (
+    "path",
+    "is_dir",
+    "id",
+    "version",
+    "ctime",
+    "mtime_ms",
+    "size",
+    "physical",
+    "committed",
+    "etag",
+    "checksum",
+    "attributes",
+    "operation",
+    "lease_ms",
+    "pending",
+)
 _OPERATION: Final = ("id", "kind", "object_id", "version", "time_ms")
 
 
@@ -90,7 +106,10 @@ def _entry_row(entry: Entry | None) -> list[Any] | None:
 
 
 def _entry_of(row: list[Any] | None) -> Entry | None:
-    return None if row is None else Entry(*row)
+    if row is None:
+        return None
+    entry = Entry(**dict(zip(_ENTRY, row, strict=False)))
+    return replace(entry, directory=row[-1]) if len(row) > len(_ENTRY) else entry
 
 
 def _record_row(record: LogRecord) -> list[Any]:

@@ -39,6 +39,8 @@ EXPECTED = {
     "OutcomeUnknownError": 7,
     "PartialFailureError": 10,
     "PathExistsError": 4,
+    "MetadataNotFoundError": 3,
+    "NameTooLongError": 2,
     "PathNotFoundError": 3,
     "PermissionDeniedError": 5,
     "ReadOnlyVolumeError": 5,

@@ -140,9 +140,10 @@ class Scales:
             partition: str,
             *,
             cursor: str | None = None,
+            after: str = "",
             limit: int | None = None,
         ) -> ItemPage:
-            page = await query(items, partition, cursor=cursor, limit=limit)
+            page = await query(items, partition, cursor=cursor, after=after, limit=limit)
             self.read += read_units(sum(map(item_size, page.items)))
             return page
 

@@ -156,8 +156,14 @@ async def test_an_empty_page_does_not_end_a_listing_or_a_scan(
     query, scan = MemoryItems.query, MemoryItems.scan
 
     async def sparse_query(
-        self: MemoryItems, partition: str, *, cursor: str | None = None, limit: int | None = None
+        self: MemoryItems,
+        partition: str,
+        *,
+        cursor: str | None = None,
+        after: str = "",
+        limit: int | None = None,
     ) -> ItemPage:
+        assert not after
         if cursor is None or cursor.startswith("gap:"):
             real = None if cursor is None else cursor.removeprefix("gap:")
             page = await query(self, partition, cursor=real or None, limit=1)

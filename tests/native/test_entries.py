@@ -41,10 +41,10 @@ def _file(
         committed,
         etag,
         checksum,
-        attributes,
         operation,
         0 if committed else size,
         pending,
+        attributes=attributes,
     )
 
 

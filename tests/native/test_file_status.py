@@ -46,7 +46,7 @@ FILE = Entry(
     True,
     "e",
     "xxh128:0",
-    str(FIELDS["attributes_json"]),
+    attributes=str(FIELDS["attributes_json"]),
 )
 RESERVATION = Entry("/r", False, "i", 1, 7, 8, 0, "<uncommitted>", False)
 DIRECTORY = Entry("/d", True, "i", 1, 7, 8)

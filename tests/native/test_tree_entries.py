@@ -79,11 +79,11 @@ def tree_entries(draw: st.DrawFn, directories: Mapping[str, str | None]) -> Entr
         committed,
         etag,
         checksum,
-        attributes,
         operation,
         0 if committed else 7,
         pending,
         directory,
+        attributes,
     )
 
 
@@ -380,6 +380,7 @@ def _side(entry: Entry) -> dict[str, object]:
         "committed": entry.committed,
         "etag": entry.etag,
         "checksum": entry.checksum,
+        **({"attributes": entry.attributes} if entry.attributes else {}),
         "operation": entry.operation,
         "lease_ms": entry.lease_ms,
         "pending": entry.pending,

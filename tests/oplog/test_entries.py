@@ -88,8 +88,17 @@ def test_any_operation_survives_the_round_trip(operation: Operation, state: LogS
 def test_every_field_of_an_entry_is_logged() -> None:
     document = json.loads(WHOLE.partition(b"\n")[0])
     fields = [field.name for field in dataclasses.fields(Entry)]
+    assert fields.pop() == "attributes"  # empty for most
     assert fields.pop() == "directory"  # empty in layout `path`
     assert list(document["after"]) == fields
+    assert sample.TREE_RENAME.after is not None
+    entry = dataclasses.replace(sample.TREE_RENAME.after, attributes='{"mode":420}')
+    operation = dataclasses.replace(sample.TREE_RENAME, after=entry)
+    data = encode(LogRecord(operation, "pending"))
+    after = json.loads(data.partition(b"\n")[0])["after"]
+    place = fields.index("checksum") + 1
+    assert list(after) == [fields[0], "directory", *fields[1:place], "attributes", *fields[place:]]
+    assert decode(data, entry_key(operation, "pending")) == LogRecord(operation, "pending")
     tree = json.loads(encode(LogRecord(sample.TREE_RENAME, "pending")).partition(b"\n")[0])
     for side in ("before", "after"):
         assert list(tree[side]) == [fields[0], "directory", *fields[1:]]

@@ -43,7 +43,18 @@ LOOKS = frozenset(
     }
 )
 """The verbs that change nothing."""
-OWN = frozenset({"close", "closed", "config", "count", "name", "open_volume", "requests"})
+OWN = frozenset(
+    {
+        "cache_statistics",
+        "close",
+        "closed",
+        "config",
+        "count",
+        "name",
+        "open_volume",
+        "requests",
+    }
+)
 """What is about the client itself."""
 
 LONG = b"new" * 50
@@ -318,6 +329,16 @@ SCENARIOS: Mapping[str, Scenario] = {
         lambda fs, _: fs.truncate("/d/f", 0),
         {"/d": None, "/d/f": b""},
         grown=("/d/f",),
+    ),
+    "set_attributes": Scenario(
+        {"/d": None, "/d/f": b"one"},
+        lambda fs, _: fs.set_attributes("/d/f", mode=0o600, metadata={"name": b"value"}),
+        {"/d": None, "/d/f": b"one"},
+    ),
+    "set_attributes:of a directory": Scenario(
+        {"/d": None, "/d/f": b"one"},
+        lambda fs, _: fs.set_attributes("/d", uid=7, metadata={"name": b"value"}),
+        {"/d": None, "/d/f": b"one"},
     ),
     "concat": Scenario(
         {"/d": None, "/d/f": b"old file", "/d/g": b"second", "/e": None, "/e/h": LONG},

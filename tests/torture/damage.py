@@ -21,6 +21,7 @@ from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
 from s3k_async.config import LogMode, MemoryTable, Tuning, VolumeConfig
 from s3k_async.config import MemoryBlobs as MemoryLocation
+from s3k_async.files.multipart import create_upload, put_part
 from s3k_async.integrity.recheck import read_item
 from s3k_async.model import UNCOMMITTED, Content, Entry, LayoutName
 from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, history_prefix
@@ -375,6 +376,12 @@ async def young_bytes(scene: Scene, path: str) -> None:
     scene.clock.advance(-(10**6))
 
 
+async def open_upload(scene: Scene, path: str) -> None:
+    """No damage: the data of a part that no entry names yet."""
+    upload = await create_upload(scene.volume, f"{path}.new")
+    await put_part(scene.volume, upload.id, 0, b"part")
+
+
 async def foreign_bytes(scene: Scene, path: str) -> None:
     await scene.volume.blobs.put("feed.txt", b"somebody's")
 
@@ -717,6 +724,7 @@ DAMAGES: Mapping[str, Damage] = {
         no_physical,
         stray_bytes,
         young_bytes,
+        open_upload,
         foreign_bytes,
         no_log,
         no_log_of_young,
