@@ -19,6 +19,7 @@ from fsspec.utils import other_paths, stringify_path
 from s3k_async._native import ancestors
 from s3k_async.adapters import fsspec_listing as looking
 from s3k_async.adapters.fsspec_arguments import overwrites, texts
+from s3k_async.adapters.fsspec_attributes import AttributedFileSystem
 from s3k_async.adapters.fsspec_base import blocking
 from s3k_async.adapters.fsspec_changes import Pairs, rename
 from s3k_async.adapters.fsspec_files import (
@@ -28,7 +29,7 @@ from s3k_async.adapters.fsspec_files import (
     S3kWriteFile,
 )
 from s3k_async.adapters.fsspec_listing import is_reserved, status_of
-from s3k_async.adapters.fsspec_reading import FILES, ReadableFileSystem
+from s3k_async.adapters.fsspec_reading import FILES
 from s3k_async.adapters.fsspec_transfer import GatheredWrites, gathered_writes, upload
 from s3k_async.adapters.fsspec_update import S3kUpdateFile
 from s3k_async.backends.ports.blobs import Buffer
@@ -54,7 +55,7 @@ GATHERED = 200
 """Files of one `put` in flight, of which small ones are written together."""
 
 
-class S3kFileSystem(ReadableFileSystem):
+class S3kFileSystem(AttributedFileSystem):
     """A volume for fsspec, with the promises of the client (`s3k_async.S3kClient`).
 
     `volume` is that of `S3kClient`: `s3k://name`, `./directory`, or nothing for the configured
