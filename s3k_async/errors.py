@@ -6,7 +6,8 @@ its cause, and can be pickled (worker processes return errors to their parent).
     S3kError
     ├── path and tree  InvalidPathError, PathNotFoundError, PathExistsError, NotDirectoryError,
     │                  IsDirectoryError, DirectoryNotEmptyError, CrossVolumeError,
-    │                  UncommittedFileError, RenameIntoSelfError
+    │                  UncommittedFileError, RenameIntoSelfError, MetadataNotFoundError,
+    │                  MetadataExistsError
     ├── concurrency    BusyError, ConflictError, LeaseExpiredError, OutcomeUnknownError,
     │                  PartialFailureError
     ├── data           CorruptDataError, DataMissingError, LogFormatError, ItemFormatError,
@@ -53,6 +54,8 @@ __all__ = [
     "ItemFormatError",
     "LeaseExpiredError",
     "LogFormatError",
+    "MetadataExistsError",
+    "MetadataNotFoundError",
     "NoSpaceError",
     "NotAVolumeError",
     "NotDirectoryError",
@@ -205,6 +208,20 @@ class UncommittedFileError(S3kError, OSError):
 
     code = "uncommitted"
     default_errno = errno.EAGAIN
+
+
+class MetadataNotFoundError(S3kError, OSError):
+    """The entry has no user metadata of the name."""
+
+    code = "metadata_not_found"
+    default_errno = errno.ENODATA
+
+
+class MetadataExistsError(S3kError, OSError):
+    """The entry already has user metadata of the name."""
+
+    code = "metadata_exists"
+    default_errno = errno.EEXIST
 
 
 # Concurrency
