@@ -13,6 +13,7 @@ from s3k_async.attributes import AttributeChange, check_name
 from s3k_async.bulk.entry_attributes import set_attributes
 from s3k_async.client import volume_of
 from s3k_async.errors import InvalidArgumentError, MetadataNotFoundError, PermissionDeniedError
+from s3k_async.model import FileStatus
 
 __all__ = ["FileAttributes", "XAttrSetFlag"]
 
@@ -136,6 +137,11 @@ class FileAttributes(PathResolution):
         volume = volume_of(self._client)
         with volume.calls.running():
             await set_attributes(volume, local, change)
+
+    def _names(self, status: FileStatus) -> tuple[str, str]:
+        """The names of owner and group."""
+        attributes = status.attributes
+        return self._accounts.user(attributes.uid), self._accounts.group(attributes.gid)
 
     def _ids(
         self, username: str | None, groupname: str | None, local: str

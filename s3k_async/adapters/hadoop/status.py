@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from s3k_async.adapters.hadoop.accounts import Accounts
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.model import FileStatus
 
@@ -63,9 +62,10 @@ class HadoopFileStatus:
         return False
 
     @classmethod
-    def of(cls, status: FileStatus, url: str, accounts: Accounts) -> HadoopFileStatus:
-        """A client's status in Hadoop's form. `url`: the displayed path."""
-        attributes = status.attributes
+    def of(cls, status: FileStatus, url: str, owner: str, group: str) -> HadoopFileStatus:
+        """A client's status in Hadoop's form. `url`: the displayed path. `owner`, `group`: the
+        names of its ids."""
+        mode = status.attributes.mode
         default = DIRECTORY_PERMISSION if status.is_dir else FILE_PERMISSION
         return cls(
             path=url,
@@ -74,9 +74,9 @@ class HadoopFileStatus:
             modification_time=status.mtime_ms,
             block_size=0 if status.is_dir else BLOCK_SIZE,
             replication=0 if status.is_dir else REPLICATION,
-            permission=default if attributes.mode is None else attributes.mode,
-            owner=accounts.user(attributes.uid),
-            group=accounts.group(attributes.gid),
+            permission=default if mode is None else mode,
+            owner=owner,
+            group=group,
         )
 
 
@@ -98,9 +98,9 @@ class HadoopLocatedFileStatus(HadoopFileStatus):
     block_locations: tuple[BlockLocation, ...] = ()
 
     @classmethod
-    def of(cls, status: FileStatus, url: str, accounts: Accounts) -> HadoopLocatedFileStatus:
+    def of(cls, status: FileStatus, url: str, owner: str, group: str) -> HadoopLocatedFileStatus:
         """As `HadoopFileStatus.of`."""
-        plain = HadoopFileStatus.of(status, url, accounts)
+        plain = HadoopFileStatus.of(status, url, owner, group)
         fields = {name: getattr(plain, name) for name in HadoopFileStatus.__slots__}
         return cls(
             **fields, block_locations=() if status.is_dir else locate(status.size, 0, status.size)

@@ -6,15 +6,21 @@ import asyncio
 
 import pytest
 
-from s3k_async.adapters.hadoop import XAttrSetFlag
+from s3k_async.adapters.hadoop import HadoopFileSystem, XAttrSetFlag
 from s3k_async.attributes import MAX_BYTES, MAX_NAME
+from s3k_async.client import S3kClient
 from s3k_async.errors import (
     InvalidArgumentError,
     MetadataExistsError,
     MetadataNotFoundError,
     PathNotFoundError,
     PermissionDeniedError,
+    ResponseLostError,
 )
+from s3k_async.model import LayoutName
+from s3k_async.testing import FaultPlan
+from s3k_async.volumes import init_volume
+from tests.client.rig import memory_config
 from tests.hadoop.ground import Ground
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -190,3 +196,24 @@ async def test_of_racing_removers_of_an_attribute_one_wins(ground: Ground) -> No
 
     assert outcomes.count(None) == 1
     assert sum(isinstance(each, MetadataNotFoundError) for each in outcomes) == 7
+
+
+@pytest.mark.parametrize("layout_name", ["path", "tree"])
+async def test_a_lost_response_is_not_an_existing_attribute(layout_name: LayoutName) -> None:
+    """A write that was applied is found again, and not taken for that of another client."""
+    config = memory_config(layout=layout_name)
+    await init_volume(config)
+    async with S3kClient(config=config) as client:
+        await client.write("/file", b"")
+    number, calls = 0, 1
+    while number < calls:
+        number += 1
+        faults = FaultPlan()
+        faults.fail(number, ResponseLostError("lost"), when="after")
+        with faults.injected():
+            async with S3kClient(config=config) as client:
+                await HadoopFileSystem(client).set_xattr("/file", f"user.{number}", b"", CREATE)
+        calls = len(faults.calls)
+    async with S3kClient(config=config) as client:
+        found = (await client.stat("/file")).attributes.metadata
+    assert len(found) == number > 10
