@@ -14,6 +14,8 @@ from s3k_async.errors import (
     ArgumentTypeError,
     InvalidArgumentError,
     ItemFormatError,
+    MetadataExistsError,
+    MetadataNotFoundError,
     NameTooLongError,
 )
 
@@ -120,6 +122,10 @@ class AttributeChange:
     read_only: bool | None = None
     metadata: Mapping[str, bytes | None] | None = None
     """Values by name; None removes a name."""
+    present: frozenset[str] = frozenset()
+    """Names of metadata that the entry must have for the change to be made."""
+    absent: frozenset[str] = frozenset()
+    """Names of metadata that it must not have."""
 
     @classmethod
     def to(cls, attributes: Attributes) -> Self:
@@ -133,7 +139,9 @@ class AttributeChange:
         )
 
     def of(self, attributes: Attributes, path: str) -> Attributes:
-        """The changed attributes. Raises InvalidArgumentError, with the path."""
+        """The changed attributes. Raises InvalidArgumentError, MetadataNotFoundError and
+        MetadataExistsError, with the path."""
+        self._check_names(attributes.metadata, path)
         given = {
             name: value
             for name in ("mode", "uid", "gid", "read_only")
@@ -145,6 +153,12 @@ class AttributeChange:
                 {name: bytes(value) for name, value in merged.items() if value is not None}
             )
         return replace(attributes, **given).checked(path)
+
+    def _check_names(self, metadata: Mapping[str, bytes], path: str) -> None:
+        for name in sorted(self.present - metadata.keys()):
+            raise MetadataNotFoundError(f"the entry has no metadata {name!r}", path=path)
+        for name in sorted(self.absent & metadata.keys()):
+            raise MetadataExistsError(f"the entry already has metadata {name!r}", path=path)
 
 
 def check_name(name: str, path: str) -> None:

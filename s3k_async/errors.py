@@ -7,7 +7,7 @@ its cause, and can be pickled (worker processes return errors to their parent).
     ├── path and tree  InvalidPathError, PathNotFoundError, PathExistsError, NotDirectoryError,
     │                  IsDirectoryError, DirectoryNotEmptyError, CrossVolumeError,
     │                  UncommittedFileError, RenameIntoSelfError, MetadataNotFoundError,
-    │                  UploadNotFoundError
+    │                  MetadataExistsError, UploadNotFoundError
     ├── concurrency    BusyError, ConflictError, LeaseExpiredError, OutcomeUnknownError,
     │                  PartialFailureError
     ├── data           CorruptDataError, DataMissingError, LogFormatError, ItemFormatError,
@@ -54,6 +54,7 @@ __all__ = [
     "ItemFormatError",
     "LeaseExpiredError",
     "LogFormatError",
+    "MetadataExistsError",
     "MetadataNotFoundError",
     "NameTooLongError",
     "NoSpaceError",
@@ -163,10 +164,11 @@ class PathNotFoundError(S3kError, FileNotFoundError):
     default_errno = errno.ENOENT
 
 
-class MetadataNotFoundError(PathNotFoundError):
-    """The object has no user metadata of the name."""
+class MetadataNotFoundError(S3kError, OSError):
+    """The file or directory has no user metadata of the name."""
 
     code = "metadata_not_found"
+    default_errno = errno.ENODATA
 
 
 class UploadNotFoundError(PathNotFoundError):
@@ -222,6 +224,13 @@ class UncommittedFileError(S3kError, OSError):
 
     code = "uncommitted"
     default_errno = errno.EAGAIN
+
+
+class MetadataExistsError(S3kError, OSError):
+    """The entry already has user metadata of the name."""
+
+    code = "metadata_exists"
+    default_errno = errno.EEXIST
 
 
 # Concurrency

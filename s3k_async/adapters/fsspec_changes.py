@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from fsspec.transaction import Transaction as FsspecTransaction
@@ -38,6 +38,15 @@ class PendingChanges(Protocol):
     async def write_many(self, files: Sequence[tuple[str, Any]], *, overwrite: bool) -> None: ...
     def open(self, path: str, mode: str) -> Opening[FileWriter]: ...
     async def touch(self, path: str) -> object: ...
+    async def set_attributes(
+        self,
+        path: str,
+        *,
+        mode: int | None = None,
+        uid: int | None = None,
+        gid: int | None = None,
+        metadata: Mapping[str, bytes | None] | None = None,
+    ) -> object: ...
     async def make_directory(self, path: str, *, parents: bool, exist_ok: bool) -> None: ...
     async def copy(self, source: str, target: str) -> None: ...
     async def remove(self, statuses: Sequence[FileStatus]) -> None: ...
@@ -52,6 +61,7 @@ class AtOnce:
         self._client = client
         self.write = client.write
         self.touch = client.touch
+        self.set_attributes = client.set_attributes
 
     async def write_many(self, files: Sequence[tuple[str, Any]], *, overwrite: bool) -> None:
         for _, error in (await self._client.write_many(files, overwrite=overwrite)).failures:
@@ -107,6 +117,9 @@ class Together:
         if await self._client.exists(path):
             raise UnsupportedError("a transaction cannot give a file another time alone", path=path)
         await self.write(path, b"")
+
+    async def set_attributes(self, path: str, **attributes: object) -> None:
+        raise UnsupportedError("a transaction cannot set attributes", path=path)
 
     async def make_directory(self, path: str, *, parents: bool, exist_ok: bool) -> None:
         if await self._client.exists(path):

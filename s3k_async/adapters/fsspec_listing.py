@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from hashlib import sha256
+from stat import S_IFDIR, S_IFREG
 from typing import Any, TypeAlias
 
 from fsspec.utils import glob_translate
@@ -63,25 +64,34 @@ _EVERYTHING_BELOW = re.compile(r"(/\*\*)+\Z")
 
 
 def info_of(status: FileStatus) -> Info:
-    """A description of `info` and `ls`: times are epoch seconds, sizes bytes; `mode`, `uid` and
-    `gid` only if they were set."""
+    """A description of `info` and `ls`: times are epoch seconds, sizes bytes.
+
+    As in `stat`, `ctime` is the time of the last change, and `mode` has the bits of the file type;
+    `mode`, `uid` and `gid` are there only if they were set.
+    """
     info = {
         "name": status.path,
         "size": status.size,
         "type": "directory" if status.is_dir else "file",
         "created": status.ctime_ms / 1000,
         "mtime": status.mtime_ms / 1000,
+        "ctime": status.mtime_ms / 1000,
         "id": status.id,
         "version": status.version,
         "checksum": status.checksum,
         "committed": status.committed,
     }
     if status.attributes_json:
-        attributes = status.attributes
-        for name in ("mode", "uid", "gid"):
-            if (value := getattr(attributes, name)) is not None:
-                info[name] = value
+        info |= _owned(status)
     return info
+
+
+def _owned(status: FileStatus) -> Info:
+    attributes = status.attributes
+    kind = S_IFDIR if status.is_dir else S_IFREG
+    mode = None if attributes.mode is None else kind | attributes.mode
+    owned = {"mode": mode, "uid": attributes.uid, "gid": attributes.gid}
+    return {name: value for name, value in owned.items() if value is not None}
 
 
 def ukey_of(info: Info) -> str:

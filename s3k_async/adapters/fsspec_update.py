@@ -11,7 +11,7 @@ from operator import itemgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from s3k_async.adapters.fsspec_reading import ReadableFileSystem
+from s3k_async.adapters.fsspec_attributes import AttributedFileSystem
 from s3k_async.client import volume_of
 from s3k_async.errors import InvalidArgumentError, StreamClosedError
 from s3k_async.files.edits import truncate, write_ranges
@@ -32,8 +32,8 @@ HELD_RANGES: Final = 4096
 when it is applied."""
 
 
-class UpdatableFileSystem(ReadableFileSystem):
-    """Changes of files in place."""
+class UpdatableFileSystem(AttributedFileSystem):
+    """Lookups, reads, attributes, and changes of files in place."""
 
     async def change(self, entry: Entry, ranges: Sequence[tuple[int, Buffer]]) -> Entry:
         """Write ranges of the file in the entry, in one change. Raises ConflictError if another

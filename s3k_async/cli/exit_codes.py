@@ -44,13 +44,19 @@ _CODES: Final[tuple[tuple[ExitCode, tuple[type[errors.S3kError], ...]], ...]] = 
     ),
     (
         ExitCode.NOT_FOUND,
-        (errors.BlobNotFoundError, errors.PathNotFoundError, errors.VolumeNotFoundError),
+        (
+            errors.BlobNotFoundError,
+            errors.MetadataNotFoundError,
+            errors.PathNotFoundError,
+            errors.VolumeNotFoundError,
+        ),
     ),
     (
         ExitCode.EXISTS,
         (
             errors.BlobExistsError,
             errors.DirectoryNotEmptyError,
+            errors.MetadataExistsError,
             errors.PathExistsError,
             errors.VolumeExistsError,
         ),

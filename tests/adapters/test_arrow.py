@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -356,6 +356,33 @@ def test_what_cannot_be_deleted_is_said(fs: PyFileSystem, monkeypatch: pytest.Mo
     with pytest.raises(PartialFailureError) as caught:
         fs.delete_dir_contents("/d")
     assert caught.value.failures == failed.failures
+
+
+def test_a_read_only_file_does_not_change(fs: PyFileSystem) -> None:
+    put(fs, "/d/f", b"one")
+    put(fs, "/d/g", b"two")
+    client_of(fs).set_attributes("/d/f", read_only=True)
+
+    def append() -> None:
+        with fs.open_append_stream("/d/f") as stream:
+            stream.write(b"!")
+
+    changes: list[Callable[[], object]] = [
+        lambda: put(fs, "/d/f", b"other"),
+        append,
+        lambda: fs.delete_file("/d/f"),
+        lambda: fs.move("/d/f", "/d/h"),
+        lambda: fs.move("/d/g", "/d/f"),
+        lambda: fs.copy_file("/d/g", "/d/f"),
+    ]
+    for change in changes:
+        with pytest.raises(PermissionError):
+            change()
+    assert (read(fs, "/d/f"), read(fs, "/d/g")) == (b"one", b"two")
+    client_of(fs).set_attributes("/d", read_only=True)
+    with pytest.raises(PermissionError):
+        fs.delete_dir("/d")
+    assert found(fs, "/d") == {"/d/f", "/d/g"}
 
 
 # Files

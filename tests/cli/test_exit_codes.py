@@ -39,6 +39,7 @@ EXPECTED = {
     "OutcomeUnknownError": 7,
     "PartialFailureError": 10,
     "PathExistsError": 4,
+    "MetadataExistsError": 4,
     "MetadataNotFoundError": 3,
     "NameTooLongError": 2,
     "PathNotFoundError": 3,

@@ -78,6 +78,7 @@ def test_the_options_differ_from_the_old_ones_as_the_page_says() -> None:
         "supports-atomic-rename",
         "supports-atomic-directory-delete",
         "supports-concat",
+        "supports-settimes",
     }
     assert changed == set(re.findall(r"`(supports-[\w-]+)`", head))
 

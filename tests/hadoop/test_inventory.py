@@ -1,5 +1,6 @@
 """Every integration test of S3-FileSystem 1.0 and every Hadoop contract test it inherits has its
-counterpart here."""
+counterpart here; so have Hadoop's contract test of times, and those tests of extended attributes of
+HDFS that need no superuser, no snapshot and no restart."""
 
 from __future__ import annotations
 
@@ -82,6 +83,13 @@ SEEK = """
     testReadFullyPastEOFZeroByteFile testReadFullySmallFile testReadFullyPastEOF
     testReadFullyZeroBytebufferPastEOF testReadNullBuffer testReadSmallFile testReadAtExactEOF
 """
+SET_TIMES = """
+    testSetTimesNonexistentFile
+"""
+XATTR = """
+    testCreateXAttr testReplaceXAttr testSetXAttr testGetXAttrs testListXAttrs testRemoveXAttr
+    testRenameFileWithXAttr
+"""
 
 INVENTORY = {
     "tests/hadoop/test_integration_inventory.py": FILE_SYSTEM,
@@ -94,6 +102,8 @@ INVENTORY = {
     "tests/hadoop/contract/test_rename.py": RENAME,
     "tests/hadoop/contract/test_root_directory.py": ROOT_DIRECTORY,
     "tests/hadoop/contract/test_seek.py": SEEK,
+    "tests/hadoop/contract/test_set_times.py": SET_TIMES,
+    "tests/hadoop/contract/test_xattr.py": XATTR,
 }
 
 

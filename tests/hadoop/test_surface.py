@@ -23,7 +23,7 @@ from tests.hadoop.ground import Ground, collect, names
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_a_status_has_placeholders_for_what_is_not_kept(ground: Ground) -> None:
+async def test_a_status_has_placeholders_for_what_is_not_set(ground: Ground) -> None:
     await ground.write(ground.path("dir/file"), b"x")
 
     file = await ground.fs.get_file_status(ground.path("dir/file"))
@@ -44,17 +44,6 @@ async def test_the_user_of_the_process_is_the_owner_by_default(ground: Ground) -
     await ground.write(ground.path("file"))
 
     assert (await HadoopFileSystem(ground.client).get_file_status("/file")).owner
-
-
-async def test_permissions_owners_and_times_cannot_be_set(ground: Ground) -> None:
-    await ground.write(ground.path("file"))
-    before = await ground.fs.get_file_status(ground.path("file"))
-
-    await ground.fs.set_permission(ground.path("file"), 0o600)
-    await ground.fs.set_owner(ground.path("file"), "somebody", None)
-    await ground.fs.set_times(ground.path("file"), 1, 1)
-
-    assert await ground.fs.get_file_status(ground.path("file")) == before
 
 
 async def test_symbolic_links_are_unsupported(ground: Ground) -> None:
@@ -89,7 +78,6 @@ async def test_what_the_contract_options_deny_does_not_exist(ground: Ground) -> 
         "get_path_handle",
         "open_path_handle",
         "get_acl_status",
-        "get_xattrs",
         "create_snapshot",
     ):
         assert not hasattr(ground.fs, name)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
-import os
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from typing import NoReturn
 
 from s3k_async._core import paths
 from s3k_async._core.concurrency import gather
 from s3k_async.adapters.hadoop.builders import CreateFlag, OpenFileBuilder, OutputStreamBuilder
+from s3k_async.adapters.hadoop.file_attributes import FileAttributes
 from s3k_async.adapters.hadoop.glob import Component, components, expand
 from s3k_async.adapters.hadoop.status import (
-    BLOCK_SIZE,
-    REPLICATION,
     BlockLocation,
     HadoopContentSummary,
     HadoopFileStatus,
@@ -23,9 +19,7 @@ from s3k_async.adapters.hadoop.status import (
     locate,
 )
 from s3k_async.adapters.hadoop.streams import HadoopInputStream, HadoopOutputStream
-from s3k_async.client import S3kClient
 from s3k_async.errors import (
-    CrossVolumeError,
     DirectoryNotEmptyError,
     InvalidArgumentError,
     IsDirectoryError,
@@ -39,75 +33,22 @@ from s3k_async.model import ROOT, FileStatus
 
 __all__ = ["CreateFlag", "HadoopFileSystem", "PathFilter"]
 
-SCHEME = "s3k"
 LOOKUPS = 16
 """Concurrent listings and lookups of one glob."""
 
 _LOG = logging.getLogger(__name__)
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)
 
 PathFilter = Callable[[str], bool]
 """Filter of paths, given as URLs."""
 
 
-class HadoopFileSystem:
+class HadoopFileSystem(FileAttributes):
     """A volume with the interface of Hadoop's `FileSystem`.
 
     Paths are `s3k://<volume>/a/b`, `/a/b`, or relative to the working directory. Every method
     raises CrossVolumeError (a ValueError) for another scheme or volume. Hadoop's IOException is an
     OSError here.
     """
-
-    def __init__(self, client: S3kClient, *, user: str | None = None) -> None:
-        """`client`: an open client. `user`: owner, group and name of the home directory; None: the
-        user of this process."""
-        self._client = client
-        self._user = user if user is not None else _process_user()
-        self._working_directory = ROOT
-
-    # Paths
-
-    def get_scheme(self) -> str:
-        """`s3k`."""
-        return SCHEME
-
-    def get_uri(self) -> str:
-        """`s3k://<volume>`, without a path."""
-        return f"{SCHEME}://{self._client.name}"
-
-    def get_canonical_service_name(self) -> str:
-        """The same as `get_uri`: there are no delegation tokens."""
-        return self.get_uri()
-
-    def check_path(self, path: str) -> None:
-        """Raise CrossVolumeError unless a path belongs to this volume."""
-        self._local(path)
-
-    def make_qualified(self, path: str) -> str:
-        """The path as a URL, normalised."""
-        return self._url(self._local(path))
-
-    def get_working_directory(self) -> str:
-        """The base of relative paths, as a URL; initially the root."""
-        return self._url(self._working_directory)
-
-    def set_working_directory(self, path: str) -> None:
-        """Change the base of relative paths. It need not exist."""
-        self._working_directory = self._local(path)
-
-    def get_home_directory(self) -> str:
-        """`/user/<user>`, as a URL. It need not exist."""
-        return self._url(paths.normalize(f"/user/{self._user}"))
-
-    def get_default_block_size(self, path: str = ROOT) -> int:
-        """128 MiB."""
-        self.check_path(path)
-        return BLOCK_SIZE
-
-    def get_default_replication(self, path: str = ROOT) -> int:
-        """1."""
-        self.check_path(path)
-        return REPLICATION
 
     # Lookups
 
@@ -361,46 +302,17 @@ class HadoopFileSystem:
             return False
         return True
 
-    async def set_permission(self, path: str, permission: int) -> None:
-        """No effect: there are no permissions."""
-        self.check_path(path)
-
-    async def set_owner(self, path: str, username: str | None, groupname: str | None) -> None:
-        """No effect: there are no owners."""
-        self.check_path(path)
-
-    async def set_times(self, path: str, modification_time: int, access_time: int) -> None:
-        """No effect: the modification time is that of publication."""
-        self.check_path(path)
-
     async def close(self) -> None:
         """Close the client. Idempotent."""
         await self._client.close()
 
     # Internals
 
-    def _local(self, path: str) -> str:
-        """The path inside the volume, normalised. Raises CrossVolumeError."""
-        return paths.normalize(self._inside(path))
-
-    def _inside(self, path: str) -> str:
-        """The path inside the volume, absolute unless empty, not normalised. Raises
-        CrossVolumeError."""
-        url = _URL.fullmatch(path)
-        if url is not None:
-            if (url[1].lower(), url[2]) != (SCHEME, self._client.name):
-                raise CrossVolumeError(f"wrong file system, expected {self.get_uri()}/", path=path)
-            return url[3] or ROOT
-        return path if path.startswith("/") or not path else f"{self._working_directory}/{path}"
-
-    def _url(self, local: str) -> str:
-        return self.get_uri() + local
-
     def _status(self, status: FileStatus) -> HadoopFileStatus:
-        return HadoopFileStatus.of(status, self._url(status.path), self._user)
+        return HadoopFileStatus.of(status, self._url(status.path), *self._names(status))
 
     def _located(self, status: FileStatus) -> HadoopLocatedFileStatus:
-        return HadoopLocatedFileStatus.of(status, self._url(status.path), self._user)
+        return HadoopLocatedFileStatus.of(status, self._url(status.path), *self._names(status))
 
     def _shown(
         self, found: Iterable[FileStatus], path_filter: PathFilter | None
@@ -486,10 +398,3 @@ class HadoopFileSystem:
 
     def _unsupported(self, what: str, local: str) -> NoReturn:
         raise UnsupportedError(f"{what}: not supported by this file system", path=local)
-
-
-def _process_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())

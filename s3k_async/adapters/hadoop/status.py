@@ -30,20 +30,23 @@ FILE_PERMISSION = 0o666
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HadoopFileStatus:
-    """One file or directory. Permission, owner and group are placeholders and not enforced."""
+    """One file or directory. Permission, owner and group are not enforced."""
 
     path: str
     length: int
     """0 for a directory and for a file whose writer has not closed it."""
     is_directory: bool
     modification_time: int
-    """Time of publication (a directory: of creation)."""
+    """Time of publication (a directory: of creation), or the time that was set."""
     access_time: int = 0
     block_size: int
     replication: int
     permission: int
+    """Permission bits; 0o777 of a directory and 0o666 of a file for which none were set."""
     owner: str
+    """The name on this machine, or the id; the user of the filesystem if none was set."""
     group: str
+    """As `owner`."""
     is_encrypted: bool = False
     is_erasure_coded: bool = False
     has_acl: bool = False
@@ -59,9 +62,11 @@ class HadoopFileStatus:
         return False
 
     @classmethod
-    def of(cls, status: FileStatus, url: str, user: str) -> HadoopFileStatus:
-        """A client's status in Hadoop's form. `url`: the displayed path, `user`: owner and
-        group."""
+    def of(cls, status: FileStatus, url: str, owner: str, group: str) -> HadoopFileStatus:
+        """A client's status in Hadoop's form. `url`: the displayed path. `owner`, `group`: the
+        names of its ids."""
+        mode = status.attributes.mode
+        default = DIRECTORY_PERMISSION if status.is_dir else FILE_PERMISSION
         return cls(
             path=url,
             length=status.size,
@@ -69,9 +74,9 @@ class HadoopFileStatus:
             modification_time=status.mtime_ms,
             block_size=0 if status.is_dir else BLOCK_SIZE,
             replication=0 if status.is_dir else REPLICATION,
-            permission=DIRECTORY_PERMISSION if status.is_dir else FILE_PERMISSION,
-            owner=user,
-            group=user,
+            permission=default if mode is None else mode,
+            owner=owner,
+            group=group,
         )
 
 
@@ -93,9 +98,9 @@ class HadoopLocatedFileStatus(HadoopFileStatus):
     block_locations: tuple[BlockLocation, ...] = ()
 
     @classmethod
-    def of(cls, status: FileStatus, url: str, user: str) -> HadoopLocatedFileStatus:
+    def of(cls, status: FileStatus, url: str, owner: str, group: str) -> HadoopLocatedFileStatus:
         """As `HadoopFileStatus.of`."""
-        plain = HadoopFileStatus.of(status, url, user)
+        plain = HadoopFileStatus.of(status, url, owner, group)
         fields = {name: getattr(plain, name) for name in HadoopFileStatus.__slots__}
         return cls(
             **fields, block_locations=() if status.is_dir else locate(status.size, 0, status.size)

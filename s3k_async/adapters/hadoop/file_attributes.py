@@ -1,0 +1,169 @@
+"""Permission, owner, times and extended attributes with Hadoop's methods."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Final
+
+from anyio import to_thread
+
+from s3k_async.adapters.hadoop.path_resolution import PathResolution
+from s3k_async.attributes import AttributeChange, check_name
+from s3k_async.bulk.entry_attributes import set_attributes
+from s3k_async.client import volume_of
+from s3k_async.errors import InvalidArgumentError, MetadataNotFoundError, PermissionDeniedError
+from s3k_async.model import FileStatus
+
+__all__ = ["FileAttributes", "XAttrSetFlag"]
+
+USER: Final = "user"
+"""The namespace of extended attributes that users have: they are the user metadata of entries."""
+_OTHERS: Final = frozenset({"trusted", "security", "system", "raw"})
+_MODE: Final = 0o7777
+
+
+class XAttrSetFlag(enum.Flag):
+    """Flags of `set_xattr`."""
+
+    CREATE = enum.auto()
+    """Set a name that the entry does not have yet."""
+    REPLACE = enum.auto()
+    """Set a name that the entry has."""
+
+
+_EITHER: Final = XAttrSetFlag.CREATE | XAttrSetFlag.REPLACE
+
+
+class FileAttributes(PathResolution):
+    """What entries of a volume have beside content and place. All changes are atomic.
+
+    They raise PathNotFoundError, PermissionDeniedError (the root), UncommittedFileError, and
+    UnsupportedError (a volume without the feature `attributes`).
+    """
+
+    async def set_permission(self, path: str, permission: int) -> None:
+        """Set the permission bits, to 0o7777. Raises InvalidArgumentError."""
+        local = self._local(path)
+        if not 0 <= permission <= _MODE:
+            raise InvalidArgumentError(f"the permission {permission} is invalid", path=local)
+        await self._client.set_attributes(local, mode=permission)
+
+    async def set_owner(self, path: str, username: str | None, groupname: str | None) -> None:
+        """Set owner and group, of which None leaves one as it is: names of this machine, or
+        numbers.
+
+        Entries have ids: another machine shows the names that it has for them. Raises
+        InvalidArgumentError (neither is given, an unknown name, a number out of range).
+        """
+        local = self._local(path)
+        if username is None and groupname is None:
+            raise InvalidArgumentError("neither an owner nor a group is given", path=local)
+        uid, gid = await to_thread.run_sync(self._ids, username, groupname, local)
+        await self._client.set_attributes(local, uid=uid, gid=gid)
+
+    async def set_times(self, path: str, modification_time: int, access_time: int) -> None:
+        """Set the modification time, epoch milliseconds; -1 leaves it as it is. There is no access
+        time: `access_time` has no effect.
+
+        Raises InvalidArgumentError (another negative time), PermissionDeniedError (a read-only
+        entry).
+        """
+        local = self._local(path)
+        if modification_time < -1:
+            raise InvalidArgumentError(f"the time {modification_time} is negative", path=local)
+        if modification_time == -1:
+            await self._client.stat(local)
+            return
+        await self._client.set_attributes(local, mtime_ms=modification_time)
+
+    # Extended attributes
+
+    async def set_xattr(
+        self, path: str, name: str, value: bytes | None, flags: XAttrSetFlag = _EITHER
+    ) -> None:
+        """Set an extended attribute; None is the empty value.
+
+        `name`: namespace and name, `user.x`. Without REPLACE it must not exist, without CREATE it
+        must. Raises MetadataExistsError, MetadataNotFoundError, InvalidArgumentError (an invalid
+        name, no flag, more than 8 KiB of attributes), PermissionDeniedError (another namespace).
+        """
+        local = self._local(path)
+        inside = _user_name(name, local)
+        if not flags:
+            raise InvalidArgumentError("neither CREATE nor REPLACE is given", path=local)
+        names = frozenset({inside})
+        none: frozenset[str] = frozenset()
+        change = AttributeChange(
+            metadata={inside: value or b""},
+            present=none if XAttrSetFlag.CREATE in flags else names,
+            absent=none if XAttrSetFlag.REPLACE in flags else names,
+        )
+        await self._change(local, change)
+
+    async def get_xattr(self, path: str, name: str) -> bytes:
+        """The value of an extended attribute. Raises MetadataNotFoundError, InvalidArgumentError
+        (an invalid name), PermissionDeniedError (another namespace)."""
+        (value,) = (await self.get_xattrs(path, [name])).values()
+        return value
+
+    async def get_xattrs(self, path: str, names: Iterable[str] | None = None) -> dict[str, bytes]:
+        """Extended attributes, values by name: all, or those that are named, of which all must
+        exist. Raises as `get_xattr`, and InvalidArgumentError for no names."""
+        local = self._local(path)
+        wanted = None if names is None else [_user_name(name, local) for name in names]
+        if wanted is not None and not wanted:
+            raise InvalidArgumentError("no names of extended attributes", path=local)
+        metadata = (await self._client.stat(local)).attributes.metadata
+        for name in wanted or ():
+            if name not in metadata:
+                raise MetadataNotFoundError(f"the entry has no metadata {name!r}", path=local)
+        return {f"{USER}.{name}": metadata[name] for name in wanted or sorted(metadata)}
+
+    async def list_xattrs(self, path: str) -> list[str]:
+        """The names of all extended attributes, sorted. Raises PathNotFoundError."""
+        return list(await self.get_xattrs(path))
+
+    async def remove_xattr(self, path: str, name: str) -> None:
+        """Remove an extended attribute. Raises as `get_xattr`."""
+        local = self._local(path)
+        inside = _user_name(name, local)
+        change = AttributeChange(metadata={inside: None}, present=frozenset({inside}))
+        await self._change(local, change)
+
+    # Internals
+
+    async def _change(self, local: str, change: AttributeChange) -> None:
+        volume = volume_of(self._client)
+        with volume.calls.running():
+            await set_attributes(volume, local, change)
+
+    def _names(self, status: FileStatus) -> tuple[str, str]:
+        """The names of owner and group."""
+        attributes = status.attributes
+        return self._accounts.user(attributes.uid), self._accounts.group(attributes.gid)
+
+    def _ids(
+        self, username: str | None, groupname: str | None, local: str
+    ) -> tuple[int | None, int | None]:
+        return (
+            None if username is None else self._accounts.uid(username, local),
+            None if groupname is None else self._accounts.gid(groupname, local),
+        )
+
+
+def _user_name(name: str, local: str) -> str:
+    """The name of user metadata for that of an extended attribute. The namespace is not
+    case-sensitive. Raises InvalidArgumentError, PermissionDeniedError."""
+    namespace, dot, inside = name.partition(".")
+    if namespace.lower() in _OTHERS and dot:
+        raise PermissionDeniedError(
+            f"{name!r} is not in the namespace {USER!r} of extended attributes", path=local
+        )
+    if namespace.lower() != USER or not dot:
+        raise InvalidArgumentError(
+            f"the name {name!r:.100} of an extended attribute does not begin with 'user.'",
+            path=local,
+        )
+    check_name(inside, local)
+    return inside
