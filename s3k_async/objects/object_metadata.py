@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from s3k_async.attributes import AttributeChange, Attributes, check_name
@@ -24,21 +24,11 @@ def value_of(attributes: Attributes, name: str, path: str) -> bytes:
         raise MetadataNotFoundError(f"the object has no metadata {name!r}", path=path) from None
 
 
-@dataclass(frozen=True)
-class _Removal(AttributeChange):
-    """The removal of a name that has to be there."""
-
-    name: str = ""
-
-    def of(self, attributes: Attributes, path: str) -> Attributes:
-        """Raises MetadataNotFoundError."""
-        value_of(attributes, self.name, path)
-        return AttributeChange(metadata={self.name: None}).of(attributes, path)
-
-
 async def remove_metadata(volume: Volume, path: str, name: str) -> None:
     """Remove one value. Raises MetadataNotFoundError, also if another client removes it first."""
-    await set_attributes(volume, path, _Removal(name=name))
+    check_name(name, path)
+    change = AttributeChange(metadata={name: None}, present=frozenset({name}))
+    await set_attributes(volume, path, change)
 
 
 async def copy_metadata(volume: Volume, source: Entry, target: str) -> Entry:
