@@ -1,0 +1,29 @@
+"""Attributes of directories and of what is below them: index, read-only, copies."""
+
+from __future__ import annotations
+
+import pytest
+
+from s3k_async.attributes import Attributes
+from s3k_async.client import S3kClient
+from s3k_async.namespace import metadata_index
+from tests.engines.volumes import volume_backends
+
+pytestmark = [pytest.mark.layouts("path", "tree"), volume_backends("memory", "embedded")]
+
+
+async def found(fs: S3kClient, name: str) -> list[str]:
+    return sorted([each.path async for each in fs.find(metadata=name)])
+
+
+@pytest.mark.layouts("tree")
+async def test_what_is_in_the_trash_stays_in_the_index(
+    fs: S3kClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fs.write("/d/x/f", b"", attributes=Attributes(metadata={"n": b""}))
+    await fs.set_attributes("/d", metadata={"n": b""})
+    await fs.delete("/d", recursive=True)
+    monkeypatch.setattr(metadata_index, "STALE_SECONDS", -1)
+    assert await found(fs, "n") == []
+    await fs.trash().restore("/d", "/back")
+    assert await found(fs, "n") == ["/back", "/back/x/f"]
