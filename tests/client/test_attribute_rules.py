@@ -27,3 +27,15 @@ async def test_what_is_in_the_trash_stays_in_the_index(
     assert await found(fs, "n") == []
     await fs.trash().restore("/d", "/back")
     assert await found(fs, "n") == ["/back", "/back/x/f"]
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+async def test_nested_read_only_directories_go_along(fs: S3kClient, atomic: bool) -> None:
+    await fs.write("/d/x/f", b"1")
+    await fs.set_attributes("/d/x", read_only=True)
+    await fs.set_attributes("/d/x/f", read_only=True)
+    await fs.rename("/d", "/e", atomic=atomic)
+    assert (await fs.stat("/e/x")).attributes.read_only
+    assert (await fs.stat("/e/x/f")).attributes.read_only
+    await fs.delete("/e", recursive=True, atomic=atomic)
+    assert not await fs.exists("/e")
