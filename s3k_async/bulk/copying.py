@@ -18,7 +18,7 @@ from s3k_async.errors import (
     S3kError,
 )
 from s3k_async.files.file_ranges import LOOKS, naming_file, need_readable
-from s3k_async.model import ChangeResult, Content, Entry
+from s3k_async.model import ROOT, ChangeResult, Content, Entry
 from s3k_async.namespace.attribute_changes import change_attributes
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.ordered_walk import walk
@@ -66,7 +66,7 @@ async def copy(
             raise RenameIntoSelfError(
                 "a directory cannot be copied to itself or below itself", path=target
             )
-        tally.add(await destination.store.make_directory(target, exist_ok=overwrite))
+        tally.add(await _directory(entry, destination, target, exist_ok=overwrite))
         tree = _TreeCopy(origin, entry, destination, target, overwrite, tally)
         await write_files(
             destination, tree.files(), overwrite=overwrite, done=tree.done, failed=tree.failed
@@ -80,6 +80,21 @@ def _attributes(entry: Entry, destination: Volume) -> Attributes | None:
     if not destination.record.attributes:
         return None
     return replace(Attributes.from_json(entry.attributes), read_only=False)
+
+
+async def _directory(
+    entry: Entry, destination: Volume, target: str, *, exist_ok: bool = True
+) -> Entry:
+    """The directory at the target, with the attributes of the original, if that has any. Raises
+    PermissionDeniedError for a read-only one that would change."""
+    store, attributes = destination.store, _attributes(entry, destination)
+    wanted = "" if attributes is None or target == ROOT else attributes.to_json()
+    made = await store.make_directory(target, exist_ok=exist_ok, attributes=wanted)
+    if attributes is None or wanted in ("", made.attributes):
+        return made
+    store.need_changeable(made)
+    change = replace(AttributeChange.to(attributes), read_only=None)
+    return await change_attributes(store, target, change)
 
 
 def copied(origin: Volume, entry: Entry, destination: Volume) -> Upload:
@@ -148,12 +163,7 @@ class _TreeCopy:
     async def _make_directory(self, placed: tuple[Entry, str]) -> None:
         entry, place = placed
         with self._tally.noting(entry.path):
-            store = self._destination.store
-            made = await store.make_directory(place)
-            attributes = _attributes(entry, self._destination)
-            if attributes is not None and attributes.to_json():
-                made = await change_attributes(store, place, AttributeChange.to(attributes))
-            self._tally.add(made)
+            self._tally.add(await _directory(entry, self._destination, place))
 
     def _file(self, entry: Entry, place: str) -> NewFile:
         upload = copied(self._origin, entry, self._destination)

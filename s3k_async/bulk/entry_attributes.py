@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final
 
 from s3k_async.attributes import AttributeChange, Attributes, check_name
@@ -71,7 +71,8 @@ async def find_page(
         for each, entry in zip(page, entries, strict=True)
     ]
     lost = [each for each, entry in zip(page, seen, strict=True) if entry is None]
-    moved = await _moved(volume, name, lost) if lost and store.keys.by_id else {}
+    left = await _unreached(volume, name, lost) if lost and store.keys.by_id else set()
+    moved = await _moved(volume, left) if left else {}
     found: list[Entry] = []
     stale: list[IndexedEntry] = []
     for each, there in zip(page, seen, strict=True):
@@ -80,26 +81,31 @@ async def find_page(
             stale.append(each)
         elif _is_below(entry, path):
             found.append(entry)
-    await index.remove_stale([each for each in stale if each.entry_key not in moved])
+    await index.remove_stale([each for each in stale if each.entry_key not in left])
     return found, token
 
 
-async def _moved(volume: Volume, name: str, lost: Sequence[IndexedEntry]) -> dict[str, Entry]:
-    """In layout `tree`, the entries whose directories were renamed since they were indexed, by
-    entry key: a listing finds their paths, with which they are indexed anew. Entries in the trash
-    are not found, and are kept in the index."""
+async def _unreached(volume: Volume, name: str, lost: Sequence[IndexedEntry]) -> set[str]:
+    """In layout `tree`, the entry keys at which there are entries with the name, though not at the
+    paths in the index: their directories were renamed since, or are in the trash, from which they
+    can come back. They are kept in the index."""
     store = volume.store
     # Those of the other layout are left from before it was changed.
     places = [each.entry_key for each in lost if store.keys.is_current(each.entry_key)]
     stored = await store.stored_many(places)
-    left = {entry.entry_key for entry in stored if entry is not None and _has(entry, name)}
+    return {entry.entry_key for entry in stored if entry is not None and _has(entry, name)}
+
+
+async def _moved(volume: Volume, left: Collection[str]) -> dict[str, Entry]:
+    """The entries of these entry keys that a listing finds, by entry key: with their paths they are
+    indexed anew. Those in the trash are not found."""
+    store = volume.store
     found: dict[str, Entry] = {}
-    if left:
-        async for page in Listing(recursive=True).pages(store, ROOT):
-            for entry in page:
-                if entry.entry_key in left:
-                    found[entry.entry_key] = entry
-        await store.metadata_index.cover_entries(found.values())
+    async for page in Listing(recursive=True).pages(store, ROOT):
+        for entry in page:
+            if entry.entry_key in left:
+                found[entry.entry_key] = entry
+    await store.metadata_index.cover_entries(found.values())
     return found
 
 

@@ -457,11 +457,19 @@ class DirectoryStore(EntryReader):
                         )
 
     async def hold_current(
-        self, entry: Entry, txn: OwnedTransaction, text: str = "", *, same: bool = False
+        self,
+        entry: Entry,
+        txn: OwnedTransaction,
+        text: str = "",
+        *,
+        same: bool = False,
+        named: bool = True,
     ) -> Entry:
-        """Hold a directory, reading it again when it changed. Raises as `hold`, and
-        PathNotFoundError or NotDirectoryError when it is no longer there; with `same`,
-        ConflictError when another object is there.
+        """Hold a directory, reading it again when it changed. `named`: the caller has named it,
+        instead of a directory above, so that a read-only one is refused.
+
+        Raises as `hold`, PathNotFoundError or NotDirectoryError when it is no longer there,
+        PermissionDeniedError (read-only); with `same`, ConflictError when another object is there.
         """
         deadline = self.deadline()
         current: Entry | None = entry
@@ -472,7 +480,8 @@ class DirectoryStore(EntryReader):
                 raise NotDirectoryError("not a directory", path=entry.path)
             if same and current.id != entry.id:
                 raise ConflictError("another directory is now at this path", path=entry.path)
-            self.need_changeable(current)
+            if named:
+                self.need_changeable(current)
             try:
                 return await self.hold(current, txn, text)
             except ConflictError:

@@ -162,7 +162,8 @@ class _PlainChange(TreeChange):
 
     async def _delete_child(self, entry: Entry) -> bool:
         try:
-            return await self.delete_below(await self.store.hold_current(entry, self.txn))
+            held = await self.store.hold_current(entry, self.txn, named=False)
+            return await self.delete_below(held)
         except PathNotFoundError:
             return True
 
@@ -210,7 +211,7 @@ class _PlainChange(TreeChange):
             if existing.id != held.id:
                 raise PathExistsError("the target exists", path=target)
             try:
-                existing = await store.hold_current(existing, self.txn, same=True)
+                existing = await store.hold_current(existing, self.txn, same=True, named=False)
             except (PathNotFoundError, NotDirectoryError) as error:
                 raise ConflictError("the target was moved or deleted", path=target) from error
             if existing.version > held.version:
@@ -281,7 +282,7 @@ class _PlainChange(TreeChange):
 
     async def _move_child(self, into: Entry, entry: Entry) -> bool:
         try:
-            held = await self.store.hold_current(entry, self.txn)
+            held = await self.store.hold_current(entry, self.txn, named=False)
         except PathNotFoundError:
             return True
         target = _native.join(into.path, _native.split(entry.path)[1])

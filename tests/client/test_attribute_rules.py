@@ -1,0 +1,67 @@
+"""Attributes of directories and of what is below them: index, read-only, copies."""
+
+from __future__ import annotations
+
+import pytest
+
+from s3k_async.attributes import Attributes
+from s3k_async.client import S3kClient
+from s3k_async.errors import PartialFailureError, PermissionDeniedError
+from s3k_async.namespace import metadata_index
+from tests.engines.volumes import volume_backends
+
+pytestmark = [pytest.mark.layouts("path", "tree"), volume_backends("memory", "embedded")]
+
+
+async def found(fs: S3kClient, name: str) -> list[str]:
+    return sorted([each.path async for each in fs.find(metadata=name)])
+
+
+@pytest.mark.layouts("tree")
+async def test_what_is_in_the_trash_stays_in_the_index(
+    fs: S3kClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fs.write("/d/x/f", b"", attributes=Attributes(metadata={"n": b""}))
+    await fs.set_attributes("/d", metadata={"n": b""})
+    await fs.delete("/d", recursive=True)
+    monkeypatch.setattr(metadata_index, "STALE_SECONDS", -1)
+    assert await found(fs, "n") == []
+    await fs.trash().restore("/d", "/back")
+    assert await found(fs, "n") == ["/back", "/back/x/f"]
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+async def test_nested_read_only_directories_go_along(fs: S3kClient, atomic: bool) -> None:
+    await fs.write("/d/x/f", b"1")
+    await fs.set_attributes("/d/x", read_only=True)
+    await fs.set_attributes("/d/x/f", read_only=True)
+    await fs.rename("/d", "/e", atomic=atomic)
+    assert (await fs.stat("/e/x")).attributes.read_only
+    assert (await fs.stat("/e/x/f")).attributes.read_only
+    await fs.delete("/e", recursive=True, atomic=atomic)
+    assert not await fs.exists("/e")
+
+
+async def test_a_copy_into_a_read_only_directory_leaves_it_as_it_is(fs: S3kClient) -> None:
+    await fs.write("/d/x/f", b"1")
+    await fs.makedirs("/e/x")
+    before = await fs.set_attributes("/e/x", read_only=True)
+    await fs.copy("/d", "/e", recursive=True, overwrite=True)
+    await fs.set_attributes("/d/x", mode=0o700)
+    with pytest.raises(PartialFailureError) as raised:
+        await fs.copy("/d", "/e", recursive=True, overwrite=True)
+    assert [type(error) for _, error in raised.value.failures] == [PermissionDeniedError]
+    assert (await fs.stat("/e/x")).attributes == before.attributes
+
+
+async def test_a_copied_directory_has_its_attributes(fs: S3kClient) -> None:
+    await fs.makedirs("/d/x")
+    for path in ("/d", "/d/x"):
+        await fs.set_attributes(path, mode=0o700, read_only=True, metadata={"n": b"1"})
+    await fs.makedirs("/there")
+    for target in ("/new", "/there"):
+        await fs.copy("/d", target, recursive=True, overwrite=True)
+        for path in (target, f"{target}/x"):
+            wanted = Attributes(mode=0o700, metadata={"n": b"1"})
+            assert (await fs.stat(path)).attributes == wanted
+    assert await found(fs, "n") == ["/d", "/d/x", "/new", "/new/x", "/there", "/there/x"]
