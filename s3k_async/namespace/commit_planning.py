@@ -236,6 +236,8 @@ class _Evaluation:
             if isinstance(mutation, ReplaceDirectory):
                 raise NotDirectoryError("a file is at the path", path=mutation.path)
             raise PathExistsError("a file is at the path", path=mutation.path)
+        if isinstance(mutation, ReplaceDirectory) and not self._is_replaced(mutation.path):
+            self._store.need_changeable(there)
         self._need_directory(mutation.path)
 
     def write(self, mutation: WriteFile) -> None:
@@ -264,6 +266,9 @@ class _Evaluation:
             if same and current
             else self._store.new_file(path, mutation.object_id, self._parent(path))
         )
+        # A file that is overwritten keeps its attributes, also as another object.
+        keeps = current is not None and not self._is_replaced(path)
+        base = replace(base, attributes=current.attributes if current and keeps else "")
         after = base.with_content(
             mutation.content, mtime_ms=self._now, operation=self._store.runtime.uuid()
         )
@@ -289,7 +294,9 @@ class _Evaluation:
         if replaced is not None and (replaced.is_dir or source.is_dir or not overwrite):
             raise PathExistsError("the target exists", path=mutation.target)
         parent = self._parent(mutation.target)
-        moved, operations, _ = self._store.plan_move(source, mutation.target, parent, replaced)
+        moved, operations, _ = self._store.plan_move(source, mutation.target, parent, None)
+        if replaced is not None:
+            operations.append(self._operation("delete", replaced, None))
         self._change(source.path, source, None, [])
         self._change(mutation.target, replaced, moved, operations)
         self._count(moved)
@@ -423,7 +430,8 @@ class _Evaluation:
         after: Entry | None,
         operations: Sequence[Operation],
     ) -> None:
-        self._store.need_changeable(before)
+        if not self._is_replaced(path):
+            self._store.need_changeable(before)
         parent = self._parent(path)
         for entry in (before, after):
             if entry is not None and entry.directory not in ("", parent.key):

@@ -7,6 +7,7 @@ import pytest
 from s3k_async.attributes import Attributes
 from s3k_async.client import S3kClient
 from s3k_async.errors import PartialFailureError, PermissionDeniedError
+from s3k_async.model import StagedFile
 from s3k_async.namespace import metadata_index
 from tests.engines.volumes import volume_backends
 
@@ -15,6 +16,12 @@ pytestmark = [pytest.mark.layouts("path", "tree"), volume_backends("memory", "em
 
 async def found(fs: S3kClient, name: str) -> list[str]:
     return sorted([each.path async for each in fs.find(metadata=name)])
+
+
+async def staged(fs: S3kClient, data: bytes) -> StagedFile:
+    async with fs.stage() as file:
+        await file.write(data)
+    return file.staged
 
 
 @pytest.mark.layouts("tree")
@@ -65,3 +72,45 @@ async def test_a_copied_directory_has_its_attributes(fs: S3kClient) -> None:
             wanted = Attributes(mode=0o700, metadata={"n": b"1"})
             assert (await fs.stat(path)).attributes == wanted
     assert await found(fs, "n") == ["/d", "/d/x", "/new", "/new/x", "/there", "/there/x"]
+
+
+async def replaced(fs: S3kClient, path: str) -> None:
+    async with fs.transaction() as tx:
+        await tx.replace(path)
+        await tx.write(f"{path}/g", b"2")
+
+
+async def test_a_read_only_directory_is_not_replaced(fs: S3kClient) -> None:
+    await fs.write("/d/f", b"1")
+    await fs.set_attributes("/d", read_only=True)
+    with pytest.raises(PermissionDeniedError) as raised:
+        await replaced(fs, "/d")
+    assert raised.value.path == "/d"
+    assert await fs.read("/d/f") == b"1"
+    assert not await fs.exists("/d/g")
+
+
+async def test_a_replaced_directory_loses_its_read_only_files(fs: S3kClient) -> None:
+    for name in ("f", "g", "h", "x/f"):
+        await fs.write(f"/d/{name}", b"1", attributes=Attributes(mode=1, read_only=True))
+    await fs.set_attributes("/d/x", read_only=True)
+    await fs.write("/other", b"3")
+    async with fs.transaction() as tx:
+        await tx.replace("/d")
+        await tx.write("/d/g", b"2")
+        await tx.rename("/other", "/d/h")
+    left = {each.path: each.attributes async for each in fs.list("/", recursive=True)}
+    assert left == dict.fromkeys(["/d", "/d/g", "/d/h"], Attributes())
+    assert await fs.read("/d/g") == b"2"
+
+
+async def test_a_staged_file_gets_the_attributes_of_the_one_that_it_replaces(fs: S3kClient) -> None:
+    wanted = Attributes(0o600, 1, 2, metadata={"n": b"1"})
+    await fs.write("/d/f", b"1", attributes=wanted)
+    async with fs.transaction() as tx:
+        await tx.publish("/d/f", await staged(fs, b"2"), overwrite=True)
+        await tx.publish("/d/new", await staged(fs, b"3"))
+    assert await fs.read("/d/f") == b"2"
+    assert (await fs.stat("/d/f")).attributes == wanted
+    assert (await fs.stat("/d/new")).attributes == Attributes()
+    assert await found(fs, "n") == ["/d/f"]
