@@ -70,47 +70,55 @@ async def find_page(
         entry if entry is not None and entry.entry_key == each.entry_key else None
         for each, entry in zip(page, entries, strict=True)
     ]
-    lost = [each for each, entry in zip(page, seen, strict=True) if entry is None]
-    left = await _unreached(volume, name, lost) if lost and store.keys.by_id else set()
-    moved = await _moved(volume, left) if left else {}
+    lost = [each for each, entry in zip(page, seen, strict=True) if not _has(entry, name)]
+    kept = await _kept(volume, name, lost) if lost else set()
+    moved = await _moved(volume, kept) if kept and store.keys.by_id else {}
     found: list[Entry] = []
     stale: list[IndexedEntry] = []
     for each, there in zip(page, seen, strict=True):
         entry = there or moved.get(each.entry_key)
-        if entry is None or not _has(entry, name):
+        if entry is not None and _has(entry, name):
+            if _is_below(entry, path):
+                found.append(entry)
+        elif each.entry_key not in kept:
             stale.append(each)
-        elif _is_below(entry, path):
-            found.append(entry)
-    await index.remove_stale([each for each in stale if each.entry_key not in left])
+    await index.remove_stale(stale)
     return found, token
 
 
-async def _unreached(volume: Volume, name: str, lost: Sequence[IndexedEntry]) -> set[str]:
-    """In layout `tree`, the entry keys at which there are entries with the name, though not at the
-    paths in the index: their directories were renamed since, or are in the trash, from which they
-    can come back. They are kept in the index."""
+async def _kept(volume: Volume, name: str, lost: Sequence[IndexedEntry]) -> set[str]:
+    """The entry keys at which entries are stored that have the name, or can get it, though no entry
+    with the name is at the path in the index: a transaction that has not ended hides or changes the
+    entry; in layout `tree` its directory was renamed since, or is in the trash, from which it can
+    come back."""
     store = volume.store
     # Those of the other layout are left from before it was changed.
     places = [each.entry_key for each in lost if store.keys.is_current(each.entry_key)]
     stored = await store.stored_many(places)
-    return {entry.entry_key for entry in stored if entry is not None and _has(entry, name)}
+    return {
+        entry.entry_key
+        for entry in stored
+        if entry is not None and (entry.pending or _has(entry, name))
+    }
 
 
-async def _moved(volume: Volume, left: Collection[str]) -> dict[str, Entry]:
+async def _moved(volume: Volume, kept: Collection[str]) -> dict[str, Entry]:
     """The entries of these entry keys that a listing finds, by entry key: with their paths they are
     indexed anew. Those in the trash are not found."""
     store = volume.store
     found: dict[str, Entry] = {}
     async for page in Listing(recursive=True).pages(store, ROOT):
         for entry in page:
-            if entry.entry_key in left:
+            if entry.entry_key in kept:
                 found[entry.entry_key] = entry
     await store.metadata_index.cover_entries(found.values())
     return found
 
 
-def _has(entry: Entry, name: str) -> bool:
-    return entry.has_metadata and name in Attributes.from_json(entry.attributes).metadata
+def _has(entry: Entry | None, name: str) -> bool:
+    if entry is None or not entry.has_metadata:
+        return False
+    return name in Attributes.from_json(entry.attributes).metadata
 
 
 def _is_below(entry: Entry, path: str) -> bool:

@@ -440,6 +440,7 @@ class Repairer:
         except ItemFormatError as error:
             raise LeftError("the item cannot be read any more", path=task.finding.key) from error
         put = Put(self._scope.check.moved_item(item, entry), ABSENT)
+        await self._store.metadata_index.cover_entries([entry])
         await self._store.items.transact([_removal(item), put], self._runtime.uuid())
         self._know(entry)
 

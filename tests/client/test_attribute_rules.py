@@ -7,11 +7,16 @@ import pytest
 from s3k_async.attributes import Attributes
 from s3k_async.client import S3kClient
 from s3k_async.errors import PartialFailureError, PermissionDeniedError
-from s3k_async.model import StagedFile
+from s3k_async.model import LayoutName, StagedFile
 from s3k_async.namespace import metadata_index
+from s3k_async.testing import Call, FaultPlan
+from s3k_async.volumes import init_volume
+from tests.client.rig import faulty_client, memory_config
 from tests.engines.volumes import volume_backends
 
-pytestmark = [pytest.mark.layouts("path", "tree"), volume_backends("memory", "embedded")]
+pytestmark = pytest.mark.layouts("path", "tree")
+
+backends = volume_backends("memory", "embedded")
 
 
 async def found(fs: S3kClient, name: str) -> list[str]:
@@ -24,6 +29,7 @@ async def staged(fs: S3kClient, data: bytes) -> StagedFile:
     return file.staged
 
 
+@backends
 @pytest.mark.layouts("tree")
 async def test_what_is_in_the_trash_stays_in_the_index(
     fs: S3kClient, monkeypatch: pytest.MonkeyPatch
@@ -37,6 +43,7 @@ async def test_what_is_in_the_trash_stays_in_the_index(
     assert await found(fs, "n") == ["/back", "/back/x/f"]
 
 
+@backends
 @pytest.mark.parametrize("atomic", [True, False])
 async def test_nested_read_only_directories_go_along(fs: S3kClient, atomic: bool) -> None:
     await fs.write("/d/x/f", b"1")
@@ -49,6 +56,7 @@ async def test_nested_read_only_directories_go_along(fs: S3kClient, atomic: bool
     assert not await fs.exists("/e")
 
 
+@backends
 async def test_a_copy_into_a_read_only_directory_leaves_it_as_it_is(fs: S3kClient) -> None:
     await fs.write("/d/x/f", b"1")
     await fs.makedirs("/e/x")
@@ -61,6 +69,7 @@ async def test_a_copy_into_a_read_only_directory_leaves_it_as_it_is(fs: S3kClien
     assert (await fs.stat("/e/x")).attributes == before.attributes
 
 
+@backends
 async def test_a_copied_directory_has_its_attributes(fs: S3kClient) -> None:
     await fs.makedirs("/d/x")
     for path in ("/d", "/d/x"):
@@ -80,6 +89,7 @@ async def replaced(fs: S3kClient, path: str) -> None:
         await tx.write(f"{path}/g", b"2")
 
 
+@backends
 async def test_a_read_only_directory_is_not_replaced(fs: S3kClient) -> None:
     await fs.write("/d/f", b"1")
     await fs.set_attributes("/d", read_only=True)
@@ -90,6 +100,7 @@ async def test_a_read_only_directory_is_not_replaced(fs: S3kClient) -> None:
     assert not await fs.exists("/d/g")
 
 
+@backends
 async def test_a_replaced_directory_loses_its_read_only_files(fs: S3kClient) -> None:
     for name in ("f", "g", "h", "x/f"):
         await fs.write(f"/d/{name}", b"1", attributes=Attributes(mode=1, read_only=True))
@@ -104,6 +115,7 @@ async def test_a_replaced_directory_loses_its_read_only_files(fs: S3kClient) -> 
     assert await fs.read("/d/g") == b"2"
 
 
+@backends
 async def test_a_staged_file_gets_the_attributes_of_the_one_that_it_replaces(fs: S3kClient) -> None:
     wanted = Attributes(0o600, 1, 2, metadata={"n": b"1"})
     await fs.write("/d/f", b"1", attributes=wanted)
@@ -114,3 +126,28 @@ async def test_a_staged_file_gets_the_attributes_of_the_one_that_it_replaces(fs:
     assert (await fs.stat("/d/f")).attributes == wanted
     assert (await fs.stat("/d/new")).attributes == Attributes()
     assert await found(fs, "n") == ["/d/f"]
+
+
+@pytest.mark.layouts("path")
+async def test_a_search_during_a_long_transaction_keeps_what_it_hides(
+    monkeypatch: pytest.MonkeyPatch, layout: LayoutName
+) -> None:
+    monkeypatch.setattr(metadata_index, "STALE_SECONDS", -1)
+    config, faults = memory_config(layout=layout), FaultPlan()
+    await init_volume(config)
+    async with faulty_client(faults, config) as writer, S3kClient(config=config) as reader:
+        await writer.write("/d/f", b"1", attributes=Attributes(metadata={"n": b""}))
+        store, searches = reader._volume().store, 0
+
+        async def search(_: Call) -> None:
+            nonlocal searches
+            entry = await store.stored("/e/f")
+            if entry is not None and entry.pending:
+                searches += 1
+                assert await found(reader, "n") in (["/d/f"], ["/e/f"])
+
+        faults.gate = search
+        await writer.rename("/d", "/e")
+        faults.gate = None
+        assert searches
+        assert await found(reader, "n") == ["/e/f"]

@@ -10,14 +10,16 @@ import pytest
 
 from s3k_async.attributes import Attributes
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.backends.ports.items import Condition, Update
+from s3k_async.backends.ports.items import ABSENT, PARTITION, Condition, Delete, Put, Update
 from s3k_async.client import S3kClient
 from s3k_async.errors import UnsupportedError
 from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.migrate import change_layout, dump_volume, load_volume, reshard_volume
 from s3k_async.migrate.dump_format import DumpForm
 from s3k_async.model import LayoutName
+from s3k_async.namespace import metadata_index
 from s3k_async.oplog.compaction import Compactor
+from s3k_async.table.codec import from_item
 from s3k_async.txn import volume_lock
 from s3k_async.volumes import init_volume
 from s3k_async.volumes.restoration import restore_volume
@@ -95,6 +97,28 @@ async def test_fsck_compares_attributes_with_the_log(place: Yard) -> None:
     await repair_volume(place.volume, dry_run=False)
     assert await findings(place) == []
     assert (await fs.stat("/moved")).attributes == Attributes(mode=0o777)
+
+
+async def test_a_misplaced_item_comes_back_with_its_names(
+    place: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs, items = place.client, place.volume.items
+    await fs.write("/d/f", b"x", attributes=Attributes(metadata={"n": b"1"}))
+    await place.settle()
+    key = await place.key("/d/f")
+    item = await items.get(key)
+    assert item is not None
+    keys = place.volume.store.keys
+    entry_key = from_item(item, keys).entry_key
+    partitions = keys.partitions(keys.parent_key(entry_key))
+    wrong = next(each for each in partitions if each != key.partition)
+    await items.write(Delete(key, Condition()))
+    await items.write(Put({**item, PARTITION: wrong}, ABSENT))
+    monkeypatch.setattr(metadata_index, "STALE_SECONDS", -1)
+    assert [each async for each in fs.find(metadata="n")] == []
+    assert ("item_misplaced", "") in await findings(place)
+    await repair_volume(place.volume, dry_run=False)
+    assert [each.path async for each in fs.find(metadata="n")] == ["/d/f"]
 
 
 @pytest.mark.parametrize("compacted", [False, True])
