@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import suppress
 from typing import Final
 
 from s3k_async.attributes import AttributeChange, Attributes, check_name
-from s3k_async.errors import UnsupportedError
+from s3k_async.errors import PermissionDeniedError, UnsupportedError
 from s3k_async.listing.listings import Filter, Listing
 from s3k_async.model import ROOT, Entry, FileStatus
 from s3k_async.namespace.attribute_changes import change_attributes
@@ -82,7 +83,8 @@ async def find_page(
                 found.append(entry)
         elif each.entry_key not in kept:
             stale.append(each)
-    await index.remove_stale(stale)
+    with suppress(PermissionDeniedError):  # a client that may only read
+        await index.remove_stale(stale)
     return found, token
 
 
@@ -111,7 +113,8 @@ async def _moved(volume: Volume, kept: Collection[str]) -> dict[str, Entry]:
         for entry in page:
             if entry.entry_key in kept:
                 found[entry.entry_key] = entry
-    await store.metadata_index.cover_entries(found.values())
+    with suppress(PermissionDeniedError):
+        await store.metadata_index.cover_entries(found.values())
     return found
 
 

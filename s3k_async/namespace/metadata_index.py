@@ -132,6 +132,8 @@ class MetadataIndex:
         self, partition: str, after: str, limit: int
     ) -> tuple[list[IndexedEntry], bool]:
         page = await self._items.query(partition, after=after, limit=limit)
+        while not page.items and page.next is not None:  # no end of the partition
+            page = await self._items.query(partition, cursor=page.next, after=after, limit=limit)
         return [_indexed(item) for item in page.items], page.next is not None
 
     async def _add(self, wanted: tuple[str, Entry]) -> None:

@@ -339,7 +339,11 @@ async def test_pages_of_the_service_may_be_short(fs: S3kClient) -> None:
     volume = fs._volume()
 
     class Short:
-        async def query(self, partition: str, *, after: str, limit: int) -> ItemPage:
+        async def query(
+            self, partition: str, *, after: str, limit: int, cursor: str | None = None
+        ) -> ItemPage:
+            if cursor is None:
+                return ItemPage([], "more")
             return await volume.items.query(partition, after=after, limit=min(limit, 1))
 
     for number in range(60):
@@ -369,6 +373,24 @@ async def test_stale_items_are_removed_when_they_are_old(
     monkeypatch.setattr(metadata_index, "STALE_SECONDS", -1)
     assert await found(fs, "n") == []
     assert (await index.page("n", "", 100))[0] == []
+
+
+async def test_a_client_that_may_only_read_can_search(
+    fs: S3kClient, layout: LayoutName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in ("/a/f", "/a/g"):
+        await fs.write(path, b"", attributes=Attributes(metadata={"n": b""}))
+    await fs.delete("/a/g")
+    await fs.rename("/a", "/b")
+    monkeypatch.setattr(metadata_index, "STALE_SECONDS", -1)
+
+    async def denied(*_: object) -> None:
+        raise PermissionDeniedError("denied")
+
+    items = fs._volume().items
+    monkeypatch.setattr(items, "write", denied)
+    monkeypatch.setattr(items, "transact", denied)
+    assert await found(fs, "n") == ["/b/f"]
 
 
 async def test_a_change_that_dies_at_any_call_is_found(layout: LayoutName) -> None:
