@@ -473,6 +473,7 @@ def _side(entry: Entry | None, key: str) -> dict[str, Any] | None:
     refuse."""
     if entry is None:
         return None
+    _require_fields({_ATTRIBUTES: entry.attributes}, {_ATTRIBUTES: _TEXT}, key)
     document = entry_document(entry)
     _require_fields(document, _TREE_FIELDS if "directory" in document else _ENTRY_FIELDS, key)
     if flaw := _impossible(entry):
