@@ -205,7 +205,7 @@ def test_overwrite_has_one_default_for_bytes_and_one_for_entries(module: str) ->
         and parameter.default is not inspect.Parameter.empty
     }
     assert found
-    # The object API replaces objects unless it is told otherwise, as H3 does.
+    # As in H3, the verbs of the object API replace objects by default.
     is_of_objects = module == "s3k_async.objects"
     assert found == {name: is_of_objects or name in REPLACES for name in found}
 

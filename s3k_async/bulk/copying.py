@@ -92,7 +92,7 @@ async def _directory(
     made = await store.make_directory(target, exist_ok=exist_ok, attributes=wanted)
     if attributes is None or wanted in ("", made.attributes):
         return made
-    store.need_changeable(made)
+    store.refuse_read_only(made)
     change = replace(AttributeChange.to(attributes), read_only=None)
     return await change_attributes(store, target, change)
 

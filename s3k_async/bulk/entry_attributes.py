@@ -114,7 +114,7 @@ async def _moved(volume: Volume, kept: Collection[str]) -> dict[str, Entry]:
             if entry.entry_key in kept:
                 found[entry.entry_key] = entry
     with suppress(PermissionDeniedError):
-        await store.metadata_index.cover_entries(found.values())
+        await store.metadata_index.add_entries(found.values())
     return found
 
 

@@ -35,13 +35,13 @@ async def change_attributes(
         raise PermissionDeniedError("the root has no attributes", path=path)
     race = ConflictBackoff(store)
     while True:
-        entry, chain = await store.settled(path)
+        entry, chain = await store.read_for_update(path)
         if entry.is_reservation:
             raise UncommittedFileError("the file is being written", path=path)
         attributes = change.of(Attributes.from_json(entry.attributes), path).to_json()
         time = entry.mtime_ms if mtime_ms is None else mtime_ms
         if time != entry.mtime_ms:
-            store.need_changeable(entry)
+            store.refuse_read_only(entry)
         if (attributes, time) == (entry.attributes, entry.mtime_ms):
             return entry
         after = replace(
@@ -68,7 +68,7 @@ async def change_pair(
     race = ConflictBackoff(store)
     while True:
         since = store.runtime.monotonic()
-        one, two = [(await store.settled(path))[0] for path in (first, second)]
+        one, two = [(await store.read_for_update(path))[0] for path in (first, second)]
         for entry in (one, two):
             if entry.is_reservation:
                 raise UncommittedFileError("the file is being written", path=entry.path)

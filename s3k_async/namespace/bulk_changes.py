@@ -143,7 +143,7 @@ class BulkChange:
         for place in refused:
             entry = entries[place]
             try:
-                self._store.need_changeable(entry)
+                self._store.refuse_read_only(entry)
             except PermissionDeniedError as error:
                 self._fail(entry.path, error)
         if not refused:

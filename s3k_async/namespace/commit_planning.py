@@ -237,7 +237,7 @@ class _Evaluation:
                 raise NotDirectoryError("a file is at the path", path=mutation.path)
             raise PathExistsError("a file is at the path", path=mutation.path)
         if isinstance(mutation, ReplaceDirectory) and not self._is_replaced(mutation.path):
-            self._store.need_changeable(there)
+            self._store.refuse_read_only(there)
         self._need_directory(mutation.path)
 
     def write(self, mutation: WriteFile) -> None:
@@ -431,7 +431,7 @@ class _Evaluation:
         operations: Sequence[Operation],
     ) -> None:
         if not self._is_replaced(path):
-            self._store.need_changeable(before)
+            self._store.refuse_read_only(before)
         parent = self._parent(path)
         for entry in (before, after):
             if entry is not None and entry.directory not in ("", parent.key):

@@ -99,7 +99,7 @@ class DirectoryStore(EntryReader):
             self, self.transactions, runtime, tuning.busy_timeout, self.layout.end_trees
         )
 
-    def need_changeable(self, *entries: Entry | None) -> None:
+    def refuse_read_only(self, *entries: Entry | None) -> None:
         """Raise PermissionDeniedError if one of the entries, which a verb is about to change, move
         or remove, is read-only."""
         for entry in entries:
@@ -481,7 +481,7 @@ class DirectoryStore(EntryReader):
             if same and current.id != entry.id:
                 raise ConflictError("another directory is now at this path", path=entry.path)
             if named:
-                self.need_changeable(current)
+                self.refuse_read_only(current)
             try:
                 return await self.hold(current, txn, text)
             except ConflictError:

@@ -79,7 +79,7 @@ async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
 def _refusal(store: MetadataStore, entry: Entry) -> S3kError:
     """The error of a read-only file."""
     try:
-        store.need_changeable(entry)
+        store.refuse_read_only(entry)
     except PermissionDeniedError as error:
         return error
     raise AssertionError

@@ -74,7 +74,7 @@ class MetadataIndex:
         self._items = items
         self._runtime = runtime
 
-    async def cover(self, operations: Operations) -> None:
+    async def add_operations(self, operations: Operations) -> None:
         """Add the entries as they will be after operations that are about to be applied: those that
         get a name, and those with names that get another place."""
         if isinstance(operations, Sequence) and not isinstance(operations, NativeOperations):
@@ -91,7 +91,7 @@ class MetadataIndex:
             wanted += [(name, each.after) for name in sorted(_names(each.after) - before)]
         await run_all(self._add, wanted, limit=WRITES)
 
-    async def cover_entries(self, entries: Iterable[Entry]) -> None:
+    async def add_entries(self, entries: Iterable[Entry]) -> None:
         """Add entries that are about to be written without being logged, as by a restore."""
         wanted = [
             (name, entry) for entry in entries if entry.has_metadata for name in _names(entry)

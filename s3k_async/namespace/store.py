@@ -74,7 +74,7 @@ class MetadataStore(DirectoryStore):
                 break
             self.still_time(deadline, path)
             await (self.resolve(current) if current.pending else self.abandon(current))
-        self.need_changeable(current)
+        self.refuse_read_only(current)
         return self.target(path, current, chain)
 
     async def prepare_existing(self, path: str) -> WriteTarget:
@@ -82,13 +82,13 @@ class MetadataStore(DirectoryStore):
 
         Raises PathNotFoundError, IsDirectoryError, PermissionDeniedError (read-only), BusyError.
         """
-        current, chain = await self.settled(path)
+        current, chain = await self.read_for_update(path)
         if current.is_dir:
             raise IsDirectoryError("a directory is at the path", path=path)
-        self.need_changeable(current)
+        self.refuse_read_only(current)
         return self.target(path, current, chain)
 
-    async def settled(self, path: str) -> tuple[Entry, ConfirmedChain | None]:
+    async def read_for_update(self, path: str) -> tuple[Entry, ConfirmedChain | None]:
         """The entry at a path, which is about to be changed: without a write intent, and with its
         parents, after transactions on them have ended; in layout `tree` with the directories above
         it. Raises PathNotFoundError, BusyError."""
@@ -276,7 +276,7 @@ class MetadataStore(DirectoryStore):
         if entry.is_dir:
             raise IsDirectoryError("a directory is at the path", path=entry.path)
         if not anywhere:
-            self.need_changeable(entry)
+            self.refuse_read_only(entry)
         entry = replace(entry, pending="")
         delete = Delete(self.keys.of(entry), unchanged(entry))
         placed = [entry] if entry.directory and not anywhere else []
@@ -566,7 +566,7 @@ class MetadataStore(DirectoryStore):
         lead to one item: in layout `tree`, a directory was renamed between the reads of the two
         paths.
         """
-        self.need_changeable(source, replaced)
+        self.refuse_read_only(source, replaced)
         moved = source.moved(
             target,
             operation=self.runtime.uuid(),

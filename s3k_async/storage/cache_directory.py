@@ -293,7 +293,7 @@ class CacheDirectory:
             yield from self._files(shard, temporary=temporary)
 
     def _files(self, shard: str, *, temporary: bool = False) -> Iterator[_StoredBlock]:
-        """The files of a directory that the cache has written. Others are left alone."""
+        """The files of a directory that the cache has written; others are skipped."""
         try:
             found = os.scandir(os.path.join(self._folder, shard))
         except (FileNotFoundError, NotADirectoryError):

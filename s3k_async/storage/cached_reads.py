@@ -184,7 +184,7 @@ class CachedReads:
             for flight in flights.values():
                 if not flight.done():
                     flight.set_exception(error)
-                    # otherwise asyncio would report that nobody retrieved it
+                    # otherwise asyncio would log "exception was never retrieved"
                     flight.exception()
             raise
         finally:

@@ -33,7 +33,7 @@ class LoggedOutcome:
 class OperationIndex(Protocol):
     """What must contain an entry before the table does."""
 
-    async def cover(self, operations: Operations) -> None:
+    async def add_operations(self, operations: Operations) -> None:
         """Add the states after operations that are about to be applied. Raises the errors of the
         table."""
 
@@ -120,7 +120,7 @@ class LoggedWriter:
     async def begin(self, operations: Operations, transaction: str = "") -> PendingLog:
         """Log the operations as pending. A failure of this precedes any change."""
         try:
-            await self._index.cover(operations)
+            await self._index.add_operations(operations)
             return await self.log.begin(operations, txn=transaction)
         except S3kError as error:
             error.before_change = True

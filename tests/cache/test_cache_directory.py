@@ -1,4 +1,4 @@
-"""Eviction: watermarks, age and order, and the files that are left alone."""
+"""Eviction: watermarks, age and order, and the files that it skips."""
 
 from __future__ import annotations
 

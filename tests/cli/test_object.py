@@ -84,6 +84,23 @@ def test_recursive_with_include_and_exclude(cli: Cli, filled: list[str]) -> None
     cli.fails(3, "object", "rm", "/b/a.txt")
 
 
+@pytest.mark.parametrize("verb", ["cp", "mv"])
+def test_a_prefix_is_not_copied_below_itself(cli: Cli, filled: list[str], verb: str) -> None:
+    """The listing would find the new objects, too, without an end."""
+    for source, target in (("/b", "/b/backup/"), ("/b/d", "/b/dd"), ("/b/d/", "/b/d/")):
+        failed = cli.fails(2, "object", verb, "-r", source, target)
+        assert "begins with the source prefix" in failed.errors
+    assert cli.ok("object", "ls", "/b").out.split() == filled
+    cli.ok("object", verb, "-r", "/b/dx", "/b/d/x")
+    assert "d/x" in cli.ok("object", "ls", "/b").out.split()
+
+
+def test_a_recursive_removal_is_a_request_for_many(cli: Cli, filled: list[str]) -> None:
+    stats = cli("object", "rm", "-r", "/b", "--stats").errors
+    assert cli.ok("object", "ls", "/b").out == ""
+    assert "TransactWriteItems 1\n" in stats
+
+
 def test_what_fails_is_told_and_the_rest_is_done(cli: Cli, filled: list[str]) -> None:
     """H3's command ended with 0."""
     cli.ok("attr", "/b/a.txt", "--read-only")

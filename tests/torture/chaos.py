@@ -5,10 +5,10 @@ Workers write, move and delete in one small tree; `fsck repair`, garbage collect
 run throughout. Each process has a wall clock of its own, apart by up to an hour. The driver kills
 processes (SIGKILL) and starts them again, and stops workers (SIGSTOP) for longer than a lease.
 
-A run ends when its time is over and each tool has come to its end once, on any machine: a tool
-that was killed may be followed by one that is left alone until then, so that the log is compacted
-in proportion to what is written; and after the planned time the chaos fades, so that what the tools
-have to do is finite.
+A run ends when its time is over and each tool has finished once, on any machine: a tool that was
+killed may be followed by one that is not killed until then, so that the log is compacted in
+proportion to the writes; and after the planned time kills become rarer, so that the remaining work
+of the tools is finite.
 """
 
 from __future__ import annotations
@@ -141,11 +141,11 @@ class _Child:
     resumes: float | None = None
     """When it is to be continued, if it is stopped."""
     is_spared: bool = False
-    """Whether it is not killed before it has come to its end once."""
+    """Whether it is not killed before it has finished once."""
 
     @property
     def has_finished(self) -> bool:
-        """Whether a tool has come to its end."""
+        """Whether a tool has finished."""
         if not self.notes.exists():
             return False
         lines = self.notes.read_text(encoding="utf-8").splitlines()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -14,8 +14,15 @@ from s3k_async.cli.commands.upload_verbs import upload
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import attribute_fields, plural, time_text
 from s3k_async.cli.volume_addresses import Address, parse_address
-from s3k_async.errors import CrossVolumeError, InvalidArgumentError, PartialFailureError, S3kError
+from s3k_async.errors import (
+    CrossVolumeError,
+    InvalidArgumentError,
+    PartialFailureError,
+    RenameIntoSelfError,
+    S3kError,
+)
 from s3k_async.listing.globbing import compile_pattern, matcher
+from s3k_async.model import Failure
 
 if TYPE_CHECKING:
     from s3k_async.objects import BucketInfo, ObjectInfo, ObjectStore
@@ -84,6 +91,21 @@ def _selection(command: Command) -> Command:
     return command
 
 
+def _transferring(command: Command) -> Command:
+    """The arguments and options of `cp` and `mv`."""
+    for option in (
+        _selection,
+        click.option("--no-overwrite", is_flag=True, help="Fail if an object exists."),
+        click.option(
+            "-r", "--recursive", is_flag=True, help="All objects whose keys begin with PREFIX."
+        ),
+        click.argument("target", metavar="OBJECT|PREFIX"),
+        click.argument("source", metavar="OBJECT|PREFIX"),
+    ):
+        command = option(command)
+    return command
+
+
 class _Selected:
     """Which keys a recursive command takes."""
 
@@ -114,29 +136,27 @@ async def _chosen(
 
 
 async def _each(
-    found: AsyncIterator[ObjectInfo], change: Callable[[ObjectInfo], Awaitable[Any]]
+    found: AsyncIterator[ObjectInfo],
+    change: Callable[[Sequence[ObjectInfo]], Awaitable[Sequence[Failure]]],
 ) -> int:
-    """Change objects, a thousand at a time, and return their number. Each is tried; raises
-    PartialFailureError at the end."""
-    done, failures = 0, list[tuple[str, Exception]]()
+    """Change objects, a page at a time, and return their number. `change` returns the failures; all
+    objects are tried. Raises PartialFailureError at the end."""
+    done, failures = 0, list[Failure]()
 
-    async def one(each: ObjectInfo) -> None:
+    async def some(page: Sequence[ObjectInfo]) -> None:
         nonlocal done
-        try:
-            await change(each)
-        except S3kError as error:
-            failures.append((f"/{each.bucket}/{each.key}", error))
-        else:
-            done += 1
+        failed = await change(page)
+        done += len(page) - len(failed)
+        failures.extend(failed)
 
     # A listing is not held open while objects change.
     held: list[ObjectInfo] = []
     async for each in found:
         held.append(each)
         if len(held) == PAGE:
-            await run_all(one, held, limit=AT_ONCE)
+            await some(held)
             held = []
-    await run_all(one, held, limit=AT_ONCE)
+    await some(held)
     if failures:
         raise PartialFailureError(
             f"{plural(len(failures), 'object')} of {done + len(failures)} failed",
@@ -237,9 +257,9 @@ def info(invocation: Invocation, places: tuple[str, ...]) -> None:
             invocation.output.json(fields)
             return
         for name, value in fields.items():
-            if name.endswith("_ms"):
-                name, value = name[:-3], "-" if value is None else time_text(value)  # noqa: PLW2901
-            if value not in ("", None):
+            if name.endswith("_ms") and value is not None:
+                invocation.output.line(f"{name[:-3]:>10}: {time_text(value)}")
+            elif value not in ("", None):
                 invocation.output.line(f"{name:>10}: {value}")
 
     invocation.run(lambda clients: for_each(places, lambda text: one(clients, text)))
@@ -280,44 +300,20 @@ def _object_fields(info: ObjectInfo) -> dict[str, Any]:
 
 
 @object.command(cls=VolumeCommand)
-@click.argument("source", metavar="OBJECT|PREFIX")
-@click.argument("target", metavar="OBJECT|PREFIX")
-@click.option("-r", "--recursive", is_flag=True, help="All objects whose keys begin with PREFIX.")
-@click.option("--no-overwrite", is_flag=True, help="Fail if an object exists.")
-@_selection
+@_transferring
 @click.pass_obj
-def cp(
-    invocation: Invocation,
-    source: str,
-    target: str,
-    recursive: bool,
-    no_overwrite: bool,
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
-) -> None:
+def cp(invocation: Invocation, /, **given: Any) -> None:
     """Copy objects with their metadata, within a bucket or between buckets of a volume."""
-    _transfer(invocation, "copy", source, target, recursive, no_overwrite, include, exclude)
+    _transfer(invocation, "copy", **given)
 
 
 @object.command(cls=VolumeCommand)
-@click.argument("source", metavar="OBJECT|PREFIX")
-@click.argument("target", metavar="OBJECT|PREFIX")
-@click.option("-r", "--recursive", is_flag=True, help="All objects whose keys begin with PREFIX.")
-@click.option("--no-overwrite", is_flag=True, help="Fail if an object exists.")
-@_selection
+@_transferring
 @click.pass_obj
-def mv(
-    invocation: Invocation,
-    source: str,
-    target: str,
-    recursive: bool,
-    no_overwrite: bool,
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
-) -> None:
+def mv(invocation: Invocation, /, **given: Any) -> None:
     """Move objects, each in one transaction and without a copy, within a bucket or between buckets
     of a volume."""
-    _transfer(invocation, "move", source, target, recursive, no_overwrite, include, exclude)
+    _transfer(invocation, "move", **given)
 
 
 def _transfer(
@@ -339,6 +335,13 @@ def _transfer(
         store = await origin.store(clients)
         if await clients.of(place.address) is not await clients.of(origin.address):
             raise CrossVolumeError("the buckets are in two volumes: use s3k cp", path=target)
+        is_within = place.bucket == origin.bucket and place.key.startswith(origin.key)
+        if recursive and is_within:
+            raise RenameIntoSelfError(
+                "the target prefix begins with the source prefix, so that the new objects would be "
+                f"taken again to {verb}",
+                path=target,
+            )
         change = store.copy if verb == "copy" else store.move
 
         async def one(each: ObjectInfo) -> None:
@@ -351,8 +354,20 @@ def _transfer(
                 target_bucket=place.bucket,
             )
 
+        async def page(objects: Sequence[ObjectInfo]) -> list[Failure]:
+            failures: list[Failure] = []
+
+            async def tried(each: ObjectInfo) -> None:
+                try:
+                    await one(each)
+                except S3kError as error:
+                    failures.append((f"/{each.bucket}/{each.key}", error))
+
+            await run_all(tried, objects, limit=AT_ONCE)
+            return failures
+
         if recursive:
-            return await _each(_chosen(store, origin, selected), one)
+            return await _each(_chosen(store, origin, selected), page)
         await one(await store.info(origin.bucket, origin.key))
         return 1
 
@@ -380,11 +395,14 @@ def rm(
 
     async def one(clients: Clients, place: _Place) -> None:
         nonlocal count
-        store = await place.store(clients)
+        store, client = await place.store(clients), await clients.of(place.address)
+
+        async def page(objects: Sequence[ObjectInfo]) -> Sequence[Failure]:
+            paths = [f"/{each.bucket}/{each.key}" for each in objects]
+            return (await client.delete_many(paths, missing_ok=True)).failures
+
         if recursive:
-            count += await _each(
-                _chosen(store, place, selected), lambda each: store.delete(each.bucket, each.key)
-            )
+            count += await _each(_chosen(store, place, selected), page)
         else:
             await store.delete(place.bucket, place.key)
             count += 1

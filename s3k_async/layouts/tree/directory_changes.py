@@ -158,7 +158,7 @@ class DirectoryChanges:
         store = self._store
         old, new = await self._reads.resolve([source, target])
         entry = _directory_at(old)
-        store.need_changeable(entry)
+        store.refuse_read_only(entry)
         _require_free(new)
         _require_no_intents(source, [old, new])
         if any(above is not None and above.id == entry.id for _, above in new.chain):
@@ -180,7 +180,7 @@ class DirectoryChanges:
 
     async def _to_trash(self, entry: Entry, above: Sequence[Directory]) -> TrashedDirectory:
         store = self._store
-        store.need_changeable(entry)
+        store.refuse_read_only(entry)
         trashed = self.trashed(entry, "deleted", store.runtime.uuid())
         renaming = store.changes.operation("rename", entry, trashed.entry, trashed.deletion)
         await self._commit(renaming, entry, trashed.item(store.keys), [above])

@@ -1816,21 +1816,21 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "index: a load that does not fill it",
         "migrate/load_batch.py",
-        "        await store.metadata_index.cover_entries(after)\n",
+        "        await store.metadata_index.add_entries(after)\n",
         "",
         f"{GC_ATTRIBUTES}::test_a_dump_carries_attributes",
     ),
     Defect(
         "index: a restore that does not fill it",
         "volumes/restoration.py",
-        "    await volume.store.metadata_index.cover_entries(entries)\n",
+        "    await volume.store.metadata_index.add_entries(entries)\n",
         "",
         f"{GC_ATTRIBUTES}::test_a_lost_table_comes_back_with_its_attributes",
     ),
     Defect(
         "index: a change of the layout that does not fill it",
         "migrate/layout_pass.py",
-        "            await volume.store.metadata_index.cover_entries(entries)\n",
+        "            await volume.store.metadata_index.add_entries(entries)\n",
         "",
         f"{GC_ATTRIBUTES}::test_a_volume_of_the_other_layout",
     ),
@@ -1858,14 +1858,14 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "attributes: a read-only file that is deleted",
         "namespace/store.py",
-        "        if not anywhere:\n            self.need_changeable(entry)\n",
+        "        if not anywhere:\n            self.refuse_read_only(entry)\n",
         "",
         f"{ATTRIBUTES}::test_a_read_only_file_does_not_change",
     ),
     Defect(
         "attributes: a read-only file that is written",
         "namespace/store.py",
-        "        self.need_changeable(current)\n"
+        "        self.refuse_read_only(current)\n"
         "        return self.target(path, current, chain)\n\n"
         "    async def prepare_existing",
         "        return self.target(path, current, chain)\n\n    async def prepare_existing",
@@ -1874,7 +1874,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "attributes: a read-only file that is moved",
         "namespace/store.py",
-        "        self.need_changeable(source, replaced)\n",
+        "        self.refuse_read_only(source, replaced)\n",
         "",
         f"{ATTRIBUTES}::test_a_read_only_file_does_not_change",
     ),
@@ -1882,7 +1882,7 @@ DEFECTS: tuple[Defect, ...] = (
         "attributes: a read-only file in a transaction",
         "namespace/commit_planning.py",
         "        if not self._is_replaced(path):\n"
-        "            self._store.need_changeable(before)\n",
+        "            self._store.refuse_read_only(before)\n",
         "",
         f"{ATTRIBUTES}::test_a_read_only_file_does_not_change",
     ),
