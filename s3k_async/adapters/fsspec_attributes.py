@@ -59,7 +59,7 @@ class AttributedFileSystem(ReadableFileSystem):
         """Set user metadata, values by name, in one change; None removes one, and the others are
         kept. `copy_kwargs` has no effect, since nothing is copied.
 
-        Raises as `chmod`, and InvalidArgumentError (an invalid name, more than 8 KiB).
+        Raises as `chmod`, and InvalidArgumentError (an invalid name, more than 4 KiB).
         """
         del copy_kwargs
         await self._set_attributes(

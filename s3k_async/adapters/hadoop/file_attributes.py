@@ -20,7 +20,6 @@ __all__ = ["FileAttributes", "XAttrSetFlag"]
 USER: Final = "user"
 """The namespace of extended attributes that users have: they are the user metadata of entries."""
 _OTHERS: Final = frozenset({"trusted", "security", "system", "raw"})
-_MODE: Final = 0o7777
 
 
 class XAttrSetFlag(enum.Flag):
@@ -44,10 +43,7 @@ class FileAttributes(PathResolution):
 
     async def set_permission(self, path: str, permission: int) -> None:
         """Set the permission bits, to 0o7777. Raises InvalidArgumentError."""
-        local = self._local(path)
-        if not 0 <= permission <= _MODE:
-            raise InvalidArgumentError(f"the permission {permission} is invalid", path=local)
-        await self._client.set_attributes(local, mode=permission)
+        await self._client.set_attributes(self._local(path), mode=permission)
 
     async def set_owner(self, path: str, username: str | None, groupname: str | None) -> None:
         """Set owner and group, of which None leaves one as it is: names of this machine, or
@@ -86,7 +82,7 @@ class FileAttributes(PathResolution):
 
         `name`: namespace and name, `user.x`. Without REPLACE it must not exist, without CREATE it
         must. Raises MetadataExistsError, MetadataNotFoundError, InvalidArgumentError (an invalid
-        name, no flag, more than 8 KiB of attributes), PermissionDeniedError (another namespace).
+        name, no flag, more than 4 KiB of attributes), PermissionDeniedError (another namespace).
         """
         local = self._local(path)
         inside = _user_name(name, local)
