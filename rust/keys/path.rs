@@ -54,6 +54,9 @@ impl Volume {
             .filter(|rest| rest.starts_with('/'))
             .ok_or("the partition key is not of this volume")?;
         let parent = without_suffix(rest)?;
+        if partition.len() > MAX_PARTITION_BYTES {
+            return Err("the partition key is too long");
+        }
         if !is_normal(parent) {
             return Err("the partition key's directory is not a normalised path");
         }
@@ -99,6 +102,14 @@ mod tests {
         assert_eq!(volume.check_length(&parent, 0), Ok(()));
         assert_eq!(volume.check_length(&parent, 9), Ok(()));
         assert_eq!(volume.check_length(&parent, 10), Err(Fault::KeyTooLong));
+    }
+
+    #[test]
+    fn a_partition_key_that_no_table_holds_is_refused() {
+        let volume = Volume::new("v").unwrap();
+        let parent = "/x".repeat((MAX_PARTITION_BYTES - "ks://v-sf9".len()) / 2);
+        assert_eq!(volume.parent_of(&format!("ks://v{parent}-sf9")), Ok(parent.as_str()));
+        assert!(volume.parent_of(&format!("ks://v{parent}x-sf9")).is_err());
     }
 
     #[test]
