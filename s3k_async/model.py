@@ -11,6 +11,7 @@ from s3k_async._native import FileStatus, status_of
 from s3k_async.errors import PartialFailureError
 
 __all__ = [
+    "DEFAULT_FEATURES",
     "EPOCH",
     "FEATURES",
     "LISTED_FAILURES",
@@ -50,10 +51,11 @@ HashName = Literal["xxh3", "java31"]
 LayoutName = Literal["path", "tree"]
 """What the key of an entry is made of: the path of its directory, or the id."""
 VolumeKind = Literal["native", "s3k-1.0"]
-Feature: TypeAlias = Literal["extents", "attributes", "uploads"]
+Feature: TypeAlias = Literal["extents", "attributes", "uploads", "rules", "permissions"]
 FEATURES: Final[tuple[Feature, ...]] = get_args(Feature)
-"""What new volumes have unless it is left out, and older ones can get later, as flags of their
-record."""
+"""What a volume can have, as flags of its record."""
+DEFAULT_FEATURES: Final[tuple[Feature, ...]] = ("extents", "attributes", "uploads")
+"""What new volumes have unless it is left out. The others cost requests, so they are asked for."""
 TrashReason: TypeAlias = Literal["deleted", "empty", "staged"]
 """`deleted`: a directory deleted with everything below it. `empty`: the removal marker of an empty
 directory, for clients that were creating an entry in it. `staged`: a directory that is not

@@ -226,7 +226,7 @@ def unscoped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         creation,
         "_new_record",
-        lambda config, runtime, without: replace(make(config, runtime, without=without), flags=()),
+        lambda config, runtime, **features: replace(make(config, runtime, **features), flags=()),
     )
 
 

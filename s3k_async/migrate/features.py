@@ -29,6 +29,7 @@ async def enable_features(
 
     `extents`: files can be appended to and changed in place. `attributes`: entries can have a mode,
     an owner and user metadata, and be read-only. `uploads`: multipart uploads, which need extents.
+    `rules`: lifecycle rules; `permissions`: mode bits are evaluated; both need attributes.
     Clients of versions without a feature cannot open the volume any more. Those that have it open
     are waited for; all others must open it again, too (see `txn.volume_lock`). An interrupted call
     leaves the volume locked; the same call again finishes it.

@@ -52,7 +52,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
-from s3k_async.model import FEATURES, Feature, HashName, LayoutName, VolumeKind
+from s3k_async.model import DEFAULT_FEATURES, FEATURES, Feature, HashName, LayoutName, VolumeKind
 from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.lease import expired
 
@@ -83,7 +83,7 @@ __all__ = [
     "beside",
     "change_trash_retention",
     "create_record",
-    "features_without",
+    "features_of",
     "find_or_repair",
     "has_entries",
     "is_empty",
@@ -120,11 +120,16 @@ UPLOADS: Final = "uploads"
 """
 _DRAFT: Final = "tree-draft"
 """The flag of layout `tree` before its format was final, in unreleased versions."""
-NEEDED: Final[Mapping[Feature, tuple[Feature, ...]]] = {"uploads": ("extents",)}
-"""The features without which another one cannot be: the parts of an upload become extents."""
+NEEDED: Final[Mapping[Feature, tuple[Feature, ...]]] = {
+    "uploads": ("extents",),
+    "rules": ("attributes",),
+    "permissions": ("attributes",),
+}
+"""The features without which another one cannot be: the parts of an upload become extents; rules
+set read-only, and permissions are attributes."""
 FLAGS: Final = frozenset({SCOPED, TREE, *FEATURES})
 """Features that this version supports. A record with any other is refused."""
-_IN_TAG: Final = {ATTRIBUTES: "attr", UPLOADS: "up"}
+_IN_TAG: Final = {ATTRIBUTES: "attr", UPLOADS: "up", "permissions": "perm"}
 """Shorter names of flags in the table's tag, whose length is limited."""
 SCOPE: Final = "s3k-"
 """Prefix of scopes. S3-FileSystem 1.0 lists, and deletes, only keys that begin with a hexadecimal
@@ -319,13 +324,24 @@ def require_flags(flags: Collection[str], what: str, where: str) -> None:
         )
 
 
-def features_without(left_out: Collection[Feature]) -> tuple[Feature, ...]:
-    """All features without some, and without those that need them."""
-    return tuple(
+def features_of(
+    enabled: Collection[Feature], left_out: Collection[Feature], where: str
+) -> tuple[Feature, ...]:
+    """The features of a new volume: the default ones and those that are enabled, without those that
+    are left out and those that need them. Raises InvalidArgumentError for an enabled one that is
+    left out, or needs one that is."""
+    wanted = with_needed(enabled)
+    if both := [each for each in wanted if each in left_out]:
+        raise InvalidArgumentError(
+            f"{', '.join(both)} cannot be left out of a volume with {', '.join(enabled)}",
+            path=where,
+        )
+    kept = {
         each
-        for each in FEATURES
+        for each in DEFAULT_FEATURES
         if each not in left_out and not set(NEEDED.get(each, ())) & set(left_out)
-    )
+    }
+    return with_needed([*kept, *wanted])
 
 
 def with_needed(features: Collection[Feature]) -> tuple[Feature, ...]:

@@ -29,7 +29,7 @@ from s3k_async.txn.volume_record import (
     TREE,
     VolumeRecord,
     create_record,
-    features_without,
+    features_of,
     find_or_repair,
     layout_of,
     load_or_repair,
@@ -58,6 +58,7 @@ async def init_volume(
     exist_ok: bool = False,
     take_over: bool = False,
     adopting: bool = False,
+    enable: Collection[Feature] = (),
     without: Collection[Feature] = (),
     lock: VolumeLock | None = None,
     runtime: Runtime = SYSTEM,
@@ -79,9 +80,10 @@ async def init_volume(
     objects of a volume of S3-FileSystem 1.0, whose files are to be adopted. `take_over`: the table
     exists, and replaces the one in the marks of its locations, after a restore from a backup under
     another name, or after a rename. The other table must no longer be used. Missing marks are
-    written again. `without`: features that a new volume does not get.
+    written again. `enable`: features that a new volume gets beside the default ones; `without`:
+    those that it does not get. Raises InvalidArgumentError if they contradict each other.
     """
-    wanted = _new_record(config, runtime, without=without)
+    wanted = _new_record(config, runtime, enable=enable, without=without)
     where = config.table.label
     async with AsyncExitStack() as stack:
         connections = VolumeConnections(config, runtime, session, stack)
@@ -126,7 +128,11 @@ async def init_volume(
 
 
 def _new_record(
-    config: VolumeConfig, runtime: Runtime, *, without: Collection[Feature]
+    config: VolumeConfig,
+    runtime: Runtime,
+    *,
+    enable: Collection[Feature],
+    without: Collection[Feature],
 ) -> VolumeRecord:
     """The record of the new volume. Raises ConfigError before the first request."""
     where = config.table.label
@@ -162,7 +168,7 @@ def _new_record(
         flags=(
             SCOPED,
             *((TREE,) if layout == "tree" else ()),
-            *features_without(without),
+            *features_of(enable, without, where),
         ),
         trash_retention=_retention(config, layout, where),
     )

@@ -27,6 +27,7 @@ async def init_volume(
     exist_ok: bool = False,
     take_over: bool = False,
     trash_retention: int | None = None,
+    enable: Collection[Feature] = (),
     without: Collection[Feature] = (),
     **settings: Unpack[Settings],
 ) -> VolumeConfig:
@@ -42,10 +43,13 @@ async def init_volume(
     that clients of versions that do not know them can open it, too: `extents`, by which files can
     be appended to and changed in place, `uploads`, multipart uploads, which need extents, and
     `attributes`, mode, owner and user metadata of entries; `s3k migrate --enable` adds them later.
+    `enable`: features that it gets beside these, each of which costs requests: `rules`, lifecycle
+    rules, and `permissions`, mode bits that are evaluated.
     `layout` is by default `tree` in an embedded volume and `path` in any other. After a failure,
     call it again.
 
-    Raises ConfigError, InvalidArgumentError (a retention that is not a whole number of seconds),
+    Raises ConfigError, InvalidArgumentError (a retention that is not a whole number of seconds, or
+    features that contradict each other),
     VolumeExistsError (also if a location belongs to another volume), VolumeMismatchError,
     NotAVolumeError (the table holds something else), VolumeNotFoundError (`take_over` without a
     volume), UnsupportedError (kind `s3k-1.0`), and the services' errors.
@@ -54,7 +58,12 @@ async def init_volume(
     if trash_retention is not None:
         resolved = replace(resolved, trash_retention=trash_retention)
     record = await creation.init_volume(
-        resolved, exist_ok=exist_ok, take_over=take_over, without=without, session=session
+        resolved,
+        exist_ok=exist_ok,
+        take_over=take_over,
+        enable=enable,
+        without=without,
+        session=session,
     )
     return recorded(resolved, record)
 

@@ -32,7 +32,7 @@ from s3k_async.integrity.restore_plan import TreePlan
 from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.layouts.path.path_restore import PathPlan
 from s3k_async.layouts.tree.tree_restore import IdPlan
-from s3k_async.model import FEATURES, ROOT, Entry, HashName, LayoutName, Progress
+from s3k_async.model import DEFAULT_FEATURES, ROOT, Entry, HashName, LayoutName, Progress
 from s3k_async.namespace.layout import LayoutCheck
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
@@ -280,7 +280,7 @@ async def _mark(data: BlobStore, log: BlobStore) -> Claim:
     scope = scope_of(found.volume_id, {SCOPED})
     if not found.scope and (await log.list(scope, limit=1)).blobs:
         # The mark was written again by hand, or by a version without scopes.
-        flags = " ".join((SCOPED, *FEATURES))
+        flags = " ".join((SCOPED, *DEFAULT_FEATURES))
         return replace(found, document={**found.document, "flags": flags})
     return found
 

@@ -25,7 +25,7 @@ from s3k_async.backends.ports.items import Condition, Update
 from s3k_async.backends.sqlite.sqlite_items import SqliteItems
 from s3k_async.cli import main
 from s3k_async.errors import BusyError, VolumeFormatError
-from s3k_async.model import FEATURES, LayoutName
+from s3k_async.model import DEFAULT_FEATURES, LayoutName
 from s3k_async.txn import volume_lock
 from s3k_async.txn.volume_record import FLAGS, RECORD_KEY, SCOPED, TAG, TREE
 from s3k_async.volumes.restoration import restore_volume
@@ -125,7 +125,7 @@ def old_client(tmp_path_factory: pytest.TempPathFactory) -> OldClient:
 
 async def new_volume(directory: Path, layout: LayoutName) -> VolumeConfig:
     """An embedded volume with a file, for clients that do not know extents."""
-    config = await init_volume(directory, layout=layout, without=FEATURES)
+    config = await init_volume(directory, layout=layout, without=DEFAULT_FEATURES)
     async with S3kClient(directory) as fs:
         await fs.write("/a/b", b"1")
     return config

@@ -22,6 +22,7 @@ from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, S3Bucket,
 from s3k_async.errors import (
     ConfigError,
     CredentialsError,
+    InvalidArgumentError,
     NotAVolumeError,
     PermissionDeniedError,
     S3kError,
@@ -32,6 +33,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
+from s3k_async.model import DEFAULT_FEATURES, Feature
 from s3k_async.txn.volume_record import (
     FORMAT,
     PROTOCOL,
@@ -40,6 +42,7 @@ from s3k_async.txn.volume_record import (
     VolumeRecord,
     beside,
     create_record,
+    features_of,
     load_or_repair,
     location_text,
     mark_destroying,
@@ -522,3 +525,25 @@ async def test_another_volume_is_not_marked_for_destruction(rig: Rig) -> None:
             rig.items, replace(RECORD, volume_id="other"), "table-1", runtime=rig.runtime
         )
     assert await rig.load() == RECORD
+
+
+@pytest.mark.parametrize(
+    ("enabled", "left_out", "expected"),
+    [
+        ([], [], DEFAULT_FEATURES),
+        ([], ["extents"], ("attributes",)),
+        ([], DEFAULT_FEATURES, ()),
+        (["rules"], [], (*DEFAULT_FEATURES, "rules")),
+        (["permissions"], ["uploads"], ("extents", "attributes", "permissions")),
+    ],
+)
+def test_the_features_of_a_new_volume(
+    enabled: list[Feature], left_out: list[Feature], expected: tuple[Feature, ...]
+) -> None:
+    assert features_of(enabled, left_out, "here") == expected
+
+
+@pytest.mark.parametrize("left_out", [["rules"], ["attributes"]])
+def test_features_that_contradict_each_other_are_refused(left_out: list[Feature]) -> None:
+    with pytest.raises(InvalidArgumentError, match="cannot be left out of a volume with rules"):
+        features_of(["rules"], left_out, "here")

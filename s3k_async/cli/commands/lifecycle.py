@@ -16,7 +16,7 @@ from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import one_line, plural
 from s3k_async.cli.volume_addresses import Address, parse_volume_address
 from s3k_async.errors import ConfigError, DirectoryNotEmptyError, InvalidArgumentError
-from s3k_async.model import FEATURES, Feature
+from s3k_async.model import DEFAULT_FEATURES, FEATURES, Feature
 
 __all__ = ["destroy", "init"]
 
@@ -40,8 +40,14 @@ __all__ = ["destroy", "init"]
     "[default: 1d].",
 )
 @click.option(
+    "--enable",
+    type=click.Choice([each for each in FEATURES if each not in DEFAULT_FEATURES]),
+    multiple=True,
+    help="A feature beside the default ones, which costs requests.",
+)
+@click.option(
     "--without",
-    type=click.Choice(FEATURES),
+    type=click.Choice(DEFAULT_FEATURES),
     multiple=True,
     help="A feature that earlier versions do not know, so that they can use the volume, too.",
 )
@@ -57,6 +63,7 @@ def init(
     exist_ok: bool,
     take_over: bool,
     trash_retention: int | None,
+    enable: tuple[Feature, ...],
     without: tuple[Feature, ...],
     no_save: bool,
 ) -> None:
@@ -75,7 +82,9 @@ def init(
     if saved is not None:
         _need_free(*saved)
     record = anyio.run(
-        lambda: init_volume(config, exist_ok=exist_ok, take_over=take_over, without=without)
+        lambda: init_volume(
+            config, exist_ok=exist_ok, take_over=take_over, enable=enable, without=without
+        )
     )
     written = _save(*saved) if saved is not None else None
     text = f"volume {record.name}: table {config.table.label}, suffix count {record.suffix_count}"

@@ -284,7 +284,7 @@ def print_reshard(
     "--enable",
     type=click.Choice(FEATURES),
     multiple=True,
-    help="A feature of new volumes to add; earlier versions cannot open the volume any more.",
+    help="A feature to add; earlier versions cannot open the volume any more.",
 )
 @click.option(
     "--no-check",
