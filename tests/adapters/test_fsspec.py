@@ -335,9 +335,9 @@ def test_a_close_that_does_not_publish_says_so(
         file.write(b"half")
         file.close()
     assert not fs.exists("/report")
-    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "/report is not published: an exception closes it"
-    ]
+    # Other tests of this process may have left clients, whose logs end in the background.
+    said = [each.getMessage() for each in caplog.records if each.name.endswith(".fsspec_files")]
+    assert said == ["/report is not published: an exception closes it"]
 
 
 @pytest.mark.parametrize("mode", ["wb", "w", "gzip"])
