@@ -133,7 +133,7 @@ def _turns_up(event: Event, tree: Tree) -> Iterator[Tree]:
     path = event.operation.path if isinstance(event.operation, Filling) else ""
     there = tree.get(path)
     if isinstance(there, Early) and (grown := with_parents(tree, path)) is not None:
-        yield {**grown, path: File(there.data, there.stamp)}
+        yield {**grown, path: File(there.data, there.stamp, there.label)}
 
 
 def _ends(event: Event, tree: Tree) -> Iterator[Tree]:

@@ -24,6 +24,7 @@ from tests.torture.model import (
     Delete,
     Exchange,
     File,
+    Label,
     MakeDirectory,
     Operation,
     Outcome,
@@ -208,6 +209,30 @@ def among_extents(choice: random.Random, stamp: int) -> Operation:
     return Read(path) if kind < 13 else Stat(path)
 
 
+def among_labels(choice: random.Random, stamp: int) -> Operation:
+    """Metadata of three files set and removed, while the files are written, moved,
+    exchanged and deleted."""
+    path, other = choice.sample(FILES, 2)
+    kind = choice.randrange(12)
+    if kind < 4:
+        return Label(stamp, path, removes=choice.random() < 0.25)
+    if kind == 4:
+        return Write(stamp, path, _body(choice, stamp))
+    if kind == 5:
+        return Rename(stamp, path, other, overwrite=True)
+    if kind == 6:
+        return choice.choice(
+            (
+                Delete(stamp, path, missing_ok=True),
+                Append(stamp, path, b"<%d>" % stamp),
+                Reserve(stamp, path, exclusive=True),
+            )
+        )
+    if kind == 7:
+        return Exchange(stamp, path, other)
+    return Stat(path) if kind < 11 else Read(path)
+
+
 TOPS = ("/d", "/e", "/k")
 INSIDE = {"": None, "/s": None, "/x": File(b"x", 0), "/y": File(b"y", 0), "/s/z": File(b"z", 0)}
 
@@ -298,6 +323,7 @@ def among_empty(choice: random.Random, stamp: int) -> Operation:
 SCENES: dict[str, Scene] = {
     "files": Scene({"/f": File(b"first", 0)}, among_files),
     "extents": Scene({"/f": File(b"first", 0)}, among_extents, is_slow=True),
+    "labels": Scene({"/f": File(b"first", 0)}, among_labels),
     "directories": Scene({f"/d{path}": node for path, node in INSIDE.items()}, among_directories),
     "both": Scene({f"/d{path}": node for path, node in INSIDE.items()}, among_both),
     "moving extents": Scene(

@@ -19,6 +19,7 @@ from tests.torture.histories_places import Place, Purge, Trash, Undelete, Verb
 from tests.torture.model import (
     Delete,
     Filling,
+    Label,
     MakeDirectory,
     Outcome,
     Rename,
@@ -90,7 +91,17 @@ class Event:
         operation = self.operation
         if self.is_unknown or not hasattr(operation, "stamp"):
             return not self.is_unknown
-        known = Delete | Filling | MakeDirectory | Purge | Rename | Truncate | Undelete | WriteRange
+        known = (
+            Delete
+            | Filling
+            | Label
+            | MakeDirectory
+            | Purge
+            | Rename
+            | Truncate
+            | Undelete
+            | WriteRange
+        )
         return self.is_failure and isinstance(operation, known) and not self.may_make_parents
 
 

@@ -76,6 +76,9 @@ class File:
 
     data: bytes
     stamp: int
+    label: bytes = b""
+    """The value of the metadata `Label.NAME`, empty without one; what changes the bytes keeps it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +222,14 @@ class Filling(ABC):
             or not isinstance(file := answer.tree[self.path], File)
         ):
             return None
-        return {**tree, self.path: Early(file.data, file.stamp)}
+        return {**tree, self.path: Early(file.data, file.stamp, file.label)}
 
 
-def fill(tree: Tree, path: str, node: Node, *, overwrite: bool = True) -> Tree | Refusal:
-    """The tree with a file at the path."""
+def fill(
+    tree: Tree, path: str, node: Node, *, overwrite: bool = True, with_label: bool = False
+) -> Tree | Refusal:
+    """The tree with a file at the path; one that it replaces leaves it its label, unless it comes
+    `with_label`."""
     grown = with_parents(tree, path)
     if path == "/" or is_directory(tree, path):
         return Refusal({IsDirectoryError})
@@ -233,6 +239,8 @@ def fill(tree: Tree, path: str, node: Node, *, overwrite: bool = True) -> Tree |
     taken = there is not None and not (isinstance(there, Reserved) and there.expired)
     if taken and not overwrite:
         return Refusal({PathExistsError})
+    if isinstance(node, File) and isinstance(there, File) and not with_label:
+        node = replace(node, label=there.label)
     return {**grown, path: node}
 
 
@@ -322,7 +330,7 @@ def changed_in_place(
     if isinstance(there, Reserved):
         return Refusal({UncommittedFileError})
     # One that is seen early gets its directories by this.
-    return {**(with_parents(tree, path) or tree), path: File(data(there.data), stamp)}
+    return {**(with_parents(tree, path) or tree), path: File(data(there.data), stamp, there.label)}
 
 
 @dataclass(frozen=True)
@@ -392,7 +400,7 @@ class Concat(_Changing):
         files = [node for path in named if isinstance(node := tree[path], File)]
         joined = b"".join(file.data for file in files)
         left = {path: node for path, node in tree.items() if path not in self.sources}
-        return Answer(None, {**left, self.path: File(joined, self.stamp)})
+        return Answer(None, {**left, self.path: File(joined, self.stamp, files[0].label)})
 
 
 @dataclass(frozen=True)
@@ -418,7 +426,7 @@ class Compact(_Changing):
 @dataclass(frozen=True)
 class Label(_Changing):
     """`set_attributes` of metadata, with a new value, or without one: another version, whose bytes
-    are the same."""
+    are the same. Labels of directories are not kept in a tree."""
 
     stamp: int
     path: str
@@ -427,7 +435,7 @@ class Label(_Changing):
     NAME: ClassVar[str] = "label"
 
     async def run(self, fs: S3kClient) -> Outcome:
-        value = None if self.removes else b"%d" % self.stamp
+        value = self._value() or None
         # A value without meaning for the search makes sure that there is a new version.
         given = {self.NAME: value, "stamp": b"%d" % self.stamp}
         status = await fs.set_attributes(self.path, metadata=given)
@@ -436,7 +444,15 @@ class Label(_Changing):
     def apply(self, tree: Tree) -> Answer | Refusal:
         if self.path in tree and is_directory(tree, self.path):
             return Answer(None, tree)
-        return answered(changed_in_place(tree, self.path, lambda data: data, self.stamp))
+        result = changed_in_place(tree, self.path, lambda data: data, self.stamp)
+        if isinstance(result, Refusal):
+            return result
+        file = result[self.path]
+        assert isinstance(file, File)
+        return Answer(None, {**result, self.path: replace(file, label=self._value())})
+
+    def _value(self) -> bytes:
+        return b"" if self.removes else b"%d" % self.stamp
 
 
 @dataclass(frozen=True)
@@ -490,7 +506,9 @@ class Delete(_Changing):
 
 
 def stamped(node: Node, stamp: int) -> Node:
-    return File(node.data, stamp) if isinstance(node, File) else node and replace(node, stamp=stamp)
+    if isinstance(node, File):
+        return File(node.data, stamp, node.label)
+    return node and replace(node, stamp=stamp)
 
 
 @dataclass(frozen=True)
@@ -597,6 +615,20 @@ class Exchange(_Changing):
 
 
 @dataclass(frozen=True)
+class Place(Filling):
+    """A copy of one file, with its label."""
+
+    stamp: int
+    path: str
+    file: File
+    overwrite: bool
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        file = stamped(self.file, self.stamp)
+        return answered(fill(tree, self.path, file, overwrite=self.overwrite, with_label=True))
+
+
+@dataclass(frozen=True)
 class Copy:
     """`copy`, of a file or with `recursive` of a directory."""
 
@@ -616,9 +648,7 @@ class Copy:
         if isinstance(node, Reserved):
             return Refusal({UncommittedFileError})
         if isinstance(node, File):
-            return answered(
-                fill(tree, self.target, stamped(node, self.stamp), overwrite=self.overwrite)
-            )
+            return Place(self.stamp, self.target, node, self.overwrite).apply(tree)
         if not self.recursive:
             return Refusal({IsDirectoryError})
         if is_below(self.target, self.source):
@@ -639,14 +669,14 @@ class Copy:
                 made = result
         return Answer(PartialFailureError if failed else None, made.tree)
 
-    def steps(self, tree: Tree) -> Iterator[Operation]:
+    def steps(self, tree: Tree) -> Iterator[Place | MakeDirectory]:
         """A recursive copy as the single changes it is made of."""
         yield MakeDirectory(self.stamp, self.target, exist_ok=self.overwrite)
         for path in sorted(below(tree, self.source)):
             place = ("" if self.target == "/" else self.target) + path.removeprefix(self.source)
             node = tree[path]
             if isinstance(node, File):
-                yield Write(self.stamp, place, node.data, overwrite=self.overwrite)
+                yield Place(self.stamp, place, node, self.overwrite)
             elif node is None:
                 yield MakeDirectory(self.stamp, place)
 
@@ -696,7 +726,8 @@ class Commit(_Changing):
         expected = Reserved(self.opened) if self.seen is None else self.seen
         if tree.get(self.path) != expected:
             return Refusal({ConflictError})
-        return Answer(None, {**tree, self.path: File(self.data, self.stamp)})
+        label = self.seen.label if isinstance(self.seen, File) else b""
+        return Answer(None, {**tree, self.path: File(self.data, self.stamp, label)})
 
     def leftovers(self, tree: Tree) -> Iterator[Tree]:
         """What is not published is discarded."""

@@ -25,6 +25,7 @@ from tests.torture.model import (
     Answer,
     Delete,
     File,
+    Label,
     Node,
     Operation,
     Outcome,
@@ -336,12 +337,14 @@ class Stat(_Look):
 
     async def run(self, fs: S3kClient) -> Outcome:
         status = await fs.stat(self.path)
-        return status.is_dir, status.size, status.committed
+        label = b"" if status.is_dir else status.attributes.metadata.get(Label.NAME, b"")
+        return status.is_dir, status.size, status.committed, label
 
     def look(self, tree: Tree) -> Outcome | Refusal:
         if self.path != "/" and self.path not in tree:
             return Refusal({PathNotFoundError})
-        return seen(tree.get(self.path))
+        node = tree.get(self.path)
+        return *seen(node), node.label if isinstance(node, File) else b""
 
 
 @dataclass(frozen=True)

@@ -321,19 +321,20 @@ class VolumeMachine(RuleBasedStateMachine):
         )
 
     async def seen(self, member: Member) -> dict[str, object]:
-        """Everything that a client sees, the bytes of the files included. A search finds what the
-        listing shows."""
+        """Everything that a client sees, with the bytes and labels of the files. A search finds
+        what the listing shows."""
         found: dict[str, object] = {}
         labelled = set()
         async for status in member.fs.list("/", recursive=True, include_uncommitted=True):
             assert status.path not in found, f"{status.path} twice"
+            label = status.attributes.metadata.get(Label.NAME, b"")
             content = (
-                await member.fs.read(status.path)
+                (await member.fs.read(status.path), label)
                 if status.is_file and status.committed
                 else Reserved(0)
             )
             found[status.path] = None if status.is_dir else content
-            if Label.NAME in status.attributes.metadata:
+            if label:
                 labelled.add(status.path)
         searched = [status.path async for status in member.fs.find(metadata=Label.NAME)]
         assert sorted(searched) == sorted(labelled)
@@ -871,7 +872,7 @@ def without_expired(tree: Tree) -> Tree:
 def shown(tree: Tree) -> dict[str, object]:
     """The tree as a client sees it."""
     return {
-        path: node.data
+        path: (node.data, node.label)
         if isinstance(node, File)
         else Reserved(0)
         if isinstance(node, Reserved)
