@@ -55,9 +55,11 @@ from tests.torture.ledger import content
 from tests.torture.overlap import Call
 from tests.torture.processes import PRELOADED, Keys, keys_of, with_keys
 
-__all__ = ["TOP", "Chaos", "Plan", "run_chaos"]
+__all__ = ["LABEL", "TOP", "Chaos", "Plan", "run_chaos"]
 
 TOP = "/c"
+LABEL = "label"
+"""The metadata that files are given."""
 DIRECTORIES, BRANCHES, NAMES = 3, 3, 8
 SIZES = (0, 40, 40, 1_000, 60_000)
 PATIENCE = 600.0
@@ -386,6 +388,11 @@ def _next_call(
             files = {_path(chance): f"{name}-{each}" for each in range(3)}
             data = [(path, content(each, size)) for path, each in files.items()]
             return Call("write", 0.0, files=files), lambda: fs.write_many(data)
+        case "label":
+            path, value = _path(chance), None if chance.random() < 0.3 else name.encode()
+            return Call("label", 0.0, path), lambda: fs.set_attributes(
+                path, metadata={LABEL: value}
+            )
         case "move many":
             pairs = dict(zip(_paths(chance), _paths(chance), strict=True))
             pairs = {source: target for source, target in pairs.items() if target not in pairs}
@@ -420,6 +427,7 @@ _VERBS = {
     "write": 6,
     "save": 3,
     "many": 3,
+    "label": 3,
     "move": 4,
     "move tree": 2,
     "move many": 2,

@@ -30,7 +30,7 @@ IN_FLIGHT = 10.0
 """Seconds that a request may be on its way after its process is dead, or has given it up."""
 
 Kind: TypeAlias = Literal[
-    "write", "move", "move tree", "move many", "delete", "delete tree", "delete many"
+    "write", "move", "move tree", "move many", "delete", "delete tree", "delete many", "label"
 ]
 Outcome: TypeAlias = Literal["under way", "done", "failed", "unknown"]
 

@@ -16,7 +16,7 @@ from s3k_async.model import LayoutName
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.level import TORTURE
-from tests.torture.chaos import TOP, Chaos, Plan, run_chaos
+from tests.torture.chaos import LABEL, TOP, Chaos, Plan, run_chaos
 from tests.torture.ledger import named
 from tests.torture.load import read_tree
 from tests.torture.measure import report, seed_of_run
@@ -66,6 +66,7 @@ def test_chaos_undoes_nothing(
         refused=dict(Counter(each.split(":")[0] for each in chaos.refused.elements())),
     )
     assert chaos.outcomes["done"] > 0
+    assert any(call.outcome == "done" for call in chaos.calls if call.kind == "label")
     assert chaos.kills["worker"] > len(plan.clocks), "only the end killed anything"
     assert all(chaos.finished[role] for role in ("repair", "gc", "compact")), (
         "a tool never came to its end"
@@ -75,8 +76,13 @@ def test_chaos_undoes_nothing(
 async def check_tree(config: VolumeConfig, chaos: Chaos) -> None:
     async with S3kClient(config=config) as fs:
         tree = await read_tree(fs, TOP)
+        listed = [status async for status in fs.list(TOP, recursive=True)]
+        found = [status.path async for status in fs.find(metadata=LABEL)]
+    assert sorted(found) == sorted(
+        status.path for status in listed if LABEL in status.attributes.metadata
+    )
     check_overlapping(
         {path: named(data) for path, data in tree.items() if data is not None},
-        chaos.calls,
+        [call for call in chaos.calls if call.kind != "label"],
         late=config.layout == "tree",
     )
