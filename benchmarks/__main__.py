@@ -30,6 +30,7 @@ from benchmarks.rows import (
     layouts,
     libraries,
     listing,
+    objects,
     single,
     small,
     spark,
@@ -55,6 +56,7 @@ ALONE = {
     "libraries": libraries,
     "layouts": layouts,
     "backends": backends,
+    "objects": objects,
     "spark": spark,
     "spark_embedded": spark_embedded,
 }
@@ -73,6 +75,7 @@ ENGINES = (
     "libraries",
     "layouts",
     "backends",
+    "objects",
     "spark",
     "spark_embedded",
 )
@@ -92,7 +95,7 @@ ROWS = (
     "engines",
     "libraries",
 )
-APART = ("layouts", "backends", "spark", "spark_embedded")
+APART = ("layouts", "backends", "objects", "spark", "spark_embedded")
 """Rows that are measured only when they are asked for."""
 
 

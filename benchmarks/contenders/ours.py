@@ -13,9 +13,10 @@ from s3k_async import S3kClient, _native
 from s3k_async.backends.dynamodb.dynamodb_codec import decode_item, decode_key
 from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Put
 from s3k_async.config import VolumeConfig
+from s3k_async.objects import ObjectStore
 from s3k_async.volumes import init_volume
 
-__all__ = ["ClientFiles", "Ours", "PortFiles", "client", "fill", "without_log"]
+__all__ = ["ClientFiles", "ObjectFiles", "Ours", "PortFiles", "client", "fill", "without_log"]
 
 LOADED_AT_ONCE = 10_000
 
@@ -152,6 +153,32 @@ class ClientFiles(SmallFiles):
 
     async def delete(self, path: str) -> object:
         return await self.fs.delete(path)
+
+
+class ObjectFiles(SmallFiles):
+    """Objects of a bucket, by the verbs of the object API."""
+
+    def __init__(self, fs: S3kClient, bucket: str) -> None:
+        self.store = ObjectStore(fs)
+        self.bucket = bucket
+
+    async def put(self, path: str, data: bytes) -> object:
+        return await self.store.put(self.bucket, path[1:], data)
+
+    async def read(self, path: str) -> int:
+        return len(await self.store.read(self.bucket, path[1:]))
+
+    async def stat(self, path: str) -> int:
+        return (await self.store.info(self.bucket, path[1:])).size
+
+    async def copy(self, source: str, target: str) -> object:
+        return await self.store.copy(self.bucket, source[1:], target[1:])
+
+    async def rename(self, source: str, target: str) -> object:
+        return await self.store.move(self.bucket, source[1:], target[1:])
+
+    async def delete(self, path: str) -> None:
+        await self.store.delete(self.bucket, path[1:])
 
 
 class PortFiles(SmallFiles):

@@ -25,7 +25,7 @@ from s3k_async.backends.rocksdb import RocksdbBlobs, RocksdbTable
 from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
 from tests.engines import dynoxide, redis_server, seaweedfs
 
-__all__ = ["S3", "results"]
+__all__ = ["S3", "Places", "results", "volume_places"]
 
 IN_FLIGHT = (1, 8, 32)
 ROCKSDB, REDIS = "RocksDB", "Redis"
@@ -37,8 +37,8 @@ S3 = STORES[SERVICES]
 
 
 @dataclass(frozen=True)
-class _Places:
-    """Where the volumes are."""
+class Places:
+    """Where volumes on each kind of backend are."""
 
     volumes: Mapping[str, VolumeConfig]
     missing: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
     """Every verb with one, eight and 32 calls in flight."""
     with tempfile.TemporaryDirectory(prefix="s3k-bench-") as directory:
         place = Path(directory)
-        with _places(place) as places:
+        with volume_places(place) as places:
             async with AsyncExitStack() as stack:
                 them: dict[str, Files] = {}
                 for name, config in places.volumes.items():
@@ -72,7 +72,8 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
 
 
 @contextmanager
-def _places(place: Path) -> Iterator[_Places]:
+def volume_places(place: Path) -> Iterator[Places]:
+    """Volumes in a local directory, and in engines that end with this."""
     missing: list[str] = []
     volumes: dict[str, VolumeConfig] = {}
     with ExitStack() as stack:
@@ -104,4 +105,4 @@ def _places(place: Path) -> Iterator[_Places]:
                 stack.enter_context(engine_named("dynoxide")),
                 stack.enter_context(engine_named("seaweedfs")),
             )
-        yield _Places(volumes, missing)
+        yield Places(volumes, missing)
