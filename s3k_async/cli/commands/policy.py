@@ -1,0 +1,46 @@
+"""policy: the IAM policy of a role in a volume."""
+
+from __future__ import annotations
+
+import json
+from typing import cast
+
+import click
+
+from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.volume_addresses import parse_volume_address
+from s3k_async.errors import InvalidArgumentError
+from s3k_async.volumes.iam_policies import ROLES, Role, iam_policy
+
+__all__ = ["policy"]
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("role", type=click.Choice(ROLES))
+@click.argument("volume", required=False)
+@click.option(
+    "--account", default="*", metavar="ID", help="The id of the table's account [default: any]."
+)
+@click.option(
+    "--partition",
+    type=click.Choice(["aws", "aws-cn", "aws-us-gov"]),
+    default="aws",
+    help="The partition of AWS [default: aws].",
+)
+@click.pass_obj
+def policy(
+    invocation: Invocation, role: str, volume: str | None, account: str, partition: str
+) -> None:
+    """Print the IAM policy with the permissions that ROLE needs for VOLUME, and no others.
+
+    No service is contacted, and the volume need not exist.
+    """
+    address = parse_volume_address(volume) if volume is not None else None
+    if address is not None and address.path != "/":
+        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
+    if account != "*" and not (account.isascii() and account.isdigit() and len(account) == 12):
+        raise InvalidArgumentError("an account id has twelve digits", path=account)
+    config = invocation.resolve(address.volume if address else None)
+    document = iam_policy(config, cast("Role", role), account=account, partition=partition)
+    click.echo(json.dumps(document, indent=2))

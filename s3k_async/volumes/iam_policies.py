@@ -1,0 +1,148 @@
+"""IAM policies with the permissions that a role needs for a volume, and no others.
+
+Actions and resources are those of "Actions, resources, and condition keys" for Amazon DynamoDB and
+Amazon S3 in the AWS Service Authorization Reference. A transaction of DynamoDB needs the actions of
+its parts. Everybody may list the data of a volume: without that permission S3 does not tell a
+missing object from a forbidden one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
+from s3k_async.errors import UnsupportedError
+from s3k_async.volumes.connections import log_location
+
+__all__ = ["ROLES", "Role", "iam_policy"]
+
+Role: TypeAlias = Literal["reader", "writer", "gc", "spark", "operator"]
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+
+_VERSION: Final = "2012-10-17"
+
+
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """Actions of a role, without the prefix of the service."""
+
+    table: frozenset[str]
+    data: frozenset[str]
+    log: frozenset[str]
+    buckets: frozenset[str] = frozenset()
+    """On whole buckets. ListBucket is allowed below the prefix of the volume alone, unless it is
+    here, too: HeadBucket, which has no prefix, needs it."""
+
+    def plus(
+        self,
+        *,
+        table: Iterable[str] = (),
+        data: Iterable[str] = (),
+        log: Iterable[str] = (),
+        buckets: Iterable[str] = (),
+    ) -> _Needs:
+        """These and more."""
+        return _Needs(
+            self.table.union(table),
+            self.data.union(data),
+            self.log.union(log),
+            self.buckets.union(buckets),
+        )
+
+
+_READER: Final = _Needs(
+    table=frozenset({"DescribeTable", "ListTagsOfResource", "GetItem", "BatchGetItem", "Query"}),
+    data=frozenset({"GetObject"}),
+    log=frozenset(),
+)
+_WRITER: Final = _READER.plus(
+    table=("PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
+    data=("PutObject", "DeleteObject", "AbortMultipartUpload"),
+    log=("GetObject", "PutObject", "DeleteObject"),
+)
+_SPARK: Final = _WRITER.plus(
+    table=("Scan", "BatchWriteItem"),
+    buckets=("ListBucket", "ListBucketMultipartUploads"),
+)
+_NEEDS: Final[dict[Role, _Needs]] = {
+    "reader": _READER,
+    "writer": _WRITER,
+    "gc": _WRITER.plus(table=("Scan",), buckets=("ListBucket", "ListBucketMultipartUploads")),
+    "spark": _SPARK,
+    "operator": _SPARK.plus(
+        table=("CreateTable", "DeleteTable", "TagResource"),
+        buckets=("CreateBucket",),
+    ),
+}
+
+
+def iam_policy(
+    config: VolumeConfig, role: Role, *, account: str = "*", partition: str = "aws"
+) -> dict[str, Any]:
+    """The policy document for a role in a volume, as for `json.dumps`.
+
+    `reader`: everything that changes nothing. `writer`: all verbs of a client. `gc`: garbage
+    collection. `spark`: the jobs, on the driver and on executors. `operator`: everything, with
+    creation and destruction. `account`: the id of the table's account; `partition`: `aws`,
+    `aws-cn` or `aws-us-gov`.
+
+    Locations of other services have no part in it. Raises UnsupportedError if none is of AWS.
+    """
+    needs = _NEEDS[role]
+    statements: list[dict[str, Any]] = []
+    table = config.table
+    if isinstance(table, DynamoTable):
+        arn = f"arn:{partition}:dynamodb:{table.aws.region or '*'}:{account}:table/{table.name}"
+        statements.append(_statement("Table", "dynamodb", needs.table, [arn]))
+    data, log = config.data, log_location(config)
+    if isinstance(data, S3Bucket):
+        statements += _on_objects("Data", needs.data, data, needs, partition)
+    if isinstance(log, S3Bucket) and config.log_mode != "disabled" and needs.log:
+        statements += _on_objects("Log", needs.log, log, needs, partition)
+    if not statements:
+        raise UnsupportedError(
+            "the volume is not in DynamoDB and S3: IAM does not apply to its locations",
+            path=config.table.label,
+        )
+    buckets = sorted({each.bucket for each in (data, log) if isinstance(each, S3Bucket)})
+    if needs.buckets and buckets:
+        arns = [f"arn:{partition}:s3:::{each}" for each in buckets]
+        statements.append(_statement("Buckets", "s3", needs.buckets, arns))
+    return {"Version": _VERSION, "Statement": statements}
+
+
+def _on_objects(
+    name: str, actions: Iterable[str], place: S3Bucket, needs: _Needs, partition: str
+) -> list[dict[str, Any]]:
+    """What a role may do with the objects of a location, and that it may list them."""
+    bucket = f"arn:{partition}:s3:::{place.bucket}"
+    statements = [_statement(name, "s3", actions, [f"{bucket}/{place.prefix}*"])]
+    if "ListBucket" not in needs.buckets:
+        listing = _statement(f"{name}Listing", "s3", ["ListBucket"], [bucket])
+        if place.prefix:
+            listing["Condition"] = {"StringLike": {"s3:prefix": [f"{place.prefix}*"]}}
+        statements.append(listing)
+    statements += [
+        _statement(f"{name}{number or ''}Key", "kms", ["Decrypt", "GenerateDataKey"], [key])
+        for number, key in enumerate(_keys(place))
+    ]
+    return statements
+
+
+def _keys(place: S3Bucket) -> list[str]:
+    """The KMS key of a location, if it has one that a policy can name."""
+    key = place.aws.kms_key or ""
+    return [key] if key.startswith("arn:") else []
+
+
+def _statement(
+    name: str, service: str, actions: Iterable[str], resources: list[str]
+) -> dict[str, Any]:
+    return {
+        "Sid": name,
+        "Effect": "Allow",
+        "Action": [f"{service}:{action}" for action in sorted(actions)],
+        "Resource": resources,
+    }

@@ -1,0 +1,364 @@
+"""The policies of `s3k policy`: each role can do its work with its own, none allows what its role
+does not need, and what is denied is a named error."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from s3k_async import S3kClient
+from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
+from s3k_async.errors import DataMissingError, PartialFailureError, PermissionDeniedError
+from s3k_async.model import LayoutName
+from s3k_async.txn import volume_lock
+from s3k_async.volumes.iam_policies import ROLES, Role, iam_policy
+from tests.cli.conftest import Cli
+from tests.client.request_scenes import SCENES, TRASH_SCENES, Scene
+from tests.engines.iam_gate import ACCOUNT, Access, Gate, gate_before
+from tests.engines.volumes import VolumeMaker, volume_backends
+
+in_both_layouts = pytest.mark.parametrize("layout", ["path", "tree"])
+on_engines = volume_backends("dynoxide+seaweedfs")
+VOLUME = "s3k://guarded"
+AT_AWS = VolumeConfig("v", DynamoTable("meta"), S3Bucket("warehouse"))
+READING = (
+    "stat",
+    "list, 100 files",
+    "list, recursive, 3 directories",
+    "walk, 3 directories",
+    "glob, `/d/a/*`",
+    "content_summary, 3 directories",
+    "transactions",
+    "checksum",
+    "physical_paths, 3 directories",
+    "read",
+    "read_ranges, 3 ranges",
+    "read_many, 100 files",
+    "open `rb`, read to the end",
+    "find by metadata, 1 file of 100",
+)
+"""Scenes that change nothing, and need all that others of this kind need."""
+WRITING = (
+    "write, 3 parents missing",
+    "open `wb` over a file",
+    "append to a file",
+    "set_attributes, metadata of a file",
+    "compact `whole`, 2 extents",
+    "rename a file",
+    "rename a directory of 100 files",
+    "delete an empty directory",
+    "discard_staged, 10 files that were staged before",
+    "copy a file",
+    "list, recursive, 3 directories",
+)
+"""Scenes that together need all that a writer needs."""
+TRASH = (
+    "delete a directory of 100 files, `wait`",
+    "restore, by path",
+    "summary, a directory of 100 files",
+)
+COLLECTION = (
+    ("gc", VOLUME, "--yes", "--grace", "0", "--lease", "0"),
+    ("oplog", "compact", VOLUME, "--yes", "--grace", "0"),
+)
+OPERATION = (
+    ("fsck", VOLUME),
+    ("fsck", "repair", VOLUME, "--yes"),
+    ("dump", VOLUME, "-o", "dump"),
+    ("fsck", "restore", VOLUME, "--subtree", "/d"),
+    ("reshard", VOLUME, "--suffix-count", "4"),
+    ("destroy", VOLUME, "--yes", "--force"),
+)
+DENIED = {
+    "dynamodb:BatchGetItem": "rename a file",
+    "dynamodb:ConditionCheckItem": "rename a file",
+    "dynamodb:DeleteItem": "rename a file",
+    "dynamodb:GetItem": "read",
+    "dynamodb:PutItem": "write, 3 parents missing",
+    "dynamodb:Query": "list, recursive, 3 directories",
+    "dynamodb:UpdateItem": "delete an empty directory",
+    "s3:DeleteObject": "discard_staged, 10 files that were staged before",
+    "s3:GetObject": "read",
+    "s3:PutObject": "write, 3 parents missing",
+}
+"""Scenes that need an action of a writer."""
+ABORT = "s3:AbortMultipartUpload"
+NOT_NEEDED = {"dynamodb:DescribeTable", "dynamodb:ListTagsOfResource", "s3:ListBucket", ABORT}
+"""Actions of a writer without which something is less well: a missing record is not restored from
+the table's tag, missing data looks forbidden, parts are left to garbage collection."""
+LARGE = 20 * 1024 * 1024
+"""More than is written by one request."""
+
+
+@dataclass
+class Guarded:
+    """A volume whose engines are behind a gate."""
+
+    config: VolumeConfig
+    gate: Gate
+    used: set[str] = field(default_factory=set)
+    """Actions that calls needed."""
+
+    def policy(self, role: Role) -> dict[str, Any]:
+        return iam_policy(self.config, role, account=ACCOUNT)
+
+    def perform(self, scene: Scene, policy: Mapping[str, Any]) -> None:
+        """A scene, whose call alone, with the opening of its client, is by the policy."""
+        asyncio.run(self._prepare(scene))
+        self.under(policy, lambda: asyncio.run(self._call(scene)))
+
+    def perform_all(self, scenes: Mapping[str, Scene], role: Role) -> None:
+        """Nothing that the scenes need is denied."""
+        for name, scene in scenes.items():
+            self.perform(scene, self.policy(role))
+            assert self.lacking == [], name
+
+    def under(self, policy: Mapping[str, Any], call: Callable[[], object]) -> None:
+        """A call by the policy."""
+        self.gate.forget()
+        self.gate.policy = policy
+        try:
+            call()
+        finally:
+            self.used |= {each.action for each in self.gate.allowed}
+            self.gate.policy = None
+
+    @property
+    def lacking(self) -> Sequence[Access]:
+        """What was denied to the last call. Whether the bucket exists is asked without a prefix; a
+        volume opens without an answer."""
+        return [each for each in self.gate.denied if each[0::2] != ("s3:ListBucket", None)]
+
+    async def _prepare(self, scene: Scene) -> None:
+        async with S3kClient(config=self.config) as fs:
+            for top in [status.path async for status in fs.list("/")]:
+                await fs.delete(top, recursive=True)
+            if self.config.layout == "tree":
+                await fs.trash().empty()
+            await scene.before(fs)
+
+    async def _call(self, scene: Scene) -> None:
+        async with S3kClient(config=self.config) as fs:
+            await scene.warm(fs)
+            await scene.call(fs)
+
+
+@pytest.fixture
+def guarded(
+    new_volume: VolumeMaker, layout: LayoutName, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Guarded]:
+    """A volume that exists, in the environment of commands, too."""
+    config = new_volume("guarded", layout=layout)
+    assert isinstance(config.table, DynamoTable)
+    assert isinstance(config.data, S3Bucket)
+    table, data = config.table.aws, config.data.aws
+    monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
+    with gate_before(str(table.endpoint), str(data.endpoint)) as gate:
+        for part, aws in (("TABLE", table), ("DATA", data)):
+            monkeypatch.setenv(f"S3K_{part}_ACCESS_KEY_ID", aws.access_key_id.reveal())
+            monkeypatch.setenv(f"S3K_{part}_SECRET_ACCESS_KEY", aws.secret_access_key.reveal())
+        monkeypatch.setenv("S3K_ENDPOINT", gate.endpoint)
+        monkeypatch.setenv("S3K_REGION", str(table.region))
+        cli.ok(
+            *("init", VOLUME, "--table", config.table.name, "--bucket", config.data.bucket),
+            *("--prefix", config.data.prefix, "--layout", layout),
+        )
+        yield Guarded(
+            replace(
+                config,
+                table=replace(config.table, aws=replace(table, endpoint=gate.endpoint)),
+                data=replace(config.data, aws=replace(data, endpoint=gate.endpoint)),
+            ),
+            gate,
+        )
+        gate.policy = None
+
+
+def actions_of(policy: Mapping[str, Any]) -> set[str]:
+    return {action for statement in policy["Statement"] for action in statement["Action"]}
+
+
+def without(policy: dict[str, Any], action: str) -> dict[str, Any]:
+    """A policy that does not allow an action."""
+    statements = [
+        {**each, "Action": [kept for kept in each["Action"] if kept != action]}
+        for each in policy["Statement"]
+    ]
+    return {**policy, "Statement": statements}
+
+
+# The document
+
+
+def test_the_policy_of_a_reader(cli: Cli) -> None:
+    document = cli.ok(
+        *("policy", "reader", VOLUME, "--account", ACCOUNT, "--region", "eu-west-1"),
+        *("--table", "meta", "--bucket", "warehouse", "--prefix", "team/"),
+    ).json()
+    assert document == {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Sid": "Table",
+                "Effect": "Allow",
+                "Action": [
+                    "dynamodb:BatchGetItem",
+                    "dynamodb:DescribeTable",
+                    "dynamodb:GetItem",
+                    "dynamodb:ListTagsOfResource",
+                    "dynamodb:Query",
+                ],
+                "Resource": [f"arn:aws:dynamodb:eu-west-1:{ACCOUNT}:table/meta"],
+            },
+            {
+                "Sid": "Data",
+                "Effect": "Allow",
+                "Action": ["s3:GetObject"],
+                "Resource": ["arn:aws:s3:::warehouse/team/*"],
+            },
+            {
+                "Sid": "DataListing",
+                "Effect": "Allow",
+                "Action": ["s3:ListBucket"],
+                "Resource": ["arn:aws:s3:::warehouse"],
+                "Condition": {"StringLike": {"s3:prefix": ["team/*"]}},
+            },
+        ],
+    }
+
+
+def test_a_log_of_its_own_and_a_key(cli: Cli) -> None:
+    key = "arn:aws:kms:eu-west-1:123456789012:key/5f0a6f0e"
+    document = cli.ok(
+        *("policy", "writer", VOLUME, "--region", "eu-west-1", "--partition", "aws-cn"),
+        *("--table", "meta", "--bucket", "warehouse", "--log-location", "s3://logs/s3k/"),
+        *("--data-encryption", "aws:kms", "--data-kms-key", key),
+    ).json()
+    found = {each["Sid"]: each for each in document["Statement"]}
+    assert found["Table"]["Resource"] == ["arn:aws-cn:dynamodb:eu-west-1:*:table/meta"]
+    assert found["Data"]["Resource"] == ["arn:aws-cn:s3:::warehouse/*"]
+    assert found["Log"]["Resource"] == ["arn:aws-cn:s3:::logs/s3k/*"]
+    assert found["DataKey"]["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
+    assert found["DataKey"]["Resource"] == [key]
+    assert "Condition" not in found["DataListing"]
+
+
+def test_names_of_statements_are_those_that_iam_accepts() -> None:
+    for role in ROLES:
+        names = [each["Sid"] for each in iam_policy(AT_AWS, role)["Statement"]]
+        assert len(set(names)) == len(names)
+        assert all(name.isascii() and name.isalnum() for name in names)
+
+
+def test_a_volume_elsewhere_has_no_policy(cli: Cli, volume: str) -> None:
+    cli.fails(1, "policy", "reader", volume)
+
+
+@pytest.mark.parametrize("account", ["12345678901", "1234567890123", "abcdefghijkl"])
+def test_an_account_that_is_none(cli: Cli, account: str) -> None:
+    cli.fails(2, "policy", "reader", VOLUME, "--account", account)
+
+
+# What the roles do
+
+
+async def without_data(fs: S3kClient) -> None:
+    """A file whose data somebody has removed."""
+    await SCENES["read"].before(fs)
+    await fs._volume().blobs.delete(str((await fs.stat("/d/f")).physical))
+
+
+async def write_in_parts(fs: S3kClient) -> None:
+    async with fs.open("/large", "wb") as writer:
+        await writer.write(bytes(LARGE))
+
+
+async def give_up_parts(fs: S3kClient) -> None:
+    with suppress(ZeroDivisionError):
+        async with fs.open("/large", "wb") as writer:
+            await writer.write(bytes(LARGE))
+            raise ZeroDivisionError
+
+
+@on_engines
+@in_both_layouts
+def test_a_reader(guarded: Guarded) -> None:
+    policy = guarded.policy("reader")
+    guarded.perform_all({name: SCENES[name] for name in READING}, "reader")
+    assert guarded.used == actions_of(policy) - {"s3:ListBucket"}
+    read = Scene(lambda fs: fs.read("/d/f"), without_data)
+    with pytest.raises(DataMissingError):
+        guarded.perform(read, policy)
+    with pytest.raises(PermissionDeniedError):
+        guarded.perform(read, without(policy, "s3:ListBucket"))
+    with pytest.raises(PermissionDeniedError):
+        guarded.perform(SCENES["write a new file"], policy)
+
+
+@on_engines
+@in_both_layouts
+def test_a_writer(guarded: Guarded, layout: LayoutName) -> None:
+    guarded.perform_all({name: SCENES[name] for name in WRITING}, "writer")
+    guarded.perform_all(
+        {"parts": Scene(write_in_parts), "no parts": Scene(give_up_parts)}, "writer"
+    )
+    if layout == "tree":
+        guarded.perform_all({name: TRASH_SCENES[name] for name in TRASH}, "writer")
+    assert guarded.used == actions_of(guarded.policy("writer")) - {"s3:ListBucket"}
+
+
+@on_engines
+@in_both_layouts
+def test_a_collector(guarded: Guarded, cli: Cli) -> None:
+    cli.ok("put", "-", f"{VOLUME}/d/f", stdin=b"one")
+    cli.ok("put", "-", f"{VOLUME}/d/f", stdin=b"other")
+    cli.ok("rm", "-r", f"{VOLUME}/d")
+    for command in COLLECTION:
+        guarded.under(guarded.policy("gc"), partial(cli.ok, *command))
+        assert guarded.lacking == []
+    assert guarded.used >= actions_of(guarded.policy("gc")) - actions_of(guarded.policy("writer"))
+
+
+@on_engines
+@in_both_layouts
+def test_an_operator(guarded: Guarded, cli: Cli) -> None:
+    cli.ok("put", "-", f"{VOLUME}/d/f", stdin=b"one")
+    cli.ok("put", "-", f"{VOLUME}/d/f", stdin=b"other")
+    for command in (*OPERATION, ("init", VOLUME, "--no-save")):
+        guarded.under(guarded.policy("operator"), partial(cli.ok, *command))
+        assert guarded.lacking == []
+    there = {"s3:CreateBucket"}  # which exists
+    more = actions_of(guarded.policy("operator")) - actions_of(guarded.policy("writer"))
+    assert guarded.used >= more - there
+
+
+@on_engines
+@pytest.mark.parametrize("layout", ["path"])
+@pytest.mark.parametrize("action", sorted(DENIED))
+def test_what_is_denied_is_a_named_error(guarded: Guarded, action: str) -> None:
+    with pytest.raises((PermissionDeniedError, PartialFailureError)) as caught:
+        guarded.perform(SCENES[DENIED[action]], without(guarded.policy("writer"), action))
+    if isinstance(caught.value, PartialFailureError):
+        errors = {type(error) for _, error in caught.value.failures}
+        assert errors == {PermissionDeniedError}
+    assert {each.action for each in guarded.lacking} == {action}
+
+
+@on_engines
+@pytest.mark.parametrize("layout", ["path"])
+@pytest.mark.parametrize("action", sorted(NOT_NEEDED))
+def test_what_a_volume_works_without(guarded: Guarded, action: str) -> None:
+    policy = without(guarded.policy("writer"), action)
+    guarded.perform(SCENES["write, 3 parents missing"], policy)
+    guarded.perform(Scene(give_up_parts), policy)
+    assert action in {each.action for each in guarded.gate.denied} or action != ABORT
+
+
+def test_every_action_of_a_writer_is_looked_at() -> None:
+    assert actions_of(iam_policy(AT_AWS, "writer")) == {*DENIED, *NOT_NEEDED}
