@@ -45,6 +45,7 @@ _COMMANDS: Final = {
     "object": ("object_verbs", "Buckets and objects: make, list, copy, move, remove."),
     "trash": ("trash_verbs", "List, restore and reclaim deleted directories."),
     "plan": ("plan", "Estimate the requests, capacity units and time of an operation."),
+    "whois": ("whois", "Show the file that a physical object belongs to."),
     "policy": ("policy", "Print the IAM policy of a role in a volume."),
     "dump": ("migrate", "Export the file tree of a volume to a file."),
     "load": ("migrate", "Import a dump into an empty volume."),

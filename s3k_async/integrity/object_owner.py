@@ -1,0 +1,115 @@
+"""The file that a physical object belongs to: the object id is in its key, and the log has the
+history of the object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from s3k_async import _native
+from s3k_async.errors import InvalidArgumentError, UnsupportedError
+from s3k_async.model import Entry
+from s3k_async.oplog.entries import LogRecord
+from s3k_async.oplog.log_reader import LogReader
+from s3k_async.storage.extents import physical_keys
+from s3k_async.storage.physical import is_uri, key_below
+from s3k_async.txn.upload_records import UploadRecords
+from s3k_async.volumes import Volume
+
+__all__ = ["ObjectOwner", "OwnerState", "owner_of"]
+
+OwnerState: TypeAlias = Literal[
+    "current", "superseded", "deleted", "upload", "unpublished", "unreferenced", "unknown"
+]
+"""`current`: the content of the file, or a part of it. `superseded`: of an earlier version.
+`deleted`: of a file that was deleted. `upload`: a part of an open multipart upload. `unpublished`:
+of a change that has not ended, or was interrupted. `unreferenced`: written for the file, but no
+operation in the log names it: it was never published, or its history was compacted. `unknown`: the
+log has nothing about the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectOwner:
+    """What a physical object is."""
+
+    key: str
+    """Its key, below the volume's own prefix."""
+    object_id: str
+    state: OwnerState
+    path: str = ""
+    """The path of the file, when it was last changed; empty if it is not known."""
+    version: int = 0
+    """The version of the file that has the object, or had it last; 0 if it is not known."""
+    size: int | None = None
+    """The size of the physical object in bytes; None if it does not exist."""
+
+
+async def owner_of(volume: Volume, physical: str) -> ObjectOwner:
+    """The owner of a physical object, by its key in the volume or its URI.
+
+    Adopted files have no key of the volume: `find` and `physical_path` lead from the file to the
+    object. Raises InvalidArgumentError for a name that is no physical key of the volume,
+    UnsupportedError for a volume without a log, and the stores' errors.
+    """
+    key = _key_of(volume, physical)
+    object_id = _native.object_id_of(key)
+    if object_id is None:
+        raise InvalidArgumentError("this is no physical key of a volume", path=physical)
+    if volume.log_blobs is None or volume.read_only:
+        raise UnsupportedError("without an operation log, the owner is not known", path=physical)
+    info = await volume.blobs.head(key)
+    size = None if info is None else info.size
+    upload = await UploadRecords(volume.items, volume.store.runtime).get(object_id)
+    if upload is not None and upload.is_open:
+        return ObjectOwner(key, object_id, "upload", upload.path, 0, size)
+    reader = LogReader(volume.log_blobs, has_key=volume.store.keys.has)
+    records = [each for each in await reader.history(object_id) if isinstance(each, LogRecord)]
+    with_key = [each for each in records if _names(each.operation.after, key)]
+    last = max(records, key=lambda each: each.operation.version, default=None)
+    if last is None:
+        return ObjectOwner(key, object_id, "unknown", size=size)
+    stored = await _stored(volume, records, object_id)
+    named = max([each.operation.version for each in with_key], default=0)
+    if stored is not None and _names(stored, key):
+        state: OwnerState = "current"
+    elif not with_key:
+        state = "unreferenced"
+    elif not any(each.state == "committed" for each in with_key):
+        state = "unpublished"
+    else:
+        state = "deleted" if stored is None else "superseded"
+    shown = stored if stored is not None and not volume.store.keys.by_id else None
+    shown = shown or last.operation.after or last.operation.before
+    return ObjectOwner(key, object_id, state, shown.path if shown else "", named, size)
+
+
+def _key_of(volume: Volume, physical: str) -> str:
+    if not is_uri(physical):
+        return physical
+    own = key_below(volume.blobs.uri("-").removesuffix("-"), physical)
+    if own is None:
+        raise InvalidArgumentError(
+            "the object is not among the data of the volume; of an adopted file, find the path with"
+            " s3k find",
+            path=physical,
+        )
+    return own
+
+
+def _names(entry: Entry | None, key: str) -> bool:
+    """Whether the content of an entry has the physical object."""
+    return entry is not None and not entry.is_dir and key in physical_keys(entry.physical)
+
+
+async def _stored(volume: Volume, records: list[LogRecord], object_id: str) -> Entry | None:
+    """The entry of the object in the table, at one of the places that the log has for it."""
+    places = {
+        state.entry_key
+        for record in records
+        for state in (record.operation.before, record.operation.after)
+        if state is not None and volume.store.keys.is_current(state.entry_key)
+    }
+    for entry in await volume.store.stored_many(sorted(places)):
+        if entry is not None and entry.id == object_id:
+            return entry
+    return None

@@ -1,0 +1,118 @@
+"""s3k whois: from a physical object to its file."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from s3k_async import S3kClient
+from s3k_async.integrity.object_owner import ObjectOwner, owner_of
+from s3k_async.model import LayoutName
+from s3k_async.objects import ObjectStore
+from s3k_async.volumes import init_volume
+from tests.cli.conftest import Cli
+from tests.client.rig import memory_config
+
+
+@pytest.fixture(params=["path", "tree"])
+def any_volume(request: pytest.FixtureRequest) -> str:
+    """The default volume, of either layout."""
+    return str(request.getfixturevalue("tree_volume" if request.param == "tree" else "volume"))
+
+
+def key_of(cli: Cli, path: str) -> str:
+    return str(cli.ok("--json", "stat", path).json()["physical"])
+
+
+def told(cli: Cli, key: str) -> tuple[str, str]:
+    found = cli.ok("--json", "whois", key).json()
+    assert found["object_id"] in key
+    return found["state"], found["path"]
+
+
+def test_current_and_earlier_content(cli: Cli, any_volume: str) -> None:
+    cli.ok("put", "-", "/d/f", stdin=b"one")
+    first = key_of(cli, "/d/f")
+    assert cli.ok("whois", first).out == f"{first}: content of /d/f, version 2\n"
+    cli.ok("put", "-", "/d/f", stdin=b"other")
+    assert told(cli, first) == ("superseded", "/d/f")
+    assert told(cli, key_of(cli, "/d/f")) == ("current", "/d/f")
+    cli.ok("mv", "/d/f", "/g")
+    last = key_of(cli, "/g")
+    assert [told(cli, key) for key in (first, last)] == [("superseded", "/g"), ("current", "/g")]
+    cli.ok("rm", "/g")
+    assert [told(cli, key) for key in (first, last)] == [("deleted", "/g")] * 2
+
+
+def test_an_extent(cli: Cli, any_volume: str) -> None:
+    cli.ok("put", "-", "/f", stdin=b"x" * 100_000)
+    first = key_of(cli, "/f")
+    cli.ok("append", "-", "/f", stdin=b"more")
+    assert told(cli, first) == ("current", "/f")
+
+
+def test_after_the_log_was_compacted(cli: Cli, any_volume: str) -> None:
+    cli.ok("put", "-", "/f", stdin=b"one")
+    first = key_of(cli, "/f")
+    cli.ok("put", "-", "/f", stdin=b"other")
+    cli.ok("oplog", "compact", "--yes", "--grace", "0")
+    assert told(cli, key_of(cli, "/f")) == ("current", "/f")
+    # The log has forgotten which content the file had before.
+    assert told(cli, first) == ("unreferenced", "/f")
+
+
+def test_a_directory_that_was_deleted_as_a_whole(cli: Cli, any_volume: str) -> None:
+    cli.ok("put", "-", "/d/f", stdin=b"one")
+    key = key_of(cli, "/d/f")
+    cli.ok("rm", "-r", "/d")
+    # In layout `tree` it is in the trash, from which it can be restored.
+    assert told(cli, key) in [("deleted", "/d/f"), ("current", "/d/f")]
+
+
+def test_an_object_that_is_gone(cli: Cli, any_volume: str) -> None:
+    unknown = "0e7d6d3b-7c9e-4a56-8e2f-1b1f6b0f9a10.id=2b902f89-11e8-4818-b8c9-9d5d5d983195"
+    assert told(cli, unknown) == ("unknown", "")
+    assert cli.ok("whois", unknown).out.endswith("; the object does not exist\n")
+
+
+@pytest.mark.parametrize("name", ["no-key", "s3://elsewhere/a", "a/b"])
+def test_what_is_no_object_of_the_volume(cli: Cli, volume: str, name: str) -> None:
+    cli.fails(2, "whois", name)
+
+
+async def owned(layout: LayoutName) -> dict[str, ObjectOwner]:
+    """The owners of a part of an upload, of data that nobody has published, and of a file by its
+    URI."""
+    config = memory_config(layout=layout)
+    await init_volume(config)
+    async with S3kClient(config=config) as fs:
+        volume, objects = fs._volume(), ObjectStore(fs)
+        await objects.create_bucket("b")
+        upload = await objects.create_upload("b", "k")
+        await objects.put_part(upload.id, 0, b"part")
+        async with fs.stage() as writer:
+            await writer.write(b"staged")
+        await fs.write("/b/f", b"file")
+        part = next(key for key in await stored(fs) if upload.id in key)
+        return {
+            "part": await owner_of(volume, part),
+            "staged": await owner_of(volume, writer.staged.content.physical),
+            "file": await owner_of(volume, await fs.physical_path("/b/f")),
+        }
+
+
+async def stored(fs: S3kClient) -> list[str]:
+    page = await fs._volume().blobs.list()
+    return [blob.key for blob in page.blobs]
+
+
+@pytest.mark.parametrize("layout", ["path", "tree"])
+def test_what_no_file_names(layout: LayoutName) -> None:
+    found = asyncio.run(owned(layout))
+    assert {name: (each.state, each.path) for name, each in found.items()} == {
+        "part": ("upload", "/b/k"),
+        "staged": ("unknown", ""),
+        "file": ("current", "/b/f"),
+    }
+    assert {name: each.size for name, each in found.items()} == {"part": 4, "staged": 6, "file": 4}
