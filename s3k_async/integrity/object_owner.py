@@ -8,13 +8,13 @@ from typing import Literal, TypeAlias
 
 from s3k_async import _native
 from s3k_async.errors import InvalidArgumentError, UnsupportedError
+from s3k_async.integrity.repair_actions import FsckVolume
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.storage.extents import physical_keys
 from s3k_async.storage.physical import is_uri, key_below
 from s3k_async.txn.upload_records import UploadRecords
-from s3k_async.volumes import Volume
 
 __all__ = ["ObjectOwner", "OwnerState", "owner_of"]
 
@@ -44,7 +44,7 @@ class ObjectOwner:
     """The size of the physical object in bytes; None if it does not exist."""
 
 
-async def owner_of(volume: Volume, physical: str) -> ObjectOwner:
+async def owner_of(volume: FsckVolume, physical: str) -> ObjectOwner:
     """The owner of a physical object, by its key in the volume or its URI.
 
     Adopted files have no key of the volume: `find` and `physical_path` lead from the file to the
@@ -59,7 +59,7 @@ async def owner_of(volume: Volume, physical: str) -> ObjectOwner:
         raise UnsupportedError("without an operation log, the owner is not known", path=physical)
     info = await volume.blobs.head(key)
     size = None if info is None else info.size
-    upload = await UploadRecords(volume.items, volume.store.runtime).get(object_id)
+    upload = await UploadRecords(volume.store.items, volume.store.runtime).get(object_id)
     if upload is not None and upload.is_open:
         return ObjectOwner(key, object_id, "upload", upload.path, 0, size)
     reader = LogReader(volume.log_blobs, has_key=volume.store.keys.has)
@@ -83,7 +83,7 @@ async def owner_of(volume: Volume, physical: str) -> ObjectOwner:
     return ObjectOwner(key, object_id, state, shown.path if shown else "", named, size)
 
 
-def _key_of(volume: Volume, physical: str) -> str:
+def _key_of(volume: FsckVolume, physical: str) -> str:
     if not is_uri(physical):
         return physical
     own = key_below(volume.blobs.uri("-").removesuffix("-"), physical)
@@ -101,7 +101,7 @@ def _names(entry: Entry | None, key: str) -> bool:
     return entry is not None and not entry.is_dir and key in physical_keys(entry.physical)
 
 
-async def _stored(volume: Volume, records: list[LogRecord], object_id: str) -> Entry | None:
+async def _stored(volume: FsckVolume, records: list[LogRecord], object_id: str) -> Entry | None:
     """The entry of the object in the table, at one of the places that the log has for it."""
     places = {
         state.entry_key
