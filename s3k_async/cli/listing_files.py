@@ -65,7 +65,7 @@ async def write_jsonl(found: AsyncIterator[FileStatus], file: str) -> int:
     regular file), NoSpaceError and the other errors of local files.
     """
 
-    async def fill(part: _Part) -> int:
+    async def fill(part: _ListedPart) -> int:
         count = 0
         held: list[FileStatus] = []
         async for status in found:
@@ -84,7 +84,7 @@ async def write_parquet(found: AsyncIterator[pa.RecordBatch], file: str) -> int:
     """Write record batches of a listing to a local file; returns the number of rows. Atomicity and
     errors as in `write_jsonl`."""
 
-    async def fill(part: _Part) -> int:
+    async def fill(part: _ListedPart) -> int:
         from pyarrow.parquet import ParquetWriter
 
         count = waiting = 0
@@ -119,7 +119,7 @@ def _write_rows(writer: ParquetWriter, batches: Sequence[pa.RecordBatch]) -> Non
         writer.write_table(pa.Table.from_batches(batches), row_group_size=ROW_GROUP)
 
 
-class _Part(io.RawIOBase):
+class _ListedPart(io.RawIOBase):
     """File object for Parquet's writer. Once it is `over`, writes are discarded: a failed writer
     still writes its footer."""
 
@@ -139,8 +139,8 @@ class _Part(io.RawIOBase):
         return len(view)
 
 
-async def _whole(file: str, fill: Callable[[_Part], Awaitable[int]]) -> int:
+async def _whole(file: str, fill: Callable[[_ListedPart], Awaitable[int]]) -> int:
     """Write a temporary file and rename it into place; a failure, or an interrupt, leaves no
     file."""
     async with local_tree.appearing(file, hint="-o - writes to standard output") as descriptor:
-        return await fill(_Part(descriptor, file))
+        return await fill(_ListedPart(descriptor, file))
