@@ -33,7 +33,7 @@ from s3k_async.errors import (
     S3kError,
     UnsupportedError,
 )
-from s3k_async.files.file_ranges import need_readable
+from s3k_async.files.file_ranges import need_readable, require_readable
 from s3k_async.files.open_files import FileWriter, bytes_of, drop_unpublished, open_writer
 from s3k_async.model import ChangeResult, Content, Entry
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
@@ -41,6 +41,7 @@ from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.multi_path_commit import commit_mutations
 from s3k_async.namespace.mutations import Remove, WriteFile
 from s3k_async.namespace.store import WriteTarget
+from s3k_async.permissions import WRITE
 from s3k_async.storage.extents import (
     Extent,
     content_of,
@@ -125,6 +126,7 @@ async def open_appender(volume: Callable[[], Volume], path: str) -> FileWriter:
         current = await opened.store.get(path, trusting=True)
         if current is not None:
             need_readable(current)
+            opened.store.access.require(current, WRITE)
             extents_of(current.content, current.id)
             lease_ms = opened.store.target(path, current).lease_ms
             upload = opened.storage.writer(current.id)
@@ -261,8 +263,11 @@ async def concat(volume: Volume, path: str, sources: Sequence[str]) -> ChangeRes
     race = ConflictBackoff(volume.store)
     while True:
         entry, *others = [await existing(volume.store, each) for each in (path, *sources)]
-        for each in (entry, *others):
-            need_readable(each)
+        need_readable(entry)
+        volume.store.access.require(entry, WRITE)
+        for each in others:
+            require_readable(volume.store, each)
+            await volume.store.access.permit_removal(each)
         done = ChangeResult(files=len(others), bytes=sum(each.size for each in others))
         if not others:
             return done
