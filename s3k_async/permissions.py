@@ -88,6 +88,13 @@ class Ownership:
         """That of an entry other than the root."""
         return _owned(entry.attributes, entry.is_dir)
 
+    @classmethod
+    def of_attributes(cls, attributes: Attributes, *, is_dir: bool) -> Ownership:
+        """That of an entry with these attributes."""
+        default = DIRECTORY_MODE if is_dir else FILE_MODE
+        mode = default if attributes.mode is None else attributes.mode
+        return cls(attributes.uid or SUPERUSER, attributes.gid or SUPERUSER, mode)
+
     @property
     def is_sticky(self) -> bool:
         """Whether only owners may remove or rename entries in the directory."""
@@ -109,24 +116,26 @@ class Ownership:
         """Whether an identity may do what is reserved to the owner."""
         return identity.uid in (self.uid, SUPERUSER)
 
-    def refusal(self, identity: Identity, wanted: int, path: str) -> PermissionDeniedError:
-        """The error of an identity without the wanted bits."""
+    def refusal(
+        self, identity: Identity, wanted: int, path: str, what: str
+    ) -> PermissionDeniedError:
+        """The error of an identity without the wanted bits, which are needed to do `what`."""
         names = " and ".join(name for bit, name in _NAMES.items() if bit & wanted)
         return PermissionDeniedError(
-            f"user {identity.uid} has no permission to {names} it: {self}; its owner can change "
-            "that by s3k attr --mode",
+            f"cannot {what}: user {identity.uid} has no permission to {names} {path} ({self}); its "
+            "owner can grant it by s3k attr --mode",
             path=path,
         )
 
     def owner_only(self, identity: Identity, what: str, path: str) -> PermissionDeniedError:
         """The error of an identity that is not the owner."""
         return PermissionDeniedError(
-            f"user {identity.uid} may not {what}: {self}; ask its owner, or the superuser, uid 0",
+            f"user {identity.uid} may not {what} ({self}); its owner, or uid 0, can do that",
             path=path,
         )
 
     def __str__(self) -> str:
-        return f"its mode is {self.mode:04o}, its owner {self.uid}, its group {self.gid}"
+        return f"mode {self.mode:04o}, owner {self.uid}, group {self.gid}"
 
 
 NO_OWNER: Final = Ownership(SUPERUSER, SUPERUSER, DIRECTORY_MODE)
@@ -135,13 +144,7 @@ NO_OWNER: Final = Ownership(SUPERUSER, SUPERUSER, DIRECTORY_MODE)
 
 @lru_cache(maxsize=4096)
 def _owned(attributes: str, is_dir: bool) -> Ownership:
-    found = Attributes.from_json(attributes)
-    default = DIRECTORY_MODE if is_dir else FILE_MODE
-    return Ownership(
-        found.uid or SUPERUSER,
-        found.gid or SUPERUSER,
-        default if found.mode is None else found.mode,
-    )
+    return Ownership.of_attributes(Attributes.from_json(attributes), is_dir=is_dir)
 
 
 def created(identity: Identity, given: str, path: str, *, is_dir: bool) -> str:
@@ -193,4 +196,4 @@ def require_change(identity: Identity, before: Entry, after: Entry) -> None:
     if old.metadata != new.metadata and before.is_dir and own.is_sticky and not is_owner:
         raise own.owner_only(identity, "change metadata of a sticky directory", path)
     if (is_content or old.metadata != new.metadata) and not own.allows(identity, WRITE):
-        raise own.refusal(identity, WRITE, path)
+        raise own.refusal(identity, WRITE, path, "change it")

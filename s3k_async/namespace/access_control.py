@@ -21,7 +21,7 @@ from s3k_async import _native
 from s3k_async._core.runtime import Runtime
 from s3k_async._native import Entries
 from s3k_async.errors import PermissionDeniedError, S3kError
-from s3k_async.model import ROOT, Entry
+from s3k_async.model import ROOT, Entry, FileStatus
 from s3k_async.namespace.layout import Chain, Layout
 from s3k_async.namespace.ordered_walk import walk
 from s3k_async.permissions import (
@@ -43,8 +43,13 @@ KNOWN_DIRECTORIES: Final = 4096
 """Directories whose permissions are kept; the least recently used are dropped first."""
 KNOWN_SECONDS: Final = 5.0
 """Seconds for which they are kept, as those of the parent cache of layout `path`."""
+_OF_BITS: Final = {READ: "read it", WRITE: "write it", EXECUTE: "search it"}
 _CHANGE: Final = WRITE | EXECUTE
 """What a directory must allow for entries to be created in it, or removed."""
+_VERBS: Final = {
+    wanted: " and ".join(verb for bit, verb in _OF_BITS.items() if wanted & bit)
+    for wanted in range(8)
+}
 
 
 class AccessTree(Protocol):
@@ -85,6 +90,12 @@ class AccessControl:
         """Owner, group and mode of an entry."""
         return self._root if entry.path == ROOT else Ownership.of(entry)
 
+    def of_status(self, status: FileStatus) -> Ownership:
+        """Owner, group and mode of the entry with a status."""
+        if status.path == ROOT:
+            return self._root
+        return Ownership.of_attributes(status.attributes, is_dir=status.is_dir)
+
     def attributes_of_new(self, given: str, path: str, *, is_dir: bool) -> str:
         """The attributes of a new entry, in their stored form, from those that are given."""
         if not self.is_evaluated:
@@ -102,7 +113,7 @@ class AccessControl:
     def require(self, entry: Entry, wanted: int) -> None:
         """Check mode bits of an entry."""
         if self.is_enforced:
-            self._require(self.of(entry), wanted, entry.path)
+            self._require(self.of(entry), wanted, entry.path, _VERBS[wanted])
 
     def require_listable(self, directory: Entry) -> None:
         """Check that a directory can be listed with the status of its entries: as in HDFS, which
@@ -112,21 +123,29 @@ class AccessControl:
     def require_root(self, wanted: int) -> None:
         """Check mode bits of the root."""
         if self.is_enforced:
-            self._require(self._root, wanted, ROOT)
+            self._require(self._root, wanted, ROOT, _VERBS[wanted])
 
     def require_owner(self, entry: Entry, what: str) -> None:
         """Check that the entry is that of the identity; `what`: the verb, in messages."""
         if self.is_enforced and not (own := self.of(entry)).is_owner(self.identity):
             raise own.owner_only(self.identity, what, entry.path)
 
+    def require_superuser(self, what: str, path: str) -> None:
+        """Check that the identity is the superuser, for a verb that reads the table regardless of
+        directories."""
+        if self.is_enforced:
+            raise PermissionDeniedError(
+                f"user {self.identity.uid} may not {what}: only the superuser, uid 0, may", path=path
+            )
+
     def permit_change(self, before: Entry, after: Entry) -> None:
         """Check a change of attributes, modification time or content."""
         if self.is_enforced:
             require_change(self.identity, before, after)
 
-    def _require(self, own: Ownership, wanted: int, path: str) -> None:
+    def _require(self, own: Ownership, wanted: int, path: str, what: str) -> None:
         if not own.allows(self.identity, wanted):
-            raise own.refusal(self.identity, wanted, path)
+            raise own.refusal(self.identity, wanted, path, what)
 
     # Changes of directories
 
@@ -142,7 +161,7 @@ class AccessControl:
         as well, in the lowest directory above that exists. `chain`: of the path, if it was read."""
         if self.is_enforced:
             place, own = await self._above(path, chain)
-            self._require(own, _CHANGE, place)
+            self._require(own, _CHANGE, place, f"create {path}")
 
     async def permit_removal(self, entry: Entry) -> None:
         """Check that an entry can be removed from its parent, or moved out of it: from a sticky one
@@ -150,7 +169,7 @@ class AccessControl:
         if not self.is_enforced:
             return
         place, own = await self._above(entry.path)
-        self._require(own, _CHANGE, place)
+        self._require(own, _CHANGE, place, f"remove or rename {entry.path}")
         self._require_unstuck(own, [entry])
 
     async def permit_move(self, source: Entry, target: str, replaced: Entry | None = None) -> None:
@@ -176,7 +195,7 @@ class AccessControl:
             own = self.of(directory)
             top = self._store.keys.directory(directory)
             if not own.allows(self.identity, _CHANGE) and await self._store.has_children(top):
-                raise own.refusal(self.identity, _CHANGE, directory.path)
+                raise own.refusal(self.identity, _CHANGE, directory.path, "remove its entries")
             return
         owns = {directory.path: self.of(directory)}
         pages = walk(self._store, self._store.keys.directory(directory))
@@ -191,7 +210,7 @@ class AccessControl:
             return
         parent = _native.split(page[0].path)[0]
         own = owns[parent]
-        self._require(own, _CHANGE, parent)
+        self._require(own, _CHANGE, parent, "remove its entries")
         if own.is_sticky:
             self._require_unstuck(own, page)
         for entry in page.directories():
@@ -229,7 +248,7 @@ class AccessControl:
             if entry is not None and entry.is_dir:
                 own = self.of(entry)
                 if not own.allows(self.identity, EXECUTE):
-                    return own.refusal(self.identity, EXECUTE, place)
+                    return own.refusal(self.identity, EXECUTE, place, "resolve a path below it")
         return None
 
     def note(self, path: str, entry: Entry | None) -> Ownership | None:
@@ -291,7 +310,7 @@ class PathSearch:
         for place in (ROOT, *_native.ancestors(path)):
             own = self._own.get(place)
             if own is not None and not own.allows(identity, EXECUTE):
-                return own.refusal(identity, EXECUTE, place)
+                return own.refusal(identity, EXECUTE, place, f"resolve {path}")
         return None
 
     def require(self, paths: Iterable[str]) -> None:
