@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
@@ -24,7 +25,7 @@ from s3k_async.namespace.attribute_changes import change_attributes
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.ordered_walk import walk
 from s3k_async.namespace.store import WriteTarget
-from s3k_async.permissions import DIRECTORY_MODE
+from s3k_async.permissions import DIRECTORY_MODE, Ownership
 from s3k_async.volumes.volume import Volume
 
 __all__ = ["copied", "copy"]
@@ -80,13 +81,14 @@ async def copy(
 def _attributes(entry: Entry, destination: Volume) -> Attributes | None:
     """The attributes of a copy: those of the original, except read-only, if the volume has any.
     In a volume with permissions the copy belongs to the identity, and has the mode of the original
-    without the bits of the umask, and without those above the permission bits, as by `cp`."""
+    without the bits of the umask, and without those above the permission bits, as by `cp`; a
+    directory allows its owner everything, so that it can be filled."""
     if not destination.record.attributes:
         return None
     attributes = replace(Attributes.from_json(entry.attributes), read_only=False)
     if not destination.store.access.is_evaluated:
         return attributes
-    mode = None if attributes.mode is None else attributes.mode & DIRECTORY_MODE
+    mode = Ownership.of(entry).mode & DIRECTORY_MODE | (stat.S_IRWXU if entry.is_dir else 0)
     return replace(attributes, mode=mode, uid=None, gid=None)
 
 

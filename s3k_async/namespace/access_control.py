@@ -135,7 +135,8 @@ class AccessControl:
         directories."""
         if self.is_enforced:
             raise PermissionDeniedError(
-                f"user {self.identity.uid} may not {what}: only the superuser, uid 0, may", path=path
+                f"user {self.identity.uid} may not {what}: only the superuser, uid 0, may",
+                path=path,
             )
 
     def permit_change(self, before: Entry, after: Entry) -> None:

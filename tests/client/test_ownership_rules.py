@@ -14,7 +14,6 @@ from s3k_async.client import S3kClient, volume_of
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import PartialFailureError, PathNotFoundError, PermissionDeniedError
 from s3k_async.integrity.repair import repair_volume
-from s3k_async.migrate.features import enable_features
 from s3k_async.model import LayoutName
 from s3k_async.namespace import access_control
 from s3k_async.namespace.access_control import KNOWN_SECONDS
@@ -113,11 +112,12 @@ async def test_a_copy_belongs_to_who_made_it(layout: LayoutName) -> None:
 
 async def test_an_entry_without_values_is_that_of_the_superuser(layout: LayoutName) -> None:
     config = memory_config(layout=layout)
-    await init_volume(config)
-    async with S3kClient(config=config) as fs:
+    await init_volume(acting(config, 0, 0).config, enable=["permissions"])
+    async with acting(config, 0, 0) as fs:
+        volume_of(fs).store.access.is_evaluated = False  # as before the flag was there
         await fs.write("/d/f", b"1")
         before = await everything(fs)
-    await enable_features(config, ["permissions"])
+        assert {each.attributes for each in before.values()} == {Attributes()}
     async with acting(config, B, B) as fs:
         assert await fs.read("/d/f") == b"1"
         assert await everything(fs) == before

@@ -30,15 +30,21 @@ class PathResolver:
         """The entry at a path, or None. Raises InvalidPathError, ItemFormatError."""
         if path == ROOT:
             return ROOT_ENTRY
-        if self._store.access.is_enforced:
-            return (await self.get_many([path], see))[0]
+        search = self._search([path])
+        if search is not None:
+            if search.unknown:
+                return (await self.get_many([path], see))[0]
+            search.require([path])
         item = await self._store.items.get(self._store.keys.key(path))
         if item is None:
+            self._store.access.forget(path)
             return None
         found = from_items([item], self._store.keys)
         if found.with_intents():
             found = await (see or self._store.view())(found)
-        return found[0] if found else None
+        entry = found[0] if found else None
+        self._store.access.note(path, entry)
+        return entry
 
     async def get_many(
         self, paths: Sequence[str], see: Seeing | None = None, *, trusting: bool = False
