@@ -70,6 +70,7 @@ __all__ = [
     "need_range",
     "open_appender",
     "publish_range",
+    "require_changeable",
     "truncate",
     "write_range",
     "write_ranges",
@@ -126,8 +127,7 @@ async def open_appender(volume: Callable[[], Volume], path: str) -> FileWriter:
         current = await opened.store.get(path, trusting=True)
         if current is not None:
             need_readable(current)
-            opened.store.access.require(current, WRITE)
-            extents_of(current.content, current.id)
+            require_changeable(opened, current)
             lease_ms = opened.store.target(path, current).lease_ms
             upload = opened.storage.writer(current.id)
             return FileAppender(volume, replace(current, lease_ms=lease_ms), upload)
@@ -336,6 +336,13 @@ async def compacted(
     except S3kError:
         await made.drop(ConflictError("nothing was published", path=path))
         raise
+
+
+def require_changeable(volume: Volume, entry: Entry) -> None:
+    """Raise UnsupportedError for an adopted file, which cannot be changed in place, and
+    PermissionDeniedError if the identity may not write it."""
+    volume.store.access.require(entry, WRITE)
+    extents_of(entry.content, entry.id)
 
 
 def need_extents(volume: Volume, path: str) -> None:
