@@ -11,7 +11,7 @@ from s3k_async._core.runtime import SYSTEM
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.items import Delete
 from s3k_async.client import S3kClient, volume_of
-from s3k_async.config import VolumeConfig
+from s3k_async.config import LogMode, VolumeConfig
 from s3k_async.errors import PartialFailureError, PathNotFoundError, PermissionDeniedError
 from s3k_async.integrity.repair import repair_volume
 from s3k_async.model import LayoutName
@@ -29,9 +29,9 @@ A, B, C = 1000, 1001, 1002
 SHARED = 2000
 
 
-async def volume(layout: LayoutName) -> VolumeConfig:
+async def volume(layout: LayoutName, log_mode: LogMode = "native") -> VolumeConfig:
     """A volume whose root belongs to the superuser, and `/d` to A, with mode 0777."""
-    config = memory_config(layout=layout)
+    config = replace(memory_config(layout=layout), log_mode=log_mode)
     await init_volume(acting(config, 0, 0).config, enable=["permissions"])
     async with acting(config, 0, 0) as root:
         await root.makedirs("/d")
@@ -317,7 +317,8 @@ async def test_the_trash_gives_directories_back_to_their_owners(layout: LayoutNa
 
 
 async def test_repairs_are_not_those_of_an_identity(layout: LayoutName) -> None:
-    config = await volume(layout)
+    # Without a log, layout `path` creates the directory anew.
+    config = await volume(layout, "disabled" if layout == "path" else "native")
     async with acting(config, 0, 0) as root:
         await root.write("/p/q/f", b"1")
         store = volume_of(root).store
@@ -325,9 +326,11 @@ async def test_repairs_are_not_those_of_an_identity(layout: LayoutName) -> None:
         assert entry is not None
         await store.items.write(Delete(store.keys.of(entry), unchanged(entry)))
     async with acting(config, C, C) as fs:
+        # It creates a directory where this identity could not.
         await repair_volume(volume_of(fs), dry_run=False, grace=0)
-    async with acting(config, 0, 0) as root:
-        assert [each for each in await everything(root) if each.endswith("/f")]
+        [found] = [each async for each in fs.list("/", recursive=True) if each.name == "f"]
+        assert (await fs.stat(found.path.rpartition("/")[0])).attributes.uid == 0
+        await refused(fs.makedirs("/p/other"), "/p")
 
 
 # Time

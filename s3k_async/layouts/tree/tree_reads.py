@@ -121,10 +121,7 @@ class TreeReads:
         if not access.is_enforced:
             return [*await self._resolve_all(paths, see, trusting=trusting)]
         found = await self._resolve_all(paths, see)
-        return [
-            (isinstance(resolved, ResolvedPath) and self._denial(resolved)) or resolved
-            for resolved in found
-        ]
+        return [(isinstance(each, ResolvedPath) and self._denial(each)) or each for each in found]
 
     def _denial(self, resolved: ResolvedPath) -> PermissionDeniedError | None:
         access = self._store.access
