@@ -161,15 +161,15 @@ def created(identity: Identity, given: str, path: str, *, is_dir: bool) -> str:
         raise own.owner_only(identity, "create it for another owner", path)
     if gid not in (*identity.gids, identity.gid) and not identity.is_superuser:
         raise own.owner_only(identity, "create it for a group that the user is not in", path)
-    return replace(wanted, uid=uid, gid=gid, mode=mode).checked(path).to_json()
+    return replace(wanted, uid=uid, gid=gid, mode=mode).to_json()
 
 
-def rewritten(given: str, current: str, path: str) -> str:
+def rewritten(given: str, current: str) -> str:
     """The attributes of a file that is overwritten, in their stored form: read-only and metadata
     as given; it keeps owner, group and mode, as by `open` of POSIX."""
     kept = Attributes.from_json(current)
-    wanted = replace(Attributes.from_json(given), uid=kept.uid, gid=kept.gid, mode=kept.mode)
-    return wanted.checked(path).to_json()
+    wanted = Attributes.from_json(given)
+    return replace(wanted, uid=kept.uid, gid=kept.gid, mode=kept.mode).to_json()
 
 
 def require_change(identity: Identity, before: Entry, after: Entry) -> None:

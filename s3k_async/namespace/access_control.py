@@ -106,7 +106,7 @@ class AccessControl:
         """The attributes of a file that is overwritten, from those that are given."""
         if not self.is_evaluated:
             return given
-        return rewritten(given, current.attributes, current.path)
+        return rewritten(given, current.attributes)
 
     # Permissions of one entry
 

@@ -430,7 +430,7 @@ class _Evaluation:
         return {
             path
             for path, change in self.plan.changes.items()
-            if change.before is None and change.after is not None and change.after.is_dir
+            if change.operations and change.operations[0].kind == "create"
         }
 
     def _in_place(self, path: str) -> Directory:

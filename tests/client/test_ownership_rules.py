@@ -17,6 +17,7 @@ from s3k_async.integrity.repair import repair_volume
 from s3k_async.model import LayoutName
 from s3k_async.namespace import access_control
 from s3k_async.namespace.access_control import KNOWN_SECONDS
+from s3k_async.objects import ObjectStore
 from s3k_async.table.codec import unchanged
 from s3k_async.volumes import init_volume, open_volume
 from tests.client.permission_scenes import in_transaction
@@ -277,6 +278,53 @@ async def everything_of(config: VolumeConfig) -> object:
         return await everything(root)
 
 
+async def test_a_directory_that_is_replaced_is_removed(layout: LayoutName) -> None:
+    config = await volume(layout)
+    async with acting(config, B, B) as fs:
+        await fs.write("/d/s/x/f", b"1")
+        await fs.set_attributes("/d/s", mode=0o777)
+
+    async def replaced(fs: S3kClient) -> None:
+        async with fs.transaction() as transaction:
+            await transaction.replace("/d/s")
+            await transaction.write("/d/s/y/g", b"2")
+
+    async with acting(config, C, C) as fs:
+        if layout == "path":
+            await refused(replaced(fs), "/d/s/x")
+        else:
+            async with acting(config, B, B) as own:
+                await own.set_attributes("/d/s", mode=0o755)
+            await refused(replaced(fs), "/d/s")
+        assert await fs.read("/d/s/x/f") == b"1"
+    async with acting(config, B, B) as fs:
+        await replaced(fs)
+        assert await fs.read("/d/s/y/g") == b"2"
+        assert not await fs.exists("/d/s/x")
+
+
+async def test_what_moves_in_a_transaction_is_evaluated_at_both_ends(layout: LayoutName) -> None:
+    config = await volume(layout)
+    async with acting(config, A, A) as fs:
+        await fs.write("/d/f", b"1")
+        await fs.makedirs("/d/closed")
+        await fs.makedirs("/d/s")
+
+    async with acting(config, B, B) as fs:
+        for source in ("/d/f", "/d/s"):
+            await refused(in_transaction(fs, "rename", source, "/d/closed/x"), "/d/closed")
+            await in_transaction(fs, "rename", source, "/d/moved")
+            await in_transaction(fs, "rename", "/d/moved", source)
+
+        async def into_new() -> None:
+            async with fs.transaction() as transaction:
+                await transaction.makedirs("/d/new")
+                await transaction.rename("/d/f", "/d/new/f")
+
+        await into_new()
+        assert (await fs.stat("/d/new/f")).attributes.uid == A
+
+
 # The trash
 
 
@@ -311,6 +359,44 @@ async def test_the_trash_gives_directories_back_to_their_owners(layout: LayoutNa
     async with acting(config, 0, 0) as fs:
         await fs.trash().set_retention(5)
         assert (await fs.trash().empty()).directories == 1
+
+
+# Objects
+
+
+async def test_a_multipart_upload_is_evaluated_when_it_begins_and_when_it_ends(
+    layout: LayoutName,
+) -> None:
+    config = await volume(layout)
+    async with acting(config, A, A) as fs:
+        await fs.write("/d/f", b"1")
+        await fs.makedirs("/d/own")
+    async with acting(config, B, B) as fs:
+        objects = ObjectStore(fs)
+        with pytest.raises(PermissionDeniedError):
+            await objects.create_upload("d", "f")
+        with pytest.raises(PermissionDeniedError):
+            await objects.create_upload("d", "own/new")
+        upload = await objects.create_upload("d", "new")
+        await objects.put_part(upload.id, 1, b"1")
+        async with acting(config, A, A) as own:
+            await own.set_attributes("/d", mode=0o755)
+            await own.delete("/d/own")
+    async with acting(config, B, B) as fs:
+        objects = ObjectStore(fs)
+        with pytest.raises(PermissionDeniedError):
+            await objects.complete_upload(upload.id)
+        assert not await fs.exists("/d/new")
+        with pytest.raises(PermissionDeniedError):
+            await objects.set_metadata("d", "f", "n", b"1")
+        with pytest.raises(PermissionDeniedError):
+            await objects.create_bucket("e")
+        with pytest.raises(PermissionDeniedError):
+            await objects.delete("d", "f")
+        assert await objects.read("d", "f") == b"1"
+    async with acting(config, A, A) as fs:
+        made = await ObjectStore(fs).complete_upload(upload.id)
+        assert made.attributes == Attributes(0o644, A, A)
 
 
 # What is not evaluated
@@ -377,6 +463,18 @@ async def test_directories_are_as_they_were_some_seconds_before(layout: LayoutNa
             await refused(opened.store.get("/d/f"), "/d")
     finally:
         await opened.close()
+
+
+@pytest.mark.layouts("tree")
+async def test_directories_are_not_trusted(layout: LayoutName) -> None:
+    config = await volume(layout)
+    trusting = acting(config, B, B).config
+    trusting = replace(trusting, tuning=replace(trusting.tuning, directory_trust=60.0))
+    async with acting(config, A, A) as own, S3kClient(config=trusting) as fs:
+        await own.write("/d/s/f", b"1")
+        assert await fs.read("/d/s/f") == b"1"
+        await own.set_attributes("/d", mode=0o700)
+        await refused(fs.read("/d/s/f"), "/d")
 
 
 async def test_what_the_client_changes_itself_is_seen_at_once(layout: LayoutName) -> None:
