@@ -21,6 +21,7 @@ from s3k_async.errors import (
 
 __all__ = [
     "MAX_BYTES",
+    "MAX_ID",
     "MAX_NAME",
     "NO_ATTRIBUTES",
     "AttributeChange",
@@ -34,7 +35,8 @@ so many, and the most extents, fit into a transaction of DynamoDB (4 MB)."""
 MAX_NAME: Final = 64
 """Maximum characters of the name of a metadata value (H3's limit)."""
 _MODE: Final = 0o7777
-_MAX_ID: Final = 2**32 - 2
+MAX_ID: Final = 2**32 - 2
+"""Greatest id of a user or group."""
 _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
@@ -65,7 +67,7 @@ class Attributes:
         if self.mode is not None and not 0 <= self.mode <= _MODE:
             raise InvalidArgumentError(f"the mode {self.mode} is not in 0 to 0o7777", path=path)
         for what, number in (("uid", self.uid), ("gid", self.gid)):
-            if number is not None and not 0 <= number <= _MAX_ID:
+            if number is not None and not 0 <= number <= MAX_ID:
                 raise InvalidArgumentError(f"the {what} {number} is out of range", path=path)
         for name in self.metadata:
             check_name(name, path)

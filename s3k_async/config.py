@@ -82,6 +82,11 @@ class Tuning:
     have the same."""
     cache_writes: bool = False
     """Whether content that is written by one request is added to the cache."""
+    uid: int | None = None
+    """User for whom the client acts in a volume that evaluates permissions; 0 is the superuser.
+    None: the effective user of the process that opens the client."""
+    gids: tuple[int, ...] | None = None
+    """Groups of that user, the group of new entries first; None: those of the process."""
 
 
 @dataclass(frozen=True, slots=True)

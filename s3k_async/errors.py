@@ -383,7 +383,7 @@ class ReadOnlyVolumeError(S3kError, PermissionError):
 
 
 class PermissionDeniedError(S3kError, PermissionError):
-    """The service or the operating system denied access."""
+    """The service, the operating system or the permissions of an entry denied access."""
 
     code = "permission_denied"
     default_errno = errno.EACCES

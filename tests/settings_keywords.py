@@ -21,6 +21,7 @@ TYPES: Final[dict[OptionType, str]] = {
     "text": "str",
     "path": "str | os.PathLike[str]",
     "integer": "int",
+    "integers": "Sequence[int] | str",
     "number": "float",
     "size": "int | str",
     "boolean": "bool",
@@ -42,6 +43,7 @@ Generated from the table of options by `python -m tests.settings_keywords`; not 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 from s3k_async.config import LogMode, Secret

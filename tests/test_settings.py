@@ -465,6 +465,7 @@ VALUES: dict[str, Any] = {
     "text": "eu-north-1",
     "path": "/etc/ca.pem",
     "integer": 7,
+    "integers": "7,8",
     "number": 2.5,
     "size": 4096,
     "boolean": False,
@@ -487,7 +488,7 @@ def given_for(option: Option) -> dict[str, Any]:
 
 def arrived(option: Option, config: VolumeConfig) -> dict[str, tuple[Any, Any]]:
     """What the configuration says wherever the option matters, and what it should say."""
-    wanted = Secret("hush") if option.type == "secret" else VALUES[option.type]
+    wanted = {"secret": Secret("hush"), "integers": (7, 8)}.get(option.type, VALUES[option.type])
     parts = {"table": table_of(config).aws, "data": data_of(config).aws, "log": log_of(config).aws}
     if option.scope == "service":
         values = {part: getattr(aws, option.stem) for part, aws in parts.items()}

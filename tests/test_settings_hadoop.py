@@ -76,6 +76,17 @@ def test_the_kind_can_be_said() -> None:
         opened({**LEAST, "fs.s3k.volume.kind.data": "old"})
 
 
+def test_an_identity_can_be_said() -> None:
+    keys = {"fs.s3k.client.uid.data": "1000", "fs.s3k.client.gids.data": "5, 6"}
+    tuning = opened({**LEAST, **keys}).tuning
+    assert (tuning.uid, tuning.gids) == (1000, (5, 6))
+    assert (opened(LEAST).tuning.uid, opened(LEAST).tuning.gids) == (None, None)
+    assert opened({**LEAST, **keys}, uid=7).tuning.uid == 7
+    for wrong in ("5,,6", "a", "-1", "5,4294967295"):
+        with pytest.raises(ConfigError, match=r"fs\.s3k\.client\.gids\.data"):
+            opened({**LEAST, "fs.s3k.client.gids.data": wrong})
+
+
 def test_a_place_given_otherwise_does_not_make_a_table_native() -> None:
     """The mapping says that S3-FileSystem 1.0 has a volume of this name, whatever else is given."""
     assert opened(LEAST, table="data-meta", bucket="data").kind is None

@@ -42,10 +42,9 @@ from s3k_async.errors import (
     PathNotFoundError,
     UnsupportedError,
 )
-from s3k_async.files.edits import need_extents
+from s3k_async.files.edits import need_extents, require_changeable
 from s3k_async.files.open_files import FileWriter, check_mode
 from s3k_async.model import ROOT, Entry, FileStatus
-from s3k_async.storage.extents import extents_of
 
 __all__ = ["S3kFileSystem"]
 
@@ -493,8 +492,9 @@ class S3kFileSystem(UpdatableFileSystem):
         if self._collected is not None:
             raise UnsupportedError("a transaction cannot change files in place", path=path)
         entry = await self._entry(path)
-        need_extents(volume_of(await self._client()), entry.path)
-        extents_of(entry.content, entry.id)
+        volume = volume_of(await self._client())
+        need_extents(volume, entry.path)
+        require_changeable(volume, entry)
         return entry
 
     # Blocking forms

@@ -132,7 +132,8 @@ class Together:
         await self._transaction.makedirs(path)
 
     async def copy(self, source: str, target: str) -> None:
-        entry = readable(await existing(volume_of(self._client).store, source))
+        store = volume_of(self._client).store
+        entry = readable(store, await existing(store, source))
         writer = await self.open(target, "wb")
         await copy_into(writer, reader_of(self._client, entry))
         await writer.close()

@@ -23,10 +23,11 @@ from s3k_async.errors import (
     NotDirectoryError,
     PathNotFoundError,
 )
-from s3k_async.files.file_ranges import LOOKS, need_readable, read_span
+from s3k_async.files.file_ranges import LOOKS, read_span, require_readable
 from s3k_async.files.open_files import FileReader, FileWriter
 from s3k_async.listing.listings import pages_of
 from s3k_async.model import ROOT, Entry, FileStatus
+from s3k_async.namespace.directories import DirectoryStore
 
 __all__ = [
     "GAP",
@@ -219,12 +220,12 @@ def _deepest(pattern: str, maxdepth: int | None) -> int | None:
     return pattern[: pattern.index("**")].count("/") + maxdepth - 1
 
 
-def readable(entry: Entry) -> Entry:
+def readable(store: DirectoryStore, entry: Entry) -> Entry:
     """The entry of a readable file. Raises PathNotFoundError (not published yet),
-    IsDirectoryError."""
+    IsDirectoryError, PermissionDeniedError."""
     if entry.is_reservation:
         raise PathNotFoundError("no such file yet: it is being written", path=entry.path)
-    need_readable(entry)
+    require_readable(store, entry)
     return entry
 
 
@@ -240,12 +241,12 @@ async def read_ranges(
     IsDirectoryError, DataMissingError, CorruptDataError.
     """
     volume = volume_of(client)
-    entry = readable(await volume.store.lookup(path))
+    entry = readable(volume.store, await volume.store.lookup(path))
     for _ in range(LOOKS):
         try:
             return await _read_ranges(client, entry, ranges, gap)
         except (CorruptDataError, DataMissingError):
-            gone, entry = entry, readable(await volume.store.lookup(path))
+            gone, entry = entry, readable(volume.store, await volume.store.lookup(path))
             if entry.content == gone.content:
                 raise
     return await _read_ranges(client, entry, ranges, gap)

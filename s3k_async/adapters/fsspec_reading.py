@@ -342,7 +342,8 @@ class ReadableFileSystem(VolumeFileSystem):
     async def _entry(self, path: str) -> Entry:
         volume = volume_of(await self._client())
         with volume.calls.running():
-            return looking.readable(await volume.store.lookup(self._strip_protocol(path)))
+            store = volume.store
+            return looking.readable(store, await store.lookup(self._strip_protocol(path)))
 
     async def fetch_span(self, entry: Entry, start: int, end: int) -> bytes:
         volume = volume_of(await self._client())

@@ -155,4 +155,5 @@ async def download_into(client: S3kClient, source: str, file: Any, callback: Any
 
 @call
 async def _opened(client: S3kClient, source: str) -> FileReader:
-    return reader_of(client, readable(await volume_of(client).store.lookup(source)))
+    store = volume_of(client).store
+    return reader_of(client, readable(store, await store.lookup(source)))

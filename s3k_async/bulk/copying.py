@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
@@ -17,12 +18,14 @@ from s3k_async.errors import (
     RenameIntoSelfError,
     S3kError,
 )
-from s3k_async.files.file_ranges import LOOKS, naming_file, need_readable
+from s3k_async.files.file_ranges import LOOKS, naming_file, require_readable
 from s3k_async.model import ROOT, ChangeResult, Content, Entry
+from s3k_async.namespace.access_control import CheckedReads
 from s3k_async.namespace.attribute_changes import change_attributes
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.ordered_walk import walk
 from s3k_async.namespace.store import WriteTarget
+from s3k_async.permissions import DIRECTORY_MODE, Ownership
 from s3k_async.volumes.volume import Volume
 
 __all__ = ["copied", "copy"]
@@ -46,7 +49,7 @@ async def copy(
     with destination.calls.running():
         entry = await existing(origin.store, source)
         if not entry.is_dir:
-            need_readable(entry)
+            require_readable(origin.store, entry)
             upload = copied(origin, entry, destination)
             tally.add(
                 await publish_new(
@@ -76,10 +79,17 @@ async def copy(
 
 
 def _attributes(entry: Entry, destination: Volume) -> Attributes | None:
-    """The attributes of a copy: those of the original, except read-only, if the volume has any."""
+    """The attributes of a copy: those of the original, except read-only, if the volume has any.
+    In a volume with permissions the copy belongs to the identity, and has the mode of the original
+    without the bits of the umask, and without those above the permission bits, as by `cp`; a
+    directory allows its owner everything, so that it can be filled."""
     if not destination.record.attributes:
         return None
-    return replace(Attributes.from_json(entry.attributes), read_only=False)
+    attributes = replace(Attributes.from_json(entry.attributes), read_only=False)
+    if not destination.store.access.is_evaluated:
+        return attributes
+    mode = Ownership.of(entry).mode & DIRECTORY_MODE | (stat.S_IRWXU if entry.is_dir else 0)
+    return replace(attributes, mode=mode, uid=None, gid=None)
 
 
 async def _directory(
@@ -92,8 +102,13 @@ async def _directory(
     made = await store.make_directory(target, exist_ok=exist_ok, attributes=wanted)
     if attributes is None or wanted in ("", made.attributes):
         return made
-    store.refuse_read_only(made)
     change = replace(AttributeChange.to(attributes), read_only=None)
+    if store.access.is_evaluated:
+        # An existing directory keeps its owner and mode, and a new one has those of the copy.
+        change = AttributeChange(metadata=attributes.metadata)
+        if Attributes.from_json(made.attributes).metadata == attributes.metadata:
+            return made
+    store.refuse_read_only(made)
     return await change_attributes(store, target, change)
 
 
@@ -119,7 +134,7 @@ def copied(origin: Volume, entry: Entry, destination: Volume) -> Upload:
 async def _copied_version(
     origin: Volume, entry: Entry, destination: Volume, at: WriteTarget
 ) -> Content:
-    need_readable(entry)
+    require_readable(origin.store, entry)
     with naming_file(entry):
         return await destination.storage.copy_from(origin.storage, entry.content, at.object_id)
 
@@ -147,7 +162,8 @@ class _TreeCopy:
     async def files(self) -> AsyncGenerator[NewFile, None]:
         """The files. Directories are created before those in them are returned."""
         skip = len(self._top.path.rstrip("/")) + 1
-        async for page in walk(self._origin.store, self._origin.store.keys.directory(self._top)):
+        top = CheckedReads(self._origin.store, self._top)
+        async for page in walk(top, self._origin.store.keys.directory(self._top)):
             placed: list[tuple[Entry, str]] = []
             for entry in page:
                 if entry.is_reservation:

@@ -107,7 +107,7 @@ async def _kept(volume: Volume, name: str, lost: Sequence[IndexedEntry]) -> set[
 async def _moved(volume: Volume, kept: Collection[str]) -> dict[str, Entry]:
     """The entries of these entry keys that a listing finds, by entry key: with their paths they are
     indexed anew. Those in the trash are not found."""
-    store = volume.store
+    store = volume.store.unrestricted()
     found: dict[str, Entry] = {}
     async for page in Listing(recursive=True).pages(store, ROOT):
         for entry in page:
@@ -115,6 +115,8 @@ async def _moved(volume: Volume, kept: Collection[str]) -> dict[str, Entry]:
                 found[entry.entry_key] = entry
     with suppress(PermissionDeniedError):
         await store.metadata_index.add_entries(found.values())
+    if volume.store.access.is_enforced:
+        await volume.store.get_many([entry.path for entry in found.values()])
     return found
 
 

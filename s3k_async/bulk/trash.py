@@ -21,6 +21,7 @@ from s3k_async.model import (
 )
 from s3k_async.namespace.addresses import Path
 from s3k_async.namespace.layout import TrashStore
+from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn.volume_record import change_trash_retention, read_trash_retention
 from s3k_async.volumes.volume import Volume
 
@@ -141,6 +142,7 @@ class Trash:
         """
         volume = self._volume()
         volume.store.require_writable(ROOT)
+        volume.store.access.require_owner(ROOT_ENTRY, "change the retention of the trash")
         where = volume.config.table.label
         return await change_trash_retention(
             volume.items, volume.record, seconds, where, runtime=volume.store.runtime

@@ -206,6 +206,9 @@ def _begin(ctx: click.Context, is_setting: Callable[[str], bool]) -> None:
             )
 
 
+_METAVARS: Final = {"integers": "INTEGER,..."}
+
+
 def _flag(option: Option, *, hidden: bool) -> click.Option:
     def keep(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
         if value is None:
@@ -222,7 +225,7 @@ def _flag(option: Option, *, hidden: bool) -> click.Option:
         invocation.settings[option.name] = setting
         invocation.flags.add(str(option.flag))
 
-    metavar = "|".join(option.choices) or option.type.upper()
+    metavar = "|".join(option.choices) or _METAVARS.get(option.type, option.type.upper())
     return click.Option(
         [str(option.flag), f"setting_{option.name}"],
         metavar=metavar,

@@ -33,7 +33,7 @@ from s3k_async.errors import (
     S3kError,
     UnsupportedError,
 )
-from s3k_async.files.file_ranges import need_readable
+from s3k_async.files.file_ranges import need_readable, require_readable
 from s3k_async.files.open_files import FileWriter, bytes_of, drop_unpublished, open_writer
 from s3k_async.model import ChangeResult, Content, Entry
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
@@ -41,6 +41,7 @@ from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.multi_path_commit import commit_mutations
 from s3k_async.namespace.mutations import Remove, WriteFile
 from s3k_async.namespace.store import WriteTarget
+from s3k_async.permissions import WRITE
 from s3k_async.storage.extents import (
     Extent,
     content_of,
@@ -69,6 +70,7 @@ __all__ = [
     "need_range",
     "open_appender",
     "publish_range",
+    "require_changeable",
     "truncate",
     "write_range",
     "write_ranges",
@@ -125,7 +127,7 @@ async def open_appender(volume: Callable[[], Volume], path: str) -> FileWriter:
         current = await opened.store.get(path, trusting=True)
         if current is not None:
             need_readable(current)
-            extents_of(current.content, current.id)
+            require_changeable(opened, current)
             lease_ms = opened.store.target(path, current).lease_ms
             upload = opened.storage.writer(current.id)
             return FileAppender(volume, replace(current, lease_ms=lease_ms), upload)
@@ -261,8 +263,11 @@ async def concat(volume: Volume, path: str, sources: Sequence[str]) -> ChangeRes
     race = ConflictBackoff(volume.store)
     while True:
         entry, *others = [await existing(volume.store, each) for each in (path, *sources)]
-        for each in (entry, *others):
-            need_readable(each)
+        need_readable(entry)
+        volume.store.access.require(entry, WRITE)
+        for each in others:
+            require_readable(volume.store, each)
+            await volume.store.access.permit_removal(each)
         done = ChangeResult(files=len(others), bytes=sum(each.size for each in others))
         if not others:
             return done
@@ -331,6 +336,13 @@ async def compacted(
     except S3kError:
         await made.drop(ConflictError("nothing was published", path=path))
         raise
+
+
+def require_changeable(volume: Volume, entry: Entry) -> None:
+    """Raise UnsupportedError for an adopted file, which cannot be changed in place, and
+    PermissionDeniedError if the identity may not write it."""
+    volume.store.access.require(entry, WRITE)
+    extents_of(entry.content, entry.id)
 
 
 def need_extents(volume: Volume, path: str) -> None:

@@ -20,6 +20,8 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.model import Content, Entry, FileStatus
+from s3k_async.namespace.directories import DirectoryStore
+from s3k_async.permissions import READ
 from s3k_async.storage.physical import PhysicalStorage, is_uri
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 from s3k_async.volumes.volume import Volume
@@ -46,6 +48,7 @@ __all__ = [
     "read_span_into",
     "read_spans",
     "read_version",
+    "require_readable",
 ]
 
 Check: TypeAlias = Callable[[int, Buffer], None]
@@ -80,6 +83,13 @@ def need_readable(entry: Entry) -> None:
         raise UncommittedFileError(
             "the file is being written: its bytes are not durable yet", path=entry.path
         )
+
+
+def require_readable(store: DirectoryStore, entry: Entry) -> None:
+    """As `need_readable`, for a caller that is about to read the bytes: raise PermissionDeniedError
+    as well if the identity may not."""
+    need_readable(entry)
+    store.access.require(entry, READ)
 
 
 class SequentialCheck:
@@ -312,7 +322,7 @@ async def read_spans(
     with_cache = volume.storage.cache is not None
     for _ in range(LOOKS):
         entry = await volume.store.lookup(path)
-        need_readable(entry)
+        require_readable(volume.store, entry)
         if gone is not None and entry.content == seen:
             if not with_cache:
                 break
@@ -352,7 +362,7 @@ async def read_version(volume: Volume, entry: Entry) -> bytes | None:
 
     Raises IsDirectoryError, UncommittedFileError, CorruptDataError.
     """
-    need_readable(entry)
+    require_readable(volume.store, entry)
     try:
         return await read_span(volume.storage, entry, 0, entry.size)
     except DataMissingError:

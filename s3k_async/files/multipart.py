@@ -31,7 +31,7 @@ from s3k_async.errors import (
     UploadNotFoundError,
 )
 from s3k_async.files.edits import LARGEST_FILE, compacted
-from s3k_async.files.file_ranges import need_readable
+from s3k_async.files.file_ranges import require_readable
 from s3k_async.files.open_files import bytes_of, drop_unpublished
 from s3k_async.model import ROOT, Content, Entry
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
@@ -98,6 +98,9 @@ async def create_upload(
         raise InvalidArgumentError(
             f"the lifetime of an upload is a number of seconds, not {lifetime!r}", path=path
         )
+    access = volume.store.access
+    if access.is_enforced:  # again when it is completed, but no part shall be stored in vain
+        await access.permit_write(path, await volume.store.get(path))
     return await _records(volume).create(path, int(lifetime * 1000))
 
 
@@ -160,7 +163,7 @@ async def copy_part(
             raise ArgumentTypeError("offset and size are numbers of bytes", path=path)
     need_uploads(volume, path)
     entry = await existing(volume.store, path)
-    need_readable(entry)
+    require_readable(volume.store, entry)
     end = entry.size if size is None else offset + size
     if not 0 <= offset <= end <= entry.size:
         raise InvalidArgumentError(

@@ -45,8 +45,8 @@ from s3k_async.files.file_ranges import (
     fetch_into,
     fetch_range_into,
     fetch_span,
-    need_readable,
     read_span,
+    require_readable,
 )
 from s3k_async.model import Content, Entry, FileStatus, status_of
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
@@ -206,7 +206,7 @@ async def open_reader(volume: Callable[[], Volume], path: str) -> FileReader:
 async def checksum(volume: Volume, path: str) -> str:
     """The recorded checksum of a file, or one computed now."""
     entry = await volume.store.lookup(path)
-    need_readable(entry)
+    require_readable(volume.store, entry)
     if entry.checksum:
         return entry.checksum
     digest = Xxh3_128()
@@ -284,7 +284,7 @@ class FileReader:
     mode = "rb"
 
     def __init__(self, volume: Callable[[], Volume], entry: Entry) -> None:
-        need_readable(entry)
+        require_readable(volume().store, entry)
         self._volume = volume
         self._entry = entry
         self._position = 0

@@ -10,11 +10,12 @@ from datetime import datetime
 from urllib.parse import unquote
 
 from s3k_async.errors import UnsupportedError
-from s3k_async.files.file_ranges import need_readable
+from s3k_async.files.file_ranges import require_readable
 from s3k_async.listing.hive_partitions import partition_values
 from s3k_async.listing.listings import Listing
 from s3k_async.model import FileStatus, utc
 from s3k_async.namespace.entry_reader import existing
+from s3k_async.permissions import READ
 from s3k_async.storage.extents import has_extents
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.volumes.volume import Volume
@@ -48,7 +49,7 @@ class PhysicalFile:
 async def physical_path(volume: Volume, path: str) -> str:
     """The URI of a file's bytes."""
     entry = await existing(volume.store, path)
-    need_readable(entry)
+    require_readable(volume.store, entry)
     return _uri(volume.storage, path, entry.physical)
 
 
@@ -60,6 +61,9 @@ async def physical_pages(
     async with aclosing(listing.pages(volume.store, top)) as pages:
         async for page in pages:
             known: dict[str, dict[str, str | None]] = {}
+            if volume.store.access.is_enforced:
+                for entry in page.files():
+                    volume.store.access.require(entry, READ)
             files = [
                 _file(volume.storage, status, top, known)
                 for status in page.files().statuses()

@@ -131,7 +131,7 @@ async def _compare(old: Volume, new: Volume, done: Retirement) -> None:
             files = [entry for entry in page if not entry.is_dir]
             done.reservations += sum(not entry.committed for entry in files)
             files = [entry for entry in files if entry.committed]
-            there = await new.store.get_many([entry.path for entry in files])
+            there = await new.store.unrestricted().get_many([entry.path for entry in files])
             done.differing += [
                 entry.path
                 for entry, found in zip(files, there, strict=True)

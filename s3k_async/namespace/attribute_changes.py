@@ -40,6 +40,7 @@ async def change_attributes(
             raise UncommittedFileError("the file is being written", path=path)
         attributes = change.of(Attributes.from_json(entry.attributes), path).to_json()
         time = entry.mtime_ms if mtime_ms is None else mtime_ms
+        store.access.permit_change(entry, replace(entry, attributes=attributes, mtime_ms=time))
         if time != entry.mtime_ms:
             store.refuse_read_only(entry)
         if (attributes, time) == (entry.attributes, entry.mtime_ms):
@@ -52,9 +53,12 @@ async def change_attributes(
             operation=store.runtime.uuid(),
         )
         try:
-            return await _write(store, entry, after, chain)
+            changed = await _write(store, entry, after, chain)
         except ConflictError as error:
             await race.lost(error)
+        else:
+            store.access.note(path, changed)
+            return changed
 
 
 async def change_pair(
@@ -85,6 +89,8 @@ async def change_pair(
             )
             for entry, attributes in zip((one, two), changed, strict=True)
         ]
+        for before, after in pair:
+            store.access.permit_change(before, after)
         if all(before.attributes == after.attributes for before, after in pair):
             return one, two
         try:

@@ -102,7 +102,7 @@ class BulkChange:
         for _ in range(ROUNDS):
             work = await self._resolved(work)
             if self._named:
-                work = self._without_read_only(work)
+                work = await self._permitted(self._without_read_only(work))
             if len(work) > 0:
                 await self._page(work)
             changed, self._changed = self._changed, []
@@ -149,6 +149,21 @@ class BulkChange:
         if not refused:
             return entries
         return entries.take([place for place in range(len(entries)) if place not in refused])
+
+    async def _permitted(self, entries: Entries) -> Entries:
+        """The entries that the identity may remove."""
+        access = self._store.access
+        if not access.is_enforced:
+            return entries
+        kept = []
+        for place, entry in enumerate(entries):
+            try:
+                await access.permit_removal(entry)
+            except PermissionDeniedError as error:
+                self._fail(entry.path, error)
+            else:
+                kept.append(place)
+        return entries.take(kept)
 
     async def _page(self, entries: Entries) -> None:
         plan = self._plan(entries)

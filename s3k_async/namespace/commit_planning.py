@@ -35,6 +35,7 @@ from s3k_async.namespace.mutations import (
 )
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation, OperationKind
+from s3k_async.permissions import WRITE
 from s3k_async.table.keys import Directory
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn.lease import require_unexpired
@@ -80,6 +81,7 @@ async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitP
         elif isinstance(mutation, Remove):
             evaluation.remove(mutation)
     evaluation.require_places()
+    await evaluation.require_permissions()
     return evaluation.plan
 
 
@@ -268,7 +270,9 @@ class _Evaluation:
         )
         # A file that is overwritten keeps its attributes, also as another object.
         keeps = current is not None and not self._is_replaced(path)
-        base = replace(base, attributes=current.attributes if current and keeps else "")
+        if current is not None:
+            new = self._store.access.attributes_of_new("", path, is_dir=False)
+            base = replace(base, attributes=current.attributes if keeps else new)
         after = base.with_content(
             mutation.content, mtime_ms=self._now, operation=self._store.runtime.uuid()
         )
@@ -383,6 +387,51 @@ class _Evaluation:
                 if place not in plan.changes and place not in found:
                     found[place] = self._in_place(place)
         plan.required, plan.above = list(required.values()), list(above.values())
+
+    async def require_permissions(self) -> None:
+        """Check what the identity may do, by the change of each path. Of a directory that is
+        replaced, the removal counts, and not what the transaction puts there."""
+        access, changes = self._store.access, self.plan.changes
+        if not access.is_enforced:
+            return
+        trees = {each.source.path for each in self.plan.subtrees if self._removes_tree(each)}
+        for path in sorted(trees | self._replaced):
+            entry = changes[path].before if path in changes else self._found[path]
+            if entry is not None and entry.is_dir and not self._is_replaced_above(path):
+                await access.permit_tree_removal(entry)
+        for path, change in changes.items():
+            if path not in trees and not self._is_replaced(path):
+                await self._require_permission(change)
+
+    @staticmethod
+    def _removes_tree(subtree: SubtreeMutation) -> bool:
+        return not subtree.target and not subtree.must_be_empty
+
+    def _is_replaced_above(self, path: str) -> bool:
+        return not self._replaced.isdisjoint(_native.ancestors(path))
+
+    async def _require_permission(self, change: Change) -> None:
+        access, before, after = self._store.access, change.before, change.after
+        if after is None:
+            assert before is not None
+            await access.permit_removal(before)
+        elif before is None:
+            if _native.split(change.path)[0] not in self._made():
+                await access.permit_creation(change.path)
+        elif before.id == after.id:
+            access.permit_change(before, after)
+        elif change.operations[0].kind == "rename":
+            await access.permit_removal(before)
+        else:
+            access.require(before, WRITE)
+
+    def _made(self) -> set[str]:
+        """The directories that the transaction creates, which belong to the identity."""
+        return {
+            path
+            for path, change in self.plan.changes.items()
+            if change.operations and change.operations[0].kind == "create"
+        }
 
     def _in_place(self, path: str) -> Directory:
         """The directory at a path. Raises ObstructedError if it is not in the directory that was

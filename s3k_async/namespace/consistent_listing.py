@@ -20,6 +20,7 @@ from s3k_async._native import Entries
 from s3k_async.backends.ports.items import OPERATION, Item
 from s3k_async.errors import BusyError
 from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.access_control import SeenDirectories
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.directories import DirectoryStore
 from s3k_async.namespace.layout import LocatedEntry
@@ -89,6 +90,7 @@ class SnapshotView:
         self._listed: dict[str, Directory] = {}
         """By directory key."""
         self._directories: list[Entries] = []
+        self._seen = SeenDirectories(store.access)
         self.removed: Sequence[Entry] = ()
         """Directories whose removals must end before the next attempt; set by `is_unchanged`."""
         self._contradictory = False
@@ -203,6 +205,7 @@ class SnapshotView:
             self._complete[listed] = pages
 
     def _note(self, found: Sequence[LocatedEntry]) -> None:
+        self._seen.add(self.keys, (each.entry for each in found if each.entry is not None))
         if not self._watched:
             return
         for located in found:
@@ -212,6 +215,7 @@ class SnapshotView:
                 self._contradictory |= self._above.setdefault(directory.entry_key, place) != place
 
     def _list(self, directory: Directory) -> None:
+        self._seen.require(directory)
         if self._watched:
             # In layout `tree` one that was moved meanwhile may be in the listings of two others.
             self._contradictory |= self._listed.setdefault(directory.key, directory) != directory
@@ -225,6 +229,7 @@ class SnapshotView:
 
     def _visit(self, page: Entries) -> None:
         self._count(len(page))
+        self._seen.add_page(self.keys, page)
         if self._watched and (directories := page.directories()):
             self._directories.append(directories)
 

@@ -42,11 +42,13 @@ from s3k_async.errors import (
     S3kError,
 )
 from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.access_control import AccessControl
 from s3k_async.namespace.entry_reader import EntryReader
 from s3k_async.namespace.layout import Chain, Layout
 from s3k_async.namespace.metadata_index import MetadataIndex
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.log_writer import OperationLog
+from s3k_async.permissions import NO_OWNER, SUPERUSER, Identity, Ownership
 from s3k_async.table.codec import NEXT, from_item, to_item, unchanged
 from s3k_async.table.keys import ROOT_KEY, Directory, KeyScheme
 from s3k_async.txn.executor import Withheld
@@ -84,8 +86,13 @@ class DirectoryStore(EntryReader):
         layout: Callable[[Self], Layout],
         *,
         read_only: bool = False,
+        identity: Identity | None = None,
+        root: Ownership = NO_OWNER,
     ) -> None:
+        """`identity`: whom the client acts for, in a volume that evaluates permissions. `root`: the
+        owner of its root."""
         super().__init__(items, keys)
+        self.access = AccessControl(self, identity, root)
         self.metadata_index = MetadataIndex(items, runtime)
         self.changes = LoggedWriter(log, runtime, self.metadata_index)
         self.transactions = TransactionRecords(items, runtime)
@@ -95,6 +102,8 @@ class DirectoryStore(EntryReader):
         self.root_has_record = False
         """Whether the record that indicates changes in the root is known to exist."""
         self.layout = layout(self)
+        self._make_layout = layout
+        self._root = root
         self.resolver = IntentResolver(
             self, self.transactions, runtime, tuning.busy_timeout, self.layout.end_trees
         )
@@ -108,6 +117,23 @@ class DirectoryStore(EntryReader):
                     "it is read-only: s3k attr --writable lets it be changed, moved and deleted",
                     path=entry.path,
                 )
+
+    def unrestricted(self) -> Self:
+        """A store of the same volume in which no permission is evaluated, for work that is not that
+        of the identity."""
+        if not self.access.is_enforced:
+            return self
+        return type(self)(
+            self.items,
+            self.keys,
+            self.changes.log,
+            self.runtime,
+            self.tuning,
+            self._make_layout,  # type: ignore[arg-type] # of a store of this type
+            read_only=self.read_only,
+            identity=replace(self.access.identity, uid=SUPERUSER),
+            root=self._root,
+        )
 
     def require_writable(self, path: str) -> None:
         """Raise ReadOnlyVolumeError if the volume is open for reading only."""
@@ -141,6 +167,7 @@ class DirectoryStore(EntryReader):
                     return self._seen(target)
             if not parents and len(chain) > 1 and chain[-2][1] is None:
                 raise PathNotFoundError("no such parent directory", path=chain[-2][0])
+            await self.access.permit_creation(path, chain)
             try:
                 return self._seen(await self.make_missing(chain, attributes=attributes))
             except ConditionFailedError as error:
@@ -158,7 +185,16 @@ class DirectoryStore(EntryReader):
     def new_directory(self, path: str, parent: Entry) -> Entry:
         """A new directory, created now."""
         now, operation = self.runtime.now_ms(), self.runtime.uuid()
-        made = Entry(path, True, self.runtime.uuid(), 1, now // 1000, now, operation=operation)
+        made = Entry(
+            path,
+            True,
+            self.runtime.uuid(),
+            1,
+            now // 1000,
+            now,
+            operation=operation,
+            attributes=self.access.attributes_of_new("", path, is_dir=True),
+        )
         return self.keys.placed(made, parent.id)
 
     async def make_missing(self, chain: Chain, *checks: Check, attributes: str = "") -> Entry:
@@ -167,7 +203,8 @@ class DirectoryStore(EntryReader):
         """
         made, bases = self.missing_directories(chain)
         if made and attributes:
-            made[-1] = replace(made[-1], attributes=attributes)
+            stored = self.access.attributes_of_new(attributes, made[-1].path, is_dir=True)
+            made[-1] = replace(made[-1], attributes=stored)
         since = self.runtime.monotonic()
         for base in bases:
             await self.resolve(base)
@@ -426,6 +463,7 @@ class DirectoryStore(EntryReader):
         """
         self.require_writable(entry.path)
         directory = self.keys.directory(entry)
+        await self.access.permit_removal(entry)
         await self.refuse_content(entry)
         async with self.transactions.hold("mark", entry.path) as txn:
             held = await self.hold_current(entry, txn, same=True)

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from s3k_async._core.concurrency import merge
 from s3k_async._native import Entries
-from s3k_async.errors import ItemFormatError, PathNotFoundError
+from s3k_async.errors import PathNotFoundError, S3kError
 from s3k_async.model import Entry
 from s3k_async.namespace.layout import Layout
 from s3k_async.namespace.ordered_walk import in_order
@@ -71,7 +71,7 @@ class EntryReader(StoredReader):
 
     def get_each(
         self, paths: Sequence[str], *, trusting: bool = False
-    ) -> _Read[list[Entry | ItemFormatError | None]]:
+    ) -> _Read[list[Entry | S3kError | None]]:
         """`Layout.get_each`."""
         return self.layout.get_each(paths, trusting=trusting)
 

@@ -57,8 +57,11 @@ async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
     fit = [path for path in paths if _fits(store, path, prepared)]
     try:
         found = await store.layout.prepare_many(fit)
-    except ItemFormatError:
-        # One damaged item must not fail all paths: each is read by itself.
+    except (ItemFormatError, PermissionDeniedError) as error:
+        if isinstance(error, PermissionDeniedError) and not store.access.is_enforced:
+            raise
+        # One damaged item, or directory without permission, must not fail all paths: each is read
+        # by itself.
         await _one_by_one(store, fit, prepared)
         return prepared
     prepared.update(found.errors)
@@ -71,7 +74,12 @@ async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
         elif entry is not None and entry.read_only:
             prepared[path] = _refusal(store, entry)
         else:
-            prepared[path] = store.target(path, entry, found.chains.get(path))
+            try:
+                await store.access.permit_write(path, entry)
+            except PermissionDeniedError as error:
+                prepared[path] = error
+            else:
+                prepared[path] = store.target(path, entry, found.chains.get(path))
     await _one_by_one(store, again, prepared)
     return prepared
 
@@ -155,10 +163,17 @@ class FileBatch:
         )
         entry = replace(changed, pending="") if changed.pending else changed
         if attributes is not None:
-            entry = replace(entry, attributes=attributes)
+            entry = replace(entry, attributes=self._attributes(attributes, path, current))
         operation = store.changes.operation("update", current, entry)
         put = Put(to_item(entry, store.keys), ABSENT if current is None else unchanged(current))
         self.files.append(_Publication(target, entry, operation, put))
+
+    def _attributes(self, given: str, path: str, current: Entry | None) -> str:
+        """The attributes of a file that is created or replaced with given ones."""
+        access = self.store.access
+        if current is None:
+            return access.attributes_of_new(given, path, is_dir=False)
+        return access.attributes_of_rewritten(given, current)
 
     async def publish(self) -> Published:
         """Publish the files that were added."""

@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 
 from s3k_async._native import Entries
 from s3k_async.backends.ports.items import Condition, Item, Put, Value
-from s3k_async.errors import ItemFormatError, S3kError
+from s3k_async.errors import S3kError
 from s3k_async.model import (
     ChangeResult,
     ChangeTally,
@@ -137,8 +137,9 @@ class Layout(Protocol):
 
     async def get_each(
         self, paths: Sequence[str], *, trusting: bool = False
-    ) -> list[Entry | ItemFormatError | None]:
-        """As `get_many`; for an invalid item the error takes the place of the entry."""
+    ) -> list[Entry | S3kError | None]:
+        """As `get_many`; for an invalid item, or a path that the identity may not resolve, the
+        error takes the place of the entry."""
 
     async def locate(self, path: str, see: Seeing | None = None) -> LocatedEntry:
         """As `get`, with the directories that the place of the entry depends on."""

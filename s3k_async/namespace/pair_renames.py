@@ -17,7 +17,6 @@ from s3k_async._core.concurrency import run_all
 from s3k_async.backends.ports.items import MAX_TRANSACTION, Action
 from s3k_async.errors import (
     BusyError,
-    ItemFormatError,
     LogFormatError,
     PathExistsError,
     PathNotFoundError,
@@ -109,9 +108,9 @@ class PairRenames:
         """The pairs that, according to the reads, can be moved together with others."""
         wanted = list(dict.fromkeys(path for pair in pairs for path in _paths(pair)))
         found: dict[str, Entry | None] = {}
-        broken: dict[str, ItemFormatError] = {}
+        broken: dict[str, S3kError] = {}
         for path, entry in zip(wanted, await self._store.get_each(wanted), strict=True):
-            if isinstance(entry, ItemFormatError):
+            if isinstance(entry, S3kError):
                 broken[path] = entry
             else:
                 found[path] = entry
@@ -126,6 +125,10 @@ class PairRenames:
                 continue
             try:
                 move = self._move(pair, source, found)
+                if move is not None:
+                    await self._store.access.permit_move(
+                        move.source, pair.target, found[pair.target]
+                    )
             except S3kError as error:
                 self._fail(pair.source, error)
             else:

@@ -32,6 +32,7 @@ from s3k_async.namespace.conflict_backoff import ObstructedError
 from s3k_async.namespace.directories import DirectoryStore, require_directories
 from s3k_async.namespace.layout import ConfirmedChain
 from s3k_async.oplog.entries import Operation, OperationKind
+from s3k_async.permissions import WRITE
 from s3k_async.table.codec import from_item, to_item, unchanged
 from s3k_async.table.keys import Directory
 from s3k_async.txn.lease import Moment, expired, expiry_ms, require_unexpired
@@ -74,6 +75,7 @@ class MetadataStore(DirectoryStore):
                 break
             self.still_time(deadline, path)
             await (self.resolve(current) if current.pending else self.abandon(current))
+        await self.access.permit_write(path, current)
         self.refuse_read_only(current)
         return self.target(path, current, chain)
 
@@ -85,6 +87,7 @@ class MetadataStore(DirectoryStore):
         current, chain = await self.read_for_update(path)
         if current.is_dir:
             raise IsDirectoryError("a directory is at the path", path=path)
+        self.access.require(current, WRITE)
         self.refuse_read_only(current)
         return self.target(path, current, chain)
 
@@ -148,6 +151,7 @@ class MetadataStore(DirectoryStore):
             ctime=now // 1000,
             mtime_ms=now,
             directory="" if parent is None else self.keys.directory_of_entries(parent),
+            attributes=self.access.attributes_of_new("", path, is_dir=False),
         )
 
     async def publish(
@@ -250,6 +254,7 @@ class MetadataStore(DirectoryStore):
             parent, chain, replaced = await self._rename_target(
                 target, current.id, overwrite=overwrite
             )
+            await self.access.permit_move(current, target, replaced)
             moved = await self._move(
                 replace(current, pending=""),
                 target,
@@ -276,6 +281,7 @@ class MetadataStore(DirectoryStore):
         if entry.is_dir:
             raise IsDirectoryError("a directory is at the path", path=entry.path)
         if not anywhere:
+            await self.access.permit_removal(entry)
             self.refuse_read_only(entry)
         entry = replace(entry, pending="")
         delete = Delete(self.keys.of(entry), unchanged(entry))
@@ -326,7 +332,8 @@ class MetadataStore(DirectoryStore):
         parent = None if chain is None else chain.parent
         blank = self.new_file(target.path, target.object_id, parent)
         if attributes:
-            blank = replace(blank, attributes=attributes)
+            stored = self.access.attributes_of_new(attributes, target.path, is_dir=False)
+            blank = replace(blank, attributes=stored)
         if content is None:
             blank = replace(blank, physical=UNCOMMITTED, lease_ms=target.lease_ms)
         while True:
@@ -480,7 +487,8 @@ class MetadataStore(DirectoryStore):
             now = self.runtime.now_ms() if mtime_ms is None else mtime_ms
             entry = current.with_content(content, mtime_ms=now, operation=self.runtime.uuid())
             if attributes is not None:
-                entry = replace(entry, attributes=attributes)
+                stored = self.access.attributes_of_rewritten(attributes, current)
+                entry = replace(entry, attributes=stored)
             await self.changes.run(
                 [self.changes.operation("update", current, entry)],
                 lambda _: self._put(

@@ -20,11 +20,16 @@ from typing import Final
 from s3k_async.errors import ConfigError
 from s3k_async.settings.options import OPTIONS, Option, Setting, parse
 
-__all__ = ["CONTEXT_KEY", "KIND_KEY", "HadoopSettings", "read_hadoop"]
+__all__ = ["CONTEXT_KEY", "GIDS_KEY", "KIND_KEY", "UID_KEY", "HadoopSettings", "read_hadoop"]
 
 CONTEXT_KEY: Final = "fs.s3k.metastore.context.id"
 KIND_KEY: Final = "fs.s3k.volume.kind"
 """Key of this project, of scope bucket: `native` or `s3k-1.0`. Without it the table decides."""
+
+UID_KEY: Final = "fs.s3k.client.uid"
+"""Key of this project, of scope bucket: the user for whom the client acts."""
+GIDS_KEY: Final = "fs.s3k.client.gids"
+"""Key of this project, of scope bucket: the groups of that user, separated by commas."""
 
 _DYNAMO = "fs.s3k.metastore.dynamo"
 _OPLOG = "fs.s3k.operationlog.s3"
@@ -163,6 +168,8 @@ _PLAIN: Final[Mapping[str, tuple[str, bool, Callable[[str], object]]]] = {
     "table_max_connections": (f"{_DYNAMO}.max.http.conn", True, _same),
     "log_max_connections": (f"{_OPLOG}.max.http.conn", True, _same),
     "max_concurrency": ("fs.s3k.thread.pool.size", True, _same),
+    "uid": (UID_KEY, False, _same),
+    "gids": (GIDS_KEY, False, _same),
 }
 """Option: key, whether it has scope context, conversion of its text."""
 

@@ -6,6 +6,7 @@ Generated from the table of options by `python -m tests.settings_keywords`; not 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 from s3k_async.config import LogMode, Secret
@@ -331,3 +332,9 @@ class Settings(TypedDict, total=False):
 
     cache_writes: bool | None
     """Whether small content that is written is added to the cache."""
+
+    uid: int | None
+    """User for whom the client acts where permissions are evaluated; 0 is the superuser."""
+
+    gids: Sequence[int] | str | None
+    """Groups of that user, that of new entries first, separated by commas."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, get_args
 
+from s3k_async.attributes import MAX_ID
 from s3k_async.config import ENCRYPTIONS, LogMode, Secret
 from s3k_async.errors import ConfigError
 from s3k_async.model import HashName, LayoutName, VolumeKind
@@ -29,10 +30,10 @@ __all__ = [
 ]
 
 OptionType: TypeAlias = Literal[
-    "text", "path", "choice", "integer", "number", "size", "boolean", "secret"
+    "text", "path", "choice", "integer", "integers", "number", "size", "boolean", "secret"
 ]
 Scope: TypeAlias = Literal["volume", "service", "client"]
-Setting: TypeAlias = str | int | float | bool | Secret
+Setting: TypeAlias = str | int | float | bool | tuple[int, ...] | Secret
 
 PARTS: Final = ("table", "data", "log")
 """The three parts of a volume; an option of scope `service` exists once for all parts and once for
@@ -340,6 +341,22 @@ _CLIENT: Final = (
         "client",
         "Whether small content that is written is added to the cache.",
     ),
+    Option(
+        "uid",
+        "integer",
+        "client",
+        "User for whom the client acts where permissions are evaluated; 0 is the superuser.",
+        minimum=0,
+        maximum=MAX_ID,
+    ),
+    Option(
+        "gids",
+        "integers",
+        "client",
+        "Groups of that user, that of new entries first, separated by commas.",
+        minimum=0,
+        maximum=MAX_ID,
+    ),
 )
 
 
@@ -371,25 +388,29 @@ def parse(option: Option, value: object, source: str) -> Setting:
     except (ValueError, OverflowError):
         shown = "the value" if option.type == "secret" else repr(value)
         raise ConfigError(f"{source}: {shown} is not {_wanted(option)}") from None
-    if (
-        option.minimum is not None
-        and isinstance(result, int | float)
-        and not option.minimum <= result < math.inf
-    ):
+    for number in result if isinstance(result, tuple) else (result,):
+        _check_range(option, number, value, source)
+    return result
+
+
+def _check_range(option: Option, number: Setting, value: object, source: str) -> None:
+    if not isinstance(number, int | float):
+        return
+    if option.minimum is not None and not option.minimum <= number < math.inf:
         raise ConfigError(
             f"{source}: {value!r} is not {_wanted(option)} of at least {option.minimum}"
         )
-    if option.maximum is not None and isinstance(result, int | float) and result > option.maximum:
+    if option.maximum is not None and number > option.maximum:
         raise ConfigError(
             f"{source}: {value!r} is not {_wanted(option)} of at most {option.maximum}"
         )
-    return result
 
 
 def _wanted(option: Option) -> str:
     return {
         "choice": "one of " + ", ".join(option.choices),
         "integer": "a whole number",
+        "integers": "a list of whole numbers",
         "number": "a number",
         "size": "a size (bytes, or like 8MiB)",
         "boolean": "true or false",
@@ -403,6 +424,8 @@ def _typed(option: Option, value: object) -> Setting:
         raise ValueError  # noqa: TRY004 - the caller reports the expected type
     if option.type == "integer":
         return int(_text(value)) if isinstance(value, str) else _integer(value)
+    if option.type == "integers":
+        return _integers(value)
     if option.type == "number":
         return float(_text(value)) if isinstance(value, str) else float(_numeric(value))
     if option.type == "size":
@@ -433,6 +456,14 @@ def _integer(value: object) -> int:
     if number != int(number):
         raise ValueError
     return int(number)
+
+
+def _integers(value: object) -> tuple[int, ...]:
+    if isinstance(value, str):
+        return tuple(int(_text(each.strip())) for each in _text(value).split(","))
+    if not isinstance(value, list | tuple) or any(isinstance(each, bool) for each in value):
+        raise ValueError
+    return tuple(_integer(each) for each in value)
 
 
 def _size(text: str) -> int:

@@ -248,6 +248,7 @@ _DIRECTORIES = pa.schema([("id", pa.string()), ("entry_key", pa.string())])
 
 def _by_segments(job: JobRun, top: str) -> DataFrame:
     with opened(job.volume.driver) as (volume, _):
+        volume.store.access.require_superuser("scan the table; list it by directories", top)
         layout = volume.store.layout
         top_paths = layout.scanned_paths(())
         if top_paths is None:  # the keys contain the paths

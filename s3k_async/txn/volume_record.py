@@ -53,6 +53,7 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.model import DEFAULT_FEATURES, FEATURES, Feature, HashName, LayoutName, VolumeKind
+from s3k_async.permissions import DIRECTORY_MODE, NO_OWNER, Ownership
 from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.lease import expired
 
@@ -69,9 +70,11 @@ __all__ = [
     "LOCK_LEASE",
     "LOCK_PURPOSE",
     "LOCK_SUBJECT",
+    "PERMISSIONS",
     "PROTOCOL",
     "RECORD_KEY",
     "RETENTION",
+    "ROOT_OWNER",
     "SCOPE",
     "SCOPED",
     "STATE",
@@ -129,7 +132,9 @@ NEEDED: Final[Mapping[Feature, tuple[Feature, ...]]] = {
 set read-only, and permissions are attributes."""
 FLAGS: Final = frozenset({SCOPED, TREE, *FEATURES})
 """Features that this version supports. A record with any other is refused."""
-_IN_TAG: Final = {ATTRIBUTES: "attr", UPLOADS: "up", "permissions": "perm"}
+PERMISSIONS: Final = "permissions"
+"""The flag of a volume that evaluates mode bits (`namespace.access_control`)."""
+_IN_TAG: Final = {ATTRIBUTES: "attr", UPLOADS: "up", PERMISSIONS: "perm"}
 """Shorter names of flags in the table's tag, whose length is limited."""
 SCOPE: Final = "s3k-"
 """Prefix of scopes. S3-FileSystem 1.0 lists, and deletes, only keys that begin with a hexadecimal
@@ -141,6 +146,8 @@ TRASH_RETENTION: Final = 86_400
 """The retention of the trash unless a volume has another one, seconds."""
 RETENTION: Final = "trash_retention"
 """The field of the retention of the trash."""
+ROOT_OWNER: Final = "root_owner"
+"""The field of the owner of the root."""
 _LONGEST_RETENTION: Final = 10**10
 """Seconds; more than three hundred years."""
 _ATTEMPTS: Final = 10
@@ -190,6 +197,10 @@ class VolumeRecord:
     layout without a trash. The only field that can be changed while the volume is in use
     (`change_trash_retention`). Not in the tag."""
 
+    root_owner: str = field(default="", compare=False)
+    """`<uid>:<gid>` of the root in a volume that evaluates permissions; empty for the superuser.
+    Not in the tag."""
+
     @property
     def scope(self) -> str:
         """Prefix of every key of the volume in its data and log locations; empty for a volume
@@ -211,6 +222,19 @@ class VolumeRecord:
     def uploads(self) -> bool:
         """Whether there may be multipart uploads."""
         return UPLOADS in self.flags
+
+    @property
+    def permissions(self) -> bool:
+        """Whether mode bits are evaluated."""
+        return PERMISSIONS in self.flags
+
+    @property
+    def root(self) -> Ownership:
+        """Owner and mode of the root."""
+        if not self.root_owner:
+            return NO_OWNER
+        uid, _, gid = self.root_owner.partition(":")
+        return Ownership(int(uid), int(gid), DIRECTORY_MODE)
 
     @property
     def layout(self) -> LayoutName:
@@ -238,6 +262,8 @@ class VolumeRecord:
         }
         if self.layout == "tree" and self.trash_retention is not None:
             item[RETENTION] = self.trash_retention
+        if self.root_owner:
+            item[ROOT_OWNER] = self.root_owner
         return item
 
     @classmethod
@@ -246,7 +272,10 @@ class VolumeRecord:
         client, NotAVolumeError if it is damaged."""
         what = f"the volume record item of {where}"
         record = _checked({name: item.get(name) for name in _FIELDS}, what, where)
-        record = replace(record, epoch=str(item.get(LOCK_EPOCH, "")))
+        owner = str(item.get(ROOT_OWNER, ""))
+        if owner and not re.fullmatch(r"[0-9]{1,10}:[0-9]{1,10}", owner):
+            raise NotAVolumeError(f"{what} is damaged: {ROOT_OWNER} is {owner!r}", path=where)
+        record = replace(record, epoch=str(item.get(LOCK_EPOCH, "")), root_owner=owner)
         if record.trash_retention is None:
             return record
         retention = item.get(RETENTION, record.trash_retention)

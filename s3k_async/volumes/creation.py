@@ -21,9 +21,11 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.model import Feature, LayoutName
+from s3k_async.permissions import Identity
 from s3k_async.settings.locations import check_name, name_of_directory
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import (
+    PERMISSIONS,
     SCOPED,
     TRASH_RETENTION,
     TREE,
@@ -155,6 +157,7 @@ def _new_record(
     if not 1 <= count <= MAX_SUFFIX_COUNT:
         raise ConfigError(f"the suffix count is 1 to {MAX_SUFFIX_COUNT}, not {count}", path=where)
     layout = config.layout or (EMBEDDED_LAYOUT if home else DEFAULT_LAYOUT)
+    features = features_of(enable, without, where)
     mode = config.log_mode or "native"
     record = VolumeRecord(
         name=check_name(name),
@@ -168,12 +171,19 @@ def _new_record(
         flags=(
             SCOPED,
             *((TREE,) if layout == "tree" else ()),
-            *features_of(enable, without, where),
+            *features,
         ),
         trash_retention=_retention(config, layout, where),
+        root_owner=_creator(config) if PERMISSIONS in features else "",
     )
     record.to_tag()
     return record
+
+
+def _creator(config: VolumeConfig) -> str:
+    """The owner of the root: whom the caller acts for."""
+    creator = Identity.of(config.tuning.uid, config.tuning.gids)
+    return f"{creator.uid}:{creator.gid}"
 
 
 def _retention(config: VolumeConfig, layout: LayoutName, where: str) -> int | None:

@@ -28,6 +28,7 @@ from s3k_async.model import LayoutName
 from s3k_async.namespace.layout import Layout
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_writer import DisabledLog, NativeLog, OperationLog
+from s3k_async.permissions import NO_OWNER, Identity, Ownership
 from s3k_async.storage.cache_directory import CacheDirectory, CacheLimits
 from s3k_async.storage.cached_reads import CachedReads
 from s3k_async.storage.physical import PhysicalStorage
@@ -148,7 +149,16 @@ async def open_volume(
             log = NativeLog(log_blobs, runtime)
             stack.push_async_callback(log.close)
         keys = KeyScheme(record.name, record.suffix_count, record.hash, record.layout)
-        store = metadata_store(items, keys, log, runtime, config.tuning, read_only=not native)
+        store = metadata_store(
+            items,
+            keys,
+            log,
+            runtime,
+            config.tuning,
+            read_only=not native,
+            identity=identity_of(config, record),
+            root=record.root,
+        )
         blobs = place.below(record.scope)
         cache = await _read_cache(config, record, runtime, stack)
         storage = PhysicalStorage(
@@ -208,10 +218,30 @@ def metadata_store(
     tuning: Tuning,
     *,
     read_only: bool,
+    identity: Identity | None = None,
+    root: Ownership = NO_OWNER,
 ) -> MetadataStore:
-    """The metadata store of a volume in its layout."""
-    layout = LAYOUTS[keys.layout]
-    return MetadataStore(items, keys, log, runtime, tuning, layout, read_only=read_only)
+    """The metadata store of a volume in its layout; without an identity no permission is
+    evaluated."""
+    return MetadataStore(
+        items,
+        keys,
+        log,
+        runtime,
+        tuning,
+        LAYOUTS[keys.layout],
+        read_only=read_only,
+        identity=identity,
+        root=root,
+    )
+
+
+def identity_of(config: VolumeConfig, record: VolumeRecord) -> Identity | None:
+    """Whom a client acts for: the configured user, else that of this process; None in a volume that
+    does not evaluate permissions."""
+    if not record.permissions:
+        return None
+    return Identity.of(config.tuning.uid, config.tuning.gids)
 
 
 def recorded(config: VolumeConfig, record: VolumeRecord) -> VolumeConfig:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from tests.cli.conftest import Cli
 
 Tree = dict[str, bytes]
@@ -33,6 +37,29 @@ def test_a_read_only_file_is_kept(cli: Cli, small_tree: Tree) -> None:
         assert "s3k attr --writable" in cli.fails(5, *command).errors
     cli.ok("attr", "/top.txt", "--writable")
     cli.ok("rm", "/top.txt")
+
+
+def test_an_identity_is_given_by_flags_or_the_environment(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = str(tmp_path / "shared")
+    cli.ok("init", volume, "--enable", "permissions", "--uid", "1000", "--gids", "1000,5")
+    cli.ok("put", "-", f"{volume}:/f", "--uid", "1000", "--gids", "5", stdin=b"x")
+    shown = cli.ok("attr", f"{volume}:/f").out.splitlines()[1:]
+    assert shown == ["  gid: 5", "  mode: 0644", "  uid: 1000"]
+    refused = cli.fails(5, "--uid", "1001", "--gids", "5", "rm", f"{volume}:/f").errors
+    assert (
+        "cannot remove or rename /f: user 1001 has no permission to write and search /" in refused
+    )
+    assert "Traceback" not in refused
+    monkeypatch.setenv("S3K_UID", "1001")
+    assert "may not change the mode" in cli.fails(5, "attr", "--mode", "777", f"{volume}:/f").errors
+    monkeypatch.setenv("S3K_UID", "0")
+    cli.ok("attr", "--uid", "1001", f"{volume}:/f")
+    cli.ok("cat", f"{volume}:/f", "--uid", "1002")
+    cli.ok("attr", "--mode", "600", f"{volume}:/f")
+    assert "cannot read it" in cli.fails(5, "cat", f"{volume}:/f", "--uid", "1002").errors
+    assert "--gids" in cli.fails(2, "ls", volume, "--gids", "a").errors
 
 
 def test_refusals(cli: Cli, small_tree: Tree) -> None:

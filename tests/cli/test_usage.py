@@ -203,6 +203,7 @@ def shared_options() -> dict[str, str]:
 
     values = {
         "integer": "3",
+        "integers": "3,4",
         "number": "3",
         "size": "3",
         "boolean": "true",

@@ -20,6 +20,7 @@ from s3k_async.errors import (
     PathExistsError,
     PathNotFoundError,
     ResponseLostError,
+    S3kError,
     TransactionConflictError,
 )
 from s3k_async.layouts.tree.tree_parents import CONCLUSIVE_SECONDS
@@ -797,7 +798,7 @@ async def test_a_source_and_a_target_that_are_one_file_after_a_rename_are_read_a
         await rename_parent(other)
         get_each = client.store.get_each
 
-        async def of_two_moments(paths: Sequence[str]) -> Sequence[Entry | ItemFormatError | None]:
+        async def of_two_moments(paths: Sequence[str]) -> Sequence[Entry | S3kError | None]:
             found = await get_each(paths)
             return [source if path == "/a/b/old" else found[n] for n, path in enumerate(paths)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -10,10 +12,11 @@ import pytest
 
 from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import InvalidArgumentError, PathNotFoundError
-from s3k_async.spark import du, listing, listing_job
+from s3k_async.errors import InvalidArgumentError, PathNotFoundError, PermissionDeniedError
+from s3k_async.spark import delete_files, du, listing, listing_job
 from s3k_async.spark.runner import JobRun
 from s3k_async.table.stored_reader import ROOT_ENTRY
+from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.spark.places import embedded as embedded_place
 from tests.spark.places import five_levels
@@ -188,3 +191,33 @@ def test_what_cannot_be_listed(spark: SparkSession, volume: VolumeConfig) -> Non
         du(spark, volume, by="names")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError):
         du(spark, volume, depth=-1)
+
+
+@embedded
+def test_a_listing_is_that_of_the_identity(spark: SparkSession, new_volume: VolumeMaker) -> None:
+    """The tasks act for the identity of the configuration, which is shipped to them."""
+    config = new_volume()
+
+    def of(uid: int) -> VolumeConfig:
+        return replace(config, tuning=replace(config.tuning, uid=uid, gids=(uid,)))
+
+    asyncio.run(init_volume(of(1000), enable=["permissions"]))
+    with S3kSyncClient(config=of(1000)) as fs:
+        fs.write("/open/f", b"1")
+        fs.write("/closed/f", b"1")
+    shown = {"/open", "/open/f", "/closed", "/closed/f"}
+    found = listing(spark, of(1001), tasks=2).toArrow().column("path").to_pylist()
+    assert set(found) == shown
+    assert listing(spark, of(0), by="segments", tasks=2).count() == len(shown)
+    for by_segments in (listing, du):
+        with pytest.raises(PermissionDeniedError, match="only the superuser"):
+            by_segments(spark, of(1001), by="segments")
+    planned = listing(spark, of(1001), tasks=2)
+    with S3kSyncClient(config=of(1000)) as fs:
+        fs.set_attributes("/closed", mode=0o700)
+    with pytest.raises(Exception, match="user 1001 has no permission to read and search /closed"):
+        planned.count()
+    pairs = spark.createDataFrame([("/open/f",)], "path string")
+    done = delete_files(spark, of(1001), pairs, dry_run=False)
+    [row] = done.rows.collect()
+    assert (row["outcome"], row["error"]) == ("failed", "permission_denied")

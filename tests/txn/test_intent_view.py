@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.ports.items import Condition, Update
-from s3k_async.errors import BusyError, ItemFormatError
+from s3k_async.errors import BusyError, ItemFormatError, S3kError
 from s3k_async.model import Entry
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import NEXT
@@ -76,7 +76,7 @@ async def got_of_many(store: MetadataStore) -> Entry | None:
 
 async def got_each(store: MetadataStore) -> Entry | None:
     (found,) = await store.get_each(["/d/f"])
-    assert not isinstance(found, ItemFormatError)
+    assert not isinstance(found, S3kError)
     return found
 
 

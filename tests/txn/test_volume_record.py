@@ -34,6 +34,7 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.model import DEFAULT_FEATURES, Feature
+from s3k_async.permissions import Ownership
 from s3k_async.txn.volume_record import (
     FORMAT,
     PROTOCOL,
@@ -547,3 +548,14 @@ def test_the_features_of_a_new_volume(
 def test_features_that_contradict_each_other_are_refused(left_out: list[Feature]) -> None:
     with pytest.raises(InvalidArgumentError, match="cannot be left out of a volume with rules"):
         features_of(["rules"], left_out, "here")
+
+
+def test_the_owner_of_the_root_is_in_the_item_alone() -> None:
+    record = replace(RECORD, root_owner="1000:5")
+    assert VolumeRecord.from_item(record.to_item("op"), "table-1").root == Ownership(1000, 5, 0o755)
+    assert record.to_tag() == RECORD.to_tag()
+    assert RECORD.root == Ownership(0, 0, 0o755)
+    for damaged in ("1000", "a:b", ":", "1:2:3", "99999999999:0"):
+        item = {**record.to_item("op"), "root_owner": damaged}
+        with pytest.raises(NotAVolumeError, match="root_owner"):
+            VolumeRecord.from_item(item, "table-1")

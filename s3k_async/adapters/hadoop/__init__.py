@@ -7,7 +7,7 @@ listed, with its test, in `docs/hadoop-deviations.md`.
 from __future__ import annotations
 
 from s3k_async.adapters.hadoop.builders import CreateFlag, OpenFileBuilder, OutputStreamBuilder
-from s3k_async.adapters.hadoop.file_attributes import XAttrSetFlag
+from s3k_async.adapters.hadoop.file_attributes import FsAction, XAttrSetFlag
 from s3k_async.adapters.hadoop.filesystem import HadoopFileSystem, PathFilter
 from s3k_async.adapters.hadoop.status import (
     BlockLocation,
@@ -20,6 +20,7 @@ from s3k_async.adapters.hadoop.streams import HadoopInputStream, HadoopOutputStr
 __all__ = [
     "BlockLocation",
     "CreateFlag",
+    "FsAction",
     "HadoopContentSummary",
     "HadoopFileStatus",
     "HadoopFileSystem",

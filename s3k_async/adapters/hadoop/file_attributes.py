@@ -14,12 +14,23 @@ from s3k_async.bulk.entry_attributes import set_attributes
 from s3k_async.client import volume_of
 from s3k_async.errors import InvalidArgumentError, MetadataNotFoundError, PermissionDeniedError
 from s3k_async.model import FileStatus
+from s3k_async.permissions import EXECUTE, READ, WRITE
 
-__all__ = ["FileAttributes", "XAttrSetFlag"]
+__all__ = ["FileAttributes", "FsAction", "XAttrSetFlag"]
 
 USER: Final = "user"
 """The namespace of extended attributes that users have: they are the user metadata of entries."""
 _OTHERS: Final = frozenset({"trusted", "security", "system", "raw"})
+
+
+class FsAction(enum.Flag):
+    """What `access` asks for, by its bits of POSIX."""
+
+    NONE = 0
+    EXECUTE = EXECUTE
+    """Of a directory: to search it."""
+    WRITE = WRITE
+    READ = READ
 
 
 class XAttrSetFlag(enum.Flag):
@@ -40,6 +51,16 @@ class FileAttributes(PathResolution):
     They raise PathNotFoundError, PermissionDeniedError (the root), UncommittedFileError, and
     UnsupportedError (a volume without the feature `attributes`).
     """
+
+    async def access(self, path: str, mode: FsAction) -> None:
+        """Raise PermissionDeniedError unless all actions are permitted: by the mode bits, if the
+        volume evaluates them, and by read-only. Raises PathNotFoundError."""
+        volume = volume_of(self._client)
+        with volume.calls.running():
+            entry = await volume.store.lookup(self._local(path))
+            volume.store.access.require(entry, mode.value)
+            if FsAction.WRITE in mode:
+                volume.store.refuse_read_only(entry)
 
     async def set_permission(self, path: str, permission: int) -> None:
         """Set the permission bits, to 0o7777. Raises InvalidArgumentError."""
@@ -134,10 +155,15 @@ class FileAttributes(PathResolution):
         with volume.calls.running():
             await set_attributes(volume, local, change)
 
-    def _names(self, status: FileStatus) -> tuple[str, str]:
-        """The names of owner and group."""
-        attributes = status.attributes
-        return self._accounts.user(attributes.uid), self._accounts.group(attributes.gid)
+    def _ownership(self, status: FileStatus) -> tuple[int | None, str, str]:
+        """The mode, None if there is none, and the names of owner and group. In a volume that
+        evaluates permissions, those that count."""
+        attributes, access = status.attributes, volume_of(self._client).store.access
+        mode, uid, gid = attributes.mode, attributes.uid, attributes.gid
+        if access.is_evaluated:
+            own = access.of_status(status)
+            mode, uid, gid = own.mode, own.uid, own.gid
+        return mode, self._accounts.user(uid), self._accounts.group(gid)
 
     def _ids(
         self, username: str | None, groupname: str | None, local: str

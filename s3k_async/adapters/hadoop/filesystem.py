@@ -309,10 +309,10 @@ class HadoopFileSystem(FileAttributes):
     # Internals
 
     def _status(self, status: FileStatus) -> HadoopFileStatus:
-        return HadoopFileStatus.of(status, self._url(status.path), *self._names(status))
+        return HadoopFileStatus.of(status, self._url(status.path), *self._ownership(status))
 
     def _located(self, status: FileStatus) -> HadoopLocatedFileStatus:
-        return HadoopLocatedFileStatus.of(status, self._url(status.path), *self._names(status))
+        return HadoopLocatedFileStatus.of(status, self._url(status.path), *self._ownership(status))
 
     def _shown(
         self, found: Iterable[FileStatus], path_filter: PathFilter | None

@@ -30,7 +30,8 @@ FILE_PERMISSION = 0o666
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HadoopFileStatus:
-    """One file or directory. Permission, owner and group are not enforced."""
+    """One file or directory. Permission, owner and group are enforced in a volume that evaluates
+    permissions."""
 
     path: str
     length: int
@@ -62,10 +63,11 @@ class HadoopFileStatus:
         return False
 
     @classmethod
-    def of(cls, status: FileStatus, url: str, owner: str, group: str) -> HadoopFileStatus:
-        """A client's status in Hadoop's form. `url`: the displayed path. `owner`, `group`: the
-        names of its ids."""
-        mode = status.attributes.mode
+    def of(
+        cls, status: FileStatus, url: str, mode: int | None, owner: str, group: str
+    ) -> HadoopFileStatus:
+        """A client's status in Hadoop's form. `url`: the displayed path. `mode`: None for the
+        default. `owner`, `group`: the names of its ids."""
         default = DIRECTORY_PERMISSION if status.is_dir else FILE_PERMISSION
         return cls(
             path=url,
@@ -98,9 +100,11 @@ class HadoopLocatedFileStatus(HadoopFileStatus):
     block_locations: tuple[BlockLocation, ...] = ()
 
     @classmethod
-    def of(cls, status: FileStatus, url: str, owner: str, group: str) -> HadoopLocatedFileStatus:
+    def of(
+        cls, status: FileStatus, url: str, mode: int | None, owner: str, group: str
+    ) -> HadoopLocatedFileStatus:
         """As `HadoopFileStatus.of`."""
-        plain = HadoopFileStatus.of(status, url, owner, group)
+        plain = HadoopFileStatus.of(status, url, mode, owner, group)
         fields = {name: getattr(plain, name) for name in HadoopFileStatus.__slots__}
         return cls(
             **fields, block_locations=() if status.is_dir else locate(status.size, 0, status.size)

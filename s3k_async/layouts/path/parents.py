@@ -40,10 +40,12 @@ class ParentDirectories(PathResolver):
     def remember(self, directory: Entry) -> None:
         """Add a directory to the parent cache."""
         self.known.add(directory.path)
+        self._store.access.note(directory.path, directory)
 
     def discard(self, directory: Directory) -> None:
         """Remove a directory from the parent cache."""
         self.known.discard(directory.path)
+        self._store.access.forget(directory.path)
 
     async def prepare(self, path: str) -> tuple[Entry | None, None]:
         """The entry at a path that is to be written.

@@ -11,7 +11,7 @@ from s3k_async.layouts.path.path_check import PathCheck
 from s3k_async.layouts.path.recursive import Tree
 from s3k_async.layouts.path.tree_resolution import TreeResolution
 from s3k_async.model import ChangeResult, ChangeTally, Entry
-from s3k_async.namespace.layout import OnProgress, TrashedEntry
+from s3k_async.namespace.layout import LayoutCheck, OnProgress, TrashedEntry
 from s3k_async.namespace.mutations import CommitPlan
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.txn.logged_write import TransactionLog
@@ -41,6 +41,7 @@ class PathLayout(ParentDirectories):
         self, source: Entry, target: str, *, atomic: bool, progress: OnProgress = None
     ) -> ChangeResult:
         """Move a directory entry by entry."""
+        await self._store.access.permit_move(source, target)
         tree = self._atomic if atomic else self._plain
         return await tree.rename(source, target, progress=progress)
 
@@ -53,6 +54,7 @@ class PathLayout(ParentDirectories):
         wait: bool = True,
     ) -> ChangeResult:
         """Delete a directory entry by entry. The call always waits, whatever `wait` is."""
+        await self._store.access.permit_tree_removal(entry)
         tree = self._atomic if atomic else self._plain
         return await tree.delete(entry, progress=progress)
 
@@ -68,9 +70,10 @@ class PathLayout(ParentDirectories):
         """None: they are known."""
         return None
 
-    def check(self) -> PathCheck:
-        """The part of layout `path`."""
-        return PathCheck(self._store)
+    def check(self) -> LayoutCheck:
+        """The part of layout `path`, which evaluates no permissions."""
+        store = self._store.unrestricted()
+        return PathCheck(store) if store is self._store else store.layout.check()
 
     def trashed(
         self,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from s3k_async import _native
 from s3k_async.backends.ports.items import Item
-from s3k_async.errors import ItemFormatError
+from s3k_async.errors import ItemFormatError, S3kError
 from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.access_control import PathSearch
 from s3k_async.namespace.layout import Chain, LocatedEntry
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import from_item, from_items
@@ -29,33 +30,48 @@ class PathResolver:
         """The entry at a path, or None. Raises InvalidPathError, ItemFormatError."""
         if path == ROOT:
             return ROOT_ENTRY
+        search = self._search([path])
+        if search is not None:
+            if search.unknown:
+                return (await self.get_many([path], see))[0]
+            search.require([path])
         item = await self._store.items.get(self._store.keys.key(path))
         if item is None:
+            self._store.access.forget(path)
             return None
         found = from_items([item], self._store.keys)
         if found.with_intents():
             found = await (see or self._store.view())(found)
-        return found[0] if found else None
+        entry = found[0] if found else None
+        self._store.access.note(path, entry)
+        return entry
 
     async def get_many(
         self, paths: Sequence[str], see: Seeing | None = None, *, trusting: bool = False
     ) -> list[Entry | None]:
         """The entries at the paths, in their order, in as few requests as possible. Not a
         snapshot."""
-        stored = await self._store.items_at(paths)
+        search = self._search(paths)
+        stored = await self._store.items_at([*paths, *(search.unknown if search else ())])
         found = from_items(list(stored.values()), self._store.keys)
         if found.with_intents():
             found = await (see or self._store.view())(found)
         entries: dict[str, Entry] = {ROOT: ROOT_ENTRY}
         entries.update(zip(found.paths(), found, strict=True))
+        if search is not None:
+            self._note(paths, entries)
+            search.add(entries)
+            search.require(paths)
         return [entries.get(path) for path in paths]
 
     async def get_each(
         self, paths: Sequence[str], *, trusting: bool = False
-    ) -> list[Entry | ItemFormatError | None]:
-        """As `get_many`; for an invalid item the error takes the place of the entry."""
-        stored = await self._store.items_at(paths)
-        entries: dict[str, Entry | ItemFormatError] = {ROOT: ROOT_ENTRY}
+    ) -> list[Entry | S3kError | None]:
+        """As `get_many`; for an invalid item, or a path that the identity may not resolve, the
+        error takes the place of the entry."""
+        search = self._search(paths)
+        stored = await self._store.items_at([*paths, *(search.unknown if search else ())])
+        entries: dict[str, Entry | S3kError] = {ROOT: ROOT_ENTRY}
         try:
             found = from_items(list(stored.values()), self._store.keys)
         except ItemFormatError:
@@ -71,7 +87,22 @@ class PathResolver:
         if found.with_intents():
             found = await self._store.view()(found)
         entries.update(zip(found.paths(), found, strict=True))
-        return [entries.get(path) for path in paths]
+        if search is None:
+            return [entries.get(path) for path in paths]
+        self._note(paths, entries)
+        search.add(entries)
+        return [search.denial(path) or entries.get(path) for path in paths]
+
+    def _search(self, paths: Sequence[str]) -> PathSearch | None:
+        """The evaluation of the directories above the paths, in a volume with permissions."""
+        access = self._store.access
+        return access.search(paths) if access.is_enforced else None
+
+    def _note(self, paths: Sequence[str], found: Mapping[str, Entry | S3kError]) -> None:
+        """Note the directories among the paths themselves."""
+        for path in paths:
+            entry = found.get(path)
+            self._store.access.note(path, None if isinstance(entry, S3kError) else entry)
 
     async def locate(self, path: str, see: Seeing | None = None) -> LocatedEntry:
         """The entry at a path. It does not depend on its ancestors."""

@@ -158,6 +158,7 @@ class DirectoryChanges:
         store = self._store
         old, new = await self._reads.resolve([source, target])
         entry = _directory_at(old)
+        await store.access.permit_move(entry, target)
         store.refuse_read_only(entry)
         _require_free(new)
         _require_no_intents(source, [old, new])
@@ -180,6 +181,7 @@ class DirectoryChanges:
 
     async def _to_trash(self, entry: Entry, above: Sequence[Directory]) -> TrashedDirectory:
         store = self._store
+        await store.access.permit_tree_removal(entry)
         store.refuse_read_only(entry)
         trashed = self.trashed(entry, "deleted", store.runtime.uuid())
         renaming = store.changes.operation("rename", entry, trashed.entry, trashed.deletion)
@@ -191,11 +193,13 @@ class DirectoryChanges:
         store = self._store
         if not trashed.can_be_restored():
             raise PathNotFoundError("the directory cannot be restored", path=trashed.was)
+        store.access.require_owner(trashed.entry, "restore it")
         (new,) = await self._reads.resolve([target])
         if new.entry is None and new.parent is None:
             await store.need_directory(new.chain[-2][0])
             (new,) = await self._reads.resolve([target])
         _require_free(new)
+        await store.access.permit_creation(target)
         _require_no_intents(target, [new])
         entry = trashed.entry
         restored = _moved(entry, new, store.runtime.uuid())

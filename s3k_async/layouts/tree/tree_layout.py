@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from s3k_async.layouts.tree.directory_changes import DirectoryChanges
 from s3k_async.layouts.tree.reclamation import Reclamation
@@ -16,14 +15,11 @@ from s3k_async.layouts.tree.trash_items import TRASH_FOLDER
 from s3k_async.layouts.tree.tree_parents import TreeParents
 from s3k_async.layouts.tree.tree_trash import TreeTrash
 from s3k_async.model import ChangeResult, ChangeTally, Entry
-from s3k_async.namespace.layout import OnProgress, StagedCommit, TrashedEntry
+from s3k_async.namespace.layout import LayoutCheck, OnProgress, StagedCommit, TrashedEntry
 from s3k_async.namespace.mutations import CommitPlan
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.txn.logged_write import TransactionLog
 from s3k_async.txn.txn_record import OwnedTransaction
-
-if TYPE_CHECKING:
-    from s3k_async.layouts.tree.tree_check import TreeCheck
 
 __all__ = ["TreeLayout"]
 
@@ -83,12 +79,15 @@ class TreeLayout(TreeParents):
 
         return paths_from_root(directories)
 
-    def check(self) -> TreeCheck:
-        """A new path index, and the writes of repairs."""
+    def check(self) -> LayoutCheck:
+        """A new path index, and the writes of repairs, which evaluate no permissions."""
         # Clients do not need it, nor sqlite3, with which it sorts.
         from s3k_async.layouts.tree.tree_check import TreeCheck
 
-        return TreeCheck(self._store, self.changes)
+        store = self._store.unrestricted()
+        if store is not self._store:
+            return store.layout.check()
+        return TreeCheck(store, self.changes)
 
     def trashed(self, directory: Entry, operation: str, *, empty: bool) -> TrashedEntry | None:
         """The directory in the trash, or its removal marker."""

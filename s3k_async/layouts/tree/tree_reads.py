@@ -8,7 +8,7 @@ from typing import Final
 
 from s3k_async import _native
 from s3k_async.backends.ports.items import Condition, Item
-from s3k_async.errors import ItemFormatError
+from s3k_async.errors import ItemFormatError, PermissionDeniedError, S3kError
 from s3k_async.layouts.tree.chain_resolver import ChainResolver, Found
 from s3k_async.layouts.tree.resolved_path import ResolvedPath
 from s3k_async.model import ROOT, Entry
@@ -68,10 +68,11 @@ class TreeReads:
 
     async def get_each(
         self, paths: Sequence[str], *, trusting: bool = False
-    ) -> list[Entry | ItemFormatError | None]:
-        """As `get_many`; for an invalid item the error takes the place of the entry."""
+    ) -> list[Entry | S3kError | None]:
+        """As `get_many`; for an invalid item, or a path that the identity may not resolve, the
+        error takes the place of the entry."""
         return [
-            resolved if isinstance(resolved, ItemFormatError) else resolved.entry
+            resolved if isinstance(resolved, S3kError) else resolved.entry
             for resolved in await self._resolve(paths, trusting=trusting)
         ]
 
@@ -102,15 +103,34 @@ class TreeReads:
     async def resolve(
         self, paths: Sequence[str], see: Seeing | None = None, *, trusting: bool = False
     ) -> list[ResolvedPath]:
-        """The paths with their directories, in their order. Raises ItemFormatError."""
+        """The paths with their directories, in their order. Raises ItemFormatError,
+        PermissionDeniedError."""
         found = []
         for resolved in await self._resolve(paths, see, trusting=trusting):
-            if isinstance(resolved, ItemFormatError):
+            if isinstance(resolved, S3kError):
                 raise resolved
             found.append(resolved)
         return found
 
     async def _resolve(
+        self, paths: Sequence[str], see: Seeing | None = None, *, trusting: bool = False
+    ) -> list[ResolvedPath | S3kError]:
+        """`_resolve_all`, with the refusals of directories that may not be searched. Directories
+        are not trusted if their permissions are evaluated."""
+        access = self._store.access
+        if not access.is_enforced:
+            return [*await self._resolve_all(paths, see, trusting=trusting)]
+        found = await self._resolve_all(paths, see)
+        return [(isinstance(each, ResolvedPath) and self._denial(each)) or each for each in found]
+
+    def _denial(self, resolved: ResolvedPath) -> PermissionDeniedError | None:
+        access = self._store.access
+        denial = access.denial(resolved.chain[:-1])
+        if denial is None:
+            access.note(resolved.path, resolved.entry)
+        return denial
+
+    async def _resolve_all(
         self, paths: Sequence[str], see: Seeing | None = None, *, trusting: bool = False
     ) -> list[ResolvedPath | ItemFormatError]:
         """The paths with their directories. If a client is removing a directory as empty, a file in
@@ -159,10 +179,12 @@ class TreeReads:
     def remember(self, directory: Entry) -> None:
         """Add a directory to the cache."""
         self._resolver.cache.update(directory.entry_key, directory)
+        self._store.access.note(directory.path, directory)
 
     def discard(self, directory: Directory) -> None:
         """Remove a directory from the cache."""
         self._resolver.cache.update(directory.entry_key, None)
+        self._store.access.forget(directory.path)
 
     async def _read(
         self,

@@ -11,7 +11,12 @@ from s3k_async._core.concurrency import merge, run_all
 from s3k_async._native import Entries
 from s3k_async.backends.ports.items import PARTITION, SORT, Item
 from s3k_async.backends.ports.pagination import query_all
-from s3k_async.errors import ItemFormatError, PathNotFoundError, S3kError
+from s3k_async.errors import (
+    ItemFormatError,
+    PathNotFoundError,
+    PermissionDeniedError,
+    S3kError,
+)
 from s3k_async.layouts.tree.directory_changes import DirectoryChanges
 from s3k_async.layouts.tree.reclamation import Reclamation
 from s3k_async.layouts.tree.trash_items import TrashedDirectory, in_trash
@@ -60,6 +65,7 @@ class TreeTrash:
     async def walk(self, item: TrashItem) -> AsyncGenerator[Entries, None]:
         """The entries below a directory in the trash, found by directory ids."""
         trashed = await self._need(item)
+        self._store.access.require_owner(trashed.entry, "list it")
         top = Directory(trashed.entry.id, trashed.was, trashed.entry.entry_key)
         async with aclosing(walk(self._store, top)) as pages:
             async for page in pages:
@@ -79,7 +85,13 @@ class TreeTrash:
         reclamation = Reclamation(self._store, tally, progress)
 
         async def reclaim(trashed: TrashedDirectory) -> None:
-            if before_ms is None or trashed.when_ms < before_ms:
+            if before_ms is not None and trashed.when_ms >= before_ms:
+                return
+            try:
+                self._store.access.require_owner(trashed.entry, "remove it from the trash")
+            except PermissionDeniedError as error:
+                tally.fail(trashed.was, error)
+            else:
                 await reclamation.run(trashed)
 
         async def reclaim_item(item: TrashItem) -> None:

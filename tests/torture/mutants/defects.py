@@ -57,6 +57,10 @@ GC_EXTENTS = "tests/integrity/test_extents.py"
 ATTRIBUTES = "tests/client/test_attributes.py"
 ATTRIBUTE_RULES = "tests/client/test_attribute_rules.py"
 GC_ATTRIBUTES = "tests/integrity/test_attributes.py"
+OWNERSHIP = "tests/client/test_ownership_rules.py"
+PERMITTED = (
+    "tests/client/test_permissions.py::test_a_verb_is_permitted_by_the_bits_of_the_own_class"
+)
 PAGING = "tests/objects/test_paging.py"
 MULTIPART = "tests/client/test_multipart.py"
 GC_UPLOADS = "tests/integrity/test_uploads.py"
@@ -1858,8 +1862,9 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "attributes: a read-only file that is deleted",
         "namespace/store.py",
-        "        if not anywhere:\n            self.refuse_read_only(entry)\n",
-        "",
+        "            await self.access.permit_removal(entry)\n"
+        "            self.refuse_read_only(entry)\n",
+        "            await self.access.permit_removal(entry)\n",
         f"{ATTRIBUTES}::test_a_read_only_file_does_not_change",
     ),
     Defect(
@@ -2046,5 +2051,159 @@ DEFECTS: tuple[Defect, ...] = (
         "replace(each, uploading=True) if each.object_id in uploading else each for each in facts",
         "each for each in facts",
         f"{GC_UPLOADS}::test_fsck_has_nothing_to_say_about_an_open_upload",
+    ),
+    Defect(
+        "permissions: owner bits that others have, too",
+        "permissions.py",
+        "            bits = self.mode >> 6\n",
+        "            bits = self.mode >> 6 | self.mode\n",
+        f"{PERMITTED}[path-read-owner]",
+    ),
+    Defect(
+        "permissions: group bits that others have, too",
+        "permissions.py",
+        "            bits = self.mode >> 3\n",
+        "            bits = self.mode >> 3 | self.mode\n",
+        f"{PERMITTED}[path-read-group]",
+    ),
+    Defect(
+        "permissions: a path below a directory that may not be searched, layout path",
+        "namespace/access_control.py",
+        "            if own is not None and not own.allows(identity, EXECUTE):\n",
+        "            if False:\n",
+        f"{PERMITTED}[path-stat-other]",
+    ),
+    Defect(
+        "permissions: a path below a directory that may not be searched, layout tree",
+        "namespace/access_control.py",
+        "                if not own.allows(self.identity, EXECUTE):\n",
+        "                if False:\n",
+        f"{PERMITTED}[tree-stat-other]",
+    ),
+    Defect(
+        "permissions: a listing of a directory that may not be read",
+        "namespace/access_control.py",
+        "        self.require(directory, READ | EXECUTE)\n",
+        "        pass\n",
+        f"{PERMITTED}[path-walk-other]",
+    ),
+    Defect(
+        "permissions: a read of a file that may not be read",
+        "files/file_ranges.py",
+        "    store.access.require(entry, READ)\n",
+        "",
+        f"{PERMITTED}[path-read-other]",
+    ),
+    Defect(
+        "permissions: a write of a file that may not be written",
+        "namespace/access_control.py",
+        "            self.require(current, WRITE)\n",
+        "            pass\n",
+        f"{PERMITTED}[path-touch-other]",
+    ),
+    Defect(
+        "permissions: a removal from a directory that may not be changed",
+        "namespace/access_control.py",
+        '        self._require(own, _CHANGE, place, f"remove or rename {entry.path}")\n',
+        "",
+        f"{PERMITTED}[path-delete-other]",
+    ),
+    Defect(
+        "permissions: a rename into a directory that may not be changed",
+        "namespace/access_control.py",
+        "            await self.permit_creation(target)\n",
+        "            pass\n",
+        f"{PERMITTED}[tree-rename-other]",
+    ),
+    Defect(
+        "permissions: a transaction that is not evaluated",
+        "namespace/commit_planning.py",
+        "    await evaluation.require_permissions()\n",
+        "",
+        f"{PERMITTED}[path-exchange-other]",
+    ),
+    Defect(
+        "permissions: a list of files to delete that is not evaluated",
+        "namespace/bulk_changes.py",
+        "                await access.permit_removal(entry)\n",
+        "                pass\n",
+        f"{OWNERSHIP}::test_in_a_sticky_directory_only_owners_remove_and_rename",
+    ),
+    Defect(
+        "permissions: a sticky directory like any other",
+        "namespace/access_control.py",
+        "        if not parent.is_sticky or parent.is_owner(self.identity):\n",
+        "        if True:\n",
+        f"{OWNERSHIP}::test_in_a_sticky_directory_only_owners_remove_and_rename",
+    ),
+    Defect(
+        "permissions: a tree that is removed though a directory of it may not be changed",
+        "namespace/access_control.py",
+        "                self._permit_page(page, owns)\n",
+        "                pass\n",
+        f"{OWNERSHIP}::test_a_tree_is_removed_if_its_entries_may_be",
+    ),
+    Defect(
+        "permissions: an owner who gives entries away",
+        "permissions.py",
+        "    if old.uid != new.uid:\n",
+        "    if old.uid != new.uid and not is_owner:\n",
+        f"{OWNERSHIP}::test_only_the_superuser_gives_entries_away",
+    ),
+    Defect(
+        "permissions: a group that the owner is not in",
+        "permissions.py",
+        " and not (is_owner and new.gid in identity.gids):\n",
+        " and not is_owner:\n",
+        f"{OWNERSHIP}::test_only_the_superuser_gives_entries_away",
+    ),
+    Defect(
+        "permissions: a mode that somebody else changes",
+        "permissions.py",
+        "    if old.mode != new.mode and not is_owner:\n",
+        "    if False:\n",
+        f"{OWNERSHIP}::test_only_the_owner_changes_mode_time_and_read_only",
+    ),
+    Defect(
+        "permissions: a time that somebody else sets",
+        "permissions.py",
+        " and not is_content and not is_owner:\n",
+        " and False:\n",
+        f"{OWNERSHIP}::test_only_the_owner_changes_mode_time_and_read_only",
+    ),
+    Defect(
+        "permissions: an overwritten file that changes its owner",
+        "permissions.py",
+        "uid=kept.uid, gid=kept.gid, mode=kept.mode)\n",
+        "uid=kept.uid, gid=kept.gid)\n",
+        f"{OWNERSHIP}::test_an_overwritten_file_keeps_owner_and_mode",
+    ),
+    Defect(
+        "permissions: files without a mode that everybody can write",
+        "permissions.py",
+        "FILE_MODE: Final = 0o644\n",
+        "FILE_MODE: Final = 0o666\n",
+        f"{OWNERSHIP}::test_an_entry_without_values_is_that_of_the_superuser",
+    ),
+    Defect(
+        "permissions: directories whose modes are kept for ever",
+        "namespace/access_control.py",
+        "        if own is None or until <= self._store.runtime.monotonic():\n",
+        "        if own is None:\n",
+        f"{OWNERSHIP}::test_directories_are_as_they_were_some_seconds_before",
+    ),
+    Defect(
+        "permissions: a directory of somebody else that is restored from the trash",
+        "layouts/tree/directory_changes.py",
+        '        store.access.require_owner(trashed.entry, "restore it")\n',
+        "",
+        f"{OWNERSHIP}::test_the_trash_gives_directories_back_to_their_owners",
+    ),
+    Defect(
+        "permissions: repairs by the identity of who runs them",
+        "layouts/path/path_layout.py",
+        "        store = self._store.unrestricted()\n",
+        "        store = self._store\n",
+        f"{OWNERSHIP}::test_repairs_are_not_those_of_an_identity",
     ),
 )
