@@ -74,8 +74,6 @@ UPLOAD_LIFETIME: Final = 7 * 86_400.0
 lifetime."""
 LARGEST_NUMBER: Final = 10**10 - 1
 """The largest number of a part."""
-_STEP: Final = 8 * 1024 * 1024
-"""Bytes of a copied range that are read at once."""
 _ENDED_AT_ONCE: Final = 8
 _LONGEST_LIFETIME: Final = 10**10
 
@@ -150,7 +148,7 @@ async def copy_part(
     volume: Volume, upload_id: str, number: int, path: str, offset: int = 0, size: int | None = None
 ) -> PartInfo:
     """Store a range of a file as a part, otherwise as `put_part`: `size` bytes from `offset` on, to
-    its end without `size`. A whole file is copied inside the service, if that can.
+    its end without `size`. Long ranges are copied inside the service, where it can.
 
     Raises InvalidArgumentError for a range that the file does not have, PathNotFoundError,
     IsDirectoryError, UncommittedFileError, DataMissingError, CorruptDataError.
@@ -337,7 +335,7 @@ async def _copy_range(
             return extent
         source = Content(extent.key, 0, "", "")
         made = await _copy_bytes(storage, source, object_id, extent.offset, extent.end)
-        return Extent(made.physical, 0, made.size, made.checksum)
+        return Extent(made.physical, 0, made.size, made.checksum, covers=True)
 
     pieces = cut(parse_extents(content.physical), start, end)
     return content_of(object_id, joined(await gather(copied, pieces, limit=EXTENTS_AT_ONCE)))
@@ -346,20 +344,13 @@ async def _copy_range(
 async def _copy_bytes(
     storage: PhysicalStorage, content: Content, object_id: str, start: int, end: int
 ) -> Content:
-    """Copy the bytes [start, end) of an object, through this process. `content.size`: that of the
-    object, if it is known."""
-    writer = storage.writer(object_id)
+    """Copy the bytes [start, end) of an object, inside the service where it can. `content.size`:
+    that of the object, if it is known."""
+    writer, size = storage.writer(object_id), content.size or None
     try:
-        for place in range(start, end, _STEP):
-            stop = min(end, place + _STEP)
-            data = await storage.read(
-                content.physical, place, stop, size=content.size or None, etag=content.etag
-            )
-            if len(data) != stop - place:
-                raise CorruptDataError(
-                    f"the physical object ends before byte {stop}", path=content.physical
-                )
-            await writer.write(data)
+        await storage.add_range(
+            writer, content.physical, start, end, size=size, etag=content.etag, is_last=True
+        )
         return await writer.finish()
     except BaseException:
         await writer.abort()

@@ -43,6 +43,8 @@ __all__ = ["PhysicalStorage", "checksum_of", "is_uri", "key_below"]
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 
+_READ_AT_ONCE = 8 * 1024 * 1024
+"""Bytes of a range that are read at once, to be added to an object."""
 PARTS_IN_FLIGHT = 16
 """Parts in flight of all uploads of a client together, unless the client's concurrency is lower."""
 SERVICE_COPY_LIMIT = 5 * 1024**3
@@ -343,6 +345,60 @@ class PhysicalStorage:
         own = [replace(each, key=copies.get(each.key, "")) for each in extents]
         return content_of(object_id, own)
 
+    async def add_range(
+        self,
+        writer: PhysicalWriter,
+        physical: str,
+        start: int,
+        end: int,
+        *,
+        size: int | None = None,
+        etag: str = "",
+        is_last: bool = False,
+    ) -> None:
+        """Add the bytes [start, end) of an object here, or of extents, to a new one: inside the
+        service where it can, else through this process.
+
+        `size`, `etag`: those recorded, as for `read`. `is_last`: no more bytes follow. Raises
+        DataMissingError, CorruptDataError (the object ends before `end`, or is another one),
+        UnsupportedError.
+        """
+        whole = (Extent(physical, start, end - start),)
+        pieces = cut(parse_extents(physical), start, end) if has_extents(physical) else whole
+        for piece in pieces:
+            stop = start + piece.length
+            blobs, key = (None, "") if piece.is_hole else self.located(piece.key)
+            read = stop
+            if blobs is not None:
+                ends = is_last and stop == end
+                read = start + writer.before_copy(blobs, piece.length, is_last=ends)
+            await self._add_bytes(writer, physical, start, read, size, etag)
+            if blobs is not None and read < stop:
+                with _reading(piece.key):
+                    match = _match(piece.key, etag)
+                    place = piece.offset + read - start
+                    await writer.copy(blobs, key, place, piece.end, if_match=match)
+            start = stop
+
+    async def _add_bytes(
+        self,
+        writer: PhysicalWriter,
+        physical: str,
+        start: int,
+        end: int,
+        size: int | None,
+        etag: str,
+    ) -> None:
+        """As `add_range`, through this process."""
+        for begin in range(start, end, _READ_AT_ONCE):
+            stop = min(end, begin + _READ_AT_ONCE)
+            data = await self.read(physical, begin, stop, size=size, etag=etag)
+            if len(data) != stop - begin:
+                raise CorruptDataError(
+                    f"the physical object ends before byte {stop}", path=physical
+                )
+            await writer.write(data)
+
     def uri(self, physical: str) -> str:
         """The full URI of an object. Raises UnsupportedError for extents."""
         self._require_one_object(physical)
@@ -355,6 +411,11 @@ class PhysicalStorage:
             if await blobs.head(key) is None:
                 return False
         return True
+
+    async def has_size(self, key: str, size: int) -> bool:
+        """Whether an object of the volume's own has so many bytes."""
+        info = await self.blobs.head(key)
+        return info is not None and info.size == size
 
     async def delete(self, physical: str) -> None:
         """Remove an object of the volume's own, or all objects of extents; absent is fine. Only for
