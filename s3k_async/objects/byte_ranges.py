@@ -14,6 +14,7 @@ from s3k_async.files.open_files import FileReader, bytes_of
 from s3k_async.files.range_writer import open_range_writer
 from s3k_async.model import Entry, FileStatus, status_of
 from s3k_async.objects.local_bytes import CHUNK
+from s3k_async.storage.upload import LEAST_COPY
 
 __all__ = [
     "copy_range",
@@ -54,6 +55,11 @@ async def create_from_range(
         volume = volume_of(client)
         upload = copied(volume, source, volume)
         return status_of(await publish_new(volume, path, upload, overwrite=False))
+    start, end = _span(source.size, offset, size)
+    if end - start >= LEAST_COPY:
+        async with client.open(path, "xb") as writer:
+            await writer.write_stored(source, start, end)
+            return await writer.commit()
     async with reader_of(client, source) as reader:
         return await create_from_pieces(client, path, pieces_of(reader, offset, size))
 
@@ -68,6 +74,11 @@ async def copy_range(
 ) -> FileStatus:
     """Replace bytes of a file by a range of one version of another one, or of the same."""
     async with client.open(origin, "rb") as reader:
+        start, end = _span(reader.size, origin_offset, size)
+        if end - start >= LEAST_COPY:
+            async with await open_range_writer(partial(volume_of, client), path, offset) as writer:
+                await writer.write_stored(reader.entry, start, end)
+                return await writer.commit()
         return await write_pieces(client, path, offset, pieces_of(reader, origin_offset, size))
 
 
@@ -87,13 +98,19 @@ async def pieces_of(
     reader: FileReader, offset: int, size: int | None
 ) -> AsyncGenerator[bytes, None]:
     """At most `size` bytes of an open file from an offset on, in pieces of up to CHUNK."""
-    start = min(offset, reader.size)
-    left = reader.size - start if size is None else min(size, reader.size - start)
+    start, end = _span(reader.size, offset, size)
+    left = end - start
     await reader.seek(start)
     while left:
         piece = await reader.read(min(CHUNK, left))
         yield piece
         left -= len(piece)
+
+
+def _span(length: int, offset: int, size: int | None) -> tuple[int, int]:
+    """The range of at most `size` bytes from an offset on, cut at the end of a file of a length."""
+    start = min(offset, length)
+    return start, length if size is None else min(start + size, length)
 
 
 def repeated(pattern: Buffer, size: int, path: str) -> AsyncGenerator[bytes, None]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from urllib.parse import unquote
 
 import anyio
@@ -374,10 +375,14 @@ class PhysicalStorage:
                 read = start + writer.before_copy(blobs, piece.length, is_last=ends)
             await self._add_bytes(writer, physical, start, read, size, etag)
             if blobs is not None and read < stop:
-                with _reading(piece.key):
-                    match = _match(piece.key, etag)
-                    place = piece.offset + read - start
-                    await writer.copy(blobs, key, place, piece.end, if_match=match)
+                await writer.copy(
+                    blobs,
+                    key,
+                    piece.offset + read - start,
+                    piece.end,
+                    if_match=_match(piece.key, etag),
+                    mapped=partial(_reading, piece.key),
+                )
             start = stop
 
     async def _add_bytes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from s3k_async.model import Content
 from s3k_async.storage.cached_reads import CachedReads
 from s3k_async.storage.pending_bytes import PendingBytes
 
-__all__ = ["CHECKSUM_PREFIX", "CLEANUP_SECONDS", "PhysicalWriter"]
+__all__ = ["CHECKSUM_PREFIX", "CLEANUP_SECONDS", "LEAST_COPY", "PhysicalWriter"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ TiB."""
 COPIED_PART: Final = 512 * 1024**2
 """Bytes of a part that is copied inside the service, until parts of uploads are larger."""
 _LONGEST_COPY: Final = 4 * 1024**3
-_LEAST_COPY: Final = 5 * 1024**2
+LEAST_COPY: Final = 5 * 1024**2
 """Bytes from which on a range is copied, unless parts are smaller: the smallest part of S3."""
 
 
@@ -62,7 +63,7 @@ class PhysicalWriter:
         self._blobs = blobs
         self._threshold = tuning.multipart_threshold
         self._base_part_size = max(tuning.part_size, blobs.min_part, 1)
-        self._least_copy = max(blobs.min_part, min(tuning.part_size, _LEAST_COPY), 1)
+        self._least_copy = max(blobs.min_part, min(tuning.part_size, LEAST_COPY), 1)
         self._slots = slots
         self._digest: Xxh3_128 | None = Xxh3_128()
         """Of the content so far; None once bytes were copied."""
@@ -112,10 +113,22 @@ class PhysicalWriter:
         return head if rest >= self._least_copy or (ends_parts and rest > 0) else length
 
     async def copy(
-        self, blobs: BlobStore, key: str, start: int, end: int, *, if_match: str | None = None
+        self,
+        blobs: BlobStore,
+        key: str,
+        start: int,
+        end: int,
+        *,
+        if_match: str | None,
+        mapped: Callable[[], AbstractContextManager[None]],
     ) -> None:
         """Add the bytes [start, end) of a blob, inside the service, where `before_copy` allows it.
-        Raises BlobNotFoundError, BlobChangedError, and the error of a failed part."""
+        Raises the error of a failed part. `mapped`: maps those of the port."""
+
+        async def store(number: int, upload: Upload, start: int, stop: int) -> None:
+            with mapped():
+                await upload.copy_part(number, blobs, key, start, stop, if_match=if_match)
+
         try:
             upload = await self._started()
             if self._pending.size:
@@ -125,16 +138,7 @@ class PhysicalWriter:
                 stop = start + min(max(COPIED_PART, self.part_size), _LONGEST_COPY)
                 if stop > end - self._least_copy:
                     stop = end  # the last one is not too small for a part
-                await self._send(
-                    partial(
-                        upload.copy_part,
-                        source=blobs,
-                        source_key=key,
-                        start=start,
-                        end=stop,
-                        if_match=if_match,
-                    )
-                )
+                await self._send(partial(store, upload=upload, start=start, stop=stop))
                 self.size += stop - start
                 start = stop
         except BaseException as error:
