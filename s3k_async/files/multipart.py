@@ -11,11 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from s3k_async._core.active_calls import optional
 from s3k_async._core.concurrency import gather, run_all
+from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -79,11 +81,16 @@ _LONGEST_LIFETIME: Final = 10**10
 
 
 async def create_upload(
-    volume: Volume, path: str, *, lifetime: float = UPLOAD_LIFETIME
+    volume: Volume,
+    path: str,
+    *,
+    lifetime: float = UPLOAD_LIFETIME,
+    attributes: Attributes | None = None,
 ) -> MultipartUpload:
     """Begin a multipart upload of the file at a path, which may exist, and may have other uploads.
     Nothing is visible at the path before the upload is completed. `lifetime`: seconds after which
-    garbage collection, or `expire_uploads`, may abort it.
+    garbage collection, or `expire_uploads`, may abort it. `attributes`: those of the file, in a
+    volume with attributes; None: an existing file keeps its own.
 
     Raises IsDirectoryError (the root), InvalidPathError, InvalidArgumentError, UnsupportedError,
     ReadOnlyVolumeError.
@@ -96,7 +103,8 @@ async def create_upload(
         raise InvalidArgumentError(
             f"the lifetime of an upload is a number of seconds, not {lifetime!r}", path=path
         )
-    return await _records(volume).create(path, int(lifetime * 1000))
+    checked = None if attributes is None else attributes.checked(path)
+    return await _records(volume).create(path, int(lifetime * 1000), checked)
 
 
 async def list_uploads(
@@ -393,6 +401,7 @@ async def _publish(
         replaces=False,
         overwrite=True,
         source="staged",
+        attributes=_stored(upload),
     )
     try:
         await commit_mutations(store, [write], also=[records.completed(upload)])
@@ -404,6 +413,10 @@ async def _publish(
         await _drop_joined(volume, parts, content, error)
         raise
     return content
+
+
+def _stored(upload: MultipartUpload) -> str | None:
+    return None if upload.attributes is None else upload.attributes.to_json()
 
 
 def _interrupted(upload: MultipartUpload) -> ConflictError:
@@ -466,5 +479,5 @@ async def _published(volume: Volume, upload: MultipartUpload, content: Content) 
         found = None
     if found is not None and found.id == upload.id and found.content == content:
         return found
-    made = store.new_file(upload.path, upload.id)
+    made = replace(store.new_file(upload.path, upload.id), attributes=_stored(upload) or "")
     return made.with_content(content, mtime_ms=made.mtime_ms, operation="")

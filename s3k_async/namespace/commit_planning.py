@@ -268,7 +268,9 @@ class _Evaluation:
         )
         # A file that is overwritten keeps its attributes, also as another object.
         keeps = current is not None and not self._is_replaced(path)
-        base = replace(base, attributes=current.attributes if current and keeps else "")
+        kept = current.attributes if current and keeps else ""
+        given = mutation.attributes
+        base = replace(base, attributes=kept if given is None else given)
         after = base.with_content(
             mutation.content, mtime_ms=self._now, operation=self._store.runtime.uuid()
         )
