@@ -336,33 +336,17 @@ async def _copy_range(
     if (start, end) == (0, content.size):
         return await storage.copy_from(storage, content, object_id)
     if not has_extents(content.physical):
-        return await _copy_bytes(storage, content, object_id, start, end)
+        return await storage.copy_range(content, object_id, start, end)
 
     async def copied(extent: Extent) -> Extent:
         if extent.is_hole:
             return extent
         source = Content(extent.key, 0, "", "")
-        made = await _copy_bytes(storage, source, object_id, extent.offset, extent.end)
+        made = await storage.copy_range(source, object_id, extent.offset, extent.end)
         return Extent(made.physical, 0, made.size, made.checksum, covers=True)
 
     pieces = cut(parse_extents(content.physical), start, end)
     return content_of(object_id, joined(await gather(copied, pieces, limit=EXTENTS_AT_ONCE)))
-
-
-async def _copy_bytes(
-    storage: PhysicalStorage, content: Content, object_id: str, start: int, end: int
-) -> Content:
-    """Copy the bytes [start, end) of an object, inside the service where it can. `content.size`:
-    that of the object, if it is known."""
-    writer, size = storage.writer(object_id), content.size or None
-    try:
-        await storage.add_range(
-            writer, content.physical, start, end, size=size, etag=content.etag, is_last=True
-        )
-        return await writer.finish()
-    except BaseException:
-        await writer.abort()
-        raise
 
 
 # Completion

@@ -45,7 +45,6 @@ from s3k_async.files.file_ranges import (
     fetch_into,
     fetch_range_into,
     fetch_span,
-    naming_file,
     need_readable,
     read_span,
 )
@@ -303,11 +302,6 @@ class FileReader:
 
     def __repr__(self) -> str:
         return f"<FileReader {self._entry.path!r} version {self._entry.version}>"
-
-    @property
-    def entry(self) -> Entry:
-        """The version that is read."""
-        return self._entry
 
     @property
     def status(self) -> FileStatus:
@@ -708,30 +702,6 @@ class FileWriter:
                 await self._fail(error)
                 raise
         return len(view)
-
-    async def write_stored(self, entry: Entry, start: int, end: int) -> None:
-        """Accept the bytes [start, end) of a version of a file of the volume, the last ones of this
-        file: long ranges are copied inside the service, where it can.
-
-        Raises DataMissingError, CorruptDataError, and as `write`.
-        """
-        self.need_open()
-        volume, content = self._volume(), entry.content
-        with volume.calls.running():
-            try:
-                with naming_file(entry):
-                    await volume.storage.add_range(
-                        self._upload,
-                        content.physical,
-                        start,
-                        end,
-                        size=content.size,
-                        etag=content.etag,
-                        is_last=True,
-                    )
-            except BaseException as error:
-                await self._fail(error)
-                raise
 
     async def tell(self) -> int:
         """The position in the file, at which the next bytes are written."""

@@ -346,6 +346,19 @@ class PhysicalStorage:
         own = [replace(each, key=copies.get(each.key, "")) for each in extents]
         return content_of(object_id, own)
 
+    async def copy_range(self, content: Content, object_id: str, start: int, end: int) -> Content:
+        """Copy the bytes [start, end) of content here to a fresh key, as `add_range` does.
+        `content.size`: 0 if it is not known."""
+        writer, size = self.writer(object_id), content.size or None
+        try:
+            await self.add_range(
+                writer, content.physical, start, end, size=size, etag=content.etag, is_last=True
+            )
+            return await writer.finish()
+        except BaseException:
+            await writer.abort()
+            raise
+
     async def add_range(
         self,
         writer: PhysicalWriter,
