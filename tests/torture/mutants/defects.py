@@ -1693,6 +1693,14 @@ DEFECTS: tuple[Defect, ...] = (
         f"{OBJECT_UPLOADS}::test_an_object_has_the_attributes_of_its_upload",
     ),
     Defect(
+        "metadata search: a listing for each page that is in the trash",
+        "bulk/entry_attributes.py",
+        "    listed.found(directories)\n",
+        "",
+        "tests/client/test_attribute_rules.py"
+        "::test_what_is_in_the_trash_costs_a_search_one_listing",
+    ),
+    Defect(
         "composed: a range of the wrong place of its source",
         "storage/physical.py",
         "                    piece.offset + read - start,\n",
