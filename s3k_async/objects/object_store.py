@@ -252,8 +252,8 @@ class ObjectStore:
         target_bucket: str | None = None,
     ) -> ObjectInfo:
         """Create an object from `size` bytes of another one, from `offset` on. Its attributes are
-        not copied. All of an object is copied inside the service, where it can. Raises
-        PathExistsError."""
+        not copied. All of an object, and a long range, is copied inside the service, where it
+        can. Raises PathExistsError."""
         origin = self._path(bucket, source)
         _need_span(origin, offset, size)
         entry = await self._object(origin)

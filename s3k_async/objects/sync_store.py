@@ -119,8 +119,8 @@ class SyncObjectStore(BlockingObjectStore):
         target_bucket: str | None = None,
     ) -> ObjectInfo:
         """Create an object from `size` bytes of another one, from `offset` on. Its attributes are
-        not copied. All of an object is copied inside the service, where it can. Raises
-        PathExistsError."""
+        not copied. All of an object, and a long range, is copied inside the service, where it
+        can. Raises PathExistsError."""
         return self._call(
             lambda objects: objects.create_copy(
                 bucket, source, target, offset=offset, size=size, target_bucket=target_bucket
